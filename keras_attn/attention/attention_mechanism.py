@@ -1,0 +1,134 @@
+import keras
+from keras import ops
+
+from keras_attn import masks
+
+
+class AttentionMechanism(keras.layers.Layer):
+    """Base of all attention mechanisms: scores, weights, context.
+
+    For queries `q_t` and a memory of keys `k_s` and values `m_s`:
+
+        e_ts = score(q_t, k_s)
+        a_ts = exp(e_ts) / sum_s' exp(e_ts')        (over the positions that are not masked)
+        c_t  = sum_s a_ts m_s
+
+    A subclass creates its weights in `build`, overrides `compute_scores`, and `project_keys` if its keys are projected.
+
+    All that does not depend on the query is computed once by `prepare_memory`; `attend` uses it as often as needed.
+    `call` is the two in one, for use as an ordinary layer.
+
+    Call arguments:
+        query: `(batch, target, query_dim)`, any number of queries.
+        value: `(batch, source, value_dim)`.
+        key: `(batch, source, key_dim)`; `value` if not given.
+        attention_mask: boolean `(batch, source)` or `(batch, target, source)`, True = may be attended.
+        return_attention_scores: bool, whether to return the weights too.
+        value_mask: boolean `(batch, source)`, the implicit Keras mask of `value`, filled in by Keras.
+
+    Returns:
+        Context `(batch, target, value_dim)`, or a tuple of it and the weights `(batch, target, source)`.
+
+    Masking:
+        Masked positions get weight exactly 0. A query that may attend to nothing gets zero weights and a zero context.
+
+    Raises:
+        ValueError: if `query`, `value` or `key` is not of rank 3.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = value_shape if key_shape is None else key_shape
+        for name, shape in (("query", query_shape), ("value", value_shape), ("key", key_shape)):
+            if len(shape) != 3:
+                raise ValueError(
+                    f"{name} must have shape (batch, time, features). Received: {name} with shape {tuple(shape)}. "
+                    "A single query needs a time axis of length 1: query[:, None, :]."
+                )
+        self.build_weights(query_shape[-1], key_shape[-1])
+
+    def build_weights(self, query_dim, key_dim):
+        """Creates the weights. `query_dim` and `key_dim` are sizes of the last axes."""
+
+    def add_kernel(self, name, shape):
+        """Adds a weight that starts as `self.kernel_initializer` says."""
+        initializer = self.kernel_initializer.clone()
+        return self.add_weight(name=name, shape=shape, initializer=initializer)
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        value_mask=None,
+    ):
+        if value_mask is not None:
+            value_mask = masks.attention_mask(value, value_mask)
+            if attention_mask is not None:
+                value_mask = value_mask & masks.attention_mask(value, attention_mask)
+            attention_mask = value_mask
+        context, weights = self.attend(query, self.prepare_memory(value, key, attention_mask))
+        return (context, weights) if return_attention_scores else context
+
+    def prepare_memory(self, value, key=None, attention_mask=None):
+        """Computes what stays the same for every query.
+
+        Args:
+            value: `(batch, source, value_dim)`.
+            key: `(batch, source, key_dim)`; `value` if not given.
+            attention_mask: boolean `(batch, source)` or `(batch, target, source)`.
+
+        Returns:
+            Dict of `keys` `(batch, source, ...)`, `values` `(batch, source, value_dim)` and boolean `mask`
+            `(batch, 1 or target, source)`.
+        """
+        value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
+        key = value if key is None else ops.convert_to_tensor(key, dtype=self.compute_dtype)
+        return {
+            "keys": self.project_keys(key),
+            "values": value,
+            "mask": masks.attention_mask(value, attention_mask),
+        }
+
+    def attend(self, query, memory):
+        """Attends to a prepared memory.
+
+        Args:
+            query: `(batch, target, query_dim)`.
+            memory: what `prepare_memory` returned.
+
+        Returns:
+            Tuple of context `(batch, target, value_dim)` and weights `(batch, target, source)`.
+        """
+        query = ops.cast(query, self.compute_dtype)
+        scores = self.compute_scores(query, memory["keys"])  # (B, T, S)
+        weights = masks.masked_softmax(scores, memory["mask"])
+        return ops.matmul(weights, memory["values"]), weights  # (B, T, D), (B, T, S)
+
+    def project_keys(self, key):
+        """Projects keys `(batch, source, key_dim)` once per sequence; the identity unless overridden."""
+        return key
+
+    def compute_scores(self, query, keys):
+        """Scores `(batch, target, source)` of queries `(batch, target, query_dim)` against projected keys."""
+        raise NotImplementedError(f"{type(self).__name__} must override `compute_scores`.")
+
+    def compute_output_spec(
+        self,
+        query,
+        value,
+        key=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        value_mask=None,
+    ):
+        context = keras.KerasTensor((*query.shape[:-1], value.shape[-1]), dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return context
+        weights = keras.KerasTensor((*query.shape[:-1], value.shape[1]), dtype=self.compute_dtype)
+        return context, weights

@@ -1,0 +1,77 @@
+import keras
+from keras import ops
+
+from keras_attn.attention.additive_score import additive_score
+from keras_attn.attention.attention_mechanism import AttentionMechanism
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class BahdanauAttention(AttentionMechanism):
+    """Additive attention, with its projections.
+
+        e_ts = v . tanh(W_q q_t + W_k k_s)
+
+    Introduced by [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), appendix A.1.2. With `normalize=True` the
+    vector is weight-normalised ([Salimans and Kingma, 2016](https://arxiv.org/abs/1602.07868), equation 2):
+
+        e_ts = g v / |v| . tanh(W_q q_t + W_k k_s + b)
+
+    with g starting at sqrt(1 / units) and b at 0, as in TensorFlow Addons.
+
+    `keras.layers.AdditiveAttention` has the same tanh but no projections.
+
+    Args:
+        units: int, size of the space in which queries and keys are compared.
+        normalize: bool, whether v is weight-normalised. Default `False`.
+        kernel_initializer: initializer of W_q, W_k and v. Default `"glorot_uniform"`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments, returns, masking: see `AttentionMechanism`.
+
+    Raises:
+        ValueError: if `units` is not a positive integer, or an input is not of rank 3.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = BahdanauAttention(units=8)
+    >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 4), "float32")
+    >>> context, weights = layer(query, value, return_attention_scores=True)
+    >>> tuple(context.shape), tuple(weights.shape)
+    ((2, 3, 4), (2, 3, 7))
+    """
+
+    def __init__(self, units, normalize=False, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(units, int) or units < 1:
+            raise ValueError(f"units must be a positive integer. Received: units={units}.")
+        self.units = units
+        self.normalize = normalize
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build_weights(self, query_dim, key_dim):
+        self.query_kernel = self.add_kernel("query_kernel", (query_dim, self.units))
+        self.key_kernel = self.add_kernel("key_kernel", (key_dim, self.units))
+        self.vector = self.add_kernel("vector", (self.units, 1))
+        self.gain = self.bias = None
+        if self.normalize:
+            gain = keras.initializers.Constant(self.units**-0.5)
+            self.gain = self.add_weight(name="gain", shape=(), initializer=gain)
+            self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
+
+    def project_keys(self, key):
+        return ops.matmul(key, self.key_kernel)  # (B, S, U)
+
+    def compute_scores(self, query, keys):
+        vector = self.vector[:, 0]  # (U,)
+        if self.normalize:
+            vector = vector * (self.gain / ops.sqrt(ops.sum(vector * vector)))
+        return additive_score(ops.matmul(query, self.query_kernel), keys, vector, self.bias)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "normalize": self.normalize,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,90 @@
+import keras
+from keras import ops
+
+from keras_attn.attention.additive_score import additive_score
+from keras_attn.attention.attention_mechanism import AttentionMechanism
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class LuongAttention(AttentionMechanism):
+    """Multiplicative attention, with the three scores of its paper.
+
+        dot      e_ts = q_t . k_s
+        general  e_ts = q_t . W k_s
+        concat   e_ts = v . tanh(W [q_t ; k_s])
+
+    Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section 3.1. The matrix of `concat` is kept as
+    two, W [q ; k] = W_q q + W_k k, so that the keys are projected once per sequence.
+
+    Args:
+        score: `"dot"`, `"general"` or `"concat"`. Default `"general"`.
+        units: int, rows of W for `"concat"`; not used by the others. Default `None`.
+        scale: bool, whether the scores are multiplied by a learned number that starts at 1. Default `False`.
+        kernel_initializer: initializer of the matrices and v. Default `"glorot_uniform"`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments, returns, masking: see `AttentionMechanism`.
+
+    Raises:
+        ValueError: if `score` is unknown, if `units` is missing for `"concat"`, or if query and key differ in size for
+            `"dot"`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 4), "float32")
+    >>> tuple(LuongAttention("general")(query, value).shape)
+    (2, 3, 4)
+    """
+
+    def __init__(
+        self, score="general", units=None, scale=False, kernel_initializer="glorot_uniform", **kwargs
+    ):
+        super().__init__(**kwargs)
+        if score not in ("dot", "general", "concat"):
+            raise ValueError(
+                f'score must be "dot", "general" or "concat". Received: score={score!r}.'
+            )
+        if score == "concat" and (not isinstance(units, int) or units < 1):
+            raise ValueError(
+                f'score="concat" needs units, a positive integer. Received: units={units}.'
+            )
+        self.score = score
+        self.units = units
+        self.scale = scale
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build_weights(self, query_dim, key_dim):
+        if self.score == "dot" and query_dim != key_dim:
+            raise ValueError(
+                'score="dot" needs queries and keys of one size. '
+                f'Received: query_dim={query_dim}, key_dim={key_dim}. Use score="general".'
+            )
+        if self.score == "general":
+            self.key_kernel = self.add_kernel("key_kernel", (key_dim, query_dim))
+        if self.score == "concat":
+            self.query_kernel = self.add_kernel("query_kernel", (query_dim, self.units))
+            self.key_kernel = self.add_kernel("key_kernel", (key_dim, self.units))
+            self.vector = self.add_kernel("vector", (self.units, 1))
+        if self.scale:
+            self.gain = self.add_weight(name="gain", shape=(), initializer="ones")
+
+    def project_keys(self, key):
+        return key if self.score == "dot" else ops.matmul(key, self.key_kernel)  # (B, S, ...)
+
+    def compute_scores(self, query, keys):
+        if self.score == "concat":
+            query = ops.matmul(query, self.query_kernel)  # (B, T, U)
+            scores = additive_score(query, keys, self.vector[:, 0])
+        else:
+            scores = ops.matmul(query, ops.transpose(keys, (0, 2, 1)))  # (B, T, S)
+        return scores * self.gain if self.scale else scores
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "score": self.score,
+            "units": self.units,
+            "scale": self.scale,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

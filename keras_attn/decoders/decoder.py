@@ -1,0 +1,75 @@
+import keras
+from keras import ops, tree
+
+
+class Decoder(keras.layers.Layer):
+    """The contract between a decoder and everything that drives it: training, search, export.
+
+    With B sentences, K beams, S source positions, T target positions and a vocabulary of V:
+
+    - the *memory* is all that is constant over time; leaves `(B, ...)`, never repeated for beams;
+    - the *state* is all that changes with time; leaves `(B * K, ...)`, the beams of a sentence side by side.
+
+    Both are nested dicts of tensors. Nothing is kept on the decoder between calls, and all weights are created in
+    `build`. A search sees only `(token_ids, state) -> (logits, state)`, so that a new decoder gets every search and
+    every export for free.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None):
+        """Teacher forcing: the logits of every position, given the tokens before it.
+
+        Args:
+            token_ids: int32 `(B, T)`, start token first.
+            encoder_outputs: `(B, S, features)`.
+            encoder_mask: boolean `(B, S)`, True = may be attended.
+            encoder_state: last state of the encoder, nested, leaves `(B, ...)`, or `None`.
+
+        Returns:
+            float32 logits `(B, T, V)` of the tokens that follow.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `call`.")
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # the loss knows padding by its label
+
+    def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+        """Computes, once per sentence, all that is constant over time.
+
+        Returns:
+            Nested dict with leaves `(B, ...)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `prepare_memory`.")
+
+    def initial_state(self, memory, beam_width=1, alignments=False):
+        """The state before the first token.
+
+        Args:
+            memory: as from `prepare_memory`.
+            beam_width: int, K.
+            alignments: bool, whether each step leaves its attention weights `(B * K, S)` in `state["alignments"]`.
+
+        Returns:
+            Nested dict with leaves `(B * K, ...)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")
+
+    def step(self, token_ids, state, memory):
+        """One position.
+
+        Args:
+            token_ids: int32 `(B * K,)`, the last token of each hypothesis.
+            state: as from `initial_state` or the step before.
+            memory: as from `prepare_memory`.
+
+        Returns:
+            Tuple of float32 logits `(B * K, V)` and the new state.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `step`.")
+
+    def select(self, memory, rows):
+        """Keeps the sentences `rows`, an int32 vector, of a memory."""
+        return tree.map_structure(lambda leaf: ops.take(leaf, rows, axis=0), memory)

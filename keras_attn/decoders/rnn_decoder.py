@@ -1,0 +1,148 @@
+import keras
+from keras import ops, tree
+
+from keras_attn.build_once import build_once
+from keras_attn.decoders.decoder import Decoder
+from keras_attn.rnn.attention_rnn import AttentionRNN
+from keras_attn.rnn.state_bridge import StateBridge
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class RNNDecoder(Decoder):
+    """A recurrent decoder, with or without attention.
+
+        x_t = embedding(y_{t-1})
+        o_t = cell(x_t)                         (see `AttentionRNNCell`)
+        p(y_t | y_<t, source) = softmax(head(o_t))
+
+    Args:
+        cell: an `AttentionRNNCell`; or a Keras cell or list of cells, which makes the plain decoder of
+            [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), without attention.
+        embedding: layer that turns ids `(B, T)` into vectors; any layer that maps inputs of a step to vectors.
+        head: layer that turns outputs into logits. `None`: the embedding's own `reverse`, of
+            `keras.layers.ReversibleEmbedding`, which ties the weights
+            ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)). Default `None`.
+        bridge: `"dense"`, `"copy"` or `"zero"`, how the first state is made, see `StateBridge`. Default `"dense"`.
+        dropout: float in [0, 1), on the embedded inputs and on the outputs before the head. Default 0.
+        seed: int, seed of the dropout. Default `None`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments: see `Decoder.call`; `return_attention_scores` asks for the weights too.
+
+    Returns:
+        float32 logits `(B, T, V)`, or a tuple of it and the weights `(B, T, S)`.
+
+    Masking:
+        Padding of the source gets weight 0. Target padding on the right cannot influence the positions before it.
+
+    Raises:
+        ValueError: for arguments out of range, or if the output cannot be tied to the embedding.
+    """
+
+    def __init__(
+        self, cell, embedding, head=None, bridge="dense", dropout=0.0, seed=None, **kwargs
+    ):
+        super().__init__(**kwargs)
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
+        if head is None and not isinstance(embedding, keras.layers.ReversibleEmbedding):
+            raise ValueError(
+                "Without a head the embedding must be a keras.layers.ReversibleEmbedding. "
+                f"Received: embedding={type(embedding).__name__}. Pass head=keras.layers.Dense(...)."
+            )
+        self.rnn = AttentionRNN(cell, dtype=self.dtype_policy)
+        self.cell = self.rnn.cell
+        self.embedding = embedding
+        self.head = head
+        self.bridge = bridge
+        self.dropout = dropout
+        self.seed = seed
+        self.state_bridge = StateBridge(self.cell.cell.state_size, bridge, dtype=self.dtype_policy)
+        self.input_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.output_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build(
+        self,
+        token_ids_shape,
+        encoder_outputs_shape,
+        encoder_mask_shape=None,
+        encoder_state_shape=None,
+    ):
+        build_once(self.embedding, token_ids_shape)
+        embedded_shape = self.embedding.compute_output_shape(token_ids_shape)
+        build_once(self.rnn, embedded_shape, encoder_outputs_shape)
+        build_once(
+            self.state_bridge, encoder_outputs_shape, encoder_mask_shape, encoder_state_shape
+        )
+        output_shape = (*embedded_shape[:-1], self.cell.output_size)
+        if self.head is None and output_shape[-1] != embedded_shape[-1]:
+            raise ValueError(
+                "Tied to the embedding, the output must have its size. "
+                f"Received: output size={output_shape[-1]}, embedding size={embedded_shape[-1]}. "
+                "Set attention_units (or units) to the embedding size, or pass a head."
+            )
+        if self.head is not None:
+            build_once(self.head, output_shape)
+
+    def call(
+        self,
+        token_ids,
+        encoder_outputs,
+        encoder_mask=None,
+        encoder_state=None,
+        return_attention_scores=False,
+    ):
+        memory = self.prepare_memory(encoder_outputs, encoder_mask, encoder_state)
+        inputs = self.input_dropout(self.embedding(token_ids))  # (B, T, E)
+        outputs, weights, _ = self.rnn.run(
+            inputs,
+            self.initial_state(memory),
+            memory.get("attention"),
+            return_attention_scores=return_attention_scores,
+        )
+        logits = self._project(self.output_dropout(outputs))  # (B, T, V)
+        return (logits, weights) if return_attention_scores else logits
+
+    def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+        memory = {"cell": self.state_bridge(encoder_outputs, encoder_mask, encoder_state)}
+        if self.cell.attention is not None:
+            memory["attention"] = self.cell.prepare_memory(encoder_outputs, encoder_mask)
+        return memory
+
+    def initial_state(self, memory, beam_width=1, alignments=False):
+        def for_each_beam(leaf):
+            return leaf if beam_width == 1 else ops.repeat(leaf, beam_width, axis=0)
+
+        cell_state = tree.map_structure(for_each_beam, memory["cell"])
+        rows = ops.shape(tree.flatten(cell_state)[0])[0]
+        return self.cell.get_initial_state(
+            rows, cell_state, memory.get("attention"), alignments=alignments
+        )
+
+    def step(self, token_ids, state, memory):
+        outputs, state = self.cell(self.embedding(token_ids), state, memory.get("attention"))
+        return self._project(outputs), state
+
+    def _project(self, outputs):
+        if self.head is None:
+            logits = self.embedding(outputs, reverse=True)
+        else:
+            logits = self.head(outputs)
+        return ops.cast(logits, "float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "cell": keras.saving.serialize_keras_object(self.cell),
+            "embedding": keras.saving.serialize_keras_object(self.embedding),
+            "head": keras.saving.serialize_keras_object(self.head),
+            "bridge": self.bridge,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        for name in ("cell", "embedding", "head"):
+            config[name] = keras.saving.deserialize_keras_object(config[name])
+        return cls(**config)

@@ -1,0 +1,151 @@
+import keras
+from keras import ops
+
+from keras_attn import masks
+from keras_attn.build_once import build_once
+from keras_attn.rnn.recurrent_layer import recurrent_layer
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class RNNEncoder(keras.layers.Layer):
+    """Reads a sequence with a stack of recurrent layers.
+
+    With one bidirectional layer it is the encoder of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473),
+    section 3.2.
+
+    Args:
+        cell: the pattern of all cells, for instance `keras.layers.LSTMCell(256)`; each layer and direction gets a new
+            cell like it.
+        embedding: layer that turns ids into vectors, for instance `keras.layers.Embedding`. `None` for sequences of
+            real-valued features. Default `None`.
+        num_layers: int, recurrent layers. Default 1.
+        bidirectional: bool, whether each layer reads in both directions; outputs and states of the two are
+            concatenated. Default `True`.
+        residual: bool, whether a layer's input is added to its output, where the sizes agree. Default `False`.
+        dropout: float in [0, 1), after the embedding and after each layer. Default 0.
+        pad_token_id: int, the id of padding. Default 0.
+        seed: int, seed of the dropout. Default `None`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: ids `(batch, source)`, or features `(batch, source, features)` without an embedding.
+        mask: boolean `(batch, source)`, True = real. By default all ids but padding, or all features.
+
+    Returns:
+        Dict that a decoder takes as keyword arguments, `decoder(target_ids, **encoder(source_ids))`:
+        `encoder_outputs` `(batch, source, features)`, boolean `encoder_mask` `(batch, source)` and `encoder_state`, for
+        each layer a list of `(batch, units)`.
+
+    Masking:
+        Padding is on the right. Outputs at padding are zeros when bidirectional and repeat the last one otherwise; the
+        state is that of the last real position.
+
+    Raises:
+        ValueError: for arguments out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> encoder = RNNEncoder(keras.layers.LSTMCell(4), embedding=keras.layers.Embedding(10, 3))
+    >>> encoded = encoder(np.array([[5, 6, 7, 2], [5, 2, 0, 0]]))
+    >>> tuple(encoded["encoder_outputs"].shape), len(encoded["encoder_state"][0])
+    ((2, 4, 8), 2)
+    """
+
+    def __init__(
+        self,
+        cell,
+        embedding=None,
+        num_layers=1,
+        bidirectional=True,
+        residual=False,
+        dropout=0.0,
+        pad_token_id=0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        if not isinstance(num_layers, int) or num_layers < 1:
+            raise ValueError(f"num_layers must be a positive integer. Received: num_layers={num_layers}.")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
+        self.cell_config = keras.saving.serialize_keras_object(cell)
+        self.embedding = embedding
+        self.num_layers = num_layers
+        self.bidirectional = bidirectional
+        self.residual = residual
+        self.dropout = dropout
+        self.pad_token_id = pad_token_id
+        self.seed = seed
+        self.recurrent_layers = []
+        for _ in range(num_layers):
+            layer = recurrent_layer(cell, return_sequences=True, return_state=True)
+            if bidirectional:
+                layer = keras.layers.Bidirectional(layer, dtype=self.dtype_policy)
+            self.recurrent_layers.append(layer)
+        self.dropout_layers = [
+            keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+            for _ in range(num_layers + 1)
+        ]
+
+    def build(self, inputs_shape):
+        shape = tuple(inputs_shape)
+        if self.embedding is not None:
+            build_once(self.embedding, shape)
+            shape = self.embedding.compute_output_shape(shape)
+        if len(shape) != 3:
+            expected = "(batch, time, features)" if self.embedding is None else "(batch, time)"
+            raise ValueError(
+                f"inputs must have shape {expected}. Received: inputs with shape {tuple(inputs_shape)}."
+            )
+        for layer in self.recurrent_layers:
+            build_once(layer, shape)
+            shape = layer.compute_output_shape(shape)[0]
+
+    def call(self, inputs, mask=None):
+        if mask is None and self.embedding is not None:
+            mask = masks.padding_mask(inputs, self.pad_token_id)
+        features = inputs if self.embedding is None else self.embedding(inputs)
+        if mask is None:
+            mask = ops.ones_like(features[:, :, 0], dtype="bool")  # (B, S)
+        features = self.dropout_layers[0](ops.cast(features, self.compute_dtype))
+        encoder_state = []
+        for layer, dropout in zip(self.recurrent_layers, self.dropout_layers[1:], strict=True):
+            outputs, *state = layer(features, mask=mask)
+            if self.bidirectional:
+                state = [
+                    ops.concatenate(pair, axis=-1)  # (B, 2 * units)
+                    for pair in zip(state[: len(state) // 2], state[len(state) // 2 :], strict=True)
+                ]
+            if self.residual and outputs.shape[-1] == features.shape[-1]:
+                outputs = outputs + features
+            features = dropout(outputs)
+            encoder_state.append(state)
+        return {
+            "encoder_outputs": features,
+            "encoder_mask": mask,
+            "encoder_state": encoder_state,
+        }
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # the mask is one of the outputs
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "cell": self.cell_config,
+            "embedding": keras.saving.serialize_keras_object(self.embedding),
+            "num_layers": self.num_layers,
+            "bidirectional": self.bidirectional,
+            "residual": self.residual,
+            "dropout": self.dropout,
+            "pad_token_id": self.pad_token_id,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        for name in ("cell", "embedding"):
+            config[name] = keras.saving.deserialize_keras_object(config[name])
+        return cls(**config)

@@ -1,0 +1,77 @@
+"""Masks: the only file that builds one or applies one to attention scores.
+
+A mask is boolean and True means "may be attended". Attention masks have shape `(batch, source)`, one row for every
+query, or `(batch, target, source)`.
+"""
+
+from keras import ops
+
+# Added to the score of a masked position. Finite, because a selection between finite and infinite values does not
+# survive the conversion to ONNX; large enough that `exp` of it is exactly zero in float32.
+MASKED_SCORE = -1e9
+
+
+def padding_mask(token_ids, pad_token_id=0):
+    """Marks the tokens that are not padding.
+
+    Args:
+        token_ids: integer tensor of any shape.
+        pad_token_id: int, the id that fills short sequences.
+
+    Returns:
+        Boolean tensor of the same shape, True at real tokens.
+    """
+    return ops.not_equal(token_ids, pad_token_id)
+
+
+def length_mask(lengths, max_length):
+    """Marks the first `lengths[b]` positions of each row.
+
+    Args:
+        lengths: integer tensor `(batch,)`.
+        max_length: int or integer scalar, the number of columns.
+
+    Returns:
+        Boolean tensor `(batch, max_length)`.
+    """
+    return ops.arange(max_length)[None, :] < lengths[:, None]
+
+
+def attention_mask(value, mask=None):
+    """Brings a mask to the rank of attention scores.
+
+    Args:
+        value: `(batch, source, features)`, what is attended to.
+        mask: `None` (everything may be attended), `(batch, source)` or `(batch, target, source)`.
+
+    Returns:
+        Boolean tensor `(batch, 1, source)` or `(batch, target, source)`.
+    """
+    if mask is None:
+        return ops.ones_like(value[:, None, :, 0], dtype="bool")  # (B, 1, S)
+    mask = ops.cast(mask, "bool")
+    if len(mask.shape) == 2:
+        return mask[:, None, :]  # (B, 1, S)
+    if len(mask.shape) == 3:
+        return mask
+    raise ValueError(
+        "attention_mask must have shape (batch, source) or (batch, target, source). "
+        f"Received: attention_mask with shape {tuple(mask.shape)}."
+    )
+
+
+def masked_softmax(scores, mask):
+    """Softmax over the last axis in which masked positions get weight exactly 0.
+
+    A row in which everything is masked gets only zeros, so its context is zero too. Computed in float32 at least.
+
+    Args:
+        scores: `(batch, target, source)` floats.
+        mask: boolean, broadcastable to `scores`.
+
+    Returns:
+        Weights of the shape and dtype of `scores`.
+    """
+    allowed = ops.cast(mask, "float32")
+    masked = ops.cast(scores, "float32") + (1.0 - allowed) * MASKED_SCORE
+    return ops.cast(ops.softmax(masked, axis=-1) * allowed, scores.dtype)

@@ -1,0 +1,111 @@
+import keras
+
+from keras_attn.attention.bahdanau_attention import BahdanauAttention
+from keras_attn.attention.luong_attention import LuongAttention
+from keras_attn.decoders.rnn_decoder import RNNDecoder
+from keras_attn.encoders.rnn_encoder import RNNEncoder
+from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
+
+CELLS = {"lstm": keras.layers.LSTMCell, "gru": keras.layers.GRUCell}
+
+
+def rnn_seq2seq(
+    source_vocabulary_size,
+    target_vocabulary_size,
+    attention="bahdanau",
+    cell="lstm",
+    embedding_dim=256,
+    units=256,
+    num_layers=1,
+    input_feeding=True,
+    dropout=0.3,
+    share_embeddings=False,
+    seed=None,
+):
+    """A recurrent encoder and decoder with the sizes that suit small corpora.
+
+    A bidirectional encoder; a decoder with the attention vector of Luong et al. (2015), tied to the target embedding
+    ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)).
+
+    Args:
+        source_vocabulary_size: int.
+        target_vocabulary_size: int.
+        attention: `"bahdanau"`, `"luong"` (score general), an `AttentionMechanism`, or `None` for the plain
+            sequence-to-sequence model, where the encoder's state is all that the decoder sees.
+        cell: `"lstm"` or `"gru"`.
+        embedding_dim: int, size of embeddings and of the attention vector.
+        units: int, units of each cell; the encoder has this many in each direction.
+        num_layers: int, recurrent layers on each side.
+        input_feeding: bool, whether the attention vector is fed to the next step. Without it training is faster.
+        dropout: float in [0, 1).
+        share_embeddings: bool, whether source and target have one embedding (and one vocabulary).
+        seed: int, of weights and dropout.
+
+    Returns:
+        Tuple of an `RNNEncoder` named "encoder" and an `RNNDecoder` named "decoder".
+
+    Raises:
+        ValueError: for an unknown name, or shared embeddings of two sizes.
+    """
+    if cell not in CELLS:
+        raise ValueError(f"cell must be one of {tuple(CELLS)}. Received: cell={cell!r}.")
+    if share_embeddings and source_vocabulary_size != target_vocabulary_size:
+        raise ValueError(
+            "Shared embeddings need one vocabulary. Received: "
+            f"source_vocabulary_size={source_vocabulary_size}, "
+            f"target_vocabulary_size={target_vocabulary_size}."
+        )
+    if seed is not None:
+        keras.utils.set_random_seed(seed)
+    # The embedding is also the output matrix: with this size of weights the first logits are of size one.
+    initializer = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
+    target_embedding = keras.layers.ReversibleEmbedding(
+        target_vocabulary_size,
+        embedding_dim,
+        embeddings_initializer=initializer,
+        name="target_embedding",
+    )
+    source_embedding = target_embedding
+    if not share_embeddings:
+        source_embedding = keras.layers.Embedding(
+            source_vocabulary_size,
+            embedding_dim,
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=embedding_dim**-0.5),
+            name="source_embedding",
+        )
+    encoder = RNNEncoder(
+        CELLS[cell](units),
+        embedding=source_embedding,
+        num_layers=num_layers,
+        dropout=dropout,
+        name="encoder",
+    )
+    cells = [CELLS[cell](units) for _ in range(num_layers)]
+    if attention is None:
+        # Without attention the top cell's output is the output: it must have the embedding's size to be tied to it.
+        cells[-1] = CELLS[cell](embedding_dim)
+    decoder = RNNDecoder(
+        AttentionRNNCell(
+            cells if num_layers > 1 else cells[0],
+            attention=_attention(attention, units),
+            input_feeding=input_feeding,
+            attention_units=embedding_dim,
+        ),
+        embedding=target_embedding,
+        dropout=dropout,
+        name="decoder",
+    )
+    return encoder, decoder
+
+
+def _attention(attention, units):
+    if attention == "bahdanau":
+        return BahdanauAttention(units, name="attention")
+    if attention == "luong":
+        return LuongAttention("general", name="attention")
+    if isinstance(attention, str):
+        raise ValueError(
+            'attention must be "bahdanau", "luong", None or an AttentionMechanism. '
+            f"Received: attention={attention!r}."
+        )
+    return attention

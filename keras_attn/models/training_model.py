@@ -1,0 +1,19 @@
+import keras
+
+
+def training_model(encoder, decoder, name="trainer"):
+    """The model that learns: source and the beginning of the target to logits, teacher forced.
+
+    Args:
+        encoder: layer that turns `source_ids` into the keyword arguments of a decoder.
+        decoder: a `Decoder`.
+        name: str.
+
+    Returns:
+        Functional model from a dict of `source_ids` int32 `(batch, source)` and `target_ids` int32 `(batch, target)`
+        (start token first) to float32 logits `(batch, target, vocabulary)`.
+    """
+    source_ids = keras.Input((None,), dtype="int32", name="source_ids")
+    target_ids = keras.Input((None,), dtype="int32", name="target_ids")
+    logits = decoder(target_ids, **encoder(source_ids))
+    return keras.Model({"source_ids": source_ids, "target_ids": target_ids}, logits, name=name)

@@ -1,0 +1,178 @@
+import keras
+from keras import ops, tree
+
+from keras_attn.build_once import build_once
+from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class AttentionRNN(keras.layers.Layer):
+    """Loops an `AttentionRNNCell` over a sequence, given what it attends to.
+
+    What `keras.layers.RNN` is to a cell, this is to a cell with attention. Where no step needs the attention of the
+    step before (no input feeding, query from the cell output), the recurrence runs as one `keras.layers.RNN` and all
+    positions attend at once; the result is the same.
+
+    Args:
+        cell: an `AttentionRNNCell`, or any Keras cell (then without attention).
+        return_state: bool, whether to return the last state too. Default `False`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: `(batch, target, features)`.
+        encoder_outputs: `(batch, source, features)`, what is attended to; `None` for a cell without attention.
+        encoder_mask: boolean `(batch, source)`, True = may be attended.
+        initial_state: state of the inner cell, nested as its `get_initial_state`; zeros if not given.
+        mask: boolean `(batch, target)`: steps that are False leave the state as it is.
+        return_attention_scores: bool, whether to return the weights too. Default `False`.
+
+    Returns:
+        Outputs `(batch, target, output_size)`; a tuple of it and, as asked for, the weights
+        `(batch, target, source)` and the last state of the inner cell.
+
+    Masking:
+        Padding of the memory gets weight 0. Outputs at masked steps have no meaning.
+
+    Raises:
+        ValueError: if `inputs` is not of rank 3, or a cell with attention is given nothing to attend to.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import AttentionRNN, AttentionRNNCell, BahdanauAttention
+    >>> layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(6)))
+    >>> targets, memory = np.ones((2, 5, 3), "float32"), np.ones((2, 7, 4), "float32")
+    >>> tuple(layer(targets, memory).shape)
+    (2, 5, 12)
+    """
+
+    def __init__(self, cell, return_state=False, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(cell, AttentionRNNCell):
+            cell = AttentionRNNCell(cell, dtype=self.dtype_policy)
+        self.cell = cell
+        self.return_state = return_state
+        self.rnn = None
+        if not cell.feeds_back:
+            self.rnn = keras.layers.RNN(
+                cell.cell, return_sequences=True, return_state=True, dtype=self.dtype_policy
+            )
+
+    def build(self, inputs_shape, encoder_outputs_shape=None):
+        if len(inputs_shape) != 3:
+            raise ValueError(
+                "inputs must have shape (batch, time, features). "
+                f"Received: inputs with shape {tuple(inputs_shape)}."
+            )
+        build_once(self.cell, (inputs_shape[0], inputs_shape[2]), encoder_outputs_shape)
+        if self.rnn is not None:
+            build_once(self.rnn, inputs_shape)
+
+    def call(
+        self,
+        inputs,
+        encoder_outputs=None,
+        encoder_mask=None,
+        initial_state=None,
+        mask=None,
+        return_attention_scores=False,
+    ):
+        memory = self.cell.prepare_memory(encoder_outputs, encoder_mask)
+        state = self.cell.get_initial_state(ops.shape(inputs)[0], initial_state)
+        outputs, weights, state = self.run(inputs, state, memory, mask, return_attention_scores)
+        results = (outputs,)
+        if return_attention_scores:
+            results += (weights,)
+        if self.return_state:
+            results += (state["cell"],)
+        return results if len(results) > 1 else outputs
+
+    def run(self, inputs, state, memory, mask=None, return_attention_scores=False):
+        """Runs over a whole sequence, given a prepared memory.
+
+        Args:
+            inputs: `(batch, target, features)`.
+            state: dict as from `AttentionRNNCell.get_initial_state`.
+            memory: dict as from `AttentionRNNCell.prepare_memory`.
+            mask: boolean `(batch, target)` or `None`.
+            return_attention_scores: bool.
+
+        Returns:
+            Tuple of outputs `(batch, target, output_size)`, weights `(batch, target, source)` or `None`, and the last
+            state.
+        """
+        if self.rnn is not None:
+            return self._run_at_once(inputs, state, memory, mask)
+        return self._run_step_by_step(inputs, state, memory, mask, return_attention_scores)
+
+    def _run_at_once(self, inputs, state, memory, mask):
+        outputs, *cell_state = self.rnn(inputs, initial_state=state["cell"], mask=mask)
+        weights = None
+        if self.cell.attention is not None:
+            context, weights = self.cell.attention.attend(outputs, memory)
+            outputs, _ = self.cell.combine(outputs, context)
+        return outputs, weights, {**state, "cell": cell_state}
+
+    def _run_step_by_step(self, inputs, state, memory, mask, return_attention_scores):
+        batch = ops.shape(inputs)[0]
+        if return_attention_scores:
+            state = self.cell.get_initial_state(batch, state["cell"], memory, alignments=True)
+        # The loop of TensorFlow returns what has the shape of the carry only: so the output is carried too.
+        carry = {
+            "output": ops.zeros((batch, self.cell.output_size), dtype=self.compute_dtype),
+            "state": state,
+        }
+        inputs = ops.transpose(ops.cast(inputs, self.compute_dtype), (1, 0, 2))  # (T, B, D)
+        steps = {"inputs": inputs}
+        if mask is not None:
+            steps["mask"] = ops.transpose(ops.cast(mask, "bool"))[:, :, None]  # (T, B, 1)
+
+        def step(carry, step_inputs):
+            output, state = self.cell(step_inputs["inputs"], carry["state"], memory)
+            if mask is not None:
+                keep = step_inputs["mask"]
+                state = tree.map_structure(
+                    lambda new, old: ops.where(keep, new, old), state, carry["state"]
+                )
+            carry = {"output": output, "state": state}
+            return carry, carry
+
+        if _draws_masks(self.cell.cell):
+            # Cells with dropout draw one mask a sequence and keep it: draw it outside of the loop.
+            self.cell(inputs[0], state, memory)
+        last, steps = ops.scan(step, carry, steps)
+        _forget_masks(self.cell.cell)
+        outputs = ops.transpose(steps["output"], (1, 0, 2))  # (B, T, D)
+        weights = None
+        if return_attention_scores:
+            weights = ops.transpose(steps["state"]["alignments"], (1, 0, 2))  # (B, T, S)
+        return outputs, weights, last["state"]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "cell": keras.saving.serialize_keras_object(self.cell),
+            "return_state": self.return_state,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config["cell"] = keras.saving.deserialize_keras_object(config["cell"])
+        return cls(**config)
+
+
+def _cells(cell):
+    return cell.cells if isinstance(cell, keras.layers.StackedRNNCells) else [cell]
+
+
+def _draws_masks(cell):
+    return any(
+        getattr(c, "dropout", 0) or getattr(c, "recurrent_dropout", 0) for c in _cells(cell)
+    )
+
+
+def _forget_masks(cell):
+    for c in _cells(cell):
+        if hasattr(c, "reset_dropout_mask"):
+            c.reset_dropout_mask()
+            c.reset_recurrent_dropout_mask()

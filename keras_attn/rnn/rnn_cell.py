@@ -1,0 +1,105 @@
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class RNNCell(keras.layers.Layer):
+    """The simple recurrent cell, with an output layer of its own.
+
+        h_t = tanh(W_xh x_t + W_hh h_{t-1} + b)
+        y_t = W_hy h_t
+
+    The network of [Elman, 1990](https://doi.org/10.1207/s15516709cog1402_1). `keras.layers.SimpleRNNCell` stops at h_t.
+
+    Args:
+        units: int, size of the state h.
+        output_units: int, size of the output y. Default `None`: as `units`.
+        activation: activation of the state. Default `"tanh"`.
+        kernel_initializer: initializer of W_xh and W_hy. Default `"glorot_uniform"`.
+        recurrent_initializer: initializer of W_hh. Default `"orthogonal"`.
+        bias_initializer: initializer of b. Default `"zeros"`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: `(batch, features)`, the input of one time step.
+        states: list of one tensor `(batch, units)`, the state before it.
+
+    Returns:
+        Tuple of the output `(batch, output_units)` and the list of the new state `(batch, units)`.
+
+    Raises:
+        ValueError: if `units` or `output_units` is not a positive integer.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = keras.layers.RNN(RNNCell(4, output_units=3), return_sequences=True)
+    >>> tuple(layer(np.ones((2, 5, 7), "float32")).shape)
+    (2, 5, 3)
+    """
+
+    def __init__(
+        self,
+        units,
+        output_units=None,
+        activation="tanh",
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        output_units = units if output_units is None else output_units
+        for name, value in (("units", units), ("output_units", output_units)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a positive integer. Received: {name}={value}.")
+        self.units = units
+        self.output_units = output_units
+        self.activation = keras.activations.get(activation)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.state_size = [units]
+        self.output_size = output_units
+
+    def build(self, input_shape):
+        kernel_initializer = self.kernel_initializer.clone()
+        self.kernel = self.add_weight(
+            name="kernel", shape=(input_shape[-1], self.units), initializer=self.kernel_initializer
+        )
+        self.recurrent_kernel = self.add_weight(
+            name="recurrent_kernel",
+            shape=(self.units, self.units),
+            initializer=self.recurrent_initializer,
+        )
+        self.bias = self.add_weight(
+            name="bias", shape=(self.units,), initializer=self.bias_initializer
+        )
+        self.output_kernel = self.add_weight(
+            name="output_kernel",
+            shape=(self.units, self.output_units),
+            initializer=kernel_initializer,
+        )
+
+    def call(self, inputs, states):
+        (state,) = states
+        state = self.activation(
+            ops.matmul(inputs, self.kernel)
+            + ops.matmul(state, self.recurrent_kernel)
+            + self.bias
+        )  # (B, units)
+        return ops.matmul(state, self.output_kernel), [state]
+
+    def get_initial_state(self, batch_size=None):
+        return [ops.zeros((batch_size, self.units), dtype=self.compute_dtype)]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "output_units": self.output_units,
+            "activation": keras.activations.serialize(self.activation),
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "recurrent_initializer": keras.initializers.serialize(self.recurrent_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+        }

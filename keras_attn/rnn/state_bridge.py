@@ -1,0 +1,99 @@
+import keras
+from keras import ops, tree
+from keras_attn.build_once import build_once
+
+MODES = ("copy", "dense", "zero")
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class StateBridge(keras.layers.Layer):
+    """Makes the first state of a decoder from the last state of an encoder.
+
+    - `"copy"`: the encoder's states as they are; numbers and sizes must agree.
+    - `"dense"`: each state s_0 = tanh(W [all encoder states] + b), as s_0 in
+      [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), appendix A.2.2. An encoder without a state (a
+      Transformer) gives the mean of its outputs instead.
+    - `"zero"`: zeros.
+
+    Args:
+        state_size: nested lists of int, the `state_size` of the decoder's cell.
+        mode: `"copy"`, `"dense"` or `"zero"`. Default `"dense"`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        encoder_outputs: `(batch, source, features)`.
+        encoder_mask: boolean `(batch, source)` or `None`.
+        encoder_state: nested lists of `(batch, units)`, or `None`.
+
+    Returns:
+        Nested lists like `state_size`, leaves `(batch, size)`.
+
+    Raises:
+        ValueError: if `mode` is unknown, or `"copy"` finds states that do not fit.
+    """
+
+    def __init__(self, state_size, mode="dense", **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        if mode not in MODES:
+            raise ValueError(f"mode must be one of {MODES}. Received: mode={mode!r}.")
+        self.state_size = state_size
+        self.mode = mode
+        self.dense_layers = []
+        if mode == "dense":
+            self.dense_layers = [
+                keras.layers.Dense(size, activation="tanh", dtype=self.dtype_policy)
+                for size in tree.flatten(state_size)
+            ]
+
+    def build(self, encoder_outputs_shape, encoder_mask_shape=None, encoder_state_shape=None):
+        sizes = list(_last_axes(encoder_state_shape))
+        if self.mode == "copy" and sizes != tree.flatten(self.state_size):
+            raise ValueError(
+                'mode="copy" needs encoder states of the sizes of the decoder states. '
+                f"Received: encoder sizes={sizes}, decoder sizes={tree.flatten(self.state_size)}. "
+                'Use mode="dense".'
+            )
+        for layer in self.dense_layers:
+            build_once(layer, (None, sum(sizes) or encoder_outputs_shape[-1]))
+
+    def call(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+        states = tree.flatten(encoder_state)
+        if self.mode == "zero":
+            batch = ops.shape(encoder_outputs)[0]
+            states = [
+                ops.zeros((batch, size), dtype=self.compute_dtype)
+                for size in tree.flatten(self.state_size)
+            ]
+        elif self.mode == "dense":
+            if encoder_state is None:
+                states = [_mean(encoder_outputs, encoder_mask)]
+            joined = ops.concatenate(states, axis=-1)
+            states = [layer(joined) for layer in self.dense_layers]
+        return tree.pack_sequence_as(self.state_size, states)
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # a state has no time axis
+
+    def get_config(self):
+        return {**super().get_config(), "state_size": self.state_size, "mode": self.mode}
+
+
+def _mean(outputs, mask):
+    """Mean `(batch, features)` over the real positions."""
+    if mask is None:
+        return ops.mean(outputs, axis=1)
+    weights = ops.cast(mask, outputs.dtype)[:, :, None]  # (B, S, 1)
+    total = ops.maximum(ops.sum(weights, axis=1), 1.0)
+    return ops.sum(outputs * weights, axis=1) / total
+
+
+def _last_axes(shapes):
+    """Sizes of the last axes in nested lists of shapes."""
+    if shapes is None:
+        return
+    if all(size is None or isinstance(size, int) for size in shapes):
+        yield shapes[-1]
+        return
+    for shape in shapes:
+        yield from _last_axes(shape)

@@ -1,0 +1,212 @@
+import keras
+from keras import ops, tree
+
+from keras_attn.search import history, length_penalty, logits
+from keras_attn.search.logits import IMPOSSIBLE
+from keras_attn.search.search import Search
+
+STOPS = ("collected", "exact")
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class BeamDecoder(Search):
+    """Beam search with a pool of ended hypotheses.
+
+    At each step the `2 * beam_width` best continuations of the open beams are looked at, so that `beam_width` of them
+    are open whatever ends. A continuation ends if it is among the `beam_width` best and is the end token, or if its
+    sentence has reached its limit; it then moves to the pool, where hypotheses are ranked by score. Ties go to the
+    earlier beam, then to the lower token id. The conventions are those of CTranslate2 and fairseq.
+
+    Args:
+        decoder: a `Decoder`.
+        beam_width: int, open hypotheses of a sentence. Default 4.
+        num_hypotheses: int, hypotheses returned, at most `beam_width`. Default 1.
+        stop: when a sentence is done. `"collected"`: `beam_width * patience` hypotheses have ended. `"exact"`: no open
+            hypothesis can still be among the best `num_hypotheses`. Default `"collected"`.
+        patience: float > 0, see `stop`
+            ([Kasai et al., 2024](https://aclanthology.org/2024.lrec-main.261)). Default 1.
+        **kwargs: arguments of `Search`.
+
+    Call arguments, returns: see `Search`; `hypotheses` is `num_hypotheses`.
+
+    Raises:
+        ValueError: for arguments out of range.
+    """
+
+    def __init__(
+        self, decoder, beam_width=4, num_hypotheses=1, stop="collected", patience=1.0, **kwargs
+    ):
+        super().__init__(decoder, **kwargs)
+        if not isinstance(beam_width, int) or beam_width < 1:
+            raise ValueError(f"beam_width must be a positive integer. Received: beam_width={beam_width}.")
+        if not isinstance(num_hypotheses, int) or not 1 <= num_hypotheses <= beam_width:
+            raise ValueError(
+                "num_hypotheses must be between 1 and beam_width. "
+                f"Received: num_hypotheses={num_hypotheses}, beam_width={beam_width}."
+            )
+        if stop not in STOPS:
+            raise ValueError(f"stop must be one of {STOPS}. Received: stop={stop!r}.")
+        if patience <= 0:
+            raise ValueError(f"patience must be positive. Received: patience={patience}.")
+        self.beam_width = beam_width
+        self.num_hypotheses = num_hypotheses
+        self.stop = stop
+        self.patience = patience
+
+    def start(self, memory, limits, encoder_mask):
+        batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
+        beams, pool = (batch, self.beam_width), (batch, self.num_hypotheses)
+        zero = history.hidden_zero(encoder_mask)
+
+        def new_history(rows, rest=(), dtype="int32"):
+            return history.new_history(rows, rest, dtype, self.max_length, zero)
+
+        # All beams start alike: only the first is possible, or there would be beam_width copies of everything.
+        first_beam = ops.arange(self.beam_width) == 0
+        first_hypothesis = ops.arange(self.num_hypotheses)[None, :] == 0  # (1, N)
+        # With no token allowed, the empty hypothesis is the result.
+        is_empty = (limits[:, None] == 0) & first_hypothesis  # (B, N)
+        empty_log_probs = ops.where(is_empty, 0.0, IMPOSSIBLE)
+        carry = {
+            "step": ops.zeros((), dtype="int32"),
+            "done": limits == 0,
+            "collected": ops.zeros_like(limits),
+            "state": self.decoder.initial_state(memory, self.beam_width, self.return_alignments),
+            "beams": {
+                "token_ids": new_history(beams),
+                "last": ops.full(beams, self.start_token_id, dtype="int32"),
+                "log_probs": ops.zeros(beams) + ops.where(first_beam, 0.0, IMPOSSIBLE),
+            },
+            "pool": {
+                "token_ids": new_history(pool),
+                "lengths": ops.zeros(pool, dtype="int32"),
+                "scores": empty_log_probs,
+                "log_probs": empty_log_probs,
+            },
+        }
+        if self.return_alignments:
+            dtype = self.decoder.compute_dtype
+            carry["beams"]["alignments"] = new_history(beams, (source,), dtype)
+            carry["pool"]["alignments"] = new_history(pool, (source,), dtype)
+        return carry
+
+    def advance(self, carry, memory, limits, length_penalty):
+        step, beams = carry["step"], carry["beams"]
+        last = ops.reshape(beams["last"], (-1,))  # (B*K,)
+        step_logits, state = self.decoder.step(last, carry["state"], memory)
+        candidates = self._candidates(step_logits, beams["log_probs"], step)
+        self._extend_histories(candidates, beams, state, step)
+
+        at_limit = (step + 1 >= limits)[:, None]  # (B, 1)
+        pool, ended = self._collect(carry, candidates, at_limit, length_penalty)
+        collected = carry["collected"] + ops.sum(ops.cast(ended, "int32"), axis=1)
+
+        # The beam_width best that have not ended go on.
+        is_end = candidates["last"] == self.end_token_id  # (B, 2K)
+        open_log_probs = ops.where(is_end, 2 * IMPOSSIBLE, candidates["log_probs"])
+        log_probs, chosen = ops.top_k(open_log_probs, self.beam_width)  # (B, K)
+        candidates["log_probs"] = open_log_probs
+        beams = tree.map_structure(lambda t: history.gather_beams(t, chosen), candidates)
+        rows = history.flat_rows(beams.pop("parents"), self.beam_width)
+        state = tree.map_structure(lambda t: history.gather_rows(t, rows), state)
+
+        best_open = log_probs[:, 0]
+        done = carry["done"] | at_limit[:, 0] | (best_open < IMPOSSIBLE / 2)
+        if self.stop == "collected":
+            done = done | (collected >= max(1, round(self.beam_width * self.patience)))
+        else:
+            done = done | (
+                pool["scores"][:, -1]
+                >= self._best_attainable(best_open, step + 1, limits, length_penalty)
+            )
+        return {
+            "step": step + 1,
+            "done": done,
+            "collected": collected,
+            "state": state,
+            "beams": beams,
+            "pool": pool,
+        }
+
+    def finish(self, carry):
+        pool = carry["pool"]
+        time = ops.arange(ops.shape(pool["token_ids"])[2], dtype="int32")
+        # Up to and with the end token, which is the one after `lengths`; a hypothesis cut by its limit has none, and
+        # what follows it is padding already.
+        is_token = time[None, None, :] <= pool["lengths"][:, :, None]  # (B, N, T)
+        return {
+            **pool,
+            "token_ids": ops.where(is_token, pool["token_ids"], self.pad_token_id),
+        }
+
+    def _candidates(self, step_logits, log_probs, step):
+        """The best continuations, 2 * beam_width of each sentence, best first."""
+        batch = ops.shape(log_probs)[0]
+        allowed = logits.suppress(step_logits, self.suppressed_token_ids)
+        allowed = logits.suppress_before(allowed, self.end_token_id, step, self.min_length)
+        # The best of all beams are among the best of each beam, which takes far less sorting.
+        width = min(2 * self.beam_width, step_logits.shape[-1])
+        values, tokens = ops.top_k(allowed, width)  # (B*K, C)
+        values = values - logits.log_normalizer(step_logits)
+        values = ops.reshape(values, (batch, self.beam_width, width)) + log_probs[:, :, None]
+        values, chosen = ops.top_k(
+            ops.reshape(values, (batch, self.beam_width * width)), 2 * self.beam_width
+        )  # (B, 2K)
+        tokens = ops.reshape(tokens, (batch, self.beam_width * width))
+        return {
+            "log_probs": values,
+            "last": ops.cast(history.gather_beams(tokens, chosen), "int32"),
+            "parents": ops.cast(chosen // width, "int32"),
+        }
+
+    def _extend_histories(self, candidates, beams, state, step):
+        """Adds to the candidates what they have behind them."""
+        parents = candidates["parents"]
+        if self.return_alignments:
+            batch, source = ops.shape(beams["alignments"])[0], ops.shape(beams["alignments"])[3]
+            weights = ops.reshape(state["alignments"], (batch, self.beam_width, source))
+            alignments = history.append(beams["alignments"], weights, step)  # (B, K, t+1, S)
+            candidates["alignments"] = history.gather_beams(alignments, parents)
+        token_ids = history.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
+        candidates["token_ids"] = history.append(token_ids, candidates["last"], step)
+
+    def _collect(self, carry, candidates, at_limit, length_penalty_value):
+        """Moves the hypotheses that end at this step to the pool. Returns the pool and what ended, `(B, K)`."""
+        step, pool = carry["step"], dict(carry["pool"])
+        first = {
+            name: candidates[name][:, : self.beam_width]
+            for name in pool.keys() & candidates.keys() | {"last"}
+        }
+        is_end = first.pop("last") == self.end_token_id
+        ended = (
+            (is_end | at_limit)
+            & (first["log_probs"] > IMPOSSIBLE / 2)
+            & ops.logical_not(carry["done"])[:, None]
+        )
+        first["lengths"] = step + 1 - ops.cast(is_end, "int32")
+        scores = first["log_probs"] / length_penalty.divisor(
+            first["lengths"], length_penalty_value, self.length_penalty_form
+        )
+        first["scores"] = ops.where(ended, scores, IMPOSSIBLE)
+
+        for name in ("token_ids", "alignments"):
+            if name in pool:
+                nothing = ops.zeros_like(first[name][:, : self.num_hypotheses, 0])
+                pool[name] = history.append(pool[name], nothing, step)
+        both = {name: ops.concatenate([pool[name], first[name]], axis=1) for name in pool}
+        _, chosen = ops.top_k(both["scores"], self.num_hypotheses)
+        return tree.map_structure(lambda t: history.gather_beams(t, chosen), both), ended
+
+    def _best_attainable(self, log_probs, length, limits, length_penalty_value):
+        return length_penalty.best_attainable(
+            log_probs, length, limits, length_penalty_value, self.length_penalty_form
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "beam_width": self.beam_width,
+            "num_hypotheses": self.num_hypotheses,
+            "stop": self.stop,
+            "patience": self.patience,
+        }

@@ -1,0 +1,72 @@
+import keras
+from keras import ops
+
+from keras_attn.search import history, length_penalty, logits
+from keras_attn.search.search import Search
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class GreedyDecoder(Search):
+    """Takes the most probable token at each step; ties go to the lower id.
+
+    Args:
+        decoder: a `Decoder`.
+        **kwargs: arguments of `Search`. The length penalty only changes the reported score.
+
+    Call arguments, returns: see `Search`; `hypotheses` is 1.
+    """
+
+    def start(self, memory, limits, encoder_mask):
+        batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
+        zero = history.hidden_zero(encoder_mask)
+
+        def new_history(rest=(), dtype="int32"):
+            return history.new_history((batch, 1), rest, dtype, self.max_length, zero)
+
+        carry = {
+            "step": ops.zeros((), dtype="int32"),
+            "done": limits == 0,
+            "state": self.decoder.initial_state(memory, alignments=self.return_alignments),
+            "last": ops.full((batch,), self.start_token_id, dtype="int32"),
+            "token_ids": new_history(),
+            "lengths": ops.zeros_like(limits),
+            "log_probs": ops.zeros((batch,), dtype="float32"),
+            "scores": ops.zeros((batch,), dtype="float32"),
+        }
+        if self.return_alignments:
+            carry["alignments"] = new_history((source,), self.decoder.compute_dtype)
+        return carry
+
+    def advance(self, carry, memory, limits, length_penalty_value):
+        step, is_open = carry["step"], ops.logical_not(carry["done"])
+        step_logits, state = self.decoder.step(carry["last"], carry["state"], memory)
+        allowed = logits.suppress(step_logits, self.suppressed_token_ids)
+        allowed = logits.suppress_before(allowed, self.end_token_id, step, self.min_length)
+        values, tokens = ops.top_k(allowed, 1)  # (B, 1)
+        log_probs = (values - logits.log_normalizer(step_logits))[:, 0]
+        last = ops.where(is_open, ops.cast(tokens[:, 0], "int32"), self.pad_token_id)
+        is_end = last == self.end_token_id
+        lengths = carry["lengths"] + ops.cast(is_open & ops.logical_not(is_end), "int32")
+        log_probs = carry["log_probs"] + ops.where(is_open, log_probs, 0.0)
+        new_carry = {
+            "step": step + 1,
+            "done": carry["done"] | is_end | (step + 1 >= limits),
+            "state": state,
+            "last": last,
+            "token_ids": history.append(carry["token_ids"], last[:, None], step),
+            "lengths": lengths,
+            "log_probs": log_probs,
+            "scores": log_probs
+            / length_penalty.divisor(lengths, length_penalty_value, self.length_penalty_form),
+        }
+        if self.return_alignments:
+            weights = state["alignments"] * ops.cast(is_open, state["alignments"].dtype)[:, None]
+            new_carry["alignments"] = history.append(carry["alignments"], weights[:, None], step)
+        return new_carry
+
+    def finish(self, carry):
+        results = {name: carry[name][:, None] for name in ("lengths", "scores", "log_probs")}
+        for name in ("token_ids", "alignments"):
+            if name in carry:
+                results[name] = carry[name]
+        return results

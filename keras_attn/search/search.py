@@ -1,0 +1,182 @@
+import keras
+from keras import ops
+
+from keras_attn import masks
+from keras_attn.build_once import build_once
+from keras_attn.search import history
+from keras_attn.search.length_penalty import FORMS
+
+
+class Search(keras.layers.Layer):
+    """Base of all searches: the loop around the steps of a decoder.
+
+    A search is three functions over a *carry*, a nested dict of tensors: `start` makes it, `advance` takes it one token
+    further, `finish` turns it into results. `call` runs them, with the loop in the graph. The carry has at least `step`
+    (int32 scalar, tokens so far) and `done` (boolean `(batch,)`).
+
+    Args:
+        decoder: a `Decoder`.
+        max_length: int, most tokens of a hypothesis, the end token included. Default 256.
+        relative_max_length: tuple `(factor, margin)`: a hypothesis has at most `factor * source length + margin`
+            tokens. `None` for no such limit. Default `(2, 10)`.
+        min_length: int, fewest tokens of a hypothesis, without the end token. Default 0.
+        length_penalty: float, exponent of the length. Default 1.
+        length_penalty_form: `"average"`, `"gnmt"` or `"none"`, see `keras_attn.search.length_penalty`. Default
+            `"average"`.
+        start_token_id: int. Default 1.
+        end_token_id: int. Default 2.
+        pad_token_id: int. Default 0.
+        suppressed_token_ids: list of int that are never chosen. Default `None`: padding and start.
+        return_alignments: bool, whether to return the attention weights. Default `False`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        encoder_outputs: `(batch, source, features)`.
+        encoder_mask: boolean `(batch, source)`, True = may be attended.
+        encoder_state: last state of the encoder, nested, or `None`.
+        max_length: int or int32 scalar that replaces the argument above. Where tensors cannot grow in a loop (JAX), it
+            cannot exceed the argument.
+        length_penalty: float or float32 scalar that replaces the argument above.
+
+    Returns:
+        Dict of, best hypothesis first:
+        `token_ids` int32 `(batch, hypotheses, time)`, with the end token where there was one, then padding;
+        `lengths` int32 `(batch, hypotheses)`, tokens without the end token;
+        `scores` float32 `(batch, hypotheses)`, as ranked: natural-log probability over length penalty;
+        `log_probs` float32 `(batch, hypotheses)`, natural-log probability of all tokens and the end token;
+        `alignments` float `(batch, hypotheses, time, source)`, on request.
+        A hypothesis that does not exist (fewer were found than asked for) has score and log probability -1e9.
+
+    Raises:
+        ValueError: for arguments out of range.
+    """
+
+    def __init__(
+        self,
+        decoder,
+        max_length=256,
+        relative_max_length=(2, 10),
+        min_length=0,
+        length_penalty=1.0,
+        length_penalty_form="average",
+        start_token_id=1,
+        end_token_id=2,
+        pad_token_id=0,
+        suppressed_token_ids=None,
+        return_alignments=False,
+        **kwargs,
+    ):
+        kwargs.setdefault("autocast", False)  # a length penalty in float16 would be another one
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        if max_length < 0 or min_length < 0 or min_length > max_length:
+            raise ValueError(
+                "Expected 0 <= min_length <= max_length. "
+                f"Received: min_length={min_length}, max_length={max_length}."
+            )
+        if length_penalty_form not in FORMS:
+            raise ValueError(
+                f"length_penalty_form must be one of {FORMS}. "
+                f"Received: length_penalty_form={length_penalty_form!r}."
+            )
+        self.decoder = decoder
+        self.max_length = max_length
+        self.relative_max_length = relative_max_length
+        self.min_length = min_length
+        self.length_penalty = length_penalty
+        self.length_penalty_form = length_penalty_form
+        self.start_token_id = start_token_id
+        self.end_token_id = end_token_id
+        self.pad_token_id = pad_token_id
+        if suppressed_token_ids is None:
+            suppressed_token_ids = [pad_token_id, start_token_id]
+        self.suppressed_token_ids = list(suppressed_token_ids)
+        self.return_alignments = return_alignments
+        self.supports_jit = not history.grows()
+
+    def build(self, encoder_outputs_shape, encoder_mask_shape=None, encoder_state_shape=None):
+        build_once(
+            self.decoder,
+            (None, None),
+            encoder_outputs_shape,
+            encoder_mask_shape,
+            encoder_state_shape,
+        )
+
+    def call(
+        self,
+        encoder_outputs,
+        encoder_mask=None,
+        encoder_state=None,
+        max_length=None,
+        length_penalty=None,
+    ):
+        if encoder_mask is None:
+            encoder_mask = masks.attention_mask(encoder_outputs)[:, 0]  # (B, S)
+        memory = self.decoder.prepare_memory(encoder_outputs, encoder_mask, encoder_state)
+        limits = self.limits(encoder_mask, max_length)
+        penalty = self.length_penalty if length_penalty is None else length_penalty
+        penalty = ops.cast(penalty, "float32")
+        carry = self.start(memory, limits, encoder_mask)
+        (carry,) = ops.while_loop(
+            lambda carry: ops.any(ops.logical_not(carry["done"])),
+            lambda carry: (self.advance(carry, memory, limits, penalty),),
+            (carry,),
+        )
+        return self.finish(carry)
+
+    def limits(self, encoder_mask, max_length=None):
+        """Most tokens of each sentence's hypotheses, the end token included.
+
+        Args:
+            encoder_mask: boolean `(batch, source)`.
+            max_length: int or int32 scalar, or `None` for the search's own.
+
+        Returns:
+            int32 `(batch,)`.
+        """
+        limit = ops.cast(self.max_length if max_length is None else max_length, "int32")
+        if not history.grows():
+            limit = ops.minimum(limit, self.max_length)
+        source_lengths = ops.sum(ops.cast(encoder_mask, "int32"), axis=1)  # (B,)
+        if self.relative_max_length is None:
+            return ops.zeros_like(source_lengths) + limit
+        factor, margin = self.relative_max_length
+        relative = ops.cast(factor * ops.cast(source_lengths, "float32") + margin, "int32")
+        return ops.minimum(relative, limit)
+
+    def start(self, memory, limits, encoder_mask):
+        """The carry before the first token."""
+        raise NotImplementedError(f"{type(self).__name__} must override `start`.")
+
+    def advance(self, carry, memory, limits, length_penalty):
+        """The carry after one more token."""
+        raise NotImplementedError(f"{type(self).__name__} must override `advance`.")
+
+    def finish(self, carry):
+        """The results, see Returns."""
+        raise NotImplementedError(f"{type(self).__name__} must override `finish`.")
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # hypotheses have lengths of their own
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "decoder": keras.saving.serialize_keras_object(self.decoder),
+            "max_length": self.max_length,
+            "relative_max_length": self.relative_max_length,
+            "min_length": self.min_length,
+            "length_penalty": self.length_penalty,
+            "length_penalty_form": self.length_penalty_form,
+            "start_token_id": self.start_token_id,
+            "end_token_id": self.end_token_id,
+            "pad_token_id": self.pad_token_id,
+            "suppressed_token_ids": self.suppressed_token_ids,
+            "return_alignments": self.return_alignments,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config["decoder"] = keras.saving.deserialize_keras_object(config["decoder"])
+        return cls(**config)

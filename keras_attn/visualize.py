@@ -1,0 +1,120 @@
+"""Pictures of attention."""
+
+import numpy as np
+
+WORD_START = "\u2581"  # how SentencePiece writes the space before a word
+VISIBLE_SPACE = "\u2423"
+
+
+def plot_alignments(alignments, source_tokens, target_tokens, ax=None, title=None, cmap="gray"):
+    """Draws where a translation looked in its source, as a heat map.
+
+    Row t shows the attention weights over the source while target token t was written:
+
+        pixel (t, s) = alpha_ts,   black for 0 and white for 1
+
+    as in figure 3 of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473): the source runs from
+    left to right along the top, the output from top to bottom.
+
+    Args:
+        alignments: Array-like `(target_length, source_length)` of numbers from 0 to 1; padding is
+            cut off before. A tensor of any backend that NumPy can read.
+        source_tokens: List of `source_length` strings: words, characters or SentencePiece pieces.
+        target_tokens: List of `target_length` strings, with the end token if `alignments` has it.
+        ax: The `matplotlib.axes.Axes` to draw on. Default `None`: those of a new figure, as large
+            as the tokens need.
+        title: String. Drawn above the picture. Default `None`: no title.
+        cmap: A Matplotlib colour map, or its name. Default `"gray"`, as in the paper.
+
+    Returns:
+        The `matplotlib.axes.Axes`; `ax.figure.savefig("attention.png")` writes it to a file.
+
+    Raises:
+        ValueError: if `alignments` is not a matrix, is empty, does not fit the tokens or has numbers
+            outside 0 to 1.
+        ImportError: if Matplotlib is not installed.
+
+    Tokens are shown as people read them: the mark of a word start is left out, a token that is only
+    a space is drawn as one that can be seen, and so are line breaks and tabs. Scripts that
+    Matplotlib's default font lacks are drawn with an installed font that has them.
+
+    Example:
+
+    >>> ax = plot_alignments([[0.9, 0.1], [0.2, 0.8]], ["▁zwei", "▁Hunde"], ["▁two", "▁dogs"])
+    >>> [label.get_text() for label in ax.get_xticklabels()]
+    ['zwei', 'Hunde']
+    """
+    alignments = _checked(alignments, source_tokens, target_tokens)
+    source_labels = [_label(token) for token in source_tokens]
+    target_labels = [_label(token) for token in target_tokens]
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
+
+    if ax is None:
+        # In inches: a cell for each token, and room for the labels.
+        size = [min(1.2 + 0.32 * len(labels), 30.0) for labels in (source_labels, target_labels)]
+        _, ax = plt.subplots(figsize=size, layout="constrained")
+    ax.imshow(alignments, cmap=cmap, vmin=0.0, vmax=1.0, interpolation="nearest", aspect="equal")
+
+    # parse_math=False: a "$" in a text is a dollar, not the start of a formula.
+    text = {"parse_math": False, "family": _font_families(source_labels + target_labels)}
+    ax.set_xticks(range(len(source_labels)), source_labels, **text)
+    ax.set_yticks(range(len(target_labels)), target_labels, **text)
+    ax.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
+    for label in ax.get_xticklabels():
+        # Wider than a cell: written upwards.
+        label.set_rotation(90 if len(label.get_text()) > 2 else 0)
+    if title is not None:
+        ax.set_title(title, parse_math=False, family=_font_families([title]))
+    return ax
+
+
+def _checked(alignments, source_tokens, target_tokens):
+    alignments = np.asarray(alignments, dtype="float32")
+    expected = (len(target_tokens), len(source_tokens))
+    if alignments.shape != expected or alignments.size == 0:
+        raise ValueError(
+            "`alignments` must have a row for each target token and a column for each source token, "
+            "and at least one of each; cut off the padding and choose one hypothesis first. "
+            f"Received: alignments.shape={alignments.shape}, {expected[0]} target tokens and "
+            f"{expected[1]} source tokens"
+        )
+    # Written so that NaN fails too. Sums of float16 weights may pass 1 by a little.
+    if not np.all((alignments >= 0.0) & (alignments <= 1.001)):
+        raise ValueError(
+            "`alignments` must be attention weights from 0 to 1 (after the softmax). "
+            f"Received: numbers from {alignments.min()} to {alignments.max()}"
+        )
+    return alignments
+
+
+def _label(token):
+    """A token as people read it; never empty."""
+    text = token.replace(WORD_START, " ").replace("\n", "\\n").replace("\t", "\\t")
+    return text.strip() or VISIBLE_SPACE
+
+
+def _font_families(texts):
+    """The default fonts, then for each character they lack an installed font that has it.
+
+    Matplotlib looks for each character in the fonts in this order. Where no installed font has it,
+    Matplotlib draws a box and warns.
+    """
+    import matplotlib
+    from matplotlib import font_manager
+
+    families = list(matplotlib.rcParams["font.family"])
+    default_path = font_manager.findfont(font_manager.FontProperties(family=families))
+    fonts = [font_manager.get_font(default_path)]
+    for character in sorted(set("".join(texts))):
+        if any(font.get_char_index(ord(character)) for font in fonts):
+            continue
+        for entry in sorted(font_manager.fontManager.ttflist, key=lambda entry: entry.name):
+            font = font_manager.get_font(entry.fname)
+            if font.get_char_index(ord(character)):
+                families.append(entry.name)
+                fonts.append(font)
+                break
+    return families
