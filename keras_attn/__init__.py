@@ -1,4 +1,5 @@
-"""Attention for RNNs and Transformers as Keras layers, one beam decoder for all, exported whole to ONNX.
+"""Attention for RNNs and Transformers as Keras layers, one beam decoder for all, exported whole to
+ONNX.
 
 Importing the package registers every layer, so that `keras.models.load_model` finds them.
 """

@@ -1,13 +1,14 @@
 """Masks: the only file that builds one or applies one to attention scores.
 
-A mask is boolean and True means "may be attended". Attention masks have shape `(batch, source)`, one row for every
-query, or `(batch, target, source)`.
+A mask is boolean and True means "may be attended". Attention masks have shape `(batch, source)`,
+one row for every query, or `(batch, target, source)`.
 """
 
 from keras import ops
 
-# Added to the score of a masked position. Finite, because a selection between finite and infinite values does not
-# survive the conversion to ONNX; large enough that `exp` of it is exactly zero in float32.
+# Added to the score of a masked position. Finite, because a selection between finite and infinite
+# values does not survive the conversion to ONNX; large enough that `exp` of it is exactly zero in
+# float32.
 MASKED_SCORE = -1e9
 
 
@@ -63,7 +64,8 @@ def attention_mask(value, mask=None):
 def masked_softmax(scores, mask):
     """Softmax over the last axis in which masked positions get weight exactly 0.
 
-    A row in which everything is masked gets only zeros, so its context is zero too. Computed in float32 at least.
+    A row in which everything is masked gets only zeros, so its context is zero too. Computed in
+    float32 at least.
 
     Args:
         scores: `(batch, target, source)` floats.

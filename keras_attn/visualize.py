@@ -30,8 +30,8 @@ def plot_alignments(alignments, source_tokens, target_tokens, ax=None, title=Non
         The `matplotlib.axes.Axes`; `ax.figure.savefig("attention.png")` writes it to a file.
 
     Raises:
-        ValueError: if `alignments` is not a matrix, is empty, does not fit the tokens or has numbers
-            outside 0 to 1.
+        ValueError: if `alignments` is not a matrix, is empty, does not fit the tokens or has
+            numbers outside 0 to 1.
         ImportError: if Matplotlib is not installed.
 
     Tokens are shown as people read them: the mark of a word start is left out, a token that is only

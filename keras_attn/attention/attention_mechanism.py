@@ -13,24 +13,29 @@ class AttentionMechanism(keras.layers.Layer):
         a_ts = exp(e_ts) / sum_s' exp(e_ts')        (over the positions that are not masked)
         c_t  = sum_s a_ts m_s
 
-    A subclass creates its weights in `build`, overrides `compute_scores`, and `project_keys` if its keys are projected.
+    A subclass creates its weights in `build`, overrides `compute_scores`, and `project_keys` if its
+    keys are projected.
 
-    All that does not depend on the query is computed once by `prepare_memory`; `attend` uses it as often as needed.
-    `call` is the two in one, for use as an ordinary layer.
+    All that does not depend on the query is computed once by `prepare_memory`; `attend` uses it as
+    often as needed. `call` is the two in one, for use as an ordinary layer.
 
     Call arguments:
         query: `(batch, target, query_dim)`, any number of queries.
         value: `(batch, source, value_dim)`.
         key: `(batch, source, key_dim)`; `value` if not given.
-        attention_mask: boolean `(batch, source)` or `(batch, target, source)`, True = may be attended.
+        attention_mask: boolean `(batch, source)` or `(batch, target, source)`, True = may be
+            attended.
         return_attention_scores: bool, whether to return the weights too.
-        value_mask: boolean `(batch, source)`, the implicit Keras mask of `value`, filled in by Keras.
+        value_mask: boolean `(batch, source)`, the implicit Keras mask of `value`, filled in by
+            Keras.
 
     Returns:
-        Context `(batch, target, value_dim)`, or a tuple of it and the weights `(batch, target, source)`.
+        Context `(batch, target, value_dim)`, or a tuple of it and the weights `(batch, target,
+        source)`.
 
     Masking:
-        Masked positions get weight exactly 0. A query that may attend to nothing gets zero weights and a zero context.
+        Masked positions get weight exactly 0. A query that may attend to nothing gets zero weights
+        and a zero context.
 
     Raises:
         ValueError: if `query`, `value` or `key` is not of rank 3.
@@ -45,8 +50,9 @@ class AttentionMechanism(keras.layers.Layer):
         for name, shape in (("query", query_shape), ("value", value_shape), ("key", key_shape)):
             if len(shape) != 3:
                 raise ValueError(
-                    f"{name} must have shape (batch, time, features). Received: {name} with shape {tuple(shape)}. "
-                    "A single query needs a time axis of length 1: query[:, None, :]."
+                    f"{name} must have shape (batch, time, features). Received: {name} with shape "
+                    f"{tuple(shape)}. A single query needs a time axis of length 1: "
+                    "query[:, None, :]."
                 )
         self.build_weights(query_shape[-1], key_shape[-1])
 
@@ -84,8 +90,8 @@ class AttentionMechanism(keras.layers.Layer):
             attention_mask: boolean `(batch, source)` or `(batch, target, source)`.
 
         Returns:
-            Dict of `keys` `(batch, source, ...)`, `values` `(batch, source, value_dim)` and boolean `mask`
-            `(batch, 1 or target, source)`.
+            Dict of `keys` `(batch, source, ...)`, `values` `(batch, source, value_dim)` and boolean
+            `mask` `(batch, 1 or target, source)`.
         """
         value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
         key = value if key is None else ops.convert_to_tensor(key, dtype=self.compute_dtype)
@@ -111,11 +117,11 @@ class AttentionMechanism(keras.layers.Layer):
         return ops.matmul(weights, memory["values"]), weights  # (B, T, D), (B, T, S)
 
     def project_keys(self, key):
-        """Projects keys `(batch, source, key_dim)` once per sequence; the identity unless overridden."""
+        """Projects keys `(batch, source, key_dim)`; the identity unless overridden."""
         return key
 
     def compute_scores(self, query, keys):
-        """Scores `(batch, target, source)` of queries `(batch, target, query_dim)` against projected keys."""
+        """Scores `(batch, target, source)` of queries against projected keys."""
         raise NotImplementedError(f"{type(self).__name__} must override `compute_scores`.")
 
     def compute_output_spec(

@@ -11,8 +11,9 @@ class BahdanauAttention(AttentionMechanism):
 
         e_ts = v . tanh(W_q q_t + W_k k_s)
 
-    Introduced by [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), appendix A.1.2. With `normalize=True` the
-    vector is weight-normalised ([Salimans and Kingma, 2016](https://arxiv.org/abs/1602.07868), equation 2):
+    Introduced by [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), appendix A.1.2. With
+    `normalize=True` the vector is weight-normalised ([Salimans and Kingma,
+    2016](https://arxiv.org/abs/1602.07868), equation 2):
 
         e_ts = g v / |v| . tanh(W_q q_t + W_k k_s + b)
 

@@ -13,21 +13,23 @@ class LuongAttention(AttentionMechanism):
         general  e_ts = q_t . W k_s
         concat   e_ts = v . tanh(W [q_t ; k_s])
 
-    Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section 3.1. The matrix of `concat` is kept as
-    two, W [q ; k] = W_q q + W_k k, so that the keys are projected once per sequence.
+    Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section 3.1. The matrix of
+    `concat` is kept as two, W [q ; k] = W_q q + W_k k, so that the keys are projected once per
+    sequence.
 
     Args:
         score: `"dot"`, `"general"` or `"concat"`. Default `"general"`.
         units: int, rows of W for `"concat"`; not used by the others. Default `None`.
-        scale: bool, whether the scores are multiplied by a learned number that starts at 1. Default `False`.
+        scale: bool, whether the scores are multiplied by a learned number that starts at 1. Default
+            `False`.
         kernel_initializer: initializer of the matrices and v. Default `"glorot_uniform"`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments, returns, masking: see `AttentionMechanism`.
 
     Raises:
-        ValueError: if `score` is unknown, if `units` is missing for `"concat"`, or if query and key differ in size for
-            `"dot"`.
+        ValueError: if `score` is unknown, if `units` is missing for `"concat"`, or if query and key
+            differ in size for `"dot"`.
 
     Example:
 
@@ -38,7 +40,12 @@ class LuongAttention(AttentionMechanism):
     """
 
     def __init__(
-        self, score="general", units=None, scale=False, kernel_initializer="glorot_uniform", **kwargs
+        self,
+        score="general",
+        units=None,
+        scale=False,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
     ):
         super().__init__(**kwargs)
         if score not in ("dot", "general", "concat"):

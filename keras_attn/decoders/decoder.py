@@ -8,11 +8,12 @@ class Decoder(keras.layers.Layer):
     With B sentences, K beams, S source positions, T target positions and a vocabulary of V:
 
     - the *memory* is all that is constant over time; leaves `(B, ...)`, never repeated for beams;
-    - the *state* is all that changes with time; leaves `(B * K, ...)`, the beams of a sentence side by side.
+    - the *state* is all that changes with time; leaves `(B * K, ...)`, the beams of a sentence side
+      by side.
 
-    Both are nested dicts of tensors. Nothing is kept on the decoder between calls, and all weights are created in
-    `build`. A search sees only `(token_ids, state) -> (logits, state)`, so that a new decoder gets every search and
-    every export for free.
+    Both are nested dicts of tensors. Nothing is kept on the decoder between calls, and all weights
+    are created in `build`. A search sees only `(token_ids, state) -> (logits, state)`, so that a
+    new decoder gets every search and every export for free.
     """
 
     def __init__(self, **kwargs):
@@ -50,7 +51,8 @@ class Decoder(keras.layers.Layer):
         Args:
             memory: as from `prepare_memory`.
             beam_width: int, K.
-            alignments: bool, whether each step leaves its attention weights `(B * K, S)` in `state["alignments"]`.
+            alignments: bool, whether each step leaves its attention weights `(B * K, S)` in
+                `state["alignments"]`.
 
         Returns:
             Nested dict with leaves `(B * K, ...)`.

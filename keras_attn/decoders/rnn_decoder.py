@@ -16,14 +16,17 @@ class RNNDecoder(Decoder):
         p(y_t | y_<t, source) = softmax(head(o_t))
 
     Args:
-        cell: an `AttentionRNNCell`; or a Keras cell or list of cells, which makes the plain decoder of
-            [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), without attention.
-        embedding: layer that turns ids `(B, T)` into vectors; any layer that maps inputs of a step to vectors.
+        cell: an `AttentionRNNCell`; or a Keras cell or list of cells, which makes the plain decoder
+            of [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), without attention.
+        embedding: layer that turns ids `(B, T)` into vectors; any layer that maps inputs of a step
+            to vectors.
         head: layer that turns outputs into logits. `None`: the embedding's own `reverse`, of
             `keras.layers.ReversibleEmbedding`, which ties the weights
             ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)). Default `None`.
-        bridge: `"dense"`, `"copy"` or `"zero"`, how the first state is made, see `StateBridge`. Default `"dense"`.
-        dropout: float in [0, 1), on the embedded inputs and on the outputs before the head. Default 0.
+        bridge: `"dense"`, `"copy"` or `"zero"`, how the first state is made, see `StateBridge`.
+            Default `"dense"`.
+        dropout: float in [0, 1), on the embedded inputs and on the outputs before the head. Default
+            0.
         seed: int, seed of the dropout. Default `None`.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -33,7 +36,8 @@ class RNNDecoder(Decoder):
         float32 logits `(B, T, V)`, or a tuple of it and the weights `(B, T, S)`.
 
     Masking:
-        Padding of the source gets weight 0. Target padding on the right cannot influence the positions before it.
+        Padding of the source gets weight 0. Target padding on the right cannot influence the
+        positions before it.
 
     Raises:
         ValueError: for arguments out of range, or if the output cannot be tied to the embedding.
@@ -48,7 +52,8 @@ class RNNDecoder(Decoder):
         if head is None and not isinstance(embedding, keras.layers.ReversibleEmbedding):
             raise ValueError(
                 "Without a head the embedding must be a keras.layers.ReversibleEmbedding. "
-                f"Received: embedding={type(embedding).__name__}. Pass head=keras.layers.Dense(...)."
+                f"Received: embedding={type(embedding).__name__}. "
+                "Pass head=keras.layers.Dense(...)."
             )
         self.rnn = AttentionRNN(cell, dtype=self.dtype_policy)
         self.cell = self.rnn.cell

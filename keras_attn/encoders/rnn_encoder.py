@@ -10,18 +10,19 @@ from keras_attn.rnn.recurrent_layer import recurrent_layer
 class RNNEncoder(keras.layers.Layer):
     """Reads a sequence with a stack of recurrent layers.
 
-    With one bidirectional layer it is the encoder of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473),
-    section 3.2.
+    With one bidirectional layer it is the encoder of [Bahdanau et al.,
+    2015](https://arxiv.org/abs/1409.0473), section 3.2.
 
     Args:
-        cell: the pattern of all cells, for instance `keras.layers.LSTMCell(256)`; each layer and direction gets a new
-            cell like it.
-        embedding: layer that turns ids into vectors, for instance `keras.layers.Embedding`. `None` for sequences of
-            real-valued features. Default `None`.
+        cell: the pattern of all cells, for instance `keras.layers.LSTMCell(256)`; each layer and
+            direction gets a new cell like it.
+        embedding: layer that turns ids into vectors, for instance `keras.layers.Embedding`. `None`
+            for sequences of real-valued features. Default `None`.
         num_layers: int, recurrent layers. Default 1.
-        bidirectional: bool, whether each layer reads in both directions; outputs and states of the two are
-            concatenated. Default `True`.
-        residual: bool, whether a layer's input is added to its output, where the sizes agree. Default `False`.
+        bidirectional: bool, whether each layer reads in both directions; outputs and states of the
+            two are concatenated. Default `True`.
+        residual: bool, whether a layer's input is added to its output, where the sizes agree.
+            Default `False`.
         dropout: float in [0, 1), after the embedding and after each layer. Default 0.
         pad_token_id: int, the id of padding. Default 0.
         seed: int, seed of the dropout. Default `None`.
@@ -29,16 +30,18 @@ class RNNEncoder(keras.layers.Layer):
 
     Call arguments:
         inputs: ids `(batch, source)`, or features `(batch, source, features)` without an embedding.
-        mask: boolean `(batch, source)`, True = real. By default all ids but padding, or all features.
+        mask: boolean `(batch, source)`, True = real. By default all ids but padding, or all
+            features.
 
     Returns:
-        Dict that a decoder takes as keyword arguments, `decoder(target_ids, **encoder(source_ids))`:
-        `encoder_outputs` `(batch, source, features)`, boolean `encoder_mask` `(batch, source)` and `encoder_state`, for
-        each layer a list of `(batch, units)`.
+        Dict that a decoder takes as keyword arguments, `decoder(target_ids,
+        **encoder(source_ids))`: `encoder_outputs` `(batch, source, features)`, boolean
+        `encoder_mask` `(batch, source)` and `encoder_state`, for each layer a list of `(batch,
+        units)`.
 
     Masking:
-        Padding is on the right. Outputs at padding are zeros when bidirectional and repeat the last one otherwise; the
-        state is that of the last real position.
+        Padding is on the right. Outputs at padding are zeros when bidirectional and repeat the last
+        one otherwise; the state is that of the last real position.
 
     Raises:
         ValueError: for arguments out of range.
@@ -67,7 +70,9 @@ class RNNEncoder(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         if not isinstance(num_layers, int) or num_layers < 1:
-            raise ValueError(f"num_layers must be a positive integer. Received: num_layers={num_layers}.")
+            raise ValueError(
+                f"num_layers must be a positive integer. Received: num_layers={num_layers}."
+            )
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
         self.cell_config = keras.saving.serialize_keras_object(cell)
@@ -97,7 +102,8 @@ class RNNEncoder(keras.layers.Layer):
         if len(shape) != 3:
             expected = "(batch, time, features)" if self.embedding is None else "(batch, time)"
             raise ValueError(
-                f"inputs must have shape {expected}. Received: inputs with shape {tuple(inputs_shape)}."
+                f"inputs must have shape {expected}. "
+                f"Received: inputs with shape {tuple(inputs_shape)}."
             )
         for layer in self.recurrent_layers:
             build_once(layer, shape)

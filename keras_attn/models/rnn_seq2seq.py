@@ -24,19 +24,21 @@ def rnn_seq2seq(
 ):
     """A recurrent encoder and decoder with the sizes that suit small corpora.
 
-    A bidirectional encoder; a decoder with the attention vector of Luong et al. (2015), tied to the target embedding
-    ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)).
+    A bidirectional encoder; a decoder with the attention vector of Luong et al. (2015), tied to the
+    target embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)).
 
     Args:
         source_vocabulary_size: int.
         target_vocabulary_size: int.
-        attention: `"bahdanau"`, `"luong"` (score general), an `AttentionMechanism`, or `None` for the plain
-            sequence-to-sequence model, where the encoder's state is all that the decoder sees.
+        attention: `"bahdanau"`, `"luong"` (score general), an `AttentionMechanism`, or `None` for
+            the plain sequence-to-sequence model, where the encoder's state is all that the decoder
+            sees.
         cell: `"lstm"` or `"gru"`.
         embedding_dim: int, size of embeddings and of the attention vector.
         units: int, units of each cell; the encoder has this many in each direction.
         num_layers: int, recurrent layers on each side.
-        input_feeding: bool, whether the attention vector is fed to the next step. Without it training is faster.
+        input_feeding: bool, whether the attention vector is fed to the next step. Without it
+            training is faster.
         dropout: float in [0, 1).
         share_embeddings: bool, whether source and target have one embedding (and one vocabulary).
         seed: int, of weights and dropout.
@@ -57,7 +59,8 @@ def rnn_seq2seq(
         )
     if seed is not None:
         keras.utils.set_random_seed(seed)
-    # The embedding is also the output matrix: with this size of weights the first logits are of size one.
+    # The embedding is also the output matrix: with this size of weights the first logits are of
+    # size one.
     initializer = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
     target_embedding = keras.layers.ReversibleEmbedding(
         target_vocabulary_size,
@@ -82,7 +85,8 @@ def rnn_seq2seq(
     )
     cells = [CELLS[cell](units) for _ in range(num_layers)]
     if attention is None:
-        # Without attention the top cell's output is the output: it must have the embedding's size to be tied to it.
+        # Without attention the top cell's output is the output: it must have the embedding's size
+        # to be tied to it.
         cells[-1] = CELLS[cell](embedding_dim)
     decoder = RNNDecoder(
         AttentionRNNCell(

@@ -4,7 +4,8 @@ import keras
 def search_model(encoder, search, name="translator"):
     """The model that is deployed: source ids to the ids of the best hypotheses.
 
-    It shares encoder and decoder with the model that is trained, so that it needs no weights of its own.
+    It shares encoder and decoder with the model that is trained, so that it needs no weights of its
+    own.
 
     Args:
         encoder: layer that turns `source_ids` into the keyword arguments of a decoder.
@@ -12,7 +13,8 @@ def search_model(encoder, search, name="translator"):
         name: str.
 
     Returns:
-        Functional model from `source_ids` int32 `(batch, source)` to the dict that the search returns.
+        Functional model from `source_ids` int32 `(batch, source)` to the dict that the search
+        returns.
     """
     source_ids = keras.Input((None,), dtype="int32", name="source_ids")
     return keras.Model(source_ids, search(**encoder(source_ids)), name=name)

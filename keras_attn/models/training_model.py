@@ -10,8 +10,8 @@ def training_model(encoder, decoder, name="trainer"):
         name: str.
 
     Returns:
-        Functional model from a dict of `source_ids` int32 `(batch, source)` and `target_ids` int32 `(batch, target)`
-        (start token first) to float32 logits `(batch, target, vocabulary)`.
+        Functional model from a dict of `source_ids` int32 `(batch, source)` and `target_ids` int32
+        `(batch, target)` (start token first) to float32 logits `(batch, target, vocabulary)`.
     """
     source_ids = keras.Input((None,), dtype="int32", name="source_ids")
     target_ids = keras.Input((None,), dtype="int32", name="target_ids")

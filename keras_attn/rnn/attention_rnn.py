@@ -9,9 +9,9 @@ from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 class AttentionRNN(keras.layers.Layer):
     """Loops an `AttentionRNNCell` over a sequence, given what it attends to.
 
-    What `keras.layers.RNN` is to a cell, this is to a cell with attention. Where no step needs the attention of the
-    step before (no input feeding, query from the cell output), the recurrence runs as one `keras.layers.RNN` and all
-    positions attend at once; the result is the same.
+    What `keras.layers.RNN` is to a cell, this is to a cell with attention. Where no step needs the
+    attention of the step before (no input feeding, query from the cell output), the recurrence runs
+    as one `keras.layers.RNN` and all positions attend at once; the result is the same.
 
     Args:
         cell: an `AttentionRNNCell`, or any Keras cell (then without attention).
@@ -20,9 +20,11 @@ class AttentionRNN(keras.layers.Layer):
 
     Call arguments:
         inputs: `(batch, target, features)`.
-        encoder_outputs: `(batch, source, features)`, what is attended to; `None` for a cell without attention.
+        encoder_outputs: `(batch, source, features)`, what is attended to; `None` for a cell without
+            attention.
         encoder_mask: boolean `(batch, source)`, True = may be attended.
-        initial_state: state of the inner cell, nested as its `get_initial_state`; zeros if not given.
+        initial_state: state of the inner cell, nested as its `get_initial_state`; zeros if not
+            given.
         mask: boolean `(batch, target)`: steps that are False leave the state as it is.
         return_attention_scores: bool, whether to return the weights too. Default `False`.
 
@@ -34,7 +36,8 @@ class AttentionRNN(keras.layers.Layer):
         Padding of the memory gets weight 0. Outputs at masked steps have no meaning.
 
     Raises:
-        ValueError: if `inputs` is not of rank 3, or a cell with attention is given nothing to attend to.
+        ValueError: if `inputs` is not of rank 3, or a cell with attention is given nothing to
+        attend to.
 
     Example:
 
@@ -98,8 +101,8 @@ class AttentionRNN(keras.layers.Layer):
             return_attention_scores: bool.
 
         Returns:
-            Tuple of outputs `(batch, target, output_size)`, weights `(batch, target, source)` or `None`, and the last
-            state.
+            Tuple of outputs `(batch, target, output_size)`, weights `(batch, target, source)` or
+            `None`, and the last state.
         """
         if self.rnn is not None:
             return self._run_at_once(inputs, state, memory, mask)
@@ -117,7 +120,8 @@ class AttentionRNN(keras.layers.Layer):
         batch = ops.shape(inputs)[0]
         if return_attention_scores:
             state = self.cell.get_initial_state(batch, state["cell"], memory, alignments=True)
-        # The loop of TensorFlow returns what has the shape of the carry only: so the output is carried too.
+        # The loop of TensorFlow returns what has the shape of the carry only: so the output is
+        # carried too.
         carry = {
             "output": ops.zeros((batch, self.cell.output_size), dtype=self.compute_dtype),
             "state": state,
@@ -166,9 +170,7 @@ def _cells(cell):
 
 
 def _draws_masks(cell):
-    return any(
-        getattr(c, "dropout", 0) or getattr(c, "recurrent_dropout", 0) for c in _cells(cell)
-    )
+    return any(getattr(c, "dropout", 0) or getattr(c, "recurrent_dropout", 0) for c in _cells(cell))
 
 
 def _forget_masks(cell):

@@ -1,5 +1,6 @@
 import keras
 from keras import ops, tree
+
 from keras_attn.build_once import build_once
 
 QUERIES = ("cell_output", "previous_state")
@@ -9,29 +10,34 @@ QUERIES = ("cell_output", "previous_state")
 class AttentionRNNCell(keras.layers.Layer):
     """Puts attention around any Keras cell.
 
-    With `query="cell_output"`, the order of [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section 3:
+    With `query="cell_output"`, the order of [Luong et al., 2015](https://arxiv.org/abs/1508.04025),
+    section 3:
 
-        h_t, s_t = cell([x_t ; a_{t-1}], s_{t-1})       (a_{t-1} only with input feeding, section 3.3)
-        c_t      = attention(query=h_t)
+        h_t, s_t = cell([x_t ; a_{t-1}], s_{t-1})       (a_{t-1} only with input feeding, section
+        3.3) c_t      = attention(query=h_t)
         a_t      = tanh(W_a [h_t ; c_t])                (equation 5)
 
-    With `query="previous_state"`, the order of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), appendix A.2.2:
+    With `query="previous_state"`, the order of [Bahdanau et al.,
+    2015](https://arxiv.org/abs/1409.0473), appendix A.2.2:
 
         c_t      = attention(query=top state of s_{t-1})
         h_t, s_t = cell([x_t ; c_t], s_{t-1})           ([x_t ; c_t ; a_{t-1}] with input feeding)
         a_t      = tanh(W_a [h_t ; c_t])
 
-    The output is the attention vector a_t. Without `attention_units` there is no W_a: the output is [h_t ; c_t], and
-    input feeding feeds c_{t-1}. Without `attention` the output is h_t: a plain recurrent cell.
+    The output is the attention vector a_t. Without `attention_units` there is no W_a: the output is
+    [h_t ; c_t], and input feeding feeds c_{t-1}. Without `attention` the output is h_t: a plain
+    recurrent cell.
 
-    The memory is an argument of the call and nothing is kept between calls, so that the cell can be trained, saved,
-    searched with and exported. `AttentionRNN` loops it over a sequence.
+    The memory is an argument of the call and nothing is kept between calls, so that the cell can be
+    trained, saved, searched with and exported. `AttentionRNN` loops it over a sequence.
 
     Args:
         cell: a Keras cell (`keras.layers.LSTMCell(256)`), or a list of cells, which are stacked.
         attention: an `AttentionMechanism`, or `None`. Default `None`.
-        input_feeding: bool, whether the previous attention vector is an input of the cell. Default `True`.
-        attention_units: int, size of the attention vector. Default `None`: no attention vector layer.
+        input_feeding: bool, whether the previous attention vector is an input of the cell. Default
+            `True`.
+        attention_units: int, size of the attention vector. Default `None`: no attention vector
+            layer.
         attention_activation: activation of the attention vector. Default `"tanh"`.
         query: `"cell_output"` or `"previous_state"`. Default `"cell_output"`.
         **kwargs: arguments of `keras.layers.Layer`.
@@ -42,11 +48,12 @@ class AttentionRNNCell(keras.layers.Layer):
         memory: dict as from `prepare_memory`, leaves `(batch, ...)`: beams share it.
 
     Returns:
-        Tuple of the output `(batch * beams, output_size)` and the new state. Where the state holds `alignments`
-        `(batch * beams, source)`, they are the weights of this step.
+        Tuple of the output `(batch * beams, output_size)` and the new state. Where the state holds
+        `alignments` `(batch * beams, source)`, they are the weights of this step.
 
     Raises:
-        ValueError: if `query` is unknown, `attention_units` is not a positive integer, or a memory is missing.
+        ValueError: if `query` is unknown, `attention_units` is not a positive integer, or a memory
+        is missing.
     """
 
     def __init__(
@@ -88,9 +95,7 @@ class AttentionRNNCell(keras.layers.Layer):
     @property
     def feeds_back(self):
         """Whether a step needs the attention of the step before, so that time must be a loop."""
-        return self.attention is not None and (
-            self.input_feeding or self.query == "previous_state"
-        )
+        return self.attention is not None and (self.input_feeding or self.query == "previous_state")
 
     def build(self, inputs_shape, encoder_outputs_shape=None):
         """Creates all weights.
@@ -114,9 +119,7 @@ class AttentionRNNCell(keras.layers.Layer):
             self.attention_size = self.attention_units or context_size
             if self.input_feeding:
                 cell_features += self.attention_size
-            build_once(
-                self.attention, (None, None, self.query_size), encoder_outputs_shape
-            )
+            build_once(self.attention, (None, None, self.query_size), encoder_outputs_shape)
             joined_size = self.output_size + context_size
             self.output_size = self.attention_units or joined_size
             if self.attention_layer is not None:
@@ -129,7 +132,8 @@ class AttentionRNNCell(keras.layers.Layer):
             return {}
         if encoder_outputs is None:
             raise ValueError(
-                "A cell with attention needs something to attend to. Received: encoder_outputs=None."
+                "A cell with attention needs something to attend to. "
+                "Received: encoder_outputs=None."
             )
         return self.attention.prepare_memory(encoder_outputs, attention_mask=encoder_mask)
 
@@ -143,8 +147,8 @@ class AttentionRNNCell(keras.layers.Layer):
             alignments: bool, whether the state carries the attention weights of its step.
 
         Returns:
-            Dict of `cell`, and as needed `attention` `(batch_size, attention_size)` and `alignments`
-            `(batch_size, source)`.
+            Dict of `cell`, and as needed `attention` `(batch_size, attention_size)` and
+            `alignments` `(batch_size, source)`.
         """
         if cell_state is None:
             cell_state = self.cell.get_initial_state(batch_size=batch_size)
@@ -179,7 +183,7 @@ class AttentionRNNCell(keras.layers.Layer):
         return output, new_state
 
     def combine(self, output, context):
-        """Joins cell output and context, `(..., features)` each, to the output and the attention vector."""
+        """Joins cell output and context to the output and the attention vector."""
         joined = ops.concatenate([output, context], axis=-1)
         if self.attention_layer is None:
             return joined, context

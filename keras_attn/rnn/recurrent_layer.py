@@ -5,8 +5,8 @@ def recurrent_layer(cell, **kwargs):
     """A layer that loops a new cell like `cell` over a sequence, the fastest that Keras has for it.
 
     Args:
-        cell: a Keras cell, the pattern. An `LSTMCell` or `GRUCell` gives `keras.layers.LSTM` or `GRU`, which have
-            fused kernels; any other cell gives `keras.layers.RNN`.
+        cell: a Keras cell, the pattern. An `LSTMCell` or `GRUCell` gives `keras.layers.LSTM` or
+            `GRU`, which have fused kernels; any other cell gives `keras.layers.RNN`.
         **kwargs: arguments of `keras.layers.RNN`.
 
     Returns:

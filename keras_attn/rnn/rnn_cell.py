@@ -9,7 +9,8 @@ class RNNCell(keras.layers.Layer):
         h_t = tanh(W_xh x_t + W_hh h_{t-1} + b)
         y_t = W_hy h_t
 
-    The network of [Elman, 1990](https://doi.org/10.1207/s15516709cog1402_1). `keras.layers.SimpleRNNCell` stops at h_t.
+    The network of [Elman, 1990](https://doi.org/10.1207/s15516709cog1402_1).
+    `keras.layers.SimpleRNNCell` stops at h_t.
 
     Args:
         units: int, size of the state h.
@@ -84,9 +85,7 @@ class RNNCell(keras.layers.Layer):
     def call(self, inputs, states):
         (state,) = states
         state = self.activation(
-            ops.matmul(inputs, self.kernel)
-            + ops.matmul(state, self.recurrent_kernel)
-            + self.bias
+            ops.matmul(inputs, self.kernel) + ops.matmul(state, self.recurrent_kernel) + self.bias
         )  # (B, units)
         return ops.matmul(state, self.output_kernel), [state]
 

@@ -1,5 +1,6 @@
 import keras
 from keras import ops, tree
+
 from keras_attn.build_once import build_once
 
 MODES = ("copy", "dense", "zero")
@@ -11,8 +12,8 @@ class StateBridge(keras.layers.Layer):
 
     - `"copy"`: the encoder's states as they are; numbers and sizes must agree.
     - `"dense"`: each state s_0 = tanh(W [all encoder states] + b), as s_0 in
-      [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), appendix A.2.2. An encoder without a state (a
-      Transformer) gives the mean of its outputs instead.
+      [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), appendix A.2.2. An encoder without a
+      state (a Transformer) gives the mean of its outputs instead.
     - `"zero"`: zeros.
 
     Args:

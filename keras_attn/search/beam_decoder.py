@@ -12,17 +12,19 @@ STOPS = ("collected", "exact")
 class BeamDecoder(Search):
     """Beam search with a pool of ended hypotheses.
 
-    At each step the `2 * beam_width` best continuations of the open beams are looked at, so that `beam_width` of them
-    are open whatever ends. A continuation ends if it is among the `beam_width` best and is the end token, or if its
-    sentence has reached its limit; it then moves to the pool, where hypotheses are ranked by score. Ties go to the
-    earlier beam, then to the lower token id. The conventions are those of CTranslate2 and fairseq.
+    At each step the `2 * beam_width` best continuations of the open beams are looked at, so that
+    `beam_width` of them are open whatever ends. A continuation ends if it is among the `beam_width`
+    best and is the end token, or if its sentence has reached its limit; it then moves to the pool,
+    where hypotheses are ranked by score. Ties go to the earlier beam, then to the lower token id.
+    The conventions are those of CTranslate2 and fairseq.
 
     Args:
         decoder: a `Decoder`.
         beam_width: int, open hypotheses of a sentence. Default 4.
         num_hypotheses: int, hypotheses returned, at most `beam_width`. Default 1.
-        stop: when a sentence is done. `"collected"`: `beam_width * patience` hypotheses have ended. `"exact"`: no open
-            hypothesis can still be among the best `num_hypotheses`. Default `"collected"`.
+        stop: when a sentence is done. `"collected"`: `beam_width * patience` hypotheses have ended.
+            `"exact"`: no open hypothesis can still be among the best `num_hypotheses`. Default
+            `"collected"`.
         patience: float > 0, see `stop`
             ([Kasai et al., 2024](https://aclanthology.org/2024.lrec-main.261)). Default 1.
         **kwargs: arguments of `Search`.
@@ -38,7 +40,9 @@ class BeamDecoder(Search):
     ):
         super().__init__(decoder, **kwargs)
         if not isinstance(beam_width, int) or beam_width < 1:
-            raise ValueError(f"beam_width must be a positive integer. Received: beam_width={beam_width}.")
+            raise ValueError(
+                f"beam_width must be a positive integer. Received: beam_width={beam_width}."
+            )
         if not isinstance(num_hypotheses, int) or not 1 <= num_hypotheses <= beam_width:
             raise ValueError(
                 "num_hypotheses must be between 1 and beam_width. "
@@ -61,7 +65,8 @@ class BeamDecoder(Search):
         def new_history(rows, rest=(), dtype="int32"):
             return history.new_history(rows, rest, dtype, self.max_length, zero)
 
-        # All beams start alike: only the first is possible, or there would be beam_width copies of everything.
+        # All beams start alike: only the first is possible, or there would be beam_width copies of
+        # everything.
         first_beam = ops.arange(self.beam_width) == 0
         first_hypothesis = ops.arange(self.num_hypotheses)[None, :] == 0  # (1, N)
         # With no token allowed, the empty hypothesis is the result.
@@ -131,8 +136,8 @@ class BeamDecoder(Search):
     def finish(self, carry):
         pool = carry["pool"]
         time = ops.arange(ops.shape(pool["token_ids"])[2], dtype="int32")
-        # Up to and with the end token, which is the one after `lengths`; a hypothesis cut by its limit has none, and
-        # what follows it is padding already.
+        # Up to and with the end token, which is the one after `lengths`; a hypothesis cut by its
+        # limit has none, and what follows it is padding already.
         is_token = time[None, None, :] <= pool["lengths"][:, :, None]  # (B, N, T)
         return {
             **pool,
@@ -171,7 +176,7 @@ class BeamDecoder(Search):
         candidates["token_ids"] = history.append(token_ids, candidates["last"], step)
 
     def _collect(self, carry, candidates, at_limit, length_penalty_value):
-        """Moves the hypotheses that end at this step to the pool. Returns the pool and what ended, `(B, K)`."""
+        """Moves what ends at this step to the pool; returns the pool and what ended, `(B, K)`."""
         step, pool = carry["step"], dict(carry["pool"])
         first = {
             name: candidates[name][:, : self.beam_width]

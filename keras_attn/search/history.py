@@ -1,7 +1,8 @@
 """Tensors that get one more column at each step, and the choice of their rows.
 
-TensorFlow lets a tensor grow inside of a loop, which on ONNX Runtime is far cheaper than updating a full one. Other
-backends need the same shapes at every step: there the tensor has all columns from the start.
+TensorFlow lets a tensor grow inside of a loop, which on ONNX Runtime is far cheaper than updating a
+full one. Other backends need the same shapes at every step: there the tensor has all columns from
+the start.
 """
 
 import keras
@@ -51,8 +52,8 @@ def append(history, entry, step):
 def hidden_zero(mask):
     """An int32 zero whose value shape inference cannot see.
 
-    A tensor cut to this length has an unknown length when the loop is traced, and may grow. Made from a comparison of
-    values with themselves, it costs one node outside of the loop.
+    A tensor cut to this length has an unknown length when the loop is traced, and may grow. Made
+    from a comparison of values with themselves, it costs one node outside of the loop.
     """
     return ops.cast(ops.any(ops.not_equal(mask, mask)), "int32")
 
@@ -60,7 +61,8 @@ def hidden_zero(mask):
 def gather_rows(tensor, rows):
     """`tensor[rows]` along axis 0, for row numbers that are never negative.
 
-    `ops.take` also maps negative numbers, which adds five nodes to the exported graph for every tensor.
+    `ops.take` also maps negative numbers, which adds five nodes to the exported graph for every
+    tensor.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -87,6 +89,6 @@ def gather_beams(tensor, beams):
 
 
 def flat_rows(beams, beam_width):
-    """Row numbers `(batch * new beams,)` of beams `(batch, new beams)` in a `(batch * beam_width, ...)` tensor."""
+    """Rows `(batch * new,)` of a `(batch * beam_width, ...)` tensor for beams `(batch, new)`."""
     first = ops.arange(ops.shape(beams)[0], dtype="int32")[:, None] * beam_width
     return ops.reshape(beams + first, (-1,))

@@ -1,7 +1,8 @@
 """How the score of a hypothesis is made from its log probability and length.
 
-`scores = log_probs / divisor(lengths, length_penalty)`: with log probabilities below zero, a larger penalty favours
-longer hypotheses. Length counts tokens without the end token; the log probability includes the end token's.
+`scores = log_probs / divisor(lengths, length_penalty)`: with log probabilities below zero, a larger
+penalty favours longer hypotheses. Length counts tokens without the end token; the log probability
+includes the end token's.
 
     average   max(L, 1)^a        CTranslate2, fairseq and others; a = 1 is the mean per token
     gnmt      ((5 + L) / 6)^a    [Wu et al., 2016](https://arxiv.org/abs/1609.08144), equation 14
@@ -34,8 +35,8 @@ def divisor(lengths, length_penalty, form="average"):
 def best_attainable(log_probs, length, max_length, length_penalty, form="average"):
     """The best score that an open hypothesis can still reach.
 
-    Its log probability can only fall, and its length will be between `length` and `max_length`; the divisor is
-    monotonic in the length, so that one of the two ends is the bound.
+    Its log probability can only fall, and its length will be between `length` and `max_length`; the
+    divisor is monotonic in the length, so that one of the two ends is the bound.
 
     Args:
         log_probs: float32 `(batch,)`.

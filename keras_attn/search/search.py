@@ -10,19 +10,20 @@ from keras_attn.search.length_penalty import FORMS
 class Search(keras.layers.Layer):
     """Base of all searches: the loop around the steps of a decoder.
 
-    A search is three functions over a *carry*, a nested dict of tensors: `start` makes it, `advance` takes it one token
-    further, `finish` turns it into results. `call` runs them, with the loop in the graph. The carry has at least `step`
-    (int32 scalar, tokens so far) and `done` (boolean `(batch,)`).
+    A search is three functions over a *carry*, a nested dict of tensors: `start` makes it,
+    `advance` takes it one token further, `finish` turns it into results. `call` runs them, with the
+    loop in the graph. The carry has at least `step` (int32 scalar, tokens so far) and `done`
+    (boolean `(batch,)`).
 
     Args:
         decoder: a `Decoder`.
         max_length: int, most tokens of a hypothesis, the end token included. Default 256.
-        relative_max_length: tuple `(factor, margin)`: a hypothesis has at most `factor * source length + margin`
-            tokens. `None` for no such limit. Default `(2, 10)`.
+        relative_max_length: tuple `(factor, margin)`: a hypothesis has at most `factor * source
+            length + margin` tokens. `None` for no such limit. Default `(2, 10)`.
         min_length: int, fewest tokens of a hypothesis, without the end token. Default 0.
         length_penalty: float, exponent of the length. Default 1.
-        length_penalty_form: `"average"`, `"gnmt"` or `"none"`, see `keras_attn.search.length_penalty`. Default
-            `"average"`.
+        length_penalty_form: `"average"`, `"gnmt"` or `"none"`, see
+            `keras_attn.search.length_penalty`. Default `"average"`.
         start_token_id: int. Default 1.
         end_token_id: int. Default 2.
         pad_token_id: int. Default 0.
@@ -34,18 +35,19 @@ class Search(keras.layers.Layer):
         encoder_outputs: `(batch, source, features)`.
         encoder_mask: boolean `(batch, source)`, True = may be attended.
         encoder_state: last state of the encoder, nested, or `None`.
-        max_length: int or int32 scalar that replaces the argument above. Where tensors cannot grow in a loop (JAX), it
-            cannot exceed the argument.
+        max_length: int or int32 scalar that replaces the argument above. Where tensors cannot grow
+            in a loop (JAX), it cannot exceed the argument.
         length_penalty: float or float32 scalar that replaces the argument above.
 
     Returns:
         Dict of, best hypothesis first:
-        `token_ids` int32 `(batch, hypotheses, time)`, with the end token where there was one, then padding;
-        `lengths` int32 `(batch, hypotheses)`, tokens without the end token;
-        `scores` float32 `(batch, hypotheses)`, as ranked: natural-log probability over length penalty;
-        `log_probs` float32 `(batch, hypotheses)`, natural-log probability of all tokens and the end token;
-        `alignments` float `(batch, hypotheses, time, source)`, on request.
-        A hypothesis that does not exist (fewer were found than asked for) has score and log probability -1e9.
+        `token_ids` int32 `(batch, hypotheses, time)`, with the end token where there was one, then
+        padding; `lengths` int32 `(batch, hypotheses)`, tokens without the end token;
+        `scores` float32 `(batch, hypotheses)`, as ranked: natural-log probability over length
+        penalty; `log_probs` float32 `(batch, hypotheses)`, natural-log probability of all tokens
+        and the end token; `alignments` float `(batch, hypotheses, time, source)`, on request.
+        A hypothesis that does not exist (fewer were found than asked for) has score and log
+        probability -1e9.
 
     Raises:
         ValueError: for arguments out of range.
