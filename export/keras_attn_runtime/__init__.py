@@ -1,0 +1,14 @@
+"""Translates text with one ONNX file exported by keras_attn; no Keras, no TensorFlow."""
+
+from keras_attn_runtime.errors import ModelFileError, ProviderError, SentenceError
+from keras_attn_runtime.translation import Hypothesis, Translation
+from keras_attn_runtime.translator import Translator
+
+__all__ = [
+    "Hypothesis",
+    "ModelFileError",
+    "ProviderError",
+    "SentenceError",
+    "Translation",
+    "Translator",
+]

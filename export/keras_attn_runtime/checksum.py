@@ -1,0 +1,35 @@
+import hashlib
+import json
+
+from keras_attn_runtime.errors import ModelFileError
+
+KEY = "keras_attn.checksum"
+
+
+def verify_checksum(metadata):
+    """Refuses metadata that changed since the export.
+
+    SentencePiece trusts its model file: with a few bits flipped, encoding a sentence can end the
+    process. So the bytes are checked before they are given to it.
+
+    Args:
+        metadata: dict of strings, the `metadata_props` of the ONNX file. `keras_attn.checksum`,
+            where the file has one, is the SHA-256, in hexadecimal, of
+            `json.dumps(others, sort_keys=True)`, the dict of all other `keras_attn.` entries.
+
+    Raises:
+        ModelFileError: if the checksum does not match.
+    """
+    if KEY not in metadata:
+        return
+    others = {
+        key: value
+        for key, value in metadata.items()
+        if key.startswith("keras_attn.") and key != KEY
+    }
+    checksum = hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
+    if metadata[KEY] != checksum:
+        raise ModelFileError(
+            f"Expected metadata with the checksum {metadata[KEY]!r}. Received: {checksum!r}. "
+            "The file is damaged; export or copy it again."
+        )

@@ -1,0 +1,23 @@
+"""The errors of the runtime: each is a ValueError that tells which input is at fault."""
+
+
+class ModelFileError(ValueError):
+    """The file is damaged, not exported by keras_attn, or of a format this version cannot read."""
+
+
+class ProviderError(ValueError):
+    """The execution provider that was asked for cannot be used on this machine."""
+
+
+class SentenceError(ValueError):
+    """One sentence of the input cannot be translated.
+
+    Args:
+        index: int, position of the sentence in the input, from 0.
+        reason: string, what is wrong with it and what to do.
+    """
+
+    def __init__(self, index, reason):
+        super().__init__(f"Sentence {index} (counted from 0): {reason}")
+        self.index = index
+        self.reason = reason

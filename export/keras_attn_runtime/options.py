@@ -1,0 +1,62 @@
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+LARGEST_INT32 = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of one call of a `Translator`, checked.
+
+    Args:
+        max_length: int of at least 0, limit of output tokens of each sentence, the end token
+            counted; 0 gives empty translations. Besides, the file has its own limit, usually of
+            2 * source length + 10 tokens. Default: the file's.
+        length_penalty: float of at least 0, exponent of the length in the ranking score; 0 ranks by
+            log probability. Default: the file's.
+        num_hypotheses: int of at least 1, hypotheses to return for each sentence, up to those the
+            file returns. Default: 1.
+        batch_size: int of at least 1, sentences given to the model at once. Default: 32.
+        window: int of at least 1, sentences read ahead and sorted by length. Default: 16 batches.
+
+    Raises:
+        ValueError: if an argument is of the wrong type or out of its range.
+    """
+
+    max_length: int | None = None
+    length_penalty: float | None = None
+    num_hypotheses: int = 1
+    batch_size: int = 32
+    window: int | None = None
+
+    def __post_init__(self):
+        if self.max_length is not None:
+            require_integer("max_length", self.max_length, least=0)
+        require_integer("num_hypotheses", self.num_hypotheses, least=1)
+        require_integer("batch_size", self.batch_size, least=1)
+        if self.window is not None:
+            require_integer("window", self.window, least=1)
+        if self.length_penalty is not None:
+            _require("length_penalty", self.length_penalty, Real, "a number", least=0)
+
+    @property
+    def window_size(self):
+        return 16 * self.batch_size if self.window is None else self.window
+
+
+def require_integer(name, value, least):
+    """Raises ValueError unless `value` is an integer in [least, 2**31)."""
+    _require(name, value, Integral, "an integer", least)
+
+
+def _require(name, value, kind, expected, least):
+    # Python counts True as 1; nan is in no range.
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, kind)
+        or not least <= value <= LARGEST_INT32
+    ):
+        raise ValueError(
+            f"Expected {name} to be {expected} in [{least}, {LARGEST_INT32}]. Received: "
+            f"{name}={value!r}."
+        )

@@ -1,0 +1,42 @@
+import time
+
+
+class Progress:
+    """Counts lines on a terminal, in one line that is overwritten; silent elsewhere.
+
+    Args:
+        stream: text stream, usually stderr.
+        interval: float, least seconds between two updates. Default: 0.5.
+    """
+
+    def __init__(self, stream, interval=0.5):
+        self.stream = stream
+        self.interval = interval
+        self._visible = stream.isatty()
+        self._lines = 0
+        self._begin = self._shown = time.monotonic()
+
+    def advance(self):
+        """Counts one line."""
+        self._lines += 1
+        now = time.monotonic()
+        if self._visible and now - self._shown >= self.interval:
+            self._shown = now
+            self._show(now)
+
+    def message(self, text):
+        """Prints a line above the count."""
+        erase = "\r\x1b[K" if self._visible else ""
+        print(f"{erase}{text}", file=self.stream, flush=True)
+
+    def close(self):
+        """Leaves the final count on the terminal."""
+        if self._visible:
+            self._show(time.monotonic())
+            print(file=self.stream, flush=True)
+
+    def _show(self, now):
+        rate = self._lines / max(now - self._begin, 1e-9)
+        print(
+            f"\r\x1b[K{self._lines} lines, {rate:.1f} lines/s", end="", file=self.stream, flush=True
+        )

@@ -1,0 +1,109 @@
+"""Creates the ONNX Runtime session: the only file that knows execution providers and threads."""
+
+import contextlib
+import sys
+
+from keras_attn_runtime.errors import ModelFileError, ProviderError
+from keras_attn_runtime.options import require_integer
+
+
+def create_session(path, providers=None, num_threads=None):
+    """Loads an ONNX file on exactly the execution providers that were asked for.
+
+    ONNX Runtime by itself falls back to the CPU with a warning when a provider does not start; here
+    that is an error, because a server that is a hundred times too slow is harder to notice than one
+    that fails.
+
+    Args:
+        path: string or path of the ONNX file.
+        providers: string, or list of strings and `(string, options dict)` pairs, in order of
+            preference: "cpu", "cuda" or any provider name of ONNX Runtime. Single operators that a
+            provider lacks run on the CPU. Default: "cpu".
+        num_threads: int of at least 1, threads of one operator. Default: ONNX Runtime's choice, all
+            cores.
+
+    Returns:
+        `onnxruntime.InferenceSession`.
+
+    Raises:
+        FileNotFoundError: if there is no such file (or another OSError if it cannot be opened).
+        ModelFileError: if ONNX Runtime cannot load it.
+        ProviderError: if a provider is unknown, not installed or does not start.
+        ValueError: if `num_threads` is not a positive integer.
+        ImportError: if ONNX Runtime is not installed.
+    """
+    if num_threads is not None:
+        require_integer("num_threads", num_threads, least=1)
+    # Opening it here turns a missing file or a missing permission into the usual OSError.
+    with open(path, "rb"):
+        pass
+    onnxruntime = _import_onnxruntime()
+    providers = _resolve(onnxruntime, providers)
+    names = [name for name, _ in providers]
+    if "CUDAExecutionProvider" in names and hasattr(onnxruntime, "preload_dlls"):
+        # It reports missing libraries with print, which must not get between the translations.
+        with contextlib.redirect_stdout(sys.stderr):
+            onnxruntime.preload_dlls()
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what goes wrong comes as an exception, not also as a log line
+    if num_threads is not None:
+        options.intra_op_num_threads = num_threads
+    try:
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=providers, enable_fallback=0
+        )
+    except Exception as error:  # the exceptions of ONNX Runtime have no common base class
+        raise ModelFileError(
+            f"ONNX Runtime cannot load {str(path)!r} on {', '.join(names)}: {error}. "
+            "If the file is damaged or incomplete, export or copy it again."
+        ) from error
+    missing = [name for name in names if name not in session.get_providers()]
+    if missing:
+        raise ProviderError(
+            f"Expected the session to run on {names}, but {missing} did not start; it would have "
+            f"run on {session.get_providers()}. Check the driver and libraries, or ask for "
+            "providers='cpu'."
+        )
+    return session
+
+
+def _import_onnxruntime():
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ImportError(
+            "ONNX Runtime is not installed: `pip install keras-attn-runtime[cpu]`, or "
+            "`keras-attn-runtime[gpu]` for NVIDIA GPUs (one of the two, never both)."
+        ) from error
+    return onnxruntime
+
+
+def _resolve(onnxruntime, providers):
+    """Names as users write them to `(name, options)` pairs of installed providers."""
+    if providers is None:
+        providers = "cpu"
+    if isinstance(providers, str):
+        providers = [providers]
+    try:
+        pairs = [
+            (item, {}) if isinstance(item, str) else (item[0], dict(item[1])) for item in providers
+        ]
+        names = [name.lower().removesuffix("executionprovider") for name, _ in pairs]
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        raise ProviderError(
+            "Expected providers to be a name or a list of names and (name, options) pairs. "
+            f"Received: {providers=}."
+        ) from error
+    available = {
+        name.lower().removesuffix("executionprovider"): name
+        for name in onnxruntime.get_available_providers()
+    }
+    unavailable = [name for name in names if name not in available]
+    if unavailable or not names:
+        hint = " Install keras-attn-runtime[gpu] for CUDA." if "cuda" in unavailable else ""
+        raise ProviderError(
+            f"Expected providers among {sorted(available)}, those of the installed onnxruntime. "
+            f"Received: {providers=}.{hint}"
+        )
+    return [(available[name], options) for name, (_, options) in zip(names, pairs, strict=True)]

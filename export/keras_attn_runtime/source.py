@@ -1,0 +1,102 @@
+"""From what the caller gives, text or ids, to the ids that the model reads."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from keras_attn_runtime.errors import SentenceError
+
+
+@dataclass(frozen=True)
+class Source:
+    """One sentence as the model reads it.
+
+    Attributes:
+        ids: list of ints, with the end token; [] for a sentence of no tokens.
+        truncated: bool, whether the sentence was longer than the limit and was cut.
+    """
+
+    ids: list[int]
+    truncated: bool
+
+
+class SourceReader:
+    """Checks sentences and turns them into `Source`s.
+
+    Args:
+        tokenizer: `Tokenizer` of the source language.
+        settings: `Settings` of the file.
+        max_source_length: int, limit of tokens of a sentence, the end token not counted.
+        truncate: bool, whether longer sentences are cut instead of refused.
+    """
+
+    def __init__(self, tokenizer, settings, max_source_length, truncate):
+        self.tokenizer = tokenizer
+        self.settings = settings
+        self.max_source_length = max_source_length
+        self.truncate = truncate
+
+    def read_texts(self, texts):
+        """Yields the `Source` of each text; raises `SentenceError` when one cannot be read."""
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise SentenceError(
+                    index, f"expected a string. Received: type={type(text).__name__}."
+                )
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise SentenceError(
+                    index, f"expected text that can be written as UTF-8 ({error.reason})."
+                ) from error
+            yield self._source(index, self.tokenizer.encode(text))
+
+    def read_ids(self, sentences):
+        """Yields the `Source` of each sequence of ids; raises `SentenceError` on an invalid one."""
+        for index, sentence in enumerate(sentences):
+            ids = self._checked_ids(index, sentence)
+            while ids and ids[-1] == self.settings.pad_token_id:
+                ids.pop()
+            if ids and ids[-1] == self.settings.end_token_id:
+                ids.pop()
+            if self.settings.pad_token_id in ids:
+                raise SentenceError(
+                    index,
+                    f"expected padding (id {self.settings.pad_token_id}) only at the end. "
+                    f"Received: padding at position {ids.index(self.settings.pad_token_id)}.",
+                )
+            yield self._source(index, ids)
+
+    def _source(self, index, ids):
+        truncated = len(ids) > self.max_source_length
+        if truncated and not self.truncate:
+            raise SentenceError(
+                index,
+                f"expected at most max_source_length={self.max_source_length} tokens. "
+                f"Received: {len(ids)} tokens. Split it, raise the limit or ask for truncation.",
+            )
+        ids = ids[: self.max_source_length]
+        return Source([*ids, self.settings.end_token_id] if ids else [], truncated)
+
+    def _checked_ids(self, index, sentence):
+        try:
+            array = np.asarray(sentence)
+        except (TypeError, ValueError) as error:
+            raise SentenceError(index, f"expected a sequence of integer ids ({error}).") from error
+        if array.ndim != 1:
+            raise SentenceError(
+                index, f"expected ids of rank 1, (source_length,). Received: shape={array.shape}."
+            )
+        if array.size == 0:
+            return []
+        if array.dtype.kind not in "iu":
+            raise SentenceError(index, f"expected integer ids. Received: dtype={array.dtype}.")
+        outside = (array < 0) | (array >= self.settings.source_vocabulary_size)
+        if outside.any():
+            raise SentenceError(
+                index,
+                f"expected ids in [0, {self.settings.source_vocabulary_size}), the source "
+                f"vocabulary. Received: id {array[outside][0]} at position "
+                f"{int(outside.argmax())}.",
+            )
+        return array.tolist()

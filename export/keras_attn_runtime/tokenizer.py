@@ -1,0 +1,45 @@
+import base64
+import binascii
+
+import sentencepiece
+
+from keras_attn_runtime.errors import ModelFileError
+
+
+class Tokenizer:
+    """A SentencePiece model from the metadata of an exported file.
+
+    Args:
+        encoded_model: string, the serialized SentencePiece model in base64.
+
+    Raises:
+        ModelFileError: if it cannot be decoded or loaded.
+    """
+
+    def __init__(self, encoded_model):
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(base64.b64decode(encoded_model, validate=True))
+        except (binascii.Error, ValueError, RuntimeError) as error:
+            raise ModelFileError(
+                f"The tokenizer in the file cannot be read ({error}). The file is damaged; export "
+                "it again."
+            ) from error
+        self.vocabulary_size = self._processor.get_piece_size()
+        self.unknown_token_id = self._processor.unk_id()
+
+    def encode(self, text):
+        """Text to a list of ids, none of them special; [] where normalisation leaves nothing."""
+        return self._processor.encode(text)
+
+    def decode(self, ids):
+        """Ids to text; control ids vanish."""
+        return self._processor.decode(self._known(ids))
+
+    def pieces(self, ids):
+        """Ids to their pieces, one string for each."""
+        return [self._processor.id_to_piece(id) for id in self._known(ids)]
+
+    def _known(self, ids):
+        # A model's vocabulary may be rounded up; ids beyond the tokenizer's have no piece.
+        return [id if 0 <= id < self.vocabulary_size else self.unknown_token_id for id in ids]

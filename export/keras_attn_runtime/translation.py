@@ -1,0 +1,53 @@
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output of the search for a sentence.
+
+    Attributes:
+        text: string, the detokenized output.
+        token_ids: list of ints, target ids without start, end and padding.
+        pieces: list of strings, the SentencePiece pieces of `token_ids`.
+        score: float, what the search ranks by: `log_prob` divided by the length penalty.
+        log_prob: float, natural-log probability of the output, its end token included.
+        alignments: float32 array `(target_length, source_length)`, the attention weights of each of
+            `pieces` over `Translation.source_pieces`, or None where the file has no alignments.
+    """
+
+    text: str
+    token_ids: list[int]
+    pieces: list[str]
+    score: float
+    log_prob: float
+    alignments: np.ndarray | None = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Translation(Hypothesis):
+    """The translation of one sentence: its best hypothesis and what belongs to the whole sentence.
+
+    A sentence without tokens, and any sentence with `max_length=0`, has the empty translation: one
+    hypothesis of no text and no tokens, score and log probability 0 (nothing was searched).
+
+    Attributes:
+        hypotheses: tuple of the `num_hypotheses` `Hypothesis` asked for, best first; the first
+            has this object's own values.
+        source_pieces: list of strings, the pieces the model read, the end token included.
+        truncated: bool, whether the sentence was longer than `max_source_length` and was cut.
+    """
+
+    hypotheses: tuple[Hypothesis, ...]
+    source_pieces: list[str]
+    truncated: bool
+
+    @classmethod
+    def from_hypotheses(cls, hypotheses, source_pieces, truncated):
+        return cls(
+            **vars(hypotheses[0]),
+            hypotheses=tuple(hypotheses),
+            source_pieces=source_pieces,
+            truncated=truncated,
+        )

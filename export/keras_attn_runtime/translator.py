@@ -1,0 +1,193 @@
+import numpy as np
+
+from keras_attn_runtime.exported_model import ExportedModel
+from keras_attn_runtime.options import Options, require_integer
+from keras_attn_runtime.source import SourceReader
+from keras_attn_runtime.translation import Hypothesis, Translation
+from keras_attn_runtime.windows import batches_by_length, windows
+
+
+class Translator:
+    """Translates with one ONNX file exported by keras_attn.
+
+    Sentences are sorted by length inside a bounded window, translated in batches and given back in
+    the order of the input. One object may be used from several threads at once. The methods take
+    the keyword arguments of `Options`: `max_length`, `length_penalty`, `num_hypotheses`,
+    `batch_size`, `window`.
+
+    Args:
+        path: string or path of the ONNX file.
+        providers: "cpu", "cuda" or any ONNX Runtime provider, or a list of names and
+            `(name, options)` pairs in order of preference. A provider that does not start is an
+            error, never replaced silently. Default: "cpu".
+        num_threads: int of at least 1, CPU threads of one operator. Default: all cores.
+        max_source_length: int of at least 1, limit of tokens of a sentence, the end token not
+            counted. Default: 512.
+        truncate: bool, whether a longer sentence is cut to the limit (`Translation.truncated`
+            tells) instead of refused with a `SentenceError`. Default: False.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ModelFileError: if the file is damaged, from elsewhere, or of another format.
+        ProviderError: if a provider cannot be used.
+        ValueError: if another argument is out of its range.
+
+    Example:
+
+        translator = Translator("model.onnx")
+        translator(["some text"])                          # ['etwas Text']
+        translator.translate(["some text"])[0].log_prob    # -1.25
+    """
+
+    def __init__(
+        self, path, providers=None, num_threads=None, max_source_length=512, truncate=False
+    ):
+        require_integer("max_source_length", max_source_length, least=1)
+        self._model = ExportedModel(path, providers, num_threads)
+        self.settings = self._model.settings
+        self._reader = SourceReader(
+            self._model.source_tokenizer, self.settings, max_source_length, bool(truncate)
+        )
+
+    def __call__(self, texts, **options):
+        """Translates a list of texts into a list of texts of the same length; see `translate`."""
+        return [translation.text for translation in self.translate(texts, **options)]
+
+    def translate(self, texts, **options):
+        """Translates texts and returns all that the model says about them.
+
+        All texts are checked before the first is translated.
+
+        Args:
+            texts: iterable of strings. Text without tokens has the empty translation.
+            **options: see `Options`.
+
+        Returns:
+            List of `Translation`, one for each text, in their order.
+
+        Raises:
+            SentenceError: if an item is not valid text or too long.
+            ValueError: if an option is out of its range.
+        """
+        options = self._checked(options)
+        sources = list(self._reader.read_texts(self._iterable(texts, "texts")))
+        return list(self._search(sources, options))
+
+    def translate_iterable(self, texts, **options):
+        """Translates lazily, in constant memory: for files of any length.
+
+        Args:
+            texts: iterable of strings, read at most one window ahead.
+            **options: see `Options`; they are checked at once, not at the first translation.
+
+        Returns:
+            Iterator of `Translation`, one for each text, in their order. When a text cannot be
+            translated or `texts` itself fails, the translations of everything before it come first.
+
+        Raises:
+            SentenceError: if an item is not valid text or too long.
+            ValueError: if an option is out of its range.
+        """
+        options = self._checked(options)
+        return self._search(self._reader.read_texts(self._iterable(texts, "texts")), options)
+
+    def translate_ids(self, sentences, **options):
+        """Translates token ids, for callers with a tokenizer of their own.
+
+        Args:
+            sentences: iterable of int sequences `(source_length,)`, or one padded integer array
+                `(batch, source_length)`. Padding at the end is dropped; the end token is added
+                where it is missing. A sentence of nothing else has the empty translation.
+            **options: see `Options`.
+
+        Returns:
+            List of `Translation`, one for each sentence, in their order.
+
+        Raises:
+            SentenceError: if ids are outside the vocabulary, not integers, not of rank 1, padded
+                inside, or too many.
+            ValueError: if an option is out of its range.
+        """
+        options = self._checked(options)
+        sources = list(self._reader.read_ids(self._iterable(sentences, "sentences")))
+        return list(self._search(sources, options))
+
+    def _checked(self, options):
+        options = Options(**options)
+        if options.num_hypotheses > self.settings.num_hypotheses:
+            raise ValueError(
+                f"Expected num_hypotheses of at most {self.settings.num_hypotheses}, as many as "
+                f"the file returns. Received: num_hypotheses={options.num_hypotheses}. Export it "
+                "with more."
+            )
+        return options
+
+    @staticmethod
+    def _iterable(sentences, name):
+        # A lone string is an iterable of characters: never what was meant.
+        if isinstance(sentences, (str, bytes)) or not hasattr(sentences, "__iter__"):
+            raise ValueError(
+                f"Expected {name} to be a list with one item for each sentence. "
+                f"Received: type={type(sentences).__name__}."
+            )
+        if isinstance(sentences, np.ndarray) and sentences.ndim == 0:
+            raise ValueError(f"Expected {name} of rank 1 or 2. Received: shape=().")
+        return sentences
+
+    def _search(self, sources, options):
+        for window in windows(sources, options.window_size):
+            translations = [self._empty(source) for source in window]
+            if options.max_length != 0:
+                rows = [row for row, source in enumerate(window) if source.ids]
+                lengths = [len(window[row].ids) for row in rows]
+                for batch in batches_by_length(lengths, options.batch_size):
+                    batch = [rows[position] for position in batch]
+                    results = self._search_batch([window[row] for row in batch], options)
+                    for row, result in zip(batch, results, strict=True):
+                        translations[row] = result
+            yield from translations
+
+    def _search_batch(self, sources, options):
+        settings = self.settings
+        outputs = self._model.run(
+            [source.ids for source in sources],
+            settings.max_length if options.max_length is None else options.max_length,
+            settings.length_penalty if options.length_penalty is None else options.length_penalty,
+        )
+        return [
+            Translation.from_hypotheses(
+                [
+                    self._hypothesis(outputs, row, rank, len(source.ids))
+                    for rank in range(options.num_hypotheses)
+                ],
+                self._model.source_tokenizer.pieces(source.ids),
+                source.truncated,
+            )
+            for row, source in enumerate(sources)
+        ]
+
+    def _hypothesis(self, outputs, row, rank, source_length):
+        length = outputs["lengths"][row, rank]
+        token_ids = outputs["token_ids"][row, rank, :length].tolist()
+        alignments = None
+        if self._model.has_alignments:
+            # A copy, so that keeping one sentence does not keep its whole batch.
+            alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
+        return Hypothesis(
+            text=self._model.target_tokenizer.decode(token_ids),
+            token_ids=token_ids,
+            pieces=self._model.target_tokenizer.pieces(token_ids),
+            score=float(outputs["scores"][row, rank]),
+            log_prob=float(outputs["log_probs"][row, rank]),
+            alignments=alignments,
+        )
+
+    def _empty(self, source):
+        alignments = None
+        if self._model.has_alignments:
+            alignments = np.zeros((0, len(source.ids)), np.float32)
+        return Translation.from_hypotheses(
+            [Hypothesis("", [], [], 0.0, 0.0, alignments)],
+            self._model.source_tokenizer.pieces(source.ids),
+            source.truncated,
+        )

@@ -1,0 +1,59 @@
+"""Sorting by length, without reading more than a window of the input ahead."""
+
+from itertools import islice
+
+
+def windows(items, size):
+    """Cuts an iterable into lists of up to `size` consecutive items.
+
+    When the iterable fails, the items it gave before are yielded first and the error is raised
+    after them, so that nothing in front of a bad line is lost.
+
+    Args:
+        items: iterable, read no further than the end of the current window.
+        size: int of at least 1.
+
+    Returns:
+        Iterator of lists, none of them empty.
+
+    Example:
+
+    >>> list(windows("abcde", 2))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    items = iter(items)
+    while True:
+        window, error = [], None
+        try:
+            for item in islice(items, size):
+                window.append(item)
+        except Exception as caught:
+            error = caught
+        if window:
+            yield window
+        if error is not None:
+            raise error
+        if len(window) < size:
+            return
+
+
+def batches_by_length(lengths, batch_size):
+    """Positions grouped into batches of similar length, so that little padding is computed.
+
+    Longest first: the memory taken for the first batch then serves all others.
+
+    Args:
+        lengths: list of ints.
+        batch_size: int of at least 1.
+
+    Returns:
+        Iterator of lists of positions in `lengths`; each position occurs once.
+
+    Example:
+
+    >>> list(batches_by_length([3, 9, 4, 8], batch_size=2))
+    [[1, 3], [2, 0]]
+    """
+    order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+    for begin in range(0, len(order), batch_size):
+        yield order[begin : begin + batch_size]

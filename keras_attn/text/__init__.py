@@ -1,0 +1,15 @@
+"""Text to batches of ids, and ids back to text."""
+
+from keras_attn.text.encoded_sentences import EncodedSentences
+from keras_attn.text.length_bucketed_batches import LengthBucketedBatches
+from keras_attn.text.parallel_corpus import ParallelCorpus
+from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn.text.tokenizer import Tokenizer
+
+__all__ = [
+    "EncodedSentences",
+    "LengthBucketedBatches",
+    "ParallelCorpus",
+    "SentencePieceTokenizer",
+    "Tokenizer",
+]

@@ -1,0 +1,29 @@
+"""Telling a whole SentencePiece model from one that was cut off."""
+
+
+def is_complete_model(model: bytes) -> bool:
+    """Tells whether the last part of a model, the normaliser's specification, is there.
+
+    A model is a protocol buffer: pieces (field 1), trainer (2), normaliser (3). One that was cut
+    off after some piece is a valid message too, and SentencePiece loads it as a smaller vocabulary.
+    """
+    position, fields = 0, set()
+    try:
+        while position < len(model):
+            tag, position = _read_varint(model, position)
+            length, position = _read_varint(model, position)
+            fields.add(tag >> 3)
+            position += length
+    except IndexError:
+        return False
+    return position == len(model) and {1, 2, 3} <= fields
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    value, shift = 0, 0
+    while True:
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            return value, position

@@ -1,0 +1,104 @@
+"""Sentences as ids, in memory or in memory-mapped files."""
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from keras_attn.text.tokenizer import PAD_TOKEN_ID
+
+
+class EncodedSentences:
+    """Sentences of ids, stored one after the other; any of them is read at the same cost.
+
+    Sentence `i` is `ids[offsets[i]:offsets[i + 1]]`, without start, end and padding ids. Loaded
+    from files, both arrays are memory-mapped: only the pages that are touched take memory, so a
+    corpus may be larger than it.
+
+    Args:
+        ids: int32 array `(num_tokens,)`.
+        offsets: int64 array `(num_sentences + 1,)`, starting with 0 and never falling.
+
+    Example:
+
+    >>> sentences = EncodedSentences.from_lists([[7, 8, 9], [5]])
+    >>> sentences.padded(np.array([0, 1]), width=5, start_token_id=1, end_token_id=2)
+    array([[1, 7, 8, 9, 2],
+           [1, 5, 2, 0, 0]], dtype=int32)
+    """
+
+    def __init__(self, ids: np.ndarray, offsets: np.ndarray):
+        # A plain array over the same pages: every slice of a np.memmap costs a Python object more.
+        self.ids = np.asarray(ids)
+        self.offsets = np.asarray(offsets)
+        if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != len(self.ids):
+            raise ValueError(
+                "Expected offsets from 0 to the number of ids. Received: "
+                f"offsets={self.offsets!r}, {len(self.ids)} ids."
+            )
+
+    @classmethod
+    def from_lists(cls, sentences: Sequence[Sequence[int]]) -> "EncodedSentences":
+        """Holds the given sentences in memory."""
+        offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
+        ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(s, int) for s in sentences)])
+        return cls(ids.astype(np.int32), offsets)
+
+    @classmethod
+    def load(cls, directory: str | PathLike, name: str) -> "EncodedSentences":
+        """Maps the files that an `EncodedSentencesWriter` wrote into memory."""
+        ids_path, offsets_path = file_paths(directory, name)
+        # An empty file cannot be mapped.
+        ids = np.memmap(ids_path, "<i4", "r") if ids_path.stat().st_size else np.zeros(0, "<i4")
+        return cls(ids, np.memmap(offsets_path, "<i8", "r"))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.ids[self.offsets[row] : self.offsets[row + 1]]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Ids of every sentence, special ids not counted: int32 `(num_sentences,)`."""
+        return np.diff(self.offsets).astype(np.int32)
+
+    def padded(
+        self,
+        rows: np.ndarray,
+        width: int,
+        start_token_id: int | None = None,
+        end_token_id: int | None = None,
+    ) -> np.ndarray:
+        """Gathers sentences into one array, padded on the right.
+
+        Args:
+            rows: int array `(batch,)` of sentence numbers.
+            width: int, columns of the result; no less than the longest sentence with its special
+                ids.
+            start_token_id: id put before every sentence, or None for none.
+            end_token_id: id put after every sentence, or None for none.
+
+        Returns:
+            int32 array `(batch, width)`.
+        """
+        starts = self.offsets[rows]  # (B,)
+        lengths = self.offsets[rows + 1] - starts  # (B,)
+        first = 0 if start_token_id is None else 1
+        position = np.arange(width) - first  # (T,)
+        # Where every sentence is empty there is nothing to take from.
+        pool = self.ids if len(self.ids) else np.zeros(1, np.int32)
+        ids = pool.take(starts[:, None] + position, mode="clip")  # (B, T)
+        is_piece = (position >= 0) & (position < lengths[:, None])  # (B, T)
+        ids = np.where(is_piece, ids, np.int32(PAD_TOKEN_ID))  # (B, T)
+        if start_token_id is not None:
+            ids[:, 0] = start_token_id
+        if end_token_id is not None:
+            ids[np.arange(len(rows)), first + lengths] = end_token_id
+        return ids
+
+
+def file_paths(directory: str | PathLike, name: str) -> tuple[Path, Path]:
+    """Paths of the ids (little-endian int32) and offsets (little-endian int64) of a side."""
+    return Path(directory) / f"{name}.ids", Path(directory) / f"{name}.offsets"

@@ -1,0 +1,240 @@
+"""Batches of pairs of like length, in an order that depends on the seed and the epoch alone."""
+
+from collections.abc import Iterator
+from itertools import count, islice, pairwise
+
+import numpy as np
+
+from keras_attn.text.parallel_corpus import ParallelCorpus
+from keras_attn.text.tokenizer import END_TOKEN_ID, PAD_TOKEN_ID, START_TOKEN_ID
+
+Batch = tuple[dict[str, np.ndarray], np.ndarray]
+
+
+class LengthBucketedBatches:
+    """Cuts a corpus into batches of about as many tokens, with little padding.
+
+    The pairs are sorted by the padded length of their longer side, then by the difference of their
+    lengths, and the line is divided into buckets of a few batches each. Every epoch shuffles the
+    pairs inside each bucket, cuts the buckets into batches, and shuffles the batches. All pairs of
+    an epoch are used exactly once. Buckets and cuts depend on the lengths alone, so every epoch has
+    the same number of steps; and what is in step n follows from `(seed, n)` alone, so that a run
+    can be taken up at any step, in the middle of an epoch too. Memory: 8 bytes per pair (about 32
+    while the buckets are made, and 16 once an epoch was shuffled); the ids stay in their files.
+
+    Args:
+        corpus: `ParallelCorpus`.
+        tokens_per_batch: int, most tokens of a batch: pairs times the padded length of the longer
+            side, with its end (or start) id.
+        seed: int >= 0, seed of the shuffles. Default 0.
+        shuffle: bool. False gives every epoch the same batches, shortest first. Default True.
+        batches_per_bucket: int >= 1. Larger mixes more, smaller pads less; with 1 an epoch shuffles
+            only the order of the same batches. Without `shuffle` it is 1. Default 4.
+        length_multiple: int >= 1; padded lengths are rounded up to a multiple of it, for hardware
+            that likes 8 or a compiler that should see few shapes. Default 1.
+        batch_multiple: int >= 1; batches are filled up to a multiple of it with empty pairs, which
+            have an end id as source, a start id as target and no label. Set it to the number of
+            replicas: no replica is then without rows, and Keras, which averages the first batch
+            over the replicas to learn its shape, needs parts of the same size. Default 1.
+
+    Attributes:
+        steps_per_epoch: int, batches per epoch, the same for every epoch.
+
+    Raises:
+        ValueError: an empty corpus, an argument out of its range, or a pair that is longer than
+            `tokens_per_batch`.
+
+    Example:
+
+    >>> from keras_attn.text import EncodedSentences
+    >>> source = EncodedSentences.from_lists([[5, 6, 7], [8, 9], [4]])
+    >>> target = EncodedSentences.from_lists([[15, 16], [17, 18], [14]])
+    >>> batches = LengthBucketedBatches(
+    ...     ParallelCorpus(source, target), tokens_per_batch=8, shuffle=False
+    ... )
+    >>> batches.steps_per_epoch
+    2
+    >>> inputs, labels = batches.batch(0)
+    >>> inputs["source_ids"]
+    array([[4, 2, 0],
+           [8, 9, 2]], dtype=int32)
+    >>> inputs["target_ids"]
+    array([[ 1, 14,  0],
+           [ 1, 17, 18]], dtype=int32)
+    >>> labels
+    array([[14,  2,  0],
+           [17, 18,  2]], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        corpus: ParallelCorpus,
+        tokens_per_batch: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        batches_per_bucket: int = 4,
+        length_multiple: int = 1,
+        batch_multiple: int = 1,
+    ):
+        _check_at_least("batches_per_bucket", batches_per_bucket, 1)
+        _check_at_least("length_multiple", length_multiple, 1)
+        _check_at_least("batch_multiple", batch_multiple, 1)
+        _check_at_least("seed", seed, 0)
+        if len(corpus) == 0:
+            raise ValueError("Expected a corpus with sentence pairs. Received: an empty corpus.")
+        self.corpus = corpus
+        self.tokens_per_batch = tokens_per_batch
+        self.seed = seed
+        self.shuffle = shuffle
+        self.batches_per_bucket = batches_per_bucket if shuffle else 1
+        self.length_multiple = length_multiple
+        self.batch_multiple = batch_multiple
+
+        source_lengths, target_lengths = corpus.source.lengths, corpus.target.lengths
+        widths = self._padded_length(np.maximum(source_lengths, target_lengths) + 1)  # (N,)
+        if widths.max() > tokens_per_batch:
+            raise ValueError(
+                f"Expected tokens_per_batch to hold the longest pair, padded {widths.max()} tokens "
+                f"long. Received: tokens_per_batch={tokens_per_batch}. Raise it, or encode the "
+                "corpus with a lower max_source_length and max_target_length."
+            )
+        differences = source_lengths - target_lengths  # (N,)
+        # Every other width runs through the differences backwards, so that neighbours are alike.
+        differences[widths // length_multiple % 2 == 1] *= -1
+        self._order = np.lexsort((differences, widths))  # (N,)
+        pairs_per_batch = tokens_per_batch // widths[self._order]  # (N,), never rising
+        too_many = np.where(pairs_per_batch > batch_multiple, pairs_per_batch % batch_multiple, 0)
+        pairs_per_batch -= too_many  # (N,), so that a full batch needs no empty pairs
+        self._bucket_starts = _bucket_starts(pairs_per_batch, self.batches_per_bucket)
+        self._batch_starts = _batch_starts(pairs_per_batch, self._bucket_starts)
+        self.steps_per_epoch = len(self._batch_starts) - 1
+        self._shuffled_epoch = None
+
+    def rows(self, step: int) -> np.ndarray:
+        """Numbers of the corpus' pairs in the batch of a global step: int `(batch,)`."""
+        epoch, index = divmod(step, self.steps_per_epoch)
+        order, batch_order = self._orders(epoch)
+        batch = batch_order[index]
+        return order[self._batch_starts[batch] : self._batch_starts[batch + 1]]
+
+    def batch(self, step: int) -> Batch:
+        """The batch of a global step, counted from 0 over all epochs.
+
+        Returns:
+            `({"source_ids", "target_ids"}, labels)`: int32 arrays `(batch, source_length)`, pieces
+            and the end id; `(batch, target_length)`, the start id and pieces; and
+            `(batch, target_length)`, pieces and the end id. Padded with 0 on the right.
+        """
+        rows = self.rows(step)
+        source, target = self.corpus.source, self.corpus.target
+        source_width = self._width(source, rows)
+        target_width = self._width(target, rows)
+        source_ids = source.padded(rows, source_width, end_token_id=END_TOKEN_ID)  # (B, S)
+        target_ids = target.padded(rows, target_width, start_token_id=START_TOKEN_ID)  # (B, T)
+        labels = target.padded(rows, target_width, end_token_id=END_TOKEN_ID)  # (B, T)
+        num_empty = -len(rows) % self.batch_multiple
+        if num_empty:
+            source_ids, target_ids, labels = (
+                np.pad(ids, ((0, num_empty), (0, 0)), constant_values=PAD_TOKEN_ID)
+                for ids in (source_ids, target_ids, labels)
+            )
+            # One real id: a row of nothing but padding would cost an RNN its fast GPU kernel.
+            source_ids[len(rows) :, 0] = END_TOKEN_ID
+            target_ids[len(rows) :, 0] = START_TOKEN_ID
+        return {"source_ids": source_ids, "target_ids": target_ids}, labels
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Yields the batches of one epoch, counted from 0."""
+        return islice(self.stream(epoch * self.steps_per_epoch), self.steps_per_epoch)
+
+    def stream(self, start_step: int = 0) -> Iterator[Batch]:
+        """Yields batches without end, from any global step on; as quick to start as epoch 0."""
+        _check_at_least("start_step", start_step, 0)
+        return map(self.batch, count(start_step))
+
+    def dataset(self, start_step: int = 0, num_steps: int | None = None):
+        """The same batches as a prefetched `tf.data.Dataset`.
+
+        The batches are global: under `MirroredStrategy`, `fit` divides each of them among the
+        replicas (set `batch_multiple`). The auto-shard policy is DATA: under a strategy with
+        several workers, all of them make the same batches and each keeps its part. Call `fit` with
+        `shuffle=False`, or Keras warns that it does not shuffle a dataset.
+
+        Args:
+            start_step: int, first global step. Default 0.
+            num_steps: int, batches until the dataset ends. Default None: it never ends; pass
+                `steps_per_epoch` to `fit`, and its epochs go on where the last one stopped. For
+                validation data pass `num_steps=batches.steps_per_epoch`.
+
+        Returns:
+            Dataset of `({"source_ids", "target_ids"}, labels)`, int32, `(None, None)` each.
+        """
+        try:
+            import tensorflow as tf
+        except ImportError as error:
+            raise ImportError(
+                "A tf.data.Dataset needs tensorflow: `pip install keras-attn[tensorflow]`. Without "
+                "it, `stream` and `epoch` give the same batches as NumPy arrays."
+            ) from error
+
+        ids = tf.TensorSpec((None, None), tf.int32)
+        dataset = tf.data.Dataset.from_generator(
+            lambda: islice(self.stream(start_step), num_steps),
+            output_signature=({"source_ids": ids, "target_ids": ids}, ids),
+        )
+        cardinality = tf.data.INFINITE_CARDINALITY if num_steps is None else num_steps
+        data_policy = tf.data.experimental.AutoShardPolicy.DATA
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = data_policy
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
+        # A buffer of many batches bridges the shuffle between two epochs.
+        return dataset.prefetch(64).with_options(options)
+
+    def _orders(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs `(N,)` in the order of the buckets, and batches `(steps_per_epoch,)`."""
+        if not self.shuffle:
+            return self._order, np.arange(self.steps_per_epoch)
+        # Read once: another thread may be at another epoch.
+        cached = self._shuffled_epoch
+        if cached is not None and cached[0] == epoch:
+            return cached[1:]
+        generator = np.random.default_rng((self.seed, epoch))
+        order = self._order.copy()
+        for bucket in np.split(order, self._bucket_starts[1:-1]):
+            generator.shuffle(bucket)  # a view: shuffles order
+        batch_order = generator.permutation(self.steps_per_epoch)
+        self._shuffled_epoch = (epoch, order, batch_order)
+        return order, batch_order
+
+    def _width(self, sentences, rows: np.ndarray) -> int:
+        lengths = sentences.offsets[rows + 1] - sentences.offsets[rows]  # (B,)
+        return int(self._padded_length(lengths.max() + 1))
+
+    def _padded_length(self, length):
+        return -(-length // self.length_multiple) * self.length_multiple
+
+
+def _bucket_starts(pairs_per_batch: np.ndarray, batches_per_bucket: int) -> np.ndarray:
+    """Starts of the buckets, and the end: each takes as many pairs as its batches can hold."""
+    starts = [0]
+    while starts[-1] < len(pairs_per_batch):
+        start = starts[-1]
+        most = batches_per_bucket * pairs_per_batch[start]
+        # A pair more makes the bucket longer and, where it is a longer pair, the batches smaller.
+        room = batches_per_bucket * pairs_per_batch[start : start + most]
+        starts.append(start + np.count_nonzero(np.arange(1, len(room) + 1) <= room))
+    return np.array(starts)
+
+
+def _batch_starts(pairs_per_batch: np.ndarray, bucket_starts: np.ndarray) -> np.ndarray:
+    """Starts of the batches, and the end: a bucket is cut evenly, small enough for its longest."""
+    starts = [np.zeros(1, int)]
+    for start, end in pairwise(bucket_starts):
+        num_batches = -(-(end - start) // pairs_per_batch[end - 1])
+        starts.append(start + (end - start) * np.arange(1, num_batches + 1) // num_batches)
+    return np.concatenate(starts)
+
+
+def _check_at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ValueError(f"Expected {name} to be at least {least}. Received: {name}={value}")

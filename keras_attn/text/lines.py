@@ -1,0 +1,41 @@
+"""Reading text files line by line: the only file that knows about gzip and UTF-8."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+
+
+def read_lines(path: str | PathLike) -> Iterator[str]:
+    r"""Yields the lines of a UTF-8 file, without line ends, holding one line in memory at a time.
+
+    A line ends at `\n` or `\r\n` and nowhere else: a lone `\r`, a form feed or U+2028 inside a
+    sentence must not shift the pairing of two parallel files. A byte order mark is dropped.
+
+    Args:
+        path: path of a text file; one that ends in `.gz` is decompressed on the way.
+
+    Raises:
+        ValueError: a line is not valid UTF-8, or the gzip stream is damaged or cut off. Names
+            the file and the line, counted from 1.
+    """
+    path = Path(path)
+    open_file = gzip.open if path.suffix == ".gz" else open
+    number = 0
+    try:
+        with open_file(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+                yield text.removeprefix("\ufeff") if number == 1 else text
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"Expected text in UTF-8. Received: path={str(path)!r}, line {number}, byte "
+            f"{error.start} of the line is 0x{error.object[error.start]:02x}. Convert the file, "
+            "for example with `iconv -f LATIN1 -t UTF-8`."
+        ) from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(
+            f"Expected a complete gzip file. Received: path={str(path)!r}, unreadable after line "
+            f"{number} ({error}). Copy or download the file again."
+        ) from error

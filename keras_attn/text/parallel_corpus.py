@@ -1,0 +1,180 @@
+"""Parallel text files, encoded once."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from itertools import islice, zip_longest
+from os import PathLike
+from pathlib import Path
+
+from keras_attn.text.encoded_sentences import EncodedSentences, file_paths
+from keras_attn.text.encoded_sentences_writer import EncodedSentencesWriter
+from keras_attn.text.lines import read_lines
+from keras_attn.text.tokenizer import Tokenizer
+
+_PAIRS_PER_CHUNK = 8192
+_REPORT = "corpus.json"
+
+
+class ParallelCorpus:
+    """Sentence pairs as ids: line i of one file belongs to line i of the other.
+
+    Encoding happens once; training then reads ids at any place, in any order, as often as it
+    likes, which makes shuffling over the whole corpus and exact resuming cheap.
+
+    Args:
+        source: `EncodedSentences`, the source sides.
+        target: `EncodedSentences`, the target sides, as many.
+        dropped_empty: int, pairs left out because a side has no tokens. Default 0.
+        dropped_long: int, pairs left out because a side is too long. Default 0.
+
+    Example:
+
+    ```python
+    corpus = ParallelCorpus.encode(
+        "train.en.gz", "train.de.gz", tokenizer, tokenizer, 100, 100, "run/corpus"
+    )
+    len(corpus), corpus.dropped_empty, corpus.dropped_long     # (29000, 0, 0)
+    corpus = ParallelCorpus.load("run/corpus")                 # later, in no time
+    ```
+    """
+
+    def __init__(
+        self,
+        source: EncodedSentences,
+        target: EncodedSentences,
+        dropped_empty: int = 0,
+        dropped_long: int = 0,
+    ):
+        if len(source) != len(target):
+            raise ValueError(
+                "Expected as many source as target sentences. Received: "
+                f"{len(source)} source and {len(target)} target sentences."
+            )
+        self.source = source
+        self.target = target
+        self.dropped_empty = dropped_empty
+        self.dropped_long = dropped_long
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @classmethod
+    def encode(
+        cls,
+        source_path: str | PathLike,
+        target_path: str | PathLike,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        max_source_length: int,
+        max_target_length: int,
+        directory: str | PathLike,
+    ) -> "ParallelCorpus":
+        """Encodes two files into a new directory, in bounded memory, and opens it.
+
+        The directory appears when it is complete; an error leaves nothing behind.
+
+        Args:
+            source_path, target_path: text files in UTF-8, plain or `.gz`, one sentence per line.
+            source_tokenizer, target_tokenizer: a `Tokenizer` for each side; may be the same.
+            max_source_length, max_target_length: int, most tokens of a side, without start and
+                end ids. A pair with a longer side is left out and counted.
+            directory: folder to make.
+
+        Raises:
+            ValueError: unequal line counts, invalid UTF-8, empty files, or no pair is left.
+            FileExistsError: the directory exists already.
+        """
+        directory = Path(directory)
+        if directory.exists():
+            raise FileExistsError(
+                f"Expected a directory that does not exist. Received: {str(directory)!r}. Open it "
+                "with ParallelCorpus.load, or remove it to encode again."
+            )
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}.")
+        try:
+            report = {"kept": 0, "dropped_empty": 0, "dropped_long": 0}
+            with (
+                EncodedSentencesWriter(temporary, "source") as source_writer,
+                EncodedSentencesWriter(temporary, "target") as target_writer,
+            ):
+                pairs = _read_pairs(source_path, target_path)
+                while chunk := list(islice(pairs, _PAIRS_PER_CHUNK)):
+                    sources, targets = zip(*chunk, strict=True)
+                    sources = source_tokenizer.encode(sources)
+                    targets = target_tokenizer.encode(targets)
+                    kept = []
+                    for source, target in zip(sources, targets, strict=True):
+                        if not source or not target:
+                            report["dropped_empty"] += 1
+                        elif len(source) > max_source_length or len(target) > max_target_length:
+                            report["dropped_long"] += 1
+                        else:
+                            kept.append((source, target))
+                    report["kept"] += len(kept)
+                    source_writer.append([source for source, _ in kept])
+                    target_writer.append([target for _, target in kept])
+            _check_report(report, source_path, target_path)
+            report["source_tokens"] = source_writer.num_tokens
+            report["target_tokens"] = target_writer.num_tokens
+            Path(temporary, _REPORT).write_text(json.dumps(report, indent=2) + "\n")
+            os.chmod(temporary, 0o755)
+            os.rename(temporary, directory)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        return cls.load(directory)
+
+    @classmethod
+    def load(cls, directory: str | PathLike) -> "ParallelCorpus":
+        """Opens a directory made by `encode`; raises `ValueError` if a file of it is damaged."""
+        report = json.loads(Path(directory, _REPORT).read_text())
+        for side in ("source", "target"):
+            sizes = (4 * report[f"{side}_tokens"], 8 * (report["kept"] + 1))
+            for path, size in zip(file_paths(directory, side), sizes, strict=True):
+                if path.stat().st_size != size:
+                    raise ValueError(
+                        f"Expected {size} bytes in {str(path)!r}. Received: {path.stat().st_size} "
+                        "bytes. The corpus was damaged: remove the directory and encode again."
+                    )
+        return cls(
+            EncodedSentences.load(directory, "source"),
+            EncodedSentences.load(directory, "target"),
+            report["dropped_empty"],
+            report["dropped_long"],
+        )
+
+
+def _read_pairs(source_path, target_path) -> Iterator[tuple[str, str]]:
+    """Yields the line pairs; raises, naming both counts, where one file ends before the other."""
+    count = 0
+    lines = zip_longest(read_lines(source_path), read_lines(target_path))
+    for count, (source, target) in enumerate(lines, start=1):
+        if source is None or target is None:
+            num_long = count + sum(1 for _ in lines)
+            num_source, num_target = num_long, count - 1
+            if source is None:
+                num_source, num_target = num_target, num_source
+            raise ValueError(
+                "Expected two files with as many lines. Received: "
+                f"{str(source_path)!r} with {num_source} and {str(target_path)!r} with "
+                f"{num_target} lines. Line i of one must translate line i of the other."
+            )
+        yield source, target
+    if count == 0:
+        raise ValueError(
+            "Expected sentence pairs, one sentence per line. Received: "
+            f"{str(source_path)!r} and {str(target_path)!r}, which are empty."
+        )
+
+
+def _check_report(report: dict, source_path, target_path) -> None:
+    if report["kept"] == 0:
+        raise ValueError(
+            f"No pair of {str(source_path)!r} and {str(target_path)!r} is left: "
+            f"{report['dropped_empty']} have an empty side and {report['dropped_long']} a side "
+            "longer than max_source_length or max_target_length."
+        )

@@ -1,0 +1,244 @@
+"""SentencePiece as a `Tokenizer`."""
+
+import io
+import os
+import tempfile
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from keras_attn.text.complete_model import is_complete_model
+from keras_attn.text.tokenizer import (
+    END_TOKEN_ID,
+    PAD_TOKEN_ID,
+    START_TOKEN_ID,
+    UNKNOWN_TOKEN_ID,
+)
+from keras_attn.text.training_sentences import TrainingSentences
+
+# The trainer drops longer lines (its own limit is 4,192 bytes), which a page on one line exceeds.
+_LONGEST_LINE = 2**16
+# The sums of unigram training depend on how the work is divided: a fixed number of threads, not
+# the number of cores, makes the same files give the same model on every machine.
+_NUM_THREADS = 16
+
+
+class SentencePieceTokenizer:
+    """Subword tokenizer that works on raw text and can be undone exactly.
+
+    Kudo and Richardson, 2018, "SentencePiece" (https://arxiv.org/abs/1808.06226); `"unigram"` is
+    Kudo, 2018 (https://arxiv.org/abs/1804.10959), `"bpe"` is Sennrich et al., 2016
+    (https://arxiv.org/abs/1508.07909). The same model bytes give the same ids here, in a
+    TensorFlow graph (`to_tensorflow`) and in the serving runtime.
+
+    Args:
+        model: bytes of a SentencePiece model whose special ids are pad 0, start 1, end 2,
+            unknown 3, as `train` makes it.
+
+    Attributes:
+        model: the bytes above; two tokenizers with equal `model` share one vocabulary.
+        vocabulary_size: int, number of ids.
+        pad_token_id, start_token_id, end_token_id, unknown_token_id: 0, 1, 2, 3.
+
+    Raises:
+        ValueError: the bytes are no complete model, or its special ids are others.
+
+    Example:
+
+    ```python
+    tokenizer = SentencePieceTokenizer.train(["train.en.gz", "train.de.gz"], 8000, "bpe")
+    ids = tokenizer.encode(["A man sleeps."])     # [[24, 75, 4093, 7916]]
+    tokenizer.decode(ids)                         # ["A man sleeps."]
+    tokenizer.save("shared.spm")
+    ```
+    """
+
+    pad_token_id = PAD_TOKEN_ID
+    start_token_id = START_TOKEN_ID
+    end_token_id = END_TOKEN_ID
+    unknown_token_id = UNKNOWN_TOKEN_ID
+
+    def __init__(self, model: bytes):
+        sentencepiece = _import_sentencepiece()
+        self.model = bytes(model)
+        if not is_complete_model(self.model):
+            raise ValueError(
+                "Expected the bytes of a whole SentencePiece model; these are something else or "
+                f"were cut off. Received: model of {len(self.model)} bytes. Train the tokenizer or "
+                "copy its file again."
+            )
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
+        except RuntimeError as error:
+            raise ValueError(
+                f"SentencePiece cannot read the model. Received: model of {len(self.model)} bytes."
+            ) from error
+        found = (
+            self._processor.pad_id(),
+            self._processor.bos_id(),
+            self._processor.eos_id(),
+            self._processor.unk_id(),
+        )
+        if found != (PAD_TOKEN_ID, START_TOKEN_ID, END_TOKEN_ID, UNKNOWN_TOKEN_ID):
+            raise ValueError(
+                "Expected a model with the special ids (pad, start, end, unknown) = (0, 1, 2, 3). "
+                f"Received: {found}. Train it with SentencePieceTokenizer.train, or with spm_train "
+                "--pad_id=0 --bos_id=1 --eos_id=2 --unk_id=3."
+            )
+        self.vocabulary_size = self._processor.get_piece_size()
+
+    @classmethod
+    def train(
+        cls,
+        files: str | PathLike | Sequence[str | PathLike],
+        vocabulary_size: int,
+        model_type: str = "unigram",
+        byte_fallback: bool = False,
+        normalizer: str = "nmt_nfkc",
+        character_coverage: float = 1.0,
+        max_sentences: int = 1_000_000,
+        user_defined_symbols: Sequence[str] = (),
+    ) -> "SentencePieceTokenizer":
+        """Learns a vocabulary from text files. The same files always give the same bytes.
+
+        The files are streamed; at most `max_sentences` lines, sampled evenly, are held in memory.
+
+        Args:
+            files: a path or several, plain or `.gz`, one sentence per line. Pass both languages
+                for a shared vocabulary.
+            vocabulary_size: int, most ids, the four special ones included. A small text may not
+                fill them: the attribute `vocabulary_size` tells the number that it did.
+            model_type: `"unigram"` (default), `"bpe"` or `"char"`.
+            byte_fallback: bool, spells characters outside the vocabulary as bytes (256 further
+                ids) instead of one unknown id. Default False.
+            normalizer: `"nmt_nfkc"` (default: Unicode NFKC, white space collapsed) or
+                `"identity"`, for text whose spaces, tabs and newlines matter: every one of them
+                survives `encode` and `decode`.
+            character_coverage: float in (0, 1], share of the characters of the text that get an
+                id of their own. Default 1: all. Lower it (0.9995) for Chinese, Japanese or noisy
+                text, where the rare characters would fill the vocabulary.
+            max_sentences: int, lines kept for training. Default 1,000,000.
+            user_defined_symbols: strings that are always one piece, such as `("<2de>",)`.
+
+        Raises:
+            ValueError: no text in the files, invalid UTF-8, an unknown option, or a vocabulary
+                size that cannot hold the characters of the text.
+        """
+        sentencepiece = _import_sentencepiece()
+        _check_choice("model_type", model_type, ("unigram", "bpe", "char"))
+        _check_choice("normalizer", normalizer, ("nmt_nfkc", "identity"))
+        files = [files] if isinstance(files, (str, PathLike)) else list(files)
+        symbols = list(user_defined_symbols)
+        whitespace = {}
+        if normalizer == "identity":
+            whitespace = {
+                "add_dummy_prefix": False,
+                "remove_extra_whitespaces": False,
+                "allow_whitespace_only_pieces": True,
+            }
+            # Lines hold no newline and the trainer reserves the tab: both need a piece by name.
+            symbols += [symbol for symbol in ("\n", "\t") if symbol not in symbols]
+        sentences = TrainingSentences(files)
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(sentences),
+                model_writer=model,
+                vocab_size=vocabulary_size,
+                model_type=model_type,
+                byte_fallback=byte_fallback,
+                normalization_rule_name=normalizer,
+                character_coverage=character_coverage,
+                input_sentence_size=max_sentences,
+                shuffle_input_sentence=True,
+                max_sentence_length=_LONGEST_LINE,
+                user_defined_symbols=symbols,
+                hard_vocab_limit=False,
+                pad_id=PAD_TOKEN_ID,
+                bos_id=START_TOKEN_ID,
+                eos_id=END_TOKEN_ID,
+                unk_id=UNKNOWN_TOKEN_ID,
+                num_threads=_NUM_THREADS,
+                minloglevel=2,
+                **whitespace,
+            )
+        except RuntimeError as error:
+            sentences.check()
+            raise ValueError(
+                f"SentencePiece could not train. Received: vocabulary_size={vocabulary_size}, "
+                f"model_type={model_type!r}, files={[str(file) for file in files]}. Its reason: "
+                f"{error}"
+            ) from error
+        sentences.check()
+        return cls(model.getvalue())
+
+    @classmethod
+    def load(cls, path: str | PathLike) -> "SentencePieceTokenizer":
+        """Reads a model file. Raises `ValueError`, naming it, if it is damaged."""
+        try:
+            return cls(Path(path).read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{error} The file is {str(path)!r}.") from error
+
+    def save(self, path: str | PathLike) -> None:
+        """Writes the model file, whole or not at all: a kill or a full disk leaves no half file."""
+        path = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(self.model)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns one list of ids per text, without start, end or padding ids."""
+        if isinstance(texts, (str, bytes)):
+            raise ValueError(
+                f"Expected a list of texts. Received: texts={texts[:40]!r}. Write encode([text])."
+            )
+        return self._processor.encode(list(texts))
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Returns one text per row of ids (lists or an array); special ids vanish, unknown is ⁇.
+
+        Raises:
+            ValueError: an id is outside `[0, vocabulary_size)`.
+        """
+        rows = [[int(token) for token in row] for row in ids]
+        for row in rows:
+            if row and not 0 <= min(row) <= max(row) < self.vocabulary_size:
+                raise ValueError(
+                    f"Expected ids from 0 to {self.vocabulary_size - 1}. Received: a row with ids "
+                    f"from {min(row)} to {max(row)}. Is it from a model with another vocabulary?"
+                )
+        return self._processor.decode(rows) if rows else []
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Returns the piece of each id of one row, as pictures and tables show them: `▁house`."""
+        return self._processor.id_to_piece([int(token) for token in ids])
+
+    def to_tensorflow(self):
+        """Returns the same tokenizer as a `tf.Module`, for use inside a SavedModel."""
+        from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
+
+        return TensorFlowTokenizer(self.model)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"Expected {name} to be one of {choices}. Received: {name}={value!r}")
+
+
+def _import_sentencepiece():
+    try:
+        import sentencepiece
+    except ImportError as error:
+        raise ImportError(
+            "SentencePieceTokenizer needs sentencepiece: `pip install keras-attn[text]`."
+        ) from error
+    return sentencepiece

@@ -1,0 +1,43 @@
+"""The text that a tokenizer is trained on."""
+
+from collections.abc import Iterator
+
+from keras_attn.text.lines import read_lines
+
+
+class TrainingSentences:
+    """Streams the lines of text files to the trainer, and keeps what went wrong meanwhile.
+
+    The trainer is not written in Python: an exception in its input would be lost. It ends the input
+    instead, and `check`, called after the training, raises it.
+
+    Args:
+        files: paths of text files, plain or `.gz`.
+    """
+
+    def __init__(self, files: list):
+        self.files = files
+        self.found_text = False
+        self.error = None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            for file in self.files:
+                for line in read_lines(file):
+                    # The trainer drops a whole line for one tab, which is reserved in it.
+                    for sentence in line.split("\t"):
+                        if sentence.strip():
+                            self.found_text = True
+                            yield sentence
+        except (ValueError, OSError) as error:
+            self.error = error
+
+    def check(self) -> None:
+        """Raises the error that ended the input, or `ValueError` where there was no text."""
+        if self.error is not None:
+            raise self.error
+        if not self.found_text:
+            raise ValueError(
+                "Expected text to train a tokenizer on. Received: "
+                f"files={[str(file) for file in self.files]}, in which every line is empty."
+            )

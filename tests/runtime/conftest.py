@@ -1,0 +1,89 @@
+"""Fixtures: a tokenizer, an ONNX file that copies its input, and a Translator of it."""
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import onnx
+import pytest
+
+# SentencePiece's SWIG types warn when they are made, at import, at first use and even at exit, and
+# end the process where a warning is an error.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import sentencepiece
+
+    sentencepiece.SentencePieceProcessor()
+
+
+def pytest_configure(config):
+    swig = "builtin type (SwigPyPacked|SwigPyObject|swigvarlink) has no __module__ attribute"
+    config.addinivalue_line("filterwarnings", f"ignore:{swig}:DeprecationWarning")
+
+
+RUNTIME = Path(__file__).parents[2] / "export"
+# These tests are about this checkout, installed or not.
+sys.path.insert(0, str(RUNTIME))
+
+from keras_attn_runtime import Translator  # noqa: E402
+
+from tests.runtime.fake_model import build_model, metadata, train_tokenizer  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def tokenizer_model():
+    """The bytes of a SentencePiece model."""
+    return train_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def model_path(tokenizer_model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("runtime") / "model.onnx"
+    onnx.save(build_model(metadata(tokenizer_model)), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def translator(model_path):
+    return Translator(model_path, num_threads=1)
+
+
+@pytest.fixture
+def write_model(tokenizer_model, tmp_path):
+    """Writes a model file with other metadata or another graph; returns its path."""
+
+    def write(properties=None, alignments=True, **settings):
+        path = tmp_path / "other.onnx"
+        properties = metadata(tokenizer_model, **settings) | (properties or {})
+        properties = {key: value for key, value in properties.items() if value is not None}
+        onnx.save(build_model(properties, alignments), path)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def start_command():
+    """Starts `python -m keras_attn_runtime` in a process of its own; ends it with the test."""
+    processes = []
+
+    def start(*arguments, **streams):
+        environment = dict(os.environ, PYTHONPATH=str(RUNTIME))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "keras_attn_runtime", *map(str, arguments)],
+            env=environment,
+            **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            | streams,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()

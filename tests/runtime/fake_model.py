@@ -1,0 +1,145 @@
+"""A tiny ONNX file with the inputs, outputs and metadata of an exported translator, without Keras.
+
+Its best hypothesis copies the source, cut to `max_length` tokens; its second one is empty. A token
+costs one: the log probability of a hypothesis is -length, its score is
+-length / max(length, 1)^length_penalty. Alignments are the identity.
+"""
+
+import base64
+import hashlib
+import io
+import json
+
+import onnx
+import sentencepiece
+from onnx import TensorProto, helper
+
+SENTENCES = [
+    "a small red house stands by the river",
+    "two dogs run over the green field",
+    "the old man reads a book in the garden",
+    "children play with a ball near the tree",
+    "a woman in a blue coat waits for the bus",
+    "some text",
+]
+
+
+def train_tokenizer(vocabulary_size=60, sentences=SENTENCES):
+    """The bytes of a SentencePiece model trained on a few sentences."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences * 4),
+        model_writer=model,
+        vocab_size=vocabulary_size,
+        hard_vocab_limit=False,
+        pad_id=0,
+        bos_id=1,
+        eos_id=2,
+        unk_id=3,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def metadata(tokenizer, **settings):
+    """The metadata of an exported file, without checksum; `settings` override its defaults."""
+    defaults = {
+        "start_token_id": 1,
+        "end_token_id": 2,
+        "pad_token_id": 0,
+        "beam_width": 4,
+        "num_hypotheses": 2,
+        "max_length": 100,
+        "length_penalty": 1.0,
+        "source_vocabulary_size": 64,
+        "target_vocabulary_size": 64,
+        "versions": {"keras_attn": "0.1.0"},
+    }
+    return {
+        "keras_attn.format": "1",
+        "keras_attn.settings": json.dumps(defaults | settings),
+        "keras_attn.source_tokenizer": base64.b64encode(tokenizer).decode(),
+    }
+
+
+def with_checksum(properties):
+    """The same metadata with the checksum of an exporter added."""
+    text = json.dumps(properties, sort_keys=True)
+    return properties | {"keras_attn.checksum": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def build_model(metadata, alignments=True):
+    """The ONNX model described above, with these `metadata_props`."""
+    node, integers = helper.make_node, TensorProto.INT32
+    constants = [
+        helper.make_tensor("one_length", TensorProto.INT64, [1], [1]),
+        helper.make_tensor("from_first", integers, [1], [0]),
+        helper.make_tensor("time_axis", integers, [1], [1]),
+        helper.make_tensor("hypothesis_axis", TensorProto.INT64, [1], [1]),
+        helper.make_tensor("sum_axis", TensorProto.INT64, [1], [2]),
+        helper.make_tensor("end_id", integers, [], [2]),
+        helper.make_tensor("zero", integers, [], [0]),
+        helper.make_tensor("first_position", TensorProto.INT64, [1], [0]),
+        helper.make_tensor("last_axis", TensorProto.INT64, [1], [2]),
+        helper.make_tensor("one", TensorProto.FLOAT, [], [1.0]),
+    ]
+    nodes = [
+        # token_ids: the copy, and beside it an end token followed by padding.
+        node("Reshape", ["max_length", "one_length"], ["limit"]),
+        node("Slice", ["source_ids", "from_first", "limit", "time_axis"], ["cut"]),  # (B, T)
+        node("Unsqueeze", ["cut", "hypothesis_axis"], ["copy"]),  # (B, 1, T)
+        node("Mul", ["copy", "zero"], ["padding"]),
+        node("Slice", ["padding", "first_position", "one_length", "last_axis"], ["first"]),
+        node("Add", ["first", "end_id"], ["end"]),  # (B, 1, 1)
+        node("Slice", ["padding", "one_length", "far", "last_axis"], ["rest"]),
+        node("Concat", ["end", "rest"], ["empty"], axis=2),  # (B, 1, T)
+        node("Concat", ["copy", "empty"], ["token_ids"], axis=1),  # (B, 2, T)
+        # lengths: ids above the end id are tokens.
+        node("Greater", ["token_ids", "end_id"], ["is_token"]),
+        node("Cast", ["is_token"], ["token_count"], to=integers),
+        node("ReduceSum", ["token_count", "sum_axis"], ["lengths"], keepdims=0),  # (B, 2)
+        # scores
+        node("Cast", ["lengths"], ["costs"], to=TensorProto.FLOAT),
+        node("Neg", ["costs"], ["log_probs"]),
+        node("Max", ["costs", "one"], ["denominator"]),
+        node("Pow", ["denominator", "length_penalty"], ["penalty"]),
+        node("Div", ["log_probs", "penalty"], ["scores"]),
+    ]
+    constants.append(helper.make_tensor("far", TensorProto.INT64, [1], [2**31 - 1]))
+    hypotheses = ["batch", 2]
+    outputs = [
+        helper.make_tensor_value_info("token_ids", integers, [*hypotheses, "target_length"]),
+        helper.make_tensor_value_info("lengths", integers, hypotheses),
+        helper.make_tensor_value_info("scores", TensorProto.FLOAT, hypotheses),
+        helper.make_tensor_value_info("log_probs", TensorProto.FLOAT, hypotheses),
+    ]
+    if alignments:
+        shape = [*hypotheses, "target_length", "source_length"]
+        constants.append(helper.make_tensor("row_axes", TensorProto.INT64, [2], [0, 1]))
+        constants.append(helper.make_tensor("from_second", TensorProto.INT64, [1], [1]))
+        nodes += [
+            node("Shape", ["token_ids"], ["rows"]),
+            node("Shape", ["source_ids"], ["source_shape"], start=1),
+            node("Shape", ["token_ids"], ["target_shape"], start=2),
+            node("Concat", ["target_shape", "source_shape"], ["square"], axis=0),
+            node("ConstantOfShape", ["square"], ["nothing"]),
+            node("EyeLike", ["nothing"], ["identity"], dtype=TensorProto.FLOAT),  # (T, S)
+            node("Concat", ["rows", "source_shape"], ["alignments_shape"], axis=0),
+            node("Expand", ["identity", "alignments_shape"], ["alignments"]),  # (B, 2, T, S)
+        ]
+        outputs.append(helper.make_tensor_value_info("alignments", TensorProto.FLOAT, shape))
+    graph = helper.make_graph(
+        nodes,
+        "copy",
+        [
+            helper.make_tensor_value_info("source_ids", integers, ["batch", "source_length"]),
+            helper.make_tensor_value_info("max_length", integers, []),
+            helper.make_tensor_value_info("length_penalty", TensorProto.FLOAT, []),
+        ],
+        outputs,
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    helper.set_model_props(model, metadata)
+    onnx.checker.check_model(model)
+    return model

@@ -1,0 +1,143 @@
+"""Files that cannot be used: missing, damaged, from elsewhere, of another format."""
+
+import base64
+import random
+
+import onnx
+import pytest
+from keras_attn_runtime import ModelFileError, Translator
+
+from tests.runtime.fake_model import build_model, metadata, with_checksum
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nothing.onnx"):
+        Translator(tmp_path / "nothing.onnx")
+
+
+def test_folder(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        Translator(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"some text\n", bytes(1000)])
+def test_file_that_is_no_model(tmp_path, content):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError, match="cannot load|exported by keras_attn"):
+        Translator(path)
+
+
+@pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.999])
+def test_truncated_file(model_path, tmp_path, kept):
+    content = model_path.read_bytes()
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(ModelFileError):
+        Translator(path)
+
+
+def test_model_from_elsewhere(write_model):
+    nothing = {key: None for key in metadata(b"")}
+    with pytest.raises(ModelFileError, match="exported by keras_attn"):
+        Translator(write_model(nothing))
+
+
+@pytest.mark.parametrize(
+    "properties, message",
+    [
+        ({"keras_attn.format": "2"}, "format 1.*keras_attn.format='2'"),
+        ({"keras_attn.settings": None}, "settings"),
+        ({"keras_attn.settings": "{"}, "settings"),
+        ({"keras_attn.settings": "[]"}, "settings"),
+        ({"keras_attn.settings": '{"beam_width": 4}'}, "settings"),
+        ({"keras_attn.settings": "[" * 100_000}, "settings"),
+        ({"keras_attn.source_tokenizer": None}, "no source tokenizer"),
+        ({"keras_attn.source_tokenizer": "***"}, "tokenizer"),
+        ({"keras_attn.source_tokenizer": ""}, "tokenizer"),
+        ({"keras_attn.target_tokenizer": base64.b64encode(b"no model").decode()}, "tokenizer"),
+        ({"keras_attn.checksum": "0" * 64}, "checksum"),
+    ],
+)
+def test_metadata_that_cannot_be_used(write_model, properties, message):
+    with pytest.raises(ModelFileError, match=message):
+        Translator(write_model(properties))
+
+
+@pytest.mark.parametrize(
+    "setting, value",
+    [
+        ("max_length", "100"),
+        ("max_length", -1),
+        ("max_length", 2**31),
+        ("end_token_id", None),
+        ("length_penalty", [1.0]),
+        ("num_hypotheses", 0),
+        ("beam_width", True),
+        ("versions", "1.0"),
+        ("source_vocabulary_size", 20),  # fewer than the tokenizer has
+    ],
+)
+def test_settings_that_cannot_be_used(write_model, setting, value):
+    with pytest.raises(ModelFileError, match=setting.removeprefix("source_")):
+        Translator(write_model(**{setting: value}))
+
+
+def test_other_inputs_and_outputs(tmp_path, tokenizer_model):
+    model = build_model(metadata(tokenizer_model))
+    del model.graph.output[2]
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(ModelFileError, match="Expected a file with inputs"):
+        Translator(tmp_path / "model.onnx")
+
+
+def test_outputs_that_do_not_fit(write_model):
+    translator = Translator(write_model(num_hypotheses=3))  # the graph returns two
+    with pytest.raises(ModelFileError, match="num_hypotheses"):
+        translator(["some text"])
+
+
+def test_checksum_is_accepted(tmp_path, tokenizer_model):
+    onnx.save(build_model(with_checksum(metadata(tokenizer_model))), tmp_path / "model.onnx")
+    assert Translator(tmp_path / "model.onnx")(["some text"]) == ["some text"]
+
+
+def test_one_changed_letter_in_the_tokenizer_is_noticed(tmp_path, tokenizer_model):
+    properties = with_checksum(metadata(tokenizer_model))
+    text = properties["keras_attn.source_tokenizer"]
+    position = len(text) // 2
+    other = "A" if text[position] != "A" else "B"
+    properties["keras_attn.source_tokenizer"] = text[:position] + other + text[position + 1 :]
+    onnx.save(build_model(properties), tmp_path / "model.onnx")
+    with pytest.raises(ModelFileError, match="checksum"):
+        Translator(tmp_path / "model.onnx")
+
+
+def test_damaged_files_give_results_or_model_file_errors(tmp_path, tokenizer_model):
+    onnx.save(build_model(with_checksum(metadata(tokenizer_model))), tmp_path / "whole.onnx")
+    content = (tmp_path / "whole.onnx").read_bytes()
+    path = tmp_path / "damaged.onnx"
+    refused = 0
+    for seed in range(300):
+        generator = random.Random(seed)
+        damaged = bytearray(content)
+        # The graph is in the first few kilobytes, the tokenizer is most of the rest.
+        position = generator.randrange(generator.choice([3000, len(content)]))
+        match generator.randrange(4):
+            case 0:
+                del damaged[position:]
+            case 1:
+                damaged[position] ^= 1 << generator.randrange(8)
+            case 2:
+                damaged[position : position + 40] = bytes(40)
+            case 3:
+                damaged[position:position] = generator.randbytes(10)
+        path.write_bytes(damaged)
+        try:
+            results = Translator(path, num_threads=1)(["some text", ""], max_length=20)
+        except ModelFileError as error:
+            assert str(error)
+            refused += 1
+        else:
+            assert len(results) == 2
+    assert refused > 200

@@ -1,0 +1,86 @@
+"""Providers, threads and the absence of ONNX Runtime, Keras and TensorFlow."""
+
+import subprocess
+import sys
+
+import pytest
+from keras_attn_runtime import ProviderError, Translator
+
+from tests.runtime.conftest import RUNTIME
+
+
+@pytest.mark.parametrize("providers", [None, "cpu", "CPUExecutionProvider", ["cpu"], [("cpu", {})]])
+def test_cpu_by_its_names(model_path, providers):
+    assert Translator(model_path, providers=providers)(["some text"]) == ["some text"]
+
+
+@pytest.mark.parametrize("providers", ["tpu", [], [("cpu",)], [5], 5, ["cpu", "tpu"], [("cpu", 5)]])
+def test_providers_that_do_not_exist(model_path, providers):
+    with pytest.raises(ProviderError, match="Received: providers="):
+        Translator(model_path, providers=providers)
+
+
+def test_provider_that_is_not_installed_names_the_extra(model_path, monkeypatch):
+    import onnxruntime
+
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(ProviderError, match=r"keras-attn-runtime\[gpu\]"):
+        Translator(model_path, providers="cuda")
+
+
+def test_provider_that_does_not_start_is_an_error(model_path, monkeypatch, capsys):
+    # What happens where onnxruntime-gpu is installed and the driver is not: the provider is listed,
+    # and ONNX Runtime makes a session without it.
+    import onnxruntime
+
+    make = onnxruntime.InferenceSession
+    available = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: available)
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: print("no library"), raising=False)
+    monkeypatch.setattr(
+        onnxruntime,
+        "InferenceSession",
+        lambda path, options, providers, **rest: make(path, options, providers[1:], **rest),
+    )
+    with pytest.raises(ProviderError, match="CUDAExecutionProvider.* did not start"):
+        Translator(model_path, providers=["cuda", "cpu"])
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err == "no library\n"
+
+
+def test_no_fallback_while_running(translator):
+    assert not translator._model._session._enable_fallback
+
+
+@pytest.mark.parametrize("num_threads", [0, -1, 1.5, "2", True])
+def test_threads_out_of_range(model_path, num_threads):
+    with pytest.raises(ValueError, match="num_threads"):
+        Translator(model_path, num_threads=num_threads)
+
+
+def test_threads_reach_the_session(model_path):
+    translator = Translator(model_path, num_threads=2)
+    assert translator._model._session.get_session_options().intra_op_num_threads == 2
+
+
+def test_without_onnxruntime_the_extras_are_named(model_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ImportError, match=r"keras-attn-runtime\[cpu\]"):
+        Translator(model_path)
+
+
+def test_neither_keras_nor_tensorflow_is_imported(model_path):
+    code = (
+        "import sys\n"
+        "for name in ('keras', 'tensorflow', 'keras_attn'): sys.modules[name] = None\n"
+        "from keras_attn_runtime import Translator\n"
+        "print(Translator(sys.argv[1])(['some text']))\n"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", code, model_path],
+        env={"PYTHONPATH": str(RUNTIME)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert output.stdout == "['some text']\n"

@@ -1,0 +1,33 @@
+"""The tokenizer inside the file."""
+
+from keras_attn_runtime.tokenizer import Tokenizer
+from sentencepiece import sentencepiece_model_pb2
+
+from tests.runtime.fake_model import metadata
+
+
+def test_special_ids_have_no_text(tokenizer_model):
+    tokenizer = Tokenizer(metadata(tokenizer_model)["keras_attn.source_tokenizer"])
+    ids = tokenizer.encode("two dogs")
+    assert tokenizer.decode([1, *ids, 2, 0, 0]) == "two dogs"
+    assert tokenizer.decode([]) == ""
+    assert tokenizer.pieces([0, 1, 2, 3]) == ["<pad>", "<s>", "</s>", "<unk>"]
+
+
+def test_tie_is_broken_as_in_training():
+    """Canary: sentencepiece 0.2.2 makes it ". ..", tensorflow_text ".. .", hence the pin."""
+    model = sentencepiece_model_pb2.ModelProto()
+    kinds = model.SentencePiece
+    for name in ("<pad>", "<s>", "</s>"):
+        model.pieces.add(piece=name, score=0.0, type=kinds.CONTROL)
+    model.pieces.add(piece="<unk>", score=0.0, type=kinds.UNKNOWN)
+    model.pieces.add(piece=".", score=-3.1, type=kinds.NORMAL)
+    model.pieces.add(piece="..", score=-1.7, type=kinds.NORMAL)
+    model.trainer_spec.pad_id = 0
+    model.trainer_spec.bos_id = 1
+    model.trainer_spec.eos_id = 2
+    model.trainer_spec.unk_id = 3
+    model.normalizer_spec.name = "identity"
+    model.normalizer_spec.add_dummy_prefix = False
+    tokenizer = Tokenizer(metadata(model.SerializeToString())["keras_attn.source_tokenizer"])
+    assert tokenizer.pieces(tokenizer.encode("...")) == ["..", "."]

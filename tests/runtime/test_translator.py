@@ -1,0 +1,185 @@
+"""What a Translator returns, checked against the copying model of `fake_model`."""
+
+import base64
+import threading
+
+import numpy as np
+import pytest
+import sentencepiece
+from keras_attn_runtime import Translator
+
+from tests.runtime.fake_model import SENTENCES, train_tokenizer
+
+
+def test_translates_a_list_of_texts(translator):
+    assert translator(["some text", "two dogs"]) == ["some text", "two dogs"]
+
+
+def test_zero_sentences_give_an_empty_list(translator):
+    assert translator([]) == []
+    assert translator.translate([]) == []
+    assert translator.translate_ids(np.zeros((0, 5), "int32")) == []
+
+
+def test_full_result_of_a_sentence(translator, tokenizer_model):
+    reference = sentencepiece.SentencePieceProcessor(model_proto=tokenizer_model)
+    (result,) = translator.translate(["two dogs"])
+    assert result.text == "two dogs"
+    assert result.token_ids == reference.encode("two dogs")
+    assert result.pieces == reference.encode("two dogs", out_type=str)
+    assert result.source_pieces == [*result.pieces, "</s>"]
+    length = len(result.token_ids)
+    assert result.log_prob == -length
+    assert result.score == -1.0  # log_prob / length^1, the penalty in the file
+    np.testing.assert_array_equal(result.alignments, np.eye(length, length + 1))
+    assert not result.truncated
+
+
+def test_call_arguments_reach_the_model(translator):
+    (result,) = translator.translate(["two dogs run"], max_length=4, length_penalty=0.5)
+    assert len(result.token_ids) == 4
+    assert result.log_prob == -4.0
+    assert result.score == pytest.approx(-4.0 / 4**0.5)
+
+
+def test_defaults_come_from_the_file(write_model):
+    translator = Translator(write_model(max_length=3, length_penalty=0.0))
+    (result,) = translator.translate(["two dogs run"])
+    assert len(result.token_ids) == 3
+    assert result.score == -3.0
+
+
+def test_hypotheses_are_best_first(translator):
+    (result,) = translator.translate(["two dogs"], num_hypotheses=2)
+    assert [hypothesis.text for hypothesis in result.hypotheses] == ["two dogs", ""]
+    empty = result.hypotheses[1]
+    assert (empty.token_ids, empty.pieces, empty.log_prob) == ([], [], 0.0)
+    assert empty.alignments.shape == (0, len(result.source_pieces))
+
+
+def test_file_without_alignments(write_model):
+    translator = Translator(write_model(alignments=False))
+    (result, empty) = translator.translate(["two dogs", ""])
+    assert result.text == "two dogs"
+    assert result.alignments is None and empty.alignments is None
+
+
+def test_separate_vocabularies(write_model):
+    # Of the same ids the target model makes other text.
+    target = train_tokenizer(30, ["zyx wvu", "uvw xyz"])
+    encoded = base64.b64encode(target).decode()
+    translator = Translator(write_model({"keras_attn.target_tokenizer": encoded}))
+    (result,) = translator.translate(["two dogs"])
+    reference = sentencepiece.SentencePieceProcessor(model_proto=target)
+    known = [id if id < reference.get_piece_size() else 3 for id in result.token_ids]
+    assert result.text == reference.decode(known)
+    assert 3 in known  # ids that the target tokenizer lacks count as unknown
+
+
+def test_empty_text_does_not_reach_the_model(translator, monkeypatch):
+    monkeypatch.setattr(translator._model, "run", lambda *_: pytest.fail("the model was run"))
+    for result in translator.translate(["", "   ", "\u3000", "\t"]):
+        assert (result.text, result.token_ids, result.score, result.log_prob) == ("", [], 0.0, 0.0)
+        assert result.alignments.shape == (0, 0)
+    assert [result.text for result in translator.translate_ids([[], [2], [2, 0, 0], [0, 0]])] == (
+        ["", "", "", ""]
+    )
+
+
+def test_max_length_zero_gives_empty_translations(translator, monkeypatch):
+    monkeypatch.setattr(translator._model, "run", lambda *_: pytest.fail("the model was run"))
+    (result,) = translator.translate(["two dogs"], max_length=0)
+    assert result.text == "" and result.hypotheses[0].text == ""
+    assert result.source_pieces[-1] == "</s>"
+
+
+@pytest.mark.parametrize("batch_size, window", [(1, 1), (2, 3), (4, None), (100, 7), (3, 1000)])
+def test_order_is_kept(translator, batch_size, window):
+    random = np.random.default_rng(1)
+    words = " ".join(SENTENCES).split()
+    texts = [" ".join(random.choice(words, random.integers(0, 12))) for _ in range(50)]
+    assert translator(texts, batch_size=batch_size, window=window) == texts
+
+
+def test_batches_hold_sentences_of_similar_length(translator, monkeypatch):
+    batches = []
+    run = translator._model.run
+    monkeypatch.setattr(
+        translator._model,
+        "run",
+        lambda sentences, *rest: batches.append(list(map(len, sentences))) or run(sentences, *rest),
+    )
+    # Lengths with the end token, in two windows of four sentences, two batches each.
+    sentences = [[5] * (length - 1) for length in (2, 9, 3, 8, 7, 4, 6, 5)]
+    translator.translate_ids(sentences, batch_size=2, window=4)
+    assert batches == [[9, 8], [3, 2], [7, 6], [5, 4]]
+
+
+def test_a_stream_is_read_one_window_ahead(translator):
+    read = []
+
+    def texts():
+        for number in range(100):
+            read.append(number)
+            yield "some text"
+
+    results = translator.translate_iterable(texts(), window=10, batch_size=4)
+    assert read == []
+    next(results)
+    assert len(read) == 10
+    assert sum(1 for _ in results) == 99
+
+
+def test_a_stream_that_fails_gives_what_came_before(translator):
+    def texts():
+        yield from ["some text", "two dogs", "a tree"]
+        raise OSError("the disk is gone")
+
+    results = translator.translate_iterable(texts(), window=100)
+    assert [next(results).text for _ in range(3)] == ["some text", "two dogs", "a tree"]
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(results)
+
+
+def test_ids_with_and_without_end_and_padding_are_the_same(translator):
+    plain = translator.translate_ids([[5, 6, 7], [8]])
+    padded = translator.translate_ids(np.array([[5, 6, 7, 2, 0], [8, 2, 0, 0, 0]], "int64"))
+    assert plain == padded
+    assert plain[0].token_ids == [5, 6, 7]
+
+
+def test_truncation_on_request(model_path):
+    translator = Translator(model_path, max_source_length=4, truncate=True)
+    long, short = translator.translate_ids([[5, 6, 7, 8, 9, 10], [5, 6, 7, 8]])
+    assert long.token_ids == [5, 6, 7, 8] and long.truncated
+    assert short.token_ids == [5, 6, 7, 8] and not short.truncated
+
+
+def test_text_keeps_separators_and_strange_characters(translator):
+    # One result for each item, whatever separators or control characters it has.
+    texts = ["some\u2028text", "some\ntext", "two\0dogs", "\u200d", "🙂", "e\u0301"]
+    assert len(translator(texts)) == len(texts)
+
+
+def test_eight_threads_share_one_translator(translator):
+    random = np.random.default_rng(2)
+    words = " ".join(SENTENCES).split()
+    inputs = [
+        [" ".join(random.choice(words, random.integers(0, 15))) for _ in range(40)]
+        for _ in range(8)
+    ]
+    expected = [translator.translate(texts, batch_size=4) for texts in inputs]
+    results = [None] * 8
+    barrier = threading.Barrier(8)
+
+    def work(number):
+        barrier.wait()
+        for _ in range(5):
+            results[number] = translator.translate(inputs[number], batch_size=4)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == expected

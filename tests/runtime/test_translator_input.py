@@ -1,0 +1,164 @@
+"""Bad sentences and options: a clear ValueError for each."""
+
+import random
+
+import numpy as np
+import pytest
+from keras_attn_runtime import SentenceError, Translator
+
+TOO_LONG = [5] * 513
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"max_length": -1}, r"max_length to be an integer in \[0.*max_length=-1"),
+        ({"max_length": 2.5}, "max_length=2.5"),
+        ({"max_length": True}, "max_length=True"),
+        ({"max_length": 2**31}, "max_length=2147483648"),
+        ({"length_penalty": float("nan")}, "length_penalty=nan"),
+        ({"length_penalty": float("inf")}, "length_penalty=inf"),
+        ({"length_penalty": -0.5}, "length_penalty=-0.5"),
+        ({"length_penalty": 10**400}, "length_penalty=1000"),
+        ({"length_penalty": "1"}, "length_penalty='1'"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"window": 0}, "window=0"),
+        ({"num_hypotheses": 0}, "num_hypotheses=0"),
+        ({"num_hypotheses": 3}, "at most 2.*num_hypotheses=3"),
+    ],
+)
+def test_options_out_of_range(translator, options, message):
+    with pytest.raises(ValueError, match=message):
+        translator(["some text"], **options)
+    # At once, also where the translations come later.
+    with pytest.raises(ValueError, match=message):
+        translator.translate_iterable(["some text"], **options)
+
+
+def test_numpy_scalars_are_numbers(translator):
+    options = {"max_length": np.int64(50), "length_penalty": np.float32(0.5)}
+    assert translator(["some text"], **options) == ["some text"]
+
+
+@pytest.mark.parametrize("texts", ["some text", b"some text", 5, None])
+def test_a_lone_text_is_not_a_list(translator, texts):
+    with pytest.raises(ValueError, match="a list with one item for each sentence"):
+        translator(texts)
+
+
+@pytest.mark.parametrize(
+    "item, message",
+    [
+        (b"bytes", "expected a string.*type=bytes"),
+        (None, "type=NoneType"),
+        (7, "type=int"),
+        ("half of a pair: \ud83d", "UTF-8"),
+    ],
+)
+def test_items_that_are_not_text(translator, item, message):
+    with pytest.raises(SentenceError, match=message) as caught:
+        translator(["some text", item])
+    assert caught.value.index == 1
+
+
+@pytest.mark.parametrize(
+    "ids, message",
+    [
+        ([5, 64], r"\[0, 64\).*id 64 at position 1"),
+        ([-1], r"\[0, 64\).*id -1 at position 0"),
+        ([5, 10**9], "id 1000000000"),
+        ([5.0, 6.0], "dtype=float64"),
+        ([True, False], "dtype=bool"),
+        (["5"], "dtype=<U1"),
+        ([[5], [6]], r"rank 1.*shape=\(2, 1\)"),
+        ([[5], [6, 7]], "a sequence of integer ids"),
+        (5, r"rank 1.*shape=\(\)"),
+        (None, "rank 1"),
+        ([5, 0, 6], "padding at position 1"),
+        (TOO_LONG, "max_source_length=512.*513 tokens"),
+    ],
+)
+def test_ids_that_are_refused(translator, ids, message):
+    with pytest.raises(SentenceError, match=message) as caught:
+        translator.translate_ids([[5, 6], [7], ids])
+    assert caught.value.index == 2
+
+
+@pytest.mark.parametrize("sentences", [np.array(5), 5, None, "56"])
+def test_ids_that_are_no_batch(translator, sentences):
+    with pytest.raises(ValueError, match="Expected sentences"):
+        translator.translate_ids(sentences)
+
+
+def test_long_text_is_refused_with_its_place(model_path):
+    translator = Translator(model_path, max_source_length=10)
+    with pytest.raises(SentenceError, match="Sentence 1 .*at most max_source_length=10") as caught:
+        translator(["a tree", "some text " * 20])
+    assert caught.value.index == 1
+    # A stream first gives what comes before.
+    results = translator.translate_iterable(["a tree", "some text " * 20, "a dog"])
+    assert next(results).text == "a tree"
+    with pytest.raises(SentenceError):
+        next(results)
+
+
+def test_limit_of_the_source_is_exact(translator):
+    assert translator.translate_ids([TOO_LONG[:512]], max_length=1)[0].token_ids == [5]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True])
+def test_limit_of_the_source_out_of_range(model_path, limit):
+    with pytest.raises(ValueError, match="max_source_length"):
+        Translator(model_path, max_source_length=limit)
+
+
+def _random_text(generator):
+    kind = generator.randrange(5)
+    length = generator.choice([0, 1, 3, 20, 600])
+    if kind == 0:
+        return "".join(chr(generator.randrange(0x110000)) for _ in range(length))
+    if kind == 1:
+        return generator.randbytes(length).decode("utf-8", "surrogateescape")
+    if kind == 2:
+        return "".join(generator.choice("\0\n\r\t \u2028\ufeff\u200d") for _ in range(length))
+    if kind == 3:
+        return generator.choice([None, 3, b"x", [], ""])
+    return "some text " * length
+
+
+def _random_ids(generator):
+    length = generator.choice([0, 1, 5, 600])
+    item = generator.choice([2, 63, 64, -5, 2**40, 2**70])
+    ids = [generator.randrange(1, 64) for _ in range(length)] + [item] * generator.randrange(2)
+    return generator.choice([ids, np.array(ids, dtype=object), [ids], ids * 2, [float(len(ids))]])
+
+
+def _random_options(generator):
+    values = {
+        "max_length": [None, 0, 1, 7, -1, 2**31 - 1, 2**40, "x"],
+        "length_penalty": [None, 0, 1.0, 50, 1e9, -1, float("nan")],
+        "num_hypotheses": [1, 2, 3, None],
+        "batch_size": [1, 3, 32, 10**6, 0],
+        "window": [None, 1, 5, 10**9, -2],
+    }
+    chosen = generator.sample(sorted(values), generator.randrange(3))
+    return {name: generator.choice(values[name]) for name in chosen}
+
+
+def test_random_input_gives_results_or_value_errors(translator):
+    outcomes = {"translated": 0, "refused": 0}
+    for seed in range(600):
+        generator = random.Random(seed)
+        make, translate = generator.choice(
+            [(_random_text, translator.translate), (_random_ids, translator.translate_ids)]
+        )
+        sentences = [make(generator) for _ in range(generator.randrange(3))]
+        try:
+            results = translate(sentences, **_random_options(generator))
+        except ValueError as error:
+            assert str(error)
+            outcomes["refused"] += 1
+        else:
+            assert len(results) == len(sentences)
+            outcomes["translated"] += 1
+    assert min(outcomes.values()) > 100

@@ -1,0 +1,133 @@
+import gzip
+import tracemalloc
+
+import pytest
+
+from keras_attn.text import EncodedSentences, ParallelCorpus
+from tests.text.corpus_text import Words
+
+
+@pytest.fixture
+def encode(tmp_path):
+    """Encodes two texts, at most 5 source and 4 target tokens long, into tmp_path/out/corpus."""
+
+    def encode(source: str | bytes, target: str | bytes, packed: bool = False) -> ParallelCorpus:
+        paths = []
+        for name, text in (("text.en", source), ("text.de", target)):
+            data = text.encode() if isinstance(text, str) else text
+            path = tmp_path / (name + ".gz" * packed)
+            path.write_bytes(gzip.compress(data) if packed else data)
+            paths.append(path)
+        return ParallelCorpus.encode(*paths, Words(), Words(), 5, 4, tmp_path / "out" / "corpus")
+
+    return encode
+
+
+def lists(sentences):
+    return [sentences[row].tolist() for row in range(len(sentences))]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_pairs_are_encoded_filtered_and_counted(encode, tmp_path, packed):
+    source = "11 12\n\n13\n 14 15 16 17 18\n11 12 13 14 15 16\n20\n21\n  \n22"
+    target = "21\n31\n\n 24 25 26 27 \n28\n21 22 23 24 25\n29\n\n30\n"
+    corpus = encode(source, target, packed)
+    assert lists(corpus.source) == [[11, 12], [14, 15, 16, 17, 18], [21], [22]]
+    assert lists(corpus.target) == [[21], [24, 25, 26, 27], [29], [30]]
+    assert (len(corpus), corpus.dropped_empty, corpus.dropped_long) == (4, 3, 2)
+    loaded = ParallelCorpus.load(tmp_path / "out" / "corpus")
+    assert lists(loaded.source) == lists(corpus.source)
+    assert lists(loaded.target) == lists(corpus.target)
+    assert (len(loaded), loaded.dropped_empty, loaded.dropped_long) == (4, 3, 2)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["corpus"]
+
+
+def test_more_pairs_than_a_chunk_stay_in_order(encode, monkeypatch):
+    monkeypatch.setattr("keras_attn.text.parallel_corpus._PAIRS_PER_CHUNK", 7)
+    numbers = range(10, 60)
+    corpus = encode("\n".join(map(str, numbers)), "\n".join(str(n + 100) for n in numbers))
+    assert lists(corpus.source) == [[n] for n in numbers]
+    assert lists(corpus.target) == [[n + 100] for n in numbers]
+
+
+def test_memory_does_not_grow_with_the_files(encode, monkeypatch):
+    monkeypatch.setattr("keras_attn.text.parallel_corpus._PAIRS_PER_CHUNK", 100)
+    peaks = []
+    for count in (2_000, 20_000):
+        text = "11 12 13\n" * count
+        tracemalloc.start()
+        try:
+            corpus = encode(text, text)
+            peaks.append(tracemalloc.get_traced_memory()[1] - 2 * len(text))
+        finally:
+            tracemalloc.stop()
+        assert len(corpus) == count
+        _remove(corpus)
+    # 18,000 more pairs are 432,000 bytes of ids alone, and several times that as Python lists.
+    assert peaks[1] < peaks[0] + 200_000
+
+
+def _remove(corpus):
+    import shutil
+    from pathlib import Path
+
+    shutil.rmtree(Path(corpus.source.ids.base.filename).parent)
+
+
+@pytest.mark.parametrize("counts", [(3, 5), (5, 3), (0, 2), (2, 0)])
+def test_unequal_line_counts_are_both_named(encode, tmp_path, counts):
+    with pytest.raises(
+        ValueError, match=r"text.en' with {} and .*text.de' with {} ".format(*counts)
+    ):
+        encode("11\n" * counts[0], "12\n" * counts[1])
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("bad", ["text.en", "text.de"])
+def test_invalid_utf8_names_file_and_line(encode, tmp_path, bad):
+    good, broken = b"11\n12\n13\n", b"11\n12\n\xe9\n"
+    with pytest.raises(ValueError, match=f"{bad}', line 3"):
+        encode(*(broken if name == bad else good for name in ("text.en", "text.de")))
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_empty_files_and_files_without_usable_pairs(encode, tmp_path):
+    with pytest.raises(ValueError, match="text.en' and .*text.de', which are empty"):
+        encode("", "")
+    with pytest.raises(ValueError, match="is left: 2 have an empty side and 1 a side longer"):
+        encode("\n11\n11 12 13 14 15 16\n", "12\n\n13\n")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [OSError("No space left on device"), KeyboardInterrupt()])
+def test_nothing_half_written_stays_behind(encode, tmp_path, monkeypatch, error):
+    def fail(self, texts):
+        raise error
+
+    monkeypatch.setattr(Words, "encode", fail)
+    with pytest.raises(type(error)):
+        encode("11\n", "12\n")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_an_existing_directory_is_not_overwritten(encode):
+    first = encode("11\n", "12\n")
+    with pytest.raises(FileExistsError, match="does not exist.*corpus.*ParallelCorpus.load"):
+        encode("13\n", "14\n")
+    assert lists(first.source) == [[11]]
+
+
+def test_damaged_corpus_is_refused(encode, tmp_path):
+    encode("11 12\n", "12\n")
+    path = tmp_path / "out" / "corpus" / "source.ids"
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(ValueError, match="Expected 8 bytes.*source.ids.*Received: 4 bytes"):
+        ParallelCorpus.load(tmp_path / "out" / "corpus")
+    with pytest.raises(FileNotFoundError):
+        ParallelCorpus.load(tmp_path / "nowhere")
+
+
+def test_sides_of_unequal_length_are_refused():
+    two, one = EncodedSentences.from_lists([[4], [5]]), EncodedSentences.from_lists([[4]])
+    with pytest.raises(ValueError, match="2 source and 1 target"):
+        ParallelCorpus(two, one)

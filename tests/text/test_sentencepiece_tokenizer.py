@@ -1,0 +1,222 @@
+import gzip
+import random
+
+import pytest
+
+from keras_attn.text import SentencePieceTokenizer, Tokenizer
+from tests.text.corpus_text import ENGLISH, GERMAN, sentences
+
+spm = pytest.importorskip("sentencepiece")
+
+
+@pytest.fixture(scope="module")
+def text_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "train.txt"
+    path.write_text("\n".join(sentences(ENGLISH, 300) + sentences(GERMAN, 300)) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def code_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("code") / "train.py"
+    path.write_text("def f(x):\n\tif x:\n        return  x  # end \n" * 20)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer(text_file):
+    return SentencePieceTokenizer.train(text_file, 90, "bpe")
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe", "char"])
+def test_every_model_type_undoes_its_encoding(text_file, model_type):
+    tokenizer = SentencePieceTokenizer.train([text_file], 60, model_type)
+    texts = sentences(ENGLISH, 20, seed=1) + sentences(GERMAN, 20, seed=2)
+    ids = tokenizer.encode(texts)
+    assert tokenizer.decode(ids) == texts
+    assert all(3 < token < tokenizer.vocabulary_size for row in ids for token in row)
+    # A character model has as many ids as the text has characters, and no more.
+    num_characters = len(set("".join(ENGLISH + GERMAN))) + 1
+    assert tokenizer.vocabulary_size == (4 + num_characters if model_type == "char" else 60)
+
+
+def test_it_is_a_tokenizer_with_the_special_ids_of_the_package(tokenizer):
+    assert isinstance(tokenizer, Tokenizer)
+    processor = spm.SentencePieceProcessor(model_proto=tokenizer.model)
+    ids = (processor.pad_id(), processor.bos_id(), processor.eos_id(), processor.unk_id())
+    assert ids == (0, 1, 2, 3)
+    assert ids == (
+        tokenizer.pad_token_id,
+        tokenizer.start_token_id,
+        tokenizer.end_token_id,
+        tokenizer.unknown_token_id,
+    )
+
+
+def test_special_ids_vanish_and_the_unknown_shows(tokenizer):
+    (ids,) = tokenizer.encode(["the dog"])
+    assert tokenizer.decode([[1, *ids, 2, 0, 0], [], [2], [3]]) == ["the dog", "", "", " ⁇ "]
+    assert tokenizer.encode(["猫"])[0][-1] == 3
+
+
+def test_nothing_in_nothing_out(tokenizer):
+    assert tokenizer.encode([]) == []
+    assert tokenizer.decode([]) == []
+    assert tokenizer.encode(["", "   "]) == [[], []]
+
+
+def test_byte_fallback_spells_unknown_characters(text_file):
+    tokenizer = SentencePieceTokenizer.train(text_file, 340, "unigram", byte_fallback=True)
+    assert tokenizer.decode(tokenizer.encode(["猫 dog 🐕"])) == ["猫 dog 🐕"]
+    assert 3 not in tokenizer.encode(["猫"])[0]
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe", "char"])
+def test_identity_normaliser_keeps_every_space_tab_and_newline(code_file, model_type):
+    size = {"unigram": 26, "bpe": 34, "char": 99}[model_type]
+    tokenizer = SentencePieceTokenizer.train(code_file, size, model_type, normalizer="identity")
+    texts = [code_file.read_text(), " return", "return ", "  ", "\n", "\t", "\n\n\t  x \n", " x"]
+    generator = random.Random(0)
+    texts += ["".join(generator.choices(" \t\nfx", k=30)) for _ in range(50)]
+    assert tokenizer.decode(tokenizer.encode(texts)) == texts
+
+
+def test_default_normaliser_folds_width_and_white_space(tokenizer):
+    assert tokenizer.decode(tokenizer.encode(["  the　 ｄｏｇ\n"])) == ["the dog"]
+
+
+def test_identity_normaliser_does_not_fold(code_file):
+    tokenizer = SentencePieceTokenizer.train(code_file, 26, "unigram", normalizer="identity")
+    assert tokenizer.encode(["ｘ"]) == [[3]]
+
+
+def test_lines_with_tabs_are_trained_on(tmp_path):
+    (tmp_path / "text").write_text("abc\tdef\n" * 5)
+    tokenizer = SentencePieceTokenizer.train(tmp_path / "text", 99, "char")
+    assert tokenizer.vocabulary_size == 4 + len("▁abcdef")
+
+
+def test_user_defined_symbols_are_one_piece(text_file):
+    tokenizer = SentencePieceTokenizer.train(text_file, 60, "bpe", user_defined_symbols=["<2de>"])
+    (ids,) = tokenizer.encode(["<2de>dog"])
+    processor = spm.SentencePieceProcessor(model_proto=tokenizer.model)
+    assert "<2de>" in processor.id_to_piece(ids)
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_training_is_deterministic_also_when_it_samples(text_file, tmp_path, model_type):
+    packed = tmp_path / "train.txt.gz"
+    packed.write_bytes(gzip.compress(text_file.read_bytes()))
+    models = {
+        SentencePieceTokenizer.train(file, 50, model_type, max_sentences=200).model
+        for file in (text_file, text_file, packed)
+    }
+    assert len(models) == 1
+    assert models != {SentencePieceTokenizer.train(text_file, 50, model_type).model}
+
+
+def test_save_and_load(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "text.spm")
+    tokenizer.save(tmp_path / "text.spm")  # over the old one
+    loaded = SentencePieceTokenizer.load(tmp_path / "text.spm")
+    assert loaded.model == tokenizer.model
+    assert loaded.encode(["the dog"]) == tokenizer.encode(["the dog"])
+    assert [path.name for path in tmp_path.iterdir()] == ["text.spm"]
+
+
+def test_failed_save_leaves_the_old_file_and_no_other(tokenizer, tmp_path, monkeypatch):
+    (tmp_path / "text.spm").write_text("old")
+
+    def full_disk(handle):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        tokenizer.save(tmp_path / "text.spm")
+    assert [path.name for path in tmp_path.iterdir()] == ["text.spm"]
+    assert (tmp_path / "text.spm").read_text() == "old"
+
+
+def test_every_truncation_of_a_model_is_refused(code_file, tmp_path):
+    # Without the character map of NFKC a model is small enough to try every length.
+    tokenizer = SentencePieceTokenizer.train(code_file, 99, "char", normalizer="identity")
+    loads_in_sentencepiece = 0
+    for length in range(len(tokenizer.model)):
+        with pytest.raises(ValueError, match=f"Received: model of {length} bytes"):
+            SentencePieceTokenizer(tokenizer.model[:length])
+        try:
+            spm.SentencePieceProcessor().LoadFromSerializedProto(tokenizer.model[:length])
+            loads_in_sentencepiece += 1
+        except RuntimeError:
+            pass
+    # The reason for a check of our own; if this fails, it has become unnecessary.
+    assert loads_in_sentencepiece > 10
+
+
+def test_damaged_and_missing_files_are_named(tmp_path):
+    (tmp_path / "bad.spm").write_bytes(b"not a model")
+    with pytest.raises(ValueError, match="whole SentencePiece model.*bad.spm"):
+        SentencePieceTokenizer.load(tmp_path / "bad.spm")
+    with pytest.raises(FileNotFoundError, match="missing.spm"):
+        SentencePieceTokenizer.load(tmp_path / "missing.spm")
+
+
+def test_model_with_other_special_ids_is_refused(text_file, tmp_path):
+    spm.SentencePieceTrainer.train(
+        input=str(text_file), model_prefix=str(tmp_path / "other"), vocab_size=50, minloglevel=2
+    )
+    with pytest.raises(ValueError, match=r"\(0, 1, 2, 3\). Received: \(-1, 1, 2, 0\)"):
+        SentencePieceTokenizer.load(tmp_path / "other.model")
+
+
+def test_ids_outside_the_vocabulary_are_refused(tokenizer):
+    for token in (-1, tokenizer.vocabulary_size):
+        with pytest.raises(ValueError, match=f"Expected ids from 0 to 89.*{token}"):
+            tokenizer.decode([[5], [5, token]])
+
+
+def test_one_text_is_no_list_of_texts(tokenizer):
+    with pytest.raises(ValueError, match=r"Received: texts='the dog'. Write encode\(\[text\]\)"):
+        tokenizer.encode("the dog")
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", " \n\t\n"])
+def test_training_on_nothing_names_the_file(tmp_path, content):
+    (tmp_path / "empty.txt").write_text(content)
+    with pytest.raises(ValueError, match="Expected text to train.*empty.txt"):
+        SentencePieceTokenizer.train(tmp_path / "empty.txt", 50)
+
+
+def test_errors_while_reading_come_through_the_trainer(text_file, tmp_path):
+    (tmp_path / "bad.txt").write_bytes(b"good\n\xff\n")
+    with pytest.raises(ValueError, match="UTF-8.*bad.txt', line 2"):
+        SentencePieceTokenizer.train([text_file, tmp_path / "bad.txt"], 50)
+    with pytest.raises(FileNotFoundError, match="missing.txt"):
+        SentencePieceTokenizer.train([text_file, tmp_path / "missing.txt"], 50)
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe", "char"])
+def test_a_small_text_fills_what_it_can_of_the_vocabulary(text_file, model_type):
+    tokenizer = SentencePieceTokenizer.train(text_file, 100_000, model_type)
+    assert 20 < tokenizer.vocabulary_size < 2000
+    ids = tokenizer.encode(["the dog"])
+    assert max(ids[0]) < tokenizer.vocabulary_size
+    assert tokenizer.decode(ids) == ["the dog"]
+
+
+def test_a_vocabulary_too_small_for_the_characters_is_refused(text_file):
+    with pytest.raises(ValueError, match="vocabulary_size=10,.*smaller than required_chars"):
+        SentencePieceTokenizer.train(text_file, 10)
+
+
+def test_unknown_options_are_refused(text_file):
+    with pytest.raises(ValueError, match="model_type.*Received: model_type='word'"):
+        SentencePieceTokenizer.train(text_file, 50, "word")
+    with pytest.raises(ValueError, match="normalizer.*Received: normalizer='nfc'"):
+        SentencePieceTokenizer.train(text_file, 50, normalizer="nfc")
+
+
+def test_pieces_are_the_parts_that_make_up_the_text(tokenizer):
+    ids = tokenizer.encode(["the dog"])[0]
+    assert "".join(tokenizer.pieces(ids)).replace("▁", " ").strip() == "the dog"
+    assert tokenizer.pieces([1, 2]) == ["<s>", "</s>"]
