@@ -76,8 +76,8 @@ def _checked(alignments, source_tokens, target_tokens):
     expected = (len(target_tokens), len(source_tokens))
     if alignments.shape != expected or alignments.size == 0:
         raise ValueError(
-            "`alignments` must have a row for each target token and a column for each source token, "
-            "and at least one of each; cut off the padding and choose one hypothesis first. "
+            "`alignments` must have a row for each target token and a column for each source "
+            "token, and at least one of each; choose one hypothesis and cut off the padding. "
             f"Received: alignments.shape={alignments.shape}, {expected[0]} target tokens and "
             f"{expected[1]} source tokens"
         )

@@ -1,0 +1,98 @@
+# Each target makes the environment it needs: nothing has to be installed before but Python and make.
+#
+#   make demo       train a translator of dates, export it, run it without TensorFlow, draw its attention
+#   make test       all tests but the slow ones         make test-slow  the slow ones
+#   make test-jax   layer, decoder and search tests on JAX, in an environment without TensorFlow
+#   make lint       check the code                      make format     mend what can be mended
+#   make bench      training speed against PyTorch      make clean      remove all that was made here
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: demo test test-slow test-jax lint format bench clean
+
+PYTHON ?= python3
+# Warnings and errors of TensorFlow's C++ side, without its information about the machine.
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+# pip's own new version is no business of a build log.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+PROJECT := setup.cfg pyproject.toml
+RUNTIME := export/setup.cfg export/pyproject.toml
+DEMO := build/demo
+
+# An environment is a folder with a stamp, which is as old as the last complete installation.
+
+.venv/installed: $(PROJECT) $(RUNTIME)
+	@echo "== Installing keras-attn and keras-attn-runtime into .venv (TensorFlow is large)"
+	$(PYTHON) -m venv --clear .venv
+	.venv/bin/pip install --quiet -e '.[all,test]' -e './export[cpu]'
+	touch $@
+
+# TensorFlow must not be needed on other backends, so here it is not installed.
+.venv-jax/installed: $(PROJECT)
+	@echo "== Installing keras-attn with JAX into .venv-jax"
+	$(PYTHON) -m venv --clear .venv-jax
+	.venv-jax/bin/pip install --quiet -e '.[test]'
+	touch $@
+
+# What a server would have: the runtime, as a package, and nothing else.
+.venv-runtime/installed: $(RUNTIME) $(wildcard export/keras_attn_runtime/*.py)
+	@echo "== Installing keras-attn-runtime into .venv-runtime"
+	$(PYTHON) -m venv --clear .venv-runtime
+	.venv-runtime/bin/pip install --quiet './export[cpu]'
+	touch $@
+
+.venv-bench/installed: $(PROJECT)
+	@echo "== Installing keras-attn and PyTorch into .venv-bench"
+	$(PYTHON) -m venv --clear .venv-bench
+	.venv-bench/bin/pip install --quiet -e '.[all,bench]'
+	touch $@
+
+# python -I leaves the current folder and PYTHONPATH out: only what is installed is imported.
+demo: .venv/installed .venv-runtime/installed
+	rm -rf $(DEMO)
+	mkdir -p $(DEMO)
+	@echo "== 1. Train on generated dates"
+	.venv/bin/python examples/train_translation.py --run-dir $(DEMO)/run
+	@echo "== 2. Export"
+	.venv/bin/python -m keras_attn.export saved-model $(DEMO)/run $(DEMO)/saved_model
+	.venv/bin/python -m keras_attn.export onnx $(DEMO)/run $(DEMO)/translator.onnx
+	@echo "== 3. Translate unseen dates with the ONNX file, where these packages are installed"
+	.venv-runtime/bin/pip list --format=freeze | tee $(DEMO)/packages.txt
+	@! grep --extended-regexp --ignore-case '^(tensorflow.*|keras|keras-attn)==' $(DEMO)/packages.txt \
+		|| { echo "The environment of the runtime must have neither TensorFlow nor Keras." >&2; exit 1; }
+	.venv-runtime/bin/python -I -m keras_attn_runtime $(DEMO)/translator.onnx \
+		< $(DEMO)/run/test.source > $(DEMO)/test.translated
+	.venv-runtime/bin/python -I examples/exact_match.py \
+		$(DEMO)/test.translated $(DEMO)/run/test.target --minimum 98
+	@echo "== 4. Draw the attention"
+	.venv/bin/python examples/attention_map.py $(DEMO)/run \
+		--text "en: Monday the 3rd of May 2021" --out $(DEMO)/attention.png
+
+test: .venv/installed
+	.venv/bin/python -m pytest -m "not slow"
+
+test-slow: .venv/installed
+	.venv/bin/python -m pytest -m slow
+
+JAX_TESTS := tests/test_masks.py $(addprefix tests/,attention rnn encoders decoders search)
+
+test-jax: .venv-jax/installed
+	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest -m "not slow" $(JAX_TESTS)
+
+lint: .venv/installed
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+format: .venv/installed
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+bench: .venv-bench/installed
+	.venv-bench/bin/python benchmarks/train_rnn.py
+
+clean:
+	rm -rf .venv .venv-jax .venv-runtime .venv-bench build export/build
+	rm -rf *.egg-info export/*.egg-info .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

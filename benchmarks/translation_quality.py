@@ -1,0 +1,122 @@
+"""BLEU of a trained run, translated by the ONNX runtime, in all and by source length.
+
+    python benchmarks/translation_quality.py RUN --name multi30k-en-de-bahdanau
+
+exports RUN (see examples/train_translation.py) with its beam and once more with greedy search,
+translates RUN/test.source with each file, in a process of its own that loads neither Keras nor
+TensorFlow, and writes benchmarks/results/translation_quality-NAME.json.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import sacrebleu
+
+import keras_attn
+from machine import date, machine, versions
+from keras_attn.export import export_onnx
+from keras_attn.text import SentencePieceTokenizer
+from keras_attn.text.lines import read_lines
+
+# Source words; the captions of Multi30k have 4 to 33, joined ones up to about 100.
+BOUNDS = (0, 10, 13, 17, 25, 40, 60, 1000)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--name", required=True, help="of the results file")
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+
+    sources = list(read_lines(args.run_dir / "test.source"))
+    references = list(read_lines(args.run_dir / "test.target"))
+    history = json.loads((args.run_dir / "history.json").read_text())
+    rows = []
+    for beam_width in (history["arguments"]["beam_width"], 1):
+        path = args.run_dir / f"beam-{beam_width}.onnx"
+        export(args.run_dir, beam_width, path)
+        translations, seconds = translate(path, sources, args.threads)
+        (args.run_dir / f"beam-{beam_width}.translated").write_text("\n".join(translations) + "\n")
+        row = {
+            "model": args.name,
+            "beam_width": beam_width,
+            "split": "test",
+            "bleu": bleu(translations, references),
+            "bleu_lowercased": bleu(translations, references, lowercase=True),
+            "bleu_by_source_words": by_length(sources, translations, references),
+            "minutes": round(history["minutes"], 1),
+            "sentences_per_second": round(len(sources) / seconds, 1),
+        }
+        print(json.dumps(row, indent=2))
+        rows.append(row)
+    results = {
+        "benchmark": "translation_quality",
+        "command": " ".join(["python", *sys.argv]),
+        "training": history["arguments"],
+        "seed": history["arguments"]["seed"],
+        "date": date(),
+        "machine": machine(),
+        "versions": versions("keras", "tensorflow", "onnxruntime", "sacrebleu", "sentencepiece"),
+        "rows": rows,
+    }
+    path = Path(__file__).parent / "results" / f"translation_quality-{args.name}.json"
+    path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+    print(path)
+
+
+def export(run_dir, beam_width, path):
+    """Exports the run's model with another beam width."""
+    translator = keras.models.load_model(run_dir / "translator.keras")
+    encoder, search = translator.get_layer("encoder"), translator.get_layer("search")
+    search = keras_attn.BeamDecoder(
+        search.decoder,
+        beam_width=beam_width,
+        num_hypotheses=beam_width,
+        max_length=search.max_length,
+        length_penalty=search.length_penalty,
+        name="search",
+    )
+    tokenizers = [
+        SentencePieceTokenizer.load(run_dir / f"{side}.spm") for side in ("source", "target")
+    ]
+    export_onnx(keras_attn.search_model(encoder, search), path, *tokenizers)
+
+
+def translate(path, sources, threads):
+    """Translations by the runtime's command, and the seconds it took, its start included."""
+    command = [sys.executable, "-m", "keras_attn_runtime", str(path), "--threads", str(threads)]
+    text = "".join(f"{line}\n" for line in sources)
+    started = time.perf_counter()
+    process = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    seconds = time.perf_counter() - started
+    return process.stdout.removesuffix("\n").split("\n"), seconds
+
+
+def bleu(translations, references, lowercase=False):
+    """sacreBLEU with 13a tokenization, from 0 to 100."""
+    return round(
+        sacrebleu.corpus_bleu(translations, [references], lowercase=lowercase).score, 2
+    )
+
+
+def by_length(sources, translations, references):
+    """BLEU of the sentences of each range of source words that has at least 30 of them."""
+    scores = {}
+    for low, high in zip(BOUNDS, BOUNDS[1:], strict=False):
+        rows = [i for i, line in enumerate(sources) if low <= len(line.split()) < high]
+        if len(rows) >= 30:
+            scores[f"{low}-{high - 1}"] = {
+                "sentences": len(rows),
+                "bleu": bleu([translations[i] for i in rows], [references[i] for i in rows]),
+            }
+    return scores
+
+
+if __name__ == "__main__":
+    main()

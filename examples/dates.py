@@ -1,0 +1,298 @@
+"""Dates written the way people write them, and ISO dates: sentence pairs without a download.
+
+    en: Mon, 3rd May '21            2021-05-03
+    de: Montag, den 3. Mai 2021     2021-05-03
+    fr: lun. 1er fév. 1999          1999-02-01
+    es: 3 de mayo de 2021           2021-05-03
+
+Every source has exactly one reading:
+
+- it starts with its language (`en`, `de`, `fr`, `es`);
+- where a date is all numbers, the day comes before the month, in every language (so English is
+  British English here, not American), except when the four-digit year comes first;
+- all dates lie from 1950-01-01 to 2049-12-31, the hundred years in which two digits name one year:
+  50 to 99 are 1950 to 1999, and 00 to 49 are 2000 to 2049;
+- a weekday is always the right one.
+
+The splits share no date: whatever the seed and the format, a date belongs to one split for good.
+
+    python examples/dates.py DIR [--train 60000] [--valid 1000] [--test 2000] [--seed 0]
+
+writes the parallel files `train.source`, `train.target`, `valid.source` ... `test.target` to DIR.
+"""
+
+import argparse
+import datetime
+import hashlib
+import random
+import unicodedata
+from pathlib import Path
+from typing import NamedTuple
+
+FIRST_DATE = datetime.date(1950, 1, 1)
+LAST_DATE = datetime.date(2049, 12, 31)
+SPLITS = ("train", "valid", "test")
+
+
+class Language(NamedTuple):
+    """The words and formats of a language; Monday and January come first.
+
+    A format is a template over `{day}` (3), `{day02}` (03), `{ordinal}` (3rd), `{month}` (5),
+    `{month02}` (05), `{month_name}` (May), `{month_short}`, `{weekday}` (Monday),
+    `{weekday_short}`, `{year}` (2021) and `{year02}` (21).
+    """
+
+    weekdays: list[str]
+    short_weekdays: list[str]
+    months: list[str]
+    short_months: list[str]
+    ordinals: dict[int, str]  # days that are not written as `ordinal_default`
+    ordinal_default: str
+    formats: list[str]
+
+
+LANGUAGES = {
+    "en": Language(
+        weekdays="Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split(),
+        short_weekdays="Mon Tue Wed Thu Fri Sat Sun".split(),
+        months=(
+            "January February March April May June July August September October November December"
+        ).split(),
+        short_months="Jan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec".split(),
+        ordinals={1: "1st", 2: "2nd", 3: "3rd", 21: "21st", 22: "22nd", 23: "23rd", 31: "31st"},
+        ordinal_default="{}th",
+        formats=[
+            "{day} {month_name} {year}",
+            "{ordinal} {month_name} {year}",
+            "the {ordinal} of {month_name} {year}",
+            "the {ordinal} of {month_name}, {year}",
+            "{month_name} {day}, {year}",
+            "{month_name} {ordinal}, {year}",
+            "{month_name} the {ordinal}, {year}",
+            "{month_short} {day}, {year}",
+            "{month_short} {day} '{year02}",
+            "{day} {month_short} {year}",
+            "{day} {month_short} '{year02}",
+            "{day02}-{month_short}-{year}",
+            "{day}-{month_short}-{year02}",
+            "{weekday}, {day} {month_name} {year}",
+            "{weekday} the {ordinal} of {month_name} {year}",
+            "{weekday}, {month_name} {day}, {year}",
+            "{weekday_short}, {day} {month_short} {year}",
+            "{weekday_short} {ordinal} {month_name} '{year02}",
+            "{day02}/{month02}/{year}",
+            "{day}/{month}/{year}",
+            "{day}/{month}/{year02}",
+            "{day}.{month}.{year02}",
+            "{day02}-{month02}-{year}",
+            "{year}-{month02}-{day02}",
+            "{year}/{month02}/{day02}",
+        ],
+    ),
+    "de": Language(
+        weekdays="Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag".split(),
+        short_weekdays="Mo Di Mi Do Fr Sa So".split(),
+        months=(
+            "Januar Februar März April Mai Juni Juli August September Oktober November Dezember"
+        ).split(),
+        short_months="Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez.".split(),
+        ordinals={},
+        ordinal_default="{}.",
+        formats=[
+            "{ordinal} {month_name} {year}",
+            "{ordinal} {month_name} {year02}",
+            "{ordinal} {month_name} '{year02}",
+            "{ordinal}{month_name} {year}",
+            "{ordinal} {month_short} {year}",
+            "{ordinal} {month_short} '{year02}",
+            "der {ordinal} {month_name} {year}",
+            "am {ordinal} {month_name} {year}",
+            "am {weekday}, dem {ordinal} {month_name} {year}",
+            "{weekday}, {ordinal} {month_name} {year}",
+            "{weekday}, den {ordinal} {month_name} {year}",
+            "{weekday}, {day02}.{month02}.{year}",
+            "{weekday_short}, {ordinal} {month_short} {year}",
+            "{weekday_short}., {day02}.{month02}.{year}",
+            "{weekday_short} {day}.{month}.{year02}",
+            "{day02}.{month02}.{year}",
+            "{day}.{month}.{year}",
+            "{day}.{month}.{year02}",
+            "{day}. {month}. {year}",
+            "{day02}.{month02}.{year02}",
+            "{day}/{month}/{year}",
+            "{year}-{month02}-{day02}",
+        ],
+    ),
+    "fr": Language(
+        weekdays="lundi mardi mercredi jeudi vendredi samedi dimanche".split(),
+        short_weekdays="lun. mar. mer. jeu. ven. sam. dim.".split(),
+        months=(
+            "janvier février mars avril mai juin juillet août septembre octobre novembre décembre"
+        ).split(),
+        short_months="janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.".split(),
+        ordinals={1: "1er"},
+        ordinal_default="{}",
+        formats=[
+            "{ordinal} {month_name} {year}",
+            "{ordinal} {month_name} {year02}",
+            "{ordinal} {month_short} {year}",
+            "{ordinal} {month_short} {year02}",
+            "{day02} {month_short} {year}",
+            "le {ordinal} {month_name} {year}",
+            "le {ordinal} {month_short} {year}",
+            "le {day02}/{month02}/{year}",
+            "{weekday} {ordinal} {month_name} {year}",
+            "le {weekday} {ordinal} {month_name} {year}",
+            "{weekday_short} {ordinal} {month_short} {year}",
+            "{weekday_short} {day02}/{month02}/{year02}",
+            "{day02}/{month02}/{year}",
+            "{day}/{month}/{year}",
+            "{day}/{month}/{year02}",
+            "{day02}.{month02}.{year}",
+            "{day02}-{month02}-{year}",
+            "{year}-{month02}-{day02}",
+        ],
+    ),
+    "es": Language(
+        weekdays="lunes martes miércoles jueves viernes sábado domingo".split(),
+        short_weekdays="lun mar mié jue vie sáb dom".split(),
+        months=(
+            "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre"
+            " diciembre"
+        ).split(),
+        short_months="ene feb mar abr may jun jul ago sept oct nov dic".split(),
+        ordinals={1: "1.º"},
+        ordinal_default="{}",
+        formats=[
+            "{day} de {month_name} de {year}",
+            "{ordinal} de {month_name} de {year}",
+            "{day} de {month_name} del {year}",
+            "{day} de {month_name} del {year02}",
+            "{day} de {month_name}, {year}",
+            "{day} {month_name} {year}",
+            "{day} {month_short} {year}",
+            "{day02}-{month_short}-{year}",
+            "{day}-{month_short}-{year02}",
+            "el {day} de {month_name} de {year}",
+            "{weekday}, {day} de {month_name} de {year}",
+            "{weekday} {day} de {month_name} del {year}",
+            "el {weekday} {day} de {month_name} de {year}",
+            "{weekday_short}, {day} {month_short} {year}",
+            "{weekday_short} {day02}/{month02}/{year}",
+            "{day02}/{month02}/{year}",
+            "{day}/{month}/{year}",
+            "{day}/{month}/{year02}",
+            "{day}-{month}-{year}",
+            "{day02}.{month02}.{year}",
+            "{year}-{month02}-{day02}",
+        ],
+    ),
+}
+
+
+def split_of(date):
+    """The split of a `datetime.date`: eight in ten are "train", one is "valid" and one is "test".
+
+    It depends on the date alone, so no choice of seed or size lets a test date into training.
+    """
+    tenth = hashlib.sha256(date.isoformat().encode()).digest()[0] % 10
+    return {0: "test", 1: "valid"}.get(tenth, "train")
+
+
+def write_date(date, language, template):
+    """Writes a date in one format, in the usual spelling: "Montag, 3. Mai 2021"."""
+    words = LANGUAGES[language]
+    return template.format(
+        day=date.day,
+        day02=f"{date.day:02}",
+        ordinal=words.ordinals.get(date.day, words.ordinal_default.format(date.day)),
+        month=date.month,
+        month02=f"{date.month:02}",
+        month_name=words.months[date.month - 1],
+        month_short=words.short_months[date.month - 1],
+        weekday=words.weekdays[date.weekday()],
+        weekday_short=words.short_weekdays[date.weekday()],
+        year=date.year,
+        year02=f"{date.year % 100:02}",
+    )
+
+
+def type_carelessly(text, language, rng):
+    """Changes what people change when they type: the case (one in five), accents (one in ten)."""
+    case = rng.random()
+    if case < 0.1:
+        text = text.lower()
+    elif case < 0.2:
+        text = text.upper()
+    if rng.random() < 0.1:
+        if language == "de":
+            return text.replace("ä", "ae").replace("Ä", "AE")
+        letters = unicodedata.normalize("NFD", text)
+        return "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return text
+
+
+def generate(count, seed=0, split="train"):
+    """Generates sentence pairs of a split.
+
+    Args:
+        count: Integer, at least 0. The number of pairs. Dates are drawn with replacement,
+            so are languages, and then the formats of the language.
+        seed: Integer. The same seed gives the same pairs; a larger `count` adds pairs at the end.
+        split: `"train"`, `"valid"` or `"test"`.
+
+    Returns:
+        Two lists of `count` strings: the sources (`"de: 3. Mai 2021"`) and the targets
+        (`"2021-05-03"`).
+
+    Raises:
+        ValueError: if `count` is negative or `split` is none of the three.
+
+    Example:
+
+    >>> sources, targets = generate(3, seed=1, split="test")
+    >>> len(sources), len(targets[0])
+    (3, 10)
+    """
+    if count < 0:
+        raise ValueError(f"`count` must be at least 0. Received: count={count}")
+    if split not in SPLITS:
+        raise ValueError(f"`split` must be one of {SPLITS}. Received: split={split!r}")
+    rng = random.Random(f"{split} {seed}")
+    days = (LAST_DATE - FIRST_DATE).days + 1
+    dates = [FIRST_DATE + datetime.timedelta(day) for day in range(days)]
+    dates = [date for date in dates if split_of(date) == split]
+    sources, targets = [], []
+    for _ in range(count):
+        date = rng.choice(dates)
+        language = rng.choice(list(LANGUAGES))
+        written = write_date(date, language, rng.choice(LANGUAGES[language].formats))
+        sources.append(f"{language}: {type_carelessly(written, language, rng)}")
+        targets.append(date.isoformat())
+    return sources, targets
+
+
+def write_files(directory, train, valid, test, seed=0):
+    """Writes `train.source`, `train.target`, `valid.source` ... with so many pairs of each split."""
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    for split, count in zip(SPLITS, (train, valid, test), strict=True):
+        sources, targets = generate(count, seed, split)
+        for side, lines in (("source", sources), ("target", targets)):
+            path = directory / f"{split}.{side}"
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Write parallel files of dates.")
+    parser.add_argument("directory", type=Path, help="where the files go; made if it is missing")
+    parser.add_argument("--train", type=int, default=60000, help="pairs (default: %(default)s)")
+    parser.add_argument("--valid", type=int, default=1000, help="pairs (default: %(default)s)")
+    parser.add_argument("--test", type=int, default=2000, help="pairs (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    args = parser.parse_args()
+    write_files(args.directory, args.train, args.valid, args.test, args.seed)
+
+
+if __name__ == "__main__":
+    main()

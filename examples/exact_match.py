@@ -1,0 +1,43 @@
+"""Counts the lines that are translated exactly as in a reference.
+
+    python examples/exact_match.py TRANSLATED REFERENCE [--minimum PERCENT]
+
+prints the share, shows a few lines that differ, and fails when the share is below the minimum.
+Needs Python only.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Share of lines equal to the reference.")
+    parser.add_argument("translated", type=Path)
+    parser.add_argument("reference", type=Path)
+    parser.add_argument("--minimum", type=float, default=0.0, help="percent (default: 0)")
+    args = parser.parse_args()
+
+    # Split at newlines only: str.splitlines would also split at other separators inside a line.
+    translated, reference = (
+        path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        for path in (args.translated, args.reference)
+    )
+    if len(translated) != len(reference):
+        sys.exit(
+            "Expected as many translated lines as reference lines. "
+            f"Received: {len(translated)} in {args.translated}, "
+            f"{len(reference)} in {args.reference}"
+        )
+    wrong = [pair for pair in zip(translated, reference, strict=True) if pair[0] != pair[1]]
+    right = len(reference) - len(wrong)
+    percent = 100 * right / len(reference)
+    for ours, theirs in wrong[:5]:
+        print(f"expected {theirs!r}, received {ours!r}")
+    print(f"exact match: {percent:.2f} % ({right} of {len(reference)} lines)")
+    if percent < args.minimum:
+        sys.exit(f"The exact match must be at least {args.minimum} %.")
+
+
+if __name__ == "__main__":
+    main()

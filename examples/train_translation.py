@@ -1,0 +1,250 @@
+"""Trains a translator: text in, text out.
+
+    python examples/train_translation.py
+
+learns, in about two minutes, to read dates in four languages (see `dates.py`), and
+
+    python examples/train_translation.py --data DIR --source en --target de
+
+learns from parallel files: `DIR/train.en` and `DIR/train.de` (plain or `.gz`), `DIR/val.*` and
+`DIR/test*.*`. The run directory (`--run-dir`) then holds all that an export needs:
+
+    translator.keras          encoder, attention, decoder and beam search, one Keras model
+    source.spm, target.spm    the tokenizers (equal where the vocabulary is shared)
+    test.source, test.target  the test set as text
+    history.json              loss, perplexity and accuracy of each epoch
+
+    python -m keras_attn.export onnx RUN translator.onnx
+    python -m keras_attn_runtime translator.onnx < RUN/test.source
+
+A run that was killed goes on where it stopped when the command is given again.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import dates
+import keras
+
+import keras_attn
+from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer
+from keras_attn.text.lines import read_lines
+from keras_attn.training import (
+    AverageWeights,
+    BestCheckpoint,
+    InverseSquareRootSchedule,
+    compile_for_training,
+    fit,
+    strategy,
+)
+
+# What suits generated dates, read by character, and what suits real sentences of a small corpus.
+DATES = {
+    "tokenizer": "char",
+    "vocabulary_size": 200,
+    "separate_vocabularies": True,
+    "embedding_dim": 64,
+    "units": 96,
+    "dropout": 0.1,
+    "label_smoothing": 0.0,
+    "tokens_per_batch": 4096,
+    "epochs": 4,
+    "learning_rate": 4e-3,
+    "warmup_steps": 100,
+    "average": 1,
+    "max_length": 48,
+}
+SENTENCES = {
+    "tokenizer": "bpe",
+    "vocabulary_size": 8000,
+    "separate_vocabularies": False,
+    "embedding_dim": 256,
+    "units": 256,
+    "dropout": 0.4,
+    "label_smoothing": 0.1,
+    "tokens_per_batch": 2048,
+    "epochs": 22,
+    "learning_rate": 2e-3,
+    "warmup_steps": 500,
+    "average": 4,
+    "max_length": 256,
+}
+
+
+def main():
+    args = parse_arguments()
+    args.run_dir.mkdir(parents=True, exist_ok=True)
+    files = find_files(args) if args.data else write_dates(args.run_dir / "data", args.seed)
+    copy_test_set(files, args.run_dir)
+    source_tokenizer, target_tokenizer = train_tokenizers(files, args)
+    train, valid = encode(files, source_tokenizer, target_tokenizer, args)
+
+    with strategy(args.strategy).scope():
+        encoder, decoder = keras_attn.rnn_seq2seq(
+            source_tokenizer.vocabulary_size,
+            target_tokenizer.vocabulary_size,
+            attention=None if args.attention == "none" else args.attention,
+            cell=args.cell,
+            embedding_dim=args.embedding_dim,
+            units=args.units,
+            num_layers=args.layers,
+            input_feeding=not args.no_input_feeding,
+            dropout=args.dropout,
+            share_embeddings=not args.separate_vocabularies,
+            seed=args.seed,
+        )
+        search = keras_attn.BeamDecoder(
+            decoder,
+            beam_width=args.beam_width,
+            num_hypotheses=args.beam_width,
+            max_length=args.max_length,
+            length_penalty=args.length_penalty,
+            return_alignments=args.attention != "none",
+            name="search",
+        )
+        trainer = keras_attn.training_model(encoder, decoder)
+        translator = keras_attn.search_model(encoder, search)
+        total_steps = args.epochs * train.steps_per_epoch
+        compile_for_training(
+            trainer,
+            learning_rate=InverseSquareRootSchedule(
+                args.learning_rate,
+                args.warmup_steps,
+                total_steps=total_steps,
+                decay_steps=total_steps // 2,
+            ),
+            label_smoothing=args.label_smoothing,
+        )
+
+    print(f"{trainer.count_params():,} weights, {train.steps_per_epoch} steps per epoch")
+    started = time.monotonic()
+    average = AverageWeights(args.run_dir / "epochs", num_epochs=args.average)
+    best = BestCheckpoint(args.run_dir / "translator.keras", saved_model=translator)
+    history = fit(
+        trainer,
+        train,
+        epochs=args.epochs,
+        directory=args.run_dir / "state",
+        validation_batches=valid,
+        callbacks=[average, best],
+        verbose=2,
+    )
+    average.apply()
+    translator.save(args.run_dir / "translator.keras")
+    minutes = (time.monotonic() - started) / 60
+    report = {"minutes": minutes, "arguments": vars(args), "history": history.history}
+    (args.run_dir / "history.json").write_text(json.dumps(report, indent=2, default=str))
+    print(f"Trained for {minutes:.1f} minutes: {args.run_dir / 'translator.keras'}")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        epilog="Options without a default depend on the task: see DATES and SENTENCES above.",
+    )
+    parser.add_argument("--run-dir", type=Path, default=Path("build/run"), help="what is written")
+    parser.add_argument("--data", type=Path, help="directory of parallel files; default: dates")
+    parser.add_argument("--source", default="source", help="suffix of the source files")
+    parser.add_argument("--target", default="target", help="suffix of the target files")
+    parser.add_argument("--attention", choices=("bahdanau", "luong", "none"), default="bahdanau")
+    parser.add_argument("--cell", choices=("lstm", "gru"), default="lstm")
+    parser.add_argument("--layers", type=int, default=1, help="recurrent layers on each side")
+    parser.add_argument("--no-input-feeding", action="store_true", help="train faster")
+    parser.add_argument("--beam-width", type=int, default=4)
+    parser.add_argument("--length-penalty", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--strategy", choices=("auto", "none", "mirrored"), default="auto")
+    parser.add_argument("--tokenizer", choices=("bpe", "unigram", "char"), default=None)
+    parser.add_argument("--separate-vocabularies", action="store_true", default=None)
+    for name in ("embedding-dim", "units", "vocabulary-size", "tokens-per-batch", "epochs"):
+        parser.add_argument(f"--{name}", type=int, default=None)
+    for name in ("warmup-steps", "average", "max-length"):
+        parser.add_argument(f"--{name}", type=int, default=None)
+    for name in ("dropout", "label-smoothing", "learning-rate"):
+        parser.add_argument(f"--{name}", type=float, default=None)
+    args = parser.parse_args()
+    for name, value in (SENTENCES if args.data else DATES).items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    return args
+
+
+def write_dates(directory, seed):
+    """Writes generated dates; returns the six paths, keyed by split and side."""
+    dates.write_files(directory, train=30000, valid=1000, test=2000, seed=seed)
+    return {
+        (split, side): directory / f"{split}.{side}"
+        for split in dates.SPLITS
+        for side in ("source", "target")
+    }
+
+
+def find_files(args):
+    """The six paths of parallel files, keyed by split and side."""
+    patterns = {"train": ["train"], "valid": ["val", "valid", "dev"], "test": ["test", "test*"]}
+    files = {}
+    for split, stems in patterns.items():
+        for side, suffix in (("source", args.source), ("target", args.target)):
+            found = [
+                path
+                for stem in stems
+                for pattern in (f"{stem}.{suffix}", f"{stem}.{suffix}.gz")
+                for path in sorted(args.data.glob(pattern))
+            ]
+            if not found:
+                raise SystemExit(f"No {stems[0]}.{suffix} (or .gz) in {args.data}.")
+            files[split, side] = found[0]
+    return files
+
+
+def copy_test_set(files, run_dir):
+    for side in ("source", "target"):
+        lines = "".join(f"{line}\n" for line in read_lines(files["test", side]))
+        (run_dir / f"test.{side}").write_text(lines, encoding="utf-8")
+
+
+def train_tokenizers(files, args):
+    """A tokenizer for each side, trained on the training files; kept in the run directory."""
+    paths = [args.run_dir / "source.spm", args.run_dir / "target.spm"]
+    if not all(path.exists() for path in paths):
+        sides = [[files["train", "source"]], [files["train", "target"]]]
+        if not args.separate_vocabularies:
+            sides = [sides[0] + sides[1]] * 2
+        for path, texts in zip(paths, sides, strict=True):
+            SentencePieceTokenizer.train(texts, args.vocabulary_size, args.tokenizer).save(path)
+    return [SentencePieceTokenizer.load(path) for path in paths]
+
+
+def encode(files, source_tokenizer, target_tokenizer, args):
+    """Batches of ids for training and validation."""
+    batches = []
+    for split in ("train", "valid"):
+        directory = args.run_dir / f"corpus-{split}"
+        if directory.exists():
+            corpus = ParallelCorpus.load(directory)
+        else:
+            corpus = ParallelCorpus.encode(
+                files[split, "source"],
+                files[split, "target"],
+                source_tokenizer,
+                target_tokenizer,
+                args.max_length,
+                args.max_length,
+                directory,
+            )
+        print(
+            f"{split}: {len(corpus)} pairs; left out: {corpus.dropped_empty} with an empty side, "
+            f"{corpus.dropped_long} too long"
+        )
+        shuffle = split == "train"
+        batches.append(
+            LengthBucketedBatches(corpus, args.tokens_per_batch, seed=args.seed, shuffle=shuffle)
+        )
+    return batches
+
+
+if __name__ == "__main__":
+    main()

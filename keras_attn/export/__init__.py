@@ -1,0 +1,15 @@
+"""Keras models as files that run without Keras: ONNX and SavedModel."""
+
+from keras_attn.export.export_error import ExportError
+from keras_attn.export.export_functional_onnx import export_functional_onnx
+from keras_attn.export.export_onnx import export_onnx
+from keras_attn.export.export_saved_model import export_saved_model
+from keras_attn.export.parity_report import ParityReport
+
+__all__ = [
+    "ExportError",
+    "ParityReport",
+    "export_functional_onnx",
+    "export_onnx",
+    "export_saved_model",
+]

@@ -1,0 +1,63 @@
+"""`python -m keras_attn.export onnx|saved-model RUN OUT`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import keras
+
+import keras_attn  # noqa: F401 - registers the layers that the model is made of
+from keras_attn.export.export_error import ExportError
+from keras_attn.export.export_onnx import export_onnx
+from keras_attn.export.export_saved_model import export_saved_model
+from keras_attn.text import SentencePieceTokenizer
+
+
+def main(arguments=None):
+    """Runs the command line; returns the exit code: 0 done, 1 refused, 2 wrong arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m keras_attn.export",
+        description="Exports the translator of a training run. RUN holds translator.keras, "
+        "source.spm and target.spm. An earlier export under the same name is replaced, but only "
+        "by one that passed all checks.",
+    )
+    parser.add_argument("format", choices=("onnx", "saved-model"))
+    parser.add_argument("run", metavar="RUN", type=Path, help="directory of the training run")
+    parser.add_argument("out", metavar="OUT", type=Path, help="file or directory to write")
+    parser.add_argument(
+        "--sentences",
+        metavar="FILE",
+        type=Path,
+        help="source sentences, one a line, on which the export is compared with Keras; by "
+        "default they are random",
+    )
+    options = parser.parse_args(arguments)
+    export = export_onnx if options.format == "onnx" else export_saved_model
+    try:
+        model, source_tokenizer, target_tokenizer = _load(options.run)
+        sentences = None
+        if options.sentences is not None:
+            sentences = options.sentences.read_text(encoding="utf-8").splitlines()
+        report = export(model, options.out, source_tokenizer, target_tokenizer, sentences)
+    except (ExportError, ImportError, OSError, RuntimeError, ValueError) as error:
+        print(f"Nothing was exported. {error}", file=sys.stderr)
+        return 1
+    print(f"Wrote {options.out}. Compared with Keras on {report}.")
+    return 0
+
+
+def _load(run):
+    for name in ("translator.keras", "source.spm", "target.spm"):
+        if not (run / name).is_file():
+            raise FileNotFoundError(
+                "Expected a directory with translator.keras, source.spm and target.spm, as "
+                f"examples/train_translation.py writes it. Received: RUN={str(run)!r}, in which "
+                f"{name} is missing."
+            )
+    model = keras.saving.load_model(run / "translator.keras", compile=False)
+    tokenizers = [SentencePieceTokenizer.load(run / name) for name in ("source.spm", "target.spm")]
+    return model, *tokenizers
+
+
+if __name__ == "__main__":
+    sys.exit(main())

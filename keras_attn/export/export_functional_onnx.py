@@ -1,0 +1,112 @@
+import keras
+import numpy as np
+
+from keras_attn.export.export_error import ExportError
+from keras_attn.export.onnx_file import write_onnx
+from keras_attn.export.requirements import require
+from keras_attn.export.without_cudnn import without_cudnn
+
+
+def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
+    """Writes any functional model as an ONNX file, for instance a classifier with attention.
+
+    The same conversion and the same checks as in `export_onnx`. Inputs are called like the inputs
+    of the model, outputs like its `output_names`; the first axis is called `batch`, any other
+    dynamic axis like its tensor and its number (`ids_1`).
+
+    Args:
+        model: functional Keras model.
+        path: name of the file; an existing one is replaced.
+        sample_inputs: what `model.predict` takes: an array, a list or a dictionary of arrays. The
+            file must give what Keras gives on all of them, and on the first one alone.
+        tolerance: float, largest difference allowed, relative to values above 1. Default 1e-5.
+
+    Returns:
+        float, the largest difference found.
+
+    Raises:
+        ExportError: a check failed. No file is written; an existing one stays as it was.
+        ImportError: tf2onnx, onnx or onnxruntime is missing.
+        ValueError: `model` is not functional, or the sample does not fit its inputs.
+    """
+    require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
+    import tensorflow as tf
+
+    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
+        raise ValueError(f"Expected a functional Keras model. Received: model={model}.")
+    inputs, names = model.inputs, model.output_names
+    arrays = _in_order(sample_inputs, inputs)
+
+    def function(*tensors):
+        values = keras.tree.pack_sequence_as(model.input, tensors)
+        results = keras.tree.flatten(model(values, training=False))
+        return dict(zip(names, results, strict=True))
+
+    def verify(run):
+        differences = [
+            _largest_difference(function(*batch), run, inputs, batch)
+            for batch in (arrays, [array[:1] for array in arrays])
+        ]
+        if not max(differences) <= tolerance:
+            raise ExportError(
+                f"The exported model disagrees with Keras: expected differences up to {tolerance}. "
+                f"Received: {max(differences)}."
+            )
+        return max(differences)
+
+    with without_cudnn(model):
+        return write_onnx(
+            path,
+            function,
+            [tf.TensorSpec(value.shape, value.dtype, name=value.name) for value in inputs],
+            model.weights,
+            {
+                name: _axes(name, value.shape)
+                for name, value in [
+                    *((value.name, value) for value in inputs),
+                    *zip(names, model.outputs, strict=True),
+                ]
+            },
+            {},
+            verify,
+        )
+
+
+def _axes(name, shape):
+    return tuple(
+        size if size is not None else "batch" if axis == 0 else f"{name}_{axis}"
+        for axis, size in enumerate(shape)
+    )
+
+
+def _in_order(sample, inputs):
+    """The arrays of a sample in the order of the model's inputs, with the types of these."""
+    if isinstance(sample, dict):
+        missing = [value.name for value in inputs if value.name not in sample]
+        if missing:
+            raise ValueError(f"Expected an array for each input. Received: none for {missing}.")
+        sample = [sample[value.name] for value in inputs]
+    arrays = list(sample) if isinstance(sample, (list, tuple)) else [sample]
+    if len(arrays) != len(inputs) or any(len(array) == 0 for array in arrays):
+        raise ValueError(
+            f"Expected {len(inputs)} arrays that are not empty. Received: sample_inputs with "
+            f"lengths {[len(array) for array in arrays]}."
+        )
+    return [np.asarray(array, value.dtype) for array, value in zip(arrays, inputs, strict=True)]
+
+
+def _largest_difference(expected, run, inputs, batch):
+    actual = run(**{value.name: array for value, array in zip(inputs, batch, strict=True)})
+    largest = 0.0
+    for name, value in expected.items():
+        value = keras.ops.convert_to_numpy(value).astype("float64")
+        if value.shape != actual[name].shape:
+            raise ExportError(
+                f"The exported model disagrees with Keras: expected {name!r} with shape "
+                f"{value.shape}. Received: {actual[name].shape}."
+            )
+        difference = np.abs(value - actual[name]) / np.maximum(np.abs(value), 1)
+        largest = max(largest, float(difference.max(initial=0)))
+        if np.isnan(difference).any():
+            largest = float("inf")
+    return largest

@@ -1,0 +1,66 @@
+from keras_attn.export.metadata import describe
+from keras_attn.export.onnx_file import write_onnx
+from keras_attn.export.parity_sentences import parity_sentences
+from keras_attn.export.requirements import require
+from keras_attn.export.search_function import SearchFunction
+from keras_attn.export.verify import compare_translations
+from keras_attn.export.without_cudnn import without_cudnn
+
+
+def export_onnx(
+    model, path, source_tokenizer=None, target_tokenizer=None, alignments=None, sentences=None
+):
+    """Writes a search model as one ONNX file, with its search loop and its vocabularies inside.
+
+    Opset 18, operators of the standard domain only. Inputs: `source_ids` int32
+    `(batch, source_length)`, `max_length` int32 `()`, `length_penalty` float32 `()`. Outputs:
+    `token_ids`, `lengths`, `scores`, `log_probs`, and `alignments` on request.
+
+    The file appears under its name only after it passed: allowed operators, `onnx.checker`, a
+    session of ONNX Runtime, and a comparison with Keras on at least 200 sentences in batches of
+    three sizes, some of them cut by `max_length`.
+
+    Args:
+        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        path: name of the file; an existing one is replaced.
+        source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s, stored in the file.
+            Leave `target_tokenizer` out if both languages share one.
+        alignments: bool, whether the attention weights are among the outputs. Default `None`: as
+            the search was made.
+        sentences: optional list of texts (needs `source_tokenizer`) or of lists of ids for the
+            comparison; if there are fewer than 200, random ones are added.
+
+    Returns:
+        The `ParityReport` of the comparison.
+
+    Raises:
+        ExportError: a check failed. No file is written; an existing one stays as it was.
+        ImportError: tf2onnx, onnx or onnxruntime is missing.
+        ValueError: `model` is not a search model, or an argument does not fit it.
+
+    Example:
+
+    ```python
+    report = export_onnx(translator, "en-de.onnx", source_tokenizer, target_tokenizer)
+    print(report)
+    ```
+    """
+    require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
+    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments)
+    sentences = parity_sentences(function, source_tokenizer, sentences)
+
+    def verify(run):
+        report = compare_translations(function.runner(), run, sentences, function.search)
+        report.check()
+        return report
+
+    with without_cudnn(model):
+        return write_onnx(
+            path,
+            function,
+            function.signature,
+            function.weights,
+            function.dimensions,
+            describe(function, source_tokenizer, target_tokenizer),
+            verify,
+        )

@@ -1,0 +1,127 @@
+from keras_attn.export.export_error import ExportError
+from keras_attn.export.parity_sentences import parity_sentences
+from keras_attn.export.replace_when_done import replace_when_done
+from keras_attn.export.requirements import require
+from keras_attn.export.search_function import SearchFunction
+from keras_attn.export.verify import compare_translations, pad
+from keras_attn.export.without_cudnn import without_cudnn
+
+
+def export_saved_model(
+    model, directory, source_tokenizer=None, target_tokenizer=None, alignments=None, sentences=None
+):
+    """Writes a search model as a TensorFlow SavedModel, for TensorFlow Serving among others.
+
+    Signature `ids`: inputs `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`,
+    `length_penalty` float32 `()`; outputs `token_ids`, `lengths`, `scores`, `log_probs`, and
+    `alignments` on request.
+
+    Signature `serving_default`: inputs `text` string `(batch,)`, `max_length`, `length_penalty`;
+    outputs `text` string `(batch, hypotheses)`, best first, and those of `ids`. The tokenizers are
+    inside; the process that loads the model has to `import tensorflow_text`. Without tokenizers
+    `ids` is the only signature.
+
+    `max_length` and `length_penalty` have the model's own values as defaults in the signatures, so
+    that clients of TensorFlow Serving may leave them out. In Python the signatures want all inputs,
+    while `loaded.translate_ids(source_ids)` and `loaded.translate_texts(text)` know the defaults.
+
+    The directory appears under its name, whole, after it was loaded again and compared with Keras.
+
+    Args:
+        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        directory: name of the directory; an existing SavedModel is replaced, any other directory
+            with content is refused.
+        source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s. Leave
+            `target_tokenizer` out if both languages share one.
+        alignments: bool, whether the attention weights are among the outputs. Default `None`: as
+            the search was made.
+        sentences: as for `export_onnx`.
+
+    Returns:
+        The `ParityReport` of the comparison.
+
+    Raises:
+        ExportError: the SavedModel disagrees with Keras. No directory is written.
+        ImportError: tensorflow_text is missing and there are tokenizers.
+        ValueError: `model` is not a search model, or an argument does not fit it.
+    """
+    require("tensorflow", *(["tensorflow_text"] if source_tokenizer is not None else []))
+    import tensorflow as tf
+
+    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments)
+    sentences = parity_sentences(function, source_tokenizer, sentences)
+    with without_cudnn(model), replace_when_done(directory) as partial:
+        module = _module(function, source_tokenizer, target_tokenizer or source_tokenizer)
+        signatures = {"ids": module.translate_ids}
+        if source_tokenizer is not None:
+            signatures["serving_default"] = module.translate_texts
+        tf.saved_model.save(module, str(partial), signatures=signatures)
+        # Kept in a variable: its signatures do not keep its weights alive.
+        loaded = tf.saved_model.load(str(partial))
+        report = compare_translations(
+            function.runner(), _runner(loaded), sentences, function.search
+        )
+        report.check()
+        if source_tokenizer is not None:
+            _check_texts(module, loaded, sentences[:16])
+    return report
+
+
+def _module(function, source_tokenizer, target_tokenizer):
+    """A `tf.Module` with the functions of both signatures, which holds all that they need."""
+    import tensorflow as tf
+
+    max_length = tf.constant(function.defaults["max_length"], tf.int32)
+    length_penalty = tf.constant(function.defaults["length_penalty"], tf.float32)
+    ids_spec, *limit_specs = function.signature
+    module = tf.Module()
+    module.defaults = [max_length, length_penalty]
+    module.weights = [weight.value for weight in function.weights]
+
+    @tf.function(input_signature=[ids_spec, *limit_specs], autograph=False)
+    def translate_ids(source_ids, max_length=max_length, length_penalty=length_penalty):
+        return function(source_ids, max_length, length_penalty)
+
+    module.translate_ids = translate_ids
+    if source_tokenizer is None:
+        return module
+    module.source_tokenizer = source_tokenizer.to_tensorflow()
+    module.target_tokenizer = target_tokenizer.to_tensorflow()
+    text_spec = tf.TensorSpec((None,), tf.string, name="text")
+
+    @tf.function(input_signature=[text_spec, *limit_specs], autograph=False)
+    def translate_texts(text, max_length=max_length, length_penalty=length_penalty):
+        results = function(module.source_tokenizer.encode(text), max_length, length_penalty)
+        return {"text": module.target_tokenizer.decode(results["token_ids"]), **results}
+
+    module.translate_texts = translate_texts
+    return module
+
+
+def _runner(loaded):
+    import tensorflow as tf
+
+    signature = loaded.signatures["ids"]
+
+    def run(**inputs):
+        outputs = signature(**{name: tf.constant(value) for name, value in inputs.items()})
+        return {name: value.numpy() for name, value in outputs.items()}
+
+    return run
+
+
+def _check_texts(module, loaded, sentences):
+    """Compares the loaded string signature with the tokenizers and the ids signature."""
+    import tensorflow as tf
+
+    texts = module.source_tokenizer.decode(pad(sentences))
+    expected = module.target_tokenizer.decode(
+        module.translate_ids(module.source_tokenizer.encode(texts))["token_ids"]
+    )
+    limits = dict(zip(("max_length", "length_penalty"), module.defaults, strict=True))
+    actual = loaded.signatures["serving_default"](text=texts, **limits)["text"]
+    if expected.shape != actual.shape or not bool(tf.reduce_all(expected == actual)):
+        raise ExportError(
+            "The SavedModel disagrees with Keras: expected equal texts. "
+            f"Received: {actual.numpy().tolist()} instead of {expected.numpy().tolist()}."
+        )

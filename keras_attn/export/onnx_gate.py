@@ -1,0 +1,78 @@
+from keras_attn.export.export_error import ExportError
+
+ALLOWED_OPERATORS = frozenset(
+    """
+    Abs Add And ArgMax ArgMin Cast Ceil Clip Concat Constant ConstantOfShape CumSum Div Elu Equal
+    Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND Gemm Greater GreaterOrEqual
+    Identity If LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax Loop MatMul Max
+    Min Mod Mul Neg NonZero Not OneHot Or Pad Pow RNN Range Reciprocal ReduceL2 ReduceMax
+    ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape ReverseSequence Round
+    ScatterElements ScatterND Selu Shape Sigmoid Sign Size Slice Softmax Softplus Softsign Split
+    Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze Where Xor
+    """.split()
+)
+"""Operators of the standard domain that an exported file may hold. Not among them: Einsum (no
+runtime makes it fast), random operators (an export is deterministic), strings and sequences."""
+
+
+def check_model(model):
+    """Refuses a model that another runtime could not run.
+
+    Args:
+        model: `onnx.ModelProto`.
+
+    Raises:
+        ExportError: an operator outside `ALLOWED_OPERATORS` or another domain than the standard
+            one, or `onnx.checker` finds the model invalid.
+    """
+    import onnx
+
+    from keras_attn.export.passes.graph import nested_graphs
+
+    foreign = sorted(
+        {
+            f"{node.domain or 'ai.onnx'}:{node.op_type}"
+            for graph in nested_graphs(model.graph)
+            for node in graph.node
+            if node.domain not in ("", "ai.onnx") or node.op_type not in ALLOWED_OPERATORS
+        }
+    )
+    if foreign:
+        raise ExportError(
+            f"Expected standard operators of known speed. Received: a model with {foreign}. "
+            "Replace the layers that make them."
+        )
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ExportError(f"onnx.checker refuses the converted model: {error}") from error
+
+
+def open_session(path):
+    """Opens a file in ONNX Runtime on the CPU.
+
+    Args:
+        path: name of an ONNX file.
+
+    Returns:
+        A function from named NumPy arrays to a dictionary of NumPy arrays.
+
+    Raises:
+        ExportError: ONNX Runtime refuses the file.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # its exceptions have no public base class
+        raise ExportError(f"ONNX Runtime refuses the converted model: {error}") from error
+    names = [output.name for output in session.get_outputs()]
+
+    def run(**inputs):
+        return dict(zip(names, session.run(names, inputs), strict=True))
+
+    return run

@@ -1,0 +1,67 @@
+import dataclasses
+
+from keras_attn.export.export_error import ExportError
+
+TOLERANCE = 1e-4
+"""Largest difference allowed of a score, a log probability or an attention weight."""
+
+TIE = 1e-3
+"""Scores of two hypotheses that may change places: where their prefixes tied within float32
+resolution, the order of a sum decided which one was searched further."""
+
+
+@dataclasses.dataclass
+class ParityReport:
+    """How well an exported model agrees with Keras.
+
+    Attributes:
+        sentences: int, number of sentences translated by both.
+        batch_sizes: set of the batch sizes used.
+        cut: int, sentences of which a hypothesis was ended by `max_length`.
+        best_equal: float, share of the sentences whose best hypothesis has the same ids.
+        all_equal: float, share of the sentences with the same hypotheses in the same order.
+        best_tied, all_tied: floats, the same shares, where hypotheses of other ids count too if
+            their scores differ by at most 1e-3.
+        largest_difference: float, of scores, log probabilities for each token (both natural log)
+            and alignments, over the hypotheses whose ids are equal.
+    """
+
+    sentences: int = 0
+    batch_sizes: set = dataclasses.field(default_factory=set)
+    cut: int = 0
+    best_equal: float = 1.0
+    all_equal: float = 1.0
+    best_tied: float = 1.0
+    all_tied: float = 1.0
+    largest_difference: float = 0.0
+
+    def __str__(self):
+        sizes = ", ".join(str(size) for size in sorted(self.batch_sizes))
+        return (
+            f"{self.sentences} sentences in batches of {sizes}, {self.cut} cut by max_length: "
+            f"the same best ids for {self.best_equal:.1%} ({self.best_tied:.1%} with ties), all "
+            f"hypotheses in the same order for {self.all_equal:.1%} ({self.all_tied:.1%}), "
+            f"largest difference of a score {self.largest_difference:.1e}"
+        )
+
+    def check(self):
+        """Refuses an export that disagrees.
+
+        A trained model has few ties, one with random weights has many. So 95 % of the best ids
+        must be equal, 99.5 % (best) and 99 % (all hypotheses) equal or tied.
+
+        Raises:
+            ExportError: with the figures.
+        """
+        agrees = (
+            self.best_equal >= 0.95
+            and self.best_tied >= 0.995
+            and self.all_tied >= 0.99
+            and self.largest_difference <= TOLERANCE
+        )
+        if not agrees:
+            raise ExportError(
+                "The exported model disagrees with Keras. Expected the same best ids for 95.0% "
+                "(99.5% with ties), all hypotheses for 99.0% with ties and differences up to "
+                f"{TOLERANCE:.0e}. Received: {self}."
+            )

@@ -1,0 +1,56 @@
+import numpy as np
+
+SENTENCES = 200
+"""Sentences an export is compared on, at least."""
+
+
+def parity_sentences(function, tokenizer=None, given=None):
+    """The source sentences on which an export is compared with Keras.
+
+    Args:
+        function: `SearchFunction`.
+        tokenizer: tokenizer of the source, needed if texts are given.
+        given: optional list of texts, or of lists of ids (the end id included).
+
+    Returns:
+        List of at least 200 lists of ids, each with the end id: those given, then random ones.
+
+    Raises:
+        ValueError: texts without a tokenizer, an empty list of ids, or ids outside the vocabulary.
+    """
+    search, sentences = function.search, list(given or [])
+    texts = [sentence for sentence in sentences if isinstance(sentence, str)]
+    if texts:
+        if tokenizer is None or len(texts) < len(sentences):
+            raise ValueError(
+                "Expected sentences that are all lists of ids, or all texts together with a "
+                f"source_tokenizer. Received: {len(texts)} texts, "
+                f"{len(sentences) - len(texts)} others, source_tokenizer={tokenizer}."
+            )
+        sentences = [[*ids, search.end_token_id] for ids in tokenizer.encode(texts)]
+    size = function.source_vocabulary_size
+    for ids in sentences:
+        if len(ids) == 0 or min(ids) < 0 or max(ids) >= size:
+            raise ValueError(
+                f"Expected lists of ids from 0 to {size - 1}, the end id included. "
+                f"Received: {list(ids)}."
+            )
+    missing = max(0, SENTENCES - len(sentences))
+    return sentences + random_sentences(size, missing, search.pad_token_id, search.end_token_id)
+
+
+def random_sentences(vocabulary_size, count, pad_token_id=0, end_token_id=2, seed=0):
+    """Sentences of 1 to 16 random ids and the end id.
+
+    Args:
+        vocabulary_size: int, the ids are below it.
+        count: int, number of sentences.
+        pad_token_id, end_token_id: ints that are not drawn.
+        seed: int, seed of the draw.
+
+    Returns:
+        List of lists of ints.
+    """
+    rng = np.random.default_rng(seed)
+    ids = np.setdiff1d(np.arange(vocabulary_size), [pad_token_id, end_token_id])
+    return [[*rng.choice(ids, rng.integers(1, 17)).tolist(), end_token_id] for _ in range(count)]

@@ -1,0 +1,30 @@
+"""Clean-up of converted graphs: each pass changes an `onnx.ModelProto` in place."""
+
+from keras_attn.export.passes.hoist_invariants import hoist_invariants
+from keras_attn.export.passes.make_names_unique import make_names_unique
+from keras_attn.export.passes.name_dimensions import name_dimensions
+from keras_attn.export.passes.remove_identities import remove_identities
+from keras_attn.export.passes.remove_unused import remove_unused
+from keras_attn.export.passes.reshape_to_zero import reshape_to_zero
+from keras_attn.export.passes.share_initializers import share_initializers
+
+PASSES = (
+    make_names_unique,
+    share_initializers,
+    reshape_to_zero,
+    hoist_invariants,
+    remove_identities,
+    remove_unused,
+)
+"""The passes that need nothing but the model, in the order they run."""
+
+__all__ = [
+    "PASSES",
+    "hoist_invariants",
+    "make_names_unique",
+    "name_dimensions",
+    "remove_identities",
+    "remove_unused",
+    "reshape_to_zero",
+    "share_initializers",
+]

@@ -1,0 +1,73 @@
+"""The few things every pass needs to know about nested ONNX graphs."""
+
+
+def subgraphs(node):
+    """The graphs a control flow node holds: the body of a Loop, the branches of an If."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def nested_graphs(graph):
+    """`graph` and all graphs inside it, outer ones first."""
+    yield graph
+    for node in graph.node:
+        for inner in subgraphs(node):
+            yield from nested_graphs(inner)
+
+
+def defined_names(graph):
+    """Names of the values that `graph` itself defines, without the graphs inside it."""
+    names = {value.name for value in graph.input}
+    names.update(tensor.name for tensor in graph.initializer)
+    names.update(name for node in graph.node for name in node.output)
+    return names - {""}
+
+
+def read_names(node):
+    """Names of all values a node reads, those captured by the graphs inside it included."""
+    names = set(node.input) - {""}
+    for graph in subgraphs(node):
+        names |= captured_names(graph)
+    return names
+
+
+def captured_names(graph):
+    """Names of the values that a subgraph reads from the graphs around it."""
+    names = {value.name for value in graph.output}
+    for node in graph.node:
+        names |= read_names(node)
+    return names - defined_names(graph)
+
+
+def rename_values(graph, names):
+    """Renames values wherever they are defined or read, in `graph` and in all graphs inside it.
+
+    Args:
+        graph: `onnx.GraphProto`; changed in place. Its value names are expected to be unique.
+        names: dictionary from old to new name.
+    """
+    for inner in nested_graphs(graph):
+        for value in [*inner.input, *inner.output, *inner.value_info, *inner.initializer]:
+            value.name = names.get(value.name, value.name)
+        for node in inner.node:
+            for values in (node.input, node.output):
+                for index, name in enumerate(values):
+                    if name in names:
+                        values[index] = names[name]
+
+
+def return_own_values(graph):
+    """Makes a subgraph return only values that it defines itself, as ONNX Runtime demands."""
+    from onnx import helper
+
+    own = defined_names(graph)
+    for output in graph.output:
+        if output.name not in own:
+            returned = f"{graph.name}/returned/{output.name}"
+            while returned in own:
+                returned += "_"
+            graph.node.append(helper.make_node("Identity", [output.name], [returned]))
+            own.add(returned)
+            output.name = returned

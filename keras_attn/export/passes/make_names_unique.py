@@ -1,0 +1,37 @@
+from keras_attn.export.passes.graph import defined_names, subgraphs
+
+
+def make_names_unique(model):
+    """Gives every value of the model a name that no other value has, nested graphs included.
+
+    Two loop bodies may each have a value `x`. Before values move from one graph to another, every
+    name has to mean the same everywhere. The names of the main graph stay.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place.
+    """
+    taken = defined_names(model.graph)
+    _rename_inside(model.graph, {name: name for name in taken}, taken)
+
+
+def _rename_inside(graph, scope, taken):
+    """Renames what `graph` reads by `scope`, and goes into its subgraphs."""
+
+    for node in graph.node:
+        node.input[:] = [scope.get(name, name) for name in node.input]
+        node.output[:] = [scope.get(name, name) for name in node.output]
+        for inner in subgraphs(node):
+            inner_scope = dict(scope)
+            for name in sorted(defined_names(inner)):
+                inner_scope[name] = _unused(name, taken)
+                taken.add(inner_scope[name])
+            for value in [*inner.input, *inner.output, *inner.value_info, *inner.initializer]:
+                value.name = inner_scope.get(value.name, value.name)
+            _rename_inside(inner, inner_scope, taken)
+
+
+def _unused(name, taken):
+    candidate, count = name, 1
+    while candidate in taken:
+        candidate, count = f"{name}__{count}", count + 1
+    return candidate

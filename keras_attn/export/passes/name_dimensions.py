@@ -1,0 +1,44 @@
+from keras_attn.export.passes.graph import nested_graphs
+
+
+def name_dimensions(model, dimensions):
+    """Gives the dynamic dimensions of inputs and outputs their names.
+
+    tf2onnx calls every unknown dimension `unk__` and a number. Inputs and outputs get the names
+    they are documented by; inside the graph unknown dimensions lose theirs.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place.
+        dimensions: dictionary from the name of an input or output to a tuple with one entry for
+            each axis: the name of a dynamic dimension, or an int.
+
+    Raises:
+        ValueError: an input or output is not in `dimensions`, or has another number of axes.
+    """
+
+    for graph in nested_graphs(model.graph):
+        del graph.value_info[:]
+        if graph is model.graph:
+            continue
+        for value in [*graph.input, *graph.output]:
+            for dimension in value.type.tensor_type.shape.dim:
+                if dimension.dim_param:
+                    dimension.Clear()
+    for value in [*model.graph.input, *model.graph.output]:
+        axes = dimensions.get(value.name)
+        shape = value.type.tensor_type.shape
+        rank = len(shape.dim) if value.type.tensor_type.HasField("shape") else None
+        if axes is None or rank not in (len(axes), None):
+            raise ValueError(
+                f"Expected the dimensions of {value.name!r}, which has {rank} axes. "
+                f"Received: dimensions={dimensions}."
+            )
+        del shape.dim[:]
+        # Also makes the shape of a scalar known.
+        value.type.tensor_type.shape.SetInParent()
+        for axis in axes:
+            dimension = shape.dim.add()
+            if isinstance(axis, str):
+                dimension.dim_param = axis
+            else:
+                dimension.dim_value = axis

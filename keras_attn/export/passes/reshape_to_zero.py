@@ -1,0 +1,23 @@
+from keras_attn.export.passes.graph import nested_graphs
+
+
+def reshape_to_zero(model):
+    """Lets a Reshape make dimensions of size 0, as in TensorFlow.
+
+    In ONNX a 0 in the requested shape means "as in the input", unless the node has `allowzero`.
+    tf2onnx does not set it: a batch of no sentences, or a history without tokens, would get
+    another shape. A constant shape with a 0 is of tf2onnx's own making and keeps its meaning.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place. All constants are expected in the main graph.
+    """
+    from onnx import helper, numpy_helper
+
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    for graph in nested_graphs(model.graph):
+        for node in graph.node:
+            if node.op_type != "Reshape" or node.attribute:
+                continue
+            shape = constants.get(node.input[1])
+            if shape is None or (numpy_helper.to_array(shape) != 0).all():
+                node.attribute.append(helper.make_attribute("allowzero", 1))

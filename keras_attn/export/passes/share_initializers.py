@@ -1,0 +1,65 @@
+import hashlib
+
+from keras_attn.export.passes.graph import nested_graphs, rename_values, return_own_values
+
+
+def share_initializers(model):
+    """Keeps one copy of each constant, in the main graph, where all graphs can read it.
+
+    Constants of subgraphs move to the main graph, Constant nodes become initializers, and equal
+    initializers (same type, shape and bytes: tied embeddings, repeated scalars) become one.
+    Expects unique names.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place.
+    """
+    from onnx import numpy_helper
+
+    main = model.graph
+    kept = [tensor for tensor in main.initializer]
+    for graph in nested_graphs(main):
+        if graph is not main:
+            kept.extend(graph.initializer)
+        kept.extend(_take_constant_nodes(graph))
+    first, names, unique = {}, {}, []
+    returned = {value.name for value in main.output}
+    for tensor in kept:
+        array = numpy_helper.to_array(tensor)
+        content = array.astype(object).astype(str) if array.dtype == object else array
+        key = (tensor.data_type, array.shape, hashlib.sha256(content.tobytes()).digest())
+        if key in first and tensor.name not in returned:
+            names[tensor.name] = first[key]
+        else:
+            first.setdefault(key, tensor.name)
+            unique.append(tensor)
+    # The tensors live in the lists that are emptied now.
+    unique = [_copy(tensor) for tensor in unique]
+    for graph in nested_graphs(main):
+        del graph.initializer[:]
+    main.initializer.extend(unique)
+    rename_values(main, names)
+    for graph in nested_graphs(main):
+        if graph is not main:
+            return_own_values(graph)
+
+
+def _take_constant_nodes(graph):
+    """Removes the Constant nodes of one graph and returns their tensors."""
+    tensors, nodes = [], []
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute[0].HasField("t"):
+            tensor = _copy(node.attribute[0].t)
+            tensor.name = node.output[0]
+            tensors.append(tensor)
+        else:
+            nodes.append(_copy(node))
+    if tensors:
+        del graph.node[:]
+        graph.node.extend(nodes)
+    return tensors
+
+
+def _copy(message):
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy

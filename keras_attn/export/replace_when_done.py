@@ -1,0 +1,85 @@
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def replace_when_done(path):
+    """Gives a temporary name beside `path`, which becomes `path` only if the block succeeds.
+
+    The block writes a file or a directory under that name. An exception (a full disk, a failed
+    check) removes it. A killed process leaves it behind: its name begins with a dot and ends with
+    `.partial`. In no case is there half a file under the final name.
+
+    Args:
+        path: the final name. An existing file there is replaced; so is an existing SavedModel,
+            but no other directory.
+
+    Raises:
+        FileNotFoundError: the directory that shall hold `path` does not exist.
+        FileExistsError: `path` is a directory that is not a SavedModel.
+
+    Example:
+
+    >>> import tempfile
+    >>> directory = Path(tempfile.mkdtemp())
+    >>> with replace_when_done(directory / "answer.txt") as partial:
+    ...     _ = partial.write_text("42")
+    >>> (directory / "answer.txt").read_text()
+    '42'
+    """
+    path = Path(path)
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(
+            "Expected a path in an existing directory. "
+            f"Received: path={str(path)!r}. Create {str(path.parent)!r} first."
+        )
+    if path.is_dir() and any(path.iterdir()) and not (path / "saved_model.pb").is_file():
+        raise FileExistsError(
+            "Expected a new path, or an earlier export to replace. "
+            f"Received: path={str(path)!r}, a directory with other content. Choose another path."
+        )
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    _remove(partial)
+    try:
+        yield partial
+        _flush_to_disk(partial)
+        _replace(partial, path)
+    except BaseException:
+        _remove(partial)
+        raise
+
+
+def _flush_to_disk(path):
+    # Some file systems report a full disk only here.
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    for file in files:
+        with open(file, "rb+") as stream:
+            os.fsync(stream.fileno())
+
+
+def _replace(partial, path):
+    if not path.is_dir():
+        os.replace(partial, path)
+        return
+    if partial.is_file():
+        raise FileExistsError(
+            f"Expected the name of a file. Received: path={str(path)!r}, a directory."
+        )
+    # A directory with content cannot be replaced in one step.
+    previous = path.with_name(f".{path.name}.{os.getpid()}.previous")
+    os.replace(path, previous)
+    try:
+        os.replace(partial, path)
+    except BaseException:
+        os.replace(previous, path)
+        raise
+    _remove(previous)
+
+
+def _remove(path):
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,143 @@
+import keras
+
+from keras_attn.search.search import Search
+
+OUTPUTS = {
+    "token_ids": ("batch", "hypotheses", "length"),
+    "lengths": ("batch", "hypotheses"),
+    "scores": ("batch", "hypotheses"),
+    "log_probs": ("batch", "hypotheses"),
+    "alignments": ("batch", "hypotheses", "length", "source_length"),
+}
+"""The outputs of a search and their axes, in the order of the exported signatures."""
+
+
+class SearchFunction:
+    """What a search model computes, as the function that is exported.
+
+    `(source_ids, max_length, length_penalty) -> {"token_ids", "lengths", "scores", "log_probs"}`,
+    and `"alignments"` if the search returns them. The model itself has `source_ids` alone; here
+    the limit and the penalty are inputs too.
+
+    Args:
+        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        source_tokenizer, target_tokenizer: optional tokenizers, whose vocabularies must fit.
+        alignments: bool, whether the attention weights are among the outputs. Default `None`: as
+            the search was made.
+
+    Attributes:
+        encoder, search: the two layers.
+        weights: list of `keras.Variable`, all that the function reads.
+        beam_width, num_hypotheses: ints, both 1 for a `GreedyDecoder`.
+        source_vocabulary_size, target_vocabulary_size: ints.
+
+    Raises:
+        ValueError: the model has another form, or a tokenizer has more ids than its embedding.
+    """
+
+    def __init__(self, model, source_tokenizer=None, target_tokenizer=None, alignments=None):
+        layers = [layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)]
+        searches = [layer for layer in layers if isinstance(layer, Search)]
+        encoders = [layer for layer in layers if not isinstance(layer, Search)]
+        if len(searches) != 1 or len(encoders) != 1:
+            raise ValueError(
+                "Expected a search model: source_ids -> encoder -> Search layer (BeamDecoder or "
+                "GreedyDecoder), and nothing else. Received: model with the layers "
+                f"{[f'{layer.name} ({type(layer).__name__})' for layer in layers]}. Export other "
+                "models with `export_functional_onnx`."
+            )
+        self.encoder, self.search = encoders[0], searches[0]
+        self.weights = list(
+            {id(weight): weight for weight in self.encoder.weights + self.search.weights}.values()
+        )
+        self.beam_width = getattr(self.search, "beam_width", 1)
+        self.num_hypotheses = getattr(self.search, "num_hypotheses", 1)
+        self.alignments = self.search.return_alignments if alignments is None else alignments
+        self.source_vocabulary_size = _vocabulary_size("source", self.encoder, source_tokenizer)
+        self.target_vocabulary_size = _vocabulary_size(
+            "target", self.search.decoder, target_tokenizer or source_tokenizer
+        )
+
+    def __call__(self, source_ids, max_length, length_penalty):
+        """Translates.
+
+        Args:
+            source_ids: int32 `(batch, source_length)`.
+            max_length: int32 `()`.
+            length_penalty: float32 `()`.
+
+        Returns:
+            Dictionary of tensors with the axes of `OUTPUTS`.
+        """
+        before = self.search.return_alignments
+        self.search.return_alignments = self.alignments
+        try:
+            results = self.search(
+                **self.encoder(source_ids, training=False),
+                max_length=max_length,
+                length_penalty=length_penalty,
+            )
+        finally:
+            self.search.return_alignments = before
+        return {name: results[name] for name in OUTPUTS if name in results}
+
+    def runner(self):
+        """The function in Keras, compiled once: named NumPy arrays -> dictionary of arrays."""
+        import tensorflow as tf
+
+        compiled = tf.function(self.__call__, input_signature=self.signature, autograph=False)
+
+        def run(**inputs):
+            return {name: value.numpy() for name, value in compiled(**inputs).items()}
+
+        return run
+
+    @property
+    def signature(self):
+        """List of `tf.TensorSpec`: the inputs."""
+        import tensorflow as tf
+
+        return [
+            tf.TensorSpec((None, None), tf.int32, name="source_ids"),
+            tf.TensorSpec((), tf.int32, name="max_length"),
+            tf.TensorSpec((), tf.float32, name="length_penalty"),
+        ]
+
+    @property
+    def dimensions(self):
+        """Dictionary from each input and output name to the names or sizes of its axes."""
+        sizes = {"hypotheses": self.num_hypotheses}
+        return {
+            "source_ids": ("batch", "source_length"),
+            "max_length": (),
+            "length_penalty": (),
+            **{
+                name: tuple(sizes.get(axis, axis) for axis in axes)
+                for name, axes in OUTPUTS.items()
+            },
+        }
+
+    @property
+    def defaults(self):
+        """The `max_length` and `length_penalty` that the model itself searches with."""
+        return {
+            "max_length": self.search.max_length,
+            "length_penalty": self.search.length_penalty,
+        }
+
+
+def _vocabulary_size(side, layer, tokenizer):
+    embedding = getattr(layer, "embedding", None)
+    size = getattr(embedding, "input_dim", None)
+    if size is None:
+        raise ValueError(
+            f"Expected the {side} side to read ids through an `embedding` with `input_dim`. "
+            f"Received: {type(layer).__name__} with embedding={embedding}."
+        )
+    if tokenizer is not None and tokenizer.vocabulary_size > size:
+        raise ValueError(
+            f"Expected a {side} tokenizer of at most {size} ids, as many as the embedding has. "
+            f"Received: a tokenizer with vocabulary_size={tokenizer.vocabulary_size}. "
+            "Is it the one that the model was trained with?"
+        )
+    return size

@@ -1,0 +1,101 @@
+import itertools
+
+import numpy as np
+
+from keras_attn.export.parity_report import TIE, ParityReport
+
+BATCH_SIZES = (1, 7, 32)
+"""Batch sizes that sentences are divided into, in turn."""
+
+
+def pad(sentences, pad_token_id=0):
+    """Lists of ids as one int32 array `(batch, source_length)`, padded on the right."""
+    batch = np.full((len(sentences), max(map(len, sentences))), pad_token_id, "int32")
+    for row, sentence in zip(batch, sentences, strict=True):
+        row[: len(sentence)] = sentence
+    return batch
+
+
+NUMBERS = ("scores", "log_probs", "alignments")
+"""Outputs that are compared by value."""
+
+
+def compare_translations(expected, actual, sentences, search):
+    """Runs two forms of a search model on the same sentences and reports where they differ.
+
+    The sentences are divided into batches of several sizes; every second batch has a `max_length`
+    that cuts some hypotheses short, every third another `length_penalty`.
+
+    Args:
+        expected, actual: callables `(source_ids=, max_length=, length_penalty=)` that take NumPy
+            arrays and return a dictionary of arrays: token_ids, lengths, scores, log_probs and
+            perhaps alignments.
+        sentences: list of lists of source ids, with the end id.
+        search: the `Search` layer, for its settings.
+
+    Returns:
+        A `ParityReport`; the caller decides by its `check()`.
+    """
+    report, equal, tied = ParityReport(sentences=len(sentences)), [], []
+    longest = 1
+    for number, batch in enumerate(_batches(sentences)):
+        limit = max(1, longest // 2) if number % 2 == 1 else search.max_length
+        inputs = {
+            "source_ids": pad(batch, search.pad_token_id),
+            "max_length": np.array(limit, "int32"),
+            "length_penalty": np.array(search.length_penalty + 0.5 * (number % 3 == 2), "float32"),
+        }
+        ours, theirs = expected(**inputs), actual(**inputs)
+        longest = max(longest, int(ours["lengths"].max()))
+        ids, other_ids = _same_length(ours["token_ids"], theirs["token_ids"], search.pad_token_id)
+        is_equal = np.all(ids == other_ids, axis=-1) & (ours["lengths"] == theirs["lengths"])
+        equal.append(is_equal)  # (B, N)
+        tied.append(is_equal | (np.abs(ours["scores"] - theirs["scores"]) <= TIE))
+        report.batch_sizes.add(len(batch))
+        is_cut = np.all(ids != search.end_token_id, axis=-1) & (ours["lengths"] == limit)
+        report.cut += int(is_cut.any(axis=1).sum())
+        differences = [_largest_difference(name, ours, theirs, is_equal) for name in NUMBERS]
+        report.largest_difference = max(report.largest_difference, *differences)
+    equal, tied = np.concatenate(equal), np.concatenate(tied)
+    report.best_equal, report.all_equal = _share(equal[:, 0]), _share(equal.all(axis=1))
+    report.best_tied, report.all_tied = _share(tied[:, 0]), _share(tied.all(axis=1))
+    return report
+
+
+def _share(values):
+    return float(np.mean(values))
+
+
+def _batches(sentences):
+    remaining = iter(sentences)
+    for size in itertools.cycle(BATCH_SIZES):
+        batch = list(itertools.islice(remaining, size))
+        if not batch:
+            return
+        yield batch
+
+
+def _same_length(first, second, pad_token_id):
+    length = max(first.shape[-1], second.shape[-1])
+    return [
+        np.pad(ids, ((0, 0), (0, 0), (0, length - ids.shape[-1])), constant_values=pad_token_id)
+        for ids in (first, second)
+    ]
+
+
+def _largest_difference(name, first, second, where):
+    """Largest difference of one output over the hypotheses with `where` `(B, N)` True."""
+    if name not in first or not where.any():
+        return 0.0
+    length = min(first["token_ids"].shape[2], second["token_ids"].shape[2])
+    difference = (
+        np.abs(first[name] - second[name])
+        if name != "alignments"
+        else np.abs(first[name][:, :, :length] - second[name][:, :, :length])
+    )
+    if name == "log_probs":
+        # A sum: float32 knows one of -500 to 3e-5 only.
+        difference = difference / (1 + first["lengths"])
+    largest = float(difference[where].max(initial=0))
+    # A comparison with NaN is never true, so it could hide behind `max`.
+    return float("inf") if np.isnan(largest) else largest

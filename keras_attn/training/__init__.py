@@ -1,0 +1,35 @@
+"""Losses, metrics, schedules, callbacks and devices: what `model.fit` needs for sequences."""
+
+from keras_attn.training.average_weights import AverageWeights
+from keras_attn.training.best_checkpoint import BestCheckpoint
+from keras_attn.training.bleu_callback import BleuCallback
+from keras_attn.training.clipped_adam import ClippedAdam
+from keras_attn.training.compile_for_training import compile_for_training
+from keras_attn.training.crossentropy_per_token import crossentropy_per_token
+from keras_attn.training.fit import fit
+from keras_attn.training.inverse_square_root_schedule import InverseSquareRootSchedule
+from keras_attn.training.perplexity import Perplexity
+from keras_attn.training.replicas import pad_to_replicas
+from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
+from keras_attn.training.strategy import strategy
+from keras_attn.training.token_accuracy import TokenAccuracy
+from keras_attn.training.token_crossentropy import TokenCrossentropy
+from keras_attn.training.training_checkpoint import TrainingCheckpoint
+
+__all__ = [
+    "AverageWeights",
+    "BestCheckpoint",
+    "BleuCallback",
+    "ClippedAdam",
+    "InverseSquareRootSchedule",
+    "Perplexity",
+    "SequenceCrossentropy",
+    "TokenAccuracy",
+    "TokenCrossentropy",
+    "TrainingCheckpoint",
+    "compile_for_training",
+    "crossentropy_per_token",
+    "fit",
+    "pad_to_replicas",
+    "strategy",
+]

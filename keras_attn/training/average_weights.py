@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_attn.training.checkpoint_file import read_checkpoint, write_checkpoint
+
+
+class AverageWeights(keras.callbacks.Callback):
+    """Keeps the weights of the last epochs, to set the model to their mean after training.
+
+    Averaging checkpoints: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 6.1. It
+    often gives some tenths of a BLEU point for nothing, most of all on small data.
+
+    Args:
+        directory: where one file of weights per kept epoch lies.
+        num_epochs: int >= 1, epochs to average. Default 5.
+
+    Raises:
+        ValueError: `num_epochs` below 1.
+
+    Example:
+
+    ```python
+    average = AverageWeights("run/average", num_epochs=5)
+    fit(trainer, batches, epochs=20, directory="run", callbacks=[average])
+    average.apply()  # the weights of all models that share these layers change
+    ```
+    """
+
+    def __init__(self, directory, num_epochs=5):
+        super().__init__()
+        if num_epochs < 1:
+            raise ValueError(
+                f"Expected num_epochs of at least 1. Received: num_epochs={num_epochs}"
+            )
+        self.directory = Path(directory)
+        self.num_epochs = num_epochs
+        self.kept_epochs = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        write_checkpoint(self._path(epoch), self.model.get_weights(), {"epoch": epoch})
+        self.kept_epochs.append(epoch)
+        while len(self.kept_epochs) > self.num_epochs:
+            self._path(self.kept_epochs.pop(0)).unlink(missing_ok=True)
+
+    def apply(self, model=None):
+        """Sets the weights to the mean of the kept epochs'.
+
+        Args:
+            model: the model to set. Default: the one that was trained.
+
+        Raises:
+            ValueError: no epoch has ended yet, or a file is damaged.
+        """
+        if not self.kept_epochs:
+            raise ValueError("Expected at least one epoch of training before apply(). Received: 0")
+        epochs = [read_checkpoint(self._path(epoch))[0] for epoch in self.kept_epochs]
+        model = self.model if model is None else model
+        model.set_weights(
+            [np.mean(weights, axis=0, dtype="float64") for weights in zip(*epochs, strict=True)]
+        )
+
+    def _path(self, epoch):
+        return self.directory / f"weights-{epoch:04d}.npz"
+
+    def get_state(self):
+        """What `TrainingCheckpoint` stores."""
+        return {"kept_epochs": list(self.kept_epochs)}
+
+    def set_state(self, state):
+        """Takes up what `get_state` gave."""
+        self.kept_epochs = list(state["kept_epochs"])

@@ -1,0 +1,89 @@
+import math
+
+import keras
+
+from keras_attn.training.atomic_file import atomic_file
+
+
+class BestCheckpoint(keras.callbacks.Callback):
+    """Saves a model after each epoch whose monitored value is the best so far.
+
+    The file is replaced in one step: a kill leaves the former best. Unlike
+    `keras.callbacks.ModelCheckpoint` it can save another model than the one that is trained, such
+    as a search model with the same layers, and knows the best value again after `fit` resumed.
+
+    Args:
+        path: file name ending with `.keras` (the model) or `.weights.h5` (its weights).
+        monitor: string, key of the epoch's logs. Default `"val_perplexity"`.
+        mode: `"min"`, `"max"` or `"auto"`: the highest if the key ends with `bleu` or `accuracy`,
+            else the lowest. Default `"auto"`.
+        saved_model: optional model to save. Default: the one that is trained.
+
+    Attributes:
+        best: float, best value so far; None before the first.
+        best_epoch: int, its epoch, counted from 0; None before the first.
+
+    Raises:
+        ValueError: a path or mode of another form, or (after an epoch) no such key in the logs.
+
+    Example:
+
+    ```python
+    fit(trainer, batches, epochs=20, validation_data=validation,
+        callbacks=[BestCheckpoint("run/translator.keras", saved_model=translator)])
+    ```
+    """
+
+    def __init__(self, path, monitor="val_perplexity", mode="auto", saved_model=None):
+        super().__init__()
+        if not str(path).endswith((".keras", ".weights.h5")):
+            raise ValueError(
+                f"Expected a path ending with .keras or .weights.h5. Received: path={str(path)!r}"
+            )
+        if mode not in ("auto", "min", "max"):
+            raise ValueError(f'Expected mode "auto", "min" or "max". Received: mode={mode!r}')
+        self.path = path
+        self.monitor = monitor
+        self.mode = mode
+        self.saved_model = saved_model
+        self.best = None
+        self.best_epoch = None
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs = logs or {}
+        if self.monitor not in logs:
+            raise ValueError(
+                f"Expected monitor to be one of {sorted(logs)}. "
+                f"Received: monitor={self.monitor!r}. Keys with `val_` need validation data, or a "
+                "callback that stands before this one."
+            )
+        value = float(logs[self.monitor])
+        if not self._is_better(value):
+            return
+        model = self.model if self.saved_model is None else self.saved_model
+        with atomic_file(self.path) as temporary:
+            if str(self.path).endswith(".keras"):
+                model.save(temporary)
+            else:
+                model.save_weights(temporary)
+        self.best = value
+        self.best_epoch = epoch
+
+    def _is_better(self, value):
+        if math.isnan(value):
+            return False
+        if self.best is None:
+            return True
+        highest = self.mode == "max" or (
+            self.mode == "auto" and self.monitor.endswith(("bleu", "accuracy"))
+        )
+        return value > self.best if highest else value < self.best
+
+    def get_state(self):
+        """What `TrainingCheckpoint` stores."""
+        return {"best": self.best, "best_epoch": self.best_epoch}
+
+    def set_state(self, state):
+        """Takes up what `get_state` gave."""
+        self.best = state["best"]
+        self.best_epoch = state["best_epoch"]

@@ -1,0 +1,43 @@
+import keras
+
+from keras_attn.training.clipped_adam import ClippedAdam
+from keras_attn.training.perplexity import Perplexity
+from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
+from keras_attn.training.token_accuracy import TokenAccuracy
+from keras_attn.training.token_crossentropy import TokenCrossentropy
+
+
+def compile_for_training(
+    model, learning_rate=0.001, global_clipnorm=1.0, label_smoothing=0.1, **kwargs
+):
+    """Compiles a model that maps to token logits, with what sequence models need.
+
+    The optimizer is `ClippedAdam`, the loss `SequenceCrossentropy`, the metrics `TokenAccuracy`,
+    `Perplexity` and, unless the model adds losses of its own, a `TokenCrossentropy` named `loss`:
+    in the logs it takes the place of Keras' `loss`, which weighs batches by sentences. The step is
+    not compiled by XLA on TensorFlow, because that would compile anew for every length of a batch.
+
+    Call it in the scope of the strategy that the model was built in.
+
+    Args:
+        model: built `keras.Model` from any inputs to logits `(batch, target_length, V)`.
+        learning_rate: float or schedule. Default 0.001.
+        global_clipnorm: optional float > 0, most L2 norm of the whole gradient. Default 1.
+        label_smoothing: float in `[0, 1)`. Default 0.1.
+        **kwargs: more arguments of `ClippedAdam`, such as `beta_2`.
+
+    Returns:
+        The model.
+    """
+    optimizer = ClippedAdam(learning_rate, global_clipnorm=global_clipnorm, **kwargs)
+    metrics = [TokenAccuracy(), Perplexity()]
+    if not model.losses:
+        metrics.append(TokenCrossentropy(label_smoothing, name="loss"))
+    model.compile(
+        optimizer,
+        loss=SequenceCrossentropy(label_smoothing),
+        metrics=metrics,
+        jit_compile=False if keras.backend.backend() == "tensorflow" else "auto",
+    )
+    optimizer.build(model.trainable_variables)
+    return model

@@ -1,0 +1,133 @@
+from itertools import islice
+
+import keras
+
+from keras_attn.training.replicas import pad_to_replicas
+from keras_attn.training.training_checkpoint import TrainingCheckpoint
+
+
+def fit(
+    model,
+    batches,
+    epochs,
+    directory=None,
+    save_steps=1000,
+    validation_batches=None,
+    callbacks=(),
+    verbose="auto",
+):
+    """`model.fit` on batches, going on where a killed training stopped.
+
+    With a `directory` the state is saved there while training (see `TrainingCheckpoint`). Called
+    again with the same arguments after a kill, it restores the last state and runs the rest of
+    that epoch and the epochs after it: on one machine, the weights are equal to those of a
+    training that was not killed. The logs of the epoch of the kill cover its remaining steps only.
+    Called after the end, it restores the weights and trains no more, unless `epochs` was raised.
+
+    Keras' own callbacks that count, such as `EarlyStopping`, start anew when training goes on;
+    those of this package do not.
+
+    Args:
+        model: built `keras.Model`, compiled, see `compile_for_training`.
+        batches: object with `steps_per_epoch`, `dataset(start_step)` (TensorFlow: a
+            `tf.data.Dataset` without end) and `stream(start_step)` (other backends: an iterator
+            without end), such as `keras_attn.text.LengthBucketedBatches`. What is in a step must
+            follow from its number alone.
+        epochs: int, epochs of the whole training, those before a kill included.
+        directory: optional path of the saved state. Default None: nothing is saved.
+        save_steps: int >= 1, steps between two saves; an epoch's end is always saved. Default 1000.
+        validation_batches: optional object like `batches`, whose first epoch is the validation set.
+        callbacks: list of callbacks.
+        verbose: as in `model.fit`. Default `"auto"`.
+
+    Returns:
+        `keras.callbacks.History` of all epochs, those before a kill included.
+
+    Raises:
+        ValueError: `epochs` below 1, the optimizer uses `use_ema` (whose weights are set at the
+            end of each call of `model.fit`; see `AverageWeights`), or the saved state does not fit.
+
+    Example:
+
+    ```python
+    with strategy("auto").scope():
+        model = compile_for_training(build_model())
+    fit(model, batches, epochs=20, directory="run", validation_batches=validation_batches)
+    ```
+    """
+    if epochs < 1:
+        raise ValueError(f"Expected epochs of at least 1. Received: epochs={epochs}")
+    steps_per_epoch = batches.steps_per_epoch
+    history = keras.callbacks.History()
+    history.set_model(model)
+    callbacks = [*callbacks, history]
+    step = 0
+    if directory is not None:
+        if getattr(model.optimizer, "inner_optimizer", model.optimizer).use_ema:
+            raise ValueError(
+                "Expected an optimizer without use_ema, whose training cannot go on after a kill. "
+                "Received: use_ema=True. Use AverageWeights."
+            )
+        checkpoint = TrainingCheckpoint(directory, steps_per_epoch, epochs, save_steps, callbacks)
+        checkpoint.restore(model)
+        history.history = {name: list(values) for name, values in checkpoint.history.items()}
+        callbacks.append(checkpoint)
+        if checkpoint.finished:
+            return history
+        step = checkpoint.step
+
+    validation = {}
+    if validation_batches is not None:
+        validation["validation_data"] = _validation_data(model, validation_batches)
+        validation["validation_steps"] = validation_batches.steps_per_epoch
+
+    def run(initial_epoch, epochs, num_steps):
+        model.fit(
+            _training_data(model, batches, step),
+            steps_per_epoch=num_steps,
+            initial_epoch=initial_epoch,
+            epochs=epochs,
+            shuffle=False,
+            callbacks=callbacks,
+            verbose=verbose,
+            **validation,
+        )
+        return model.stop_training
+
+    epoch, offset = divmod(step, steps_per_epoch)
+    if offset:
+        stopped = run(epoch, epoch + 1, steps_per_epoch - offset)
+        epoch += 1
+        step = epoch * steps_per_epoch
+        if stopped or epoch == epochs:
+            return history
+    run(epoch, epochs, steps_per_epoch)
+    return history
+
+
+def _training_data(model, batches, start_step):
+    if keras.backend.backend() != "tensorflow":
+        return batches.stream(start_step)
+    replicas = model.distribute_strategy.num_replicas_in_sync
+    return pad_to_replicas(batches.dataset(start_step), replicas)
+
+
+def _validation_data(model, batches):
+    if keras.backend.backend() != "tensorflow":
+        return _OneEpoch(batches)
+    replicas = model.distribute_strategy.num_replicas_in_sync
+    return pad_to_replicas(batches.dataset(0).take(batches.steps_per_epoch), replicas)
+
+
+class _OneEpoch(keras.utils.PyDataset):
+    """The first epoch of batches, which can be read again and again."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self._batches = list(islice(batches.stream(0), batches.steps_per_epoch))
+
+    def __len__(self):
+        return len(self._batches)
+
+    def __getitem__(self, index):
+        return self._batches[index]

@@ -1,0 +1,33 @@
+import keras
+from keras import ops
+
+from keras_attn.training.crossentropy_per_token import crossentropy_per_token
+from keras_attn.training.token_metric import TokenMetric
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class Perplexity(TokenMetric):
+    """exp(mean cross-entropy per real token), without label smoothing.
+
+    A model that spreads its probability evenly over `n` tokens has perplexity `n`. Of no tokens
+    at all it is 1.
+
+    Args:
+        ignore_class: int, label of padding. Default 0.
+        name: string.
+
+    Example:
+
+    >>> import numpy as np
+    >>> round(float(Perplexity()(np.array([[2, 3, 0]]), np.zeros((1, 3, 4), "float32"))), 4)
+    4.0
+    """
+
+    def __init__(self, ignore_class=0, name="perplexity", **kwargs):
+        super().__init__(ignore_class=ignore_class, name=name, **kwargs)
+
+    def values(self, y_true, y_pred):
+        return crossentropy_per_token(y_true, y_pred)  # (B, T)
+
+    def result(self):
+        return ops.exp(super().result())

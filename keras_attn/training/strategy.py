@@ -1,0 +1,80 @@
+import contextlib
+import functools
+
+import keras
+
+
+class SingleDevice:
+    """Stands for a strategy where there is only one device: its scope does nothing."""
+
+    num_replicas_in_sync = 1
+
+    def scope(self):
+        return contextlib.nullcontext()
+
+
+def strategy(name="auto", devices=None):
+    """The devices that a model is trained on. Build and compile the model in its scope.
+
+    Args:
+        name: `"auto"` (all GPUs if there are more than one, else the default device), `"none"`
+            (the default device) or `"mirrored"` (`tf.distribute.MirroredStrategy`: every device
+            holds all weights and computes a part of each batch). Default `"auto"`.
+        devices: optional list of strings such as `["GPU:0", "GPU:1"]`, for `"mirrored"` only.
+            Default: all GPUs.
+
+    Returns:
+        An object with `scope()` and `num_replicas_in_sync`. The same devices give the same object,
+        because TensorFlow supports one `MirroredStrategy` per process.
+
+    Raises:
+        ValueError: an unknown name, `devices` without `"mirrored"`, unknown or repeated devices,
+            `"mirrored"` without GPUs or on another backend than TensorFlow.
+
+    Example:
+
+    >>> with strategy("none").scope():
+    ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    """
+    if name not in ("auto", "none", "mirrored"):
+        raise ValueError(f'Expected name "auto", "none" or "mirrored". Received: name={name!r}')
+    if devices is not None and name != "mirrored":
+        raise ValueError(
+            'Expected devices only with name="mirrored". '
+            f"Received: name={name!r}, devices={devices}"
+        )
+    if keras.backend.backend() != "tensorflow":
+        if name == "mirrored":
+            raise ValueError(
+                'Expected name "auto" or "none": MirroredStrategy needs the TensorFlow backend. '
+                f"Received: name={name!r}, keras.backend.backend()={keras.backend.backend()!r}"
+            )
+        return SingleDevice()
+    import tensorflow as tf
+
+    gpus = [device.name.split("device:")[-1] for device in tf.config.list_logical_devices("GPU")]
+    if name == "none" or (name == "auto" and len(gpus) < 2):
+        return SingleDevice()
+    return _mirrored(tuple(_checked_devices(gpus if devices is None else devices)))
+
+
+def _checked_devices(devices):
+    import tensorflow as tf
+
+    if not devices:
+        raise ValueError(
+            'Expected at least one device for name="mirrored". Received: none, and TensorFlow sees '
+            'no GPU. Use name="auto", or name devices such as devices=["CPU:0"].'
+        )
+    known = [device.name.split("device:")[-1] for device in tf.config.list_logical_devices()]
+    names = [device.upper().split("DEVICE:")[-1].lstrip("/") for device in devices]
+    if not set(names) <= set(known) or len(set(names)) < len(names):
+        raise ValueError(f"Expected different devices out of {known}. Received: devices={devices}")
+    return names
+
+
+@functools.cache
+def _mirrored(devices):
+    import tensorflow as tf
+
+    return tf.distribute.MirroredStrategy(list(devices))

@@ -1,0 +1,54 @@
+import keras
+from keras import ops
+
+from keras_attn.training.crossentropy_per_token import of_real_tokens
+from keras_attn.training.replicas import sum_over_replicas
+
+
+class TokenMetric(keras.metrics.Metric):
+    """Mean of a value over all real tokens since the last reset; a subclass says of which value.
+
+    It is the mean over the tokens of all batches and all replicas, not a mean of means. The
+    result is the same on every replica, also where a replica has seen no token.
+
+    Args:
+        ignore_class: int, label of padding. Default 0.
+        name: string.
+
+    Call arguments (of `update_state`):
+        y_true: int `(batch, target_length)`.
+        y_pred: float logits `(batch, target_length, V)`.
+        sample_weight: optional, float `(batch, target_length)` or `(batch, 1)`: weights of the
+            tokens.
+
+    Returns (of `result`):
+        float32 scalar; 0 if no token was seen.
+    """
+
+    def __init__(self, ignore_class=0, name=None, **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.ignore_class = ignore_class
+        self.total = self.add_variable(shape=(), initializer="zeros", name="total")
+        self.num_tokens = self.add_variable(shape=(), initializer="zeros", name="num_tokens")
+
+    def values(self, y_true, y_pred):
+        """The value of every token, float32 `(batch, target_length)`; padding may have any."""
+        raise NotImplementedError
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        labels = ops.convert_to_tensor(y_true)
+        weights = of_real_tokens(1.0, labels, self.ignore_class)  # (B, T)
+        if sample_weight is not None:
+            weights = weights * ops.cast(sample_weight, "float32")  # (B, T)
+        values = of_real_tokens(self.values(labels, y_pred), labels, self.ignore_class)  # (B, T)
+        self.total.assign_add(ops.sum(weights * values))
+        self.num_tokens.assign_add(ops.sum(weights))
+
+    def result(self):
+        total, num_tokens = sum_over_replicas(
+            [ops.convert_to_tensor(self.total), ops.convert_to_tensor(self.num_tokens)]
+        )
+        return ops.divide_no_nan(total, num_tokens)
+
+    def get_config(self):
+        return {**super().get_config(), "ignore_class": self.ignore_class}

@@ -1,0 +1,46 @@
+"""One small translator, exported once for all tests."""
+
+import onnx
+import pytest
+
+from keras_attn.export import export_onnx
+from keras_attn.text import SentencePieceTokenizer
+from tests.export.small_translator import SOURCE, TARGET, make_translator
+
+
+def pytest_configure(config):
+    # The first object that sentencepiece makes warns; as an error, that would end the process.
+    swig = "builtin type (SwigPyPacked|SwigPyObject|swigvarlink) has no __module__ attribute"
+    config.addinivalue_line("filterwarnings", f"ignore:{swig}:DeprecationWarning")
+
+
+def _tokenizer(directory, name, lines, size):
+    path = directory / name
+    path.write_text("\n".join(lines * 5), encoding="utf-8")
+    return SentencePieceTokenizer.train(path, size, "char")
+
+
+@pytest.fixture(scope="session")
+def tokenizers(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("text")
+    return (
+        _tokenizer(directory, "source.txt", SOURCE, 45),
+        _tokenizer(directory, "target.txt", TARGET, 46),
+    )
+
+
+@pytest.fixture(scope="session")
+def translator(tokenizers):
+    return make_translator(vocabulary_sizes=[each.vocabulary_size for each in tokenizers])
+
+
+@pytest.fixture(scope="session")
+def exported(translator, tokenizers, tmp_path_factory):
+    """The file and the report of its export."""
+    path = tmp_path_factory.mktemp("onnx") / "translator.onnx"
+    return path, export_onnx(translator, path, *tokenizers, sentences=SOURCE)
+
+
+@pytest.fixture(scope="session")
+def onnx_model(exported):
+    return onnx.load(exported[0])

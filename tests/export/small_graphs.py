@@ -1,0 +1,56 @@
+"""ONNX models of a few nodes, in text, and what they compute."""
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def value(name, type_=FLOAT, shape=None):
+    return helper.make_tensor_value_info(name, type_, shape)
+
+
+def constant(name, array):
+    return numpy_helper.from_array(np.asarray(array), name)
+
+
+def node(operator, inputs, outputs, **attributes):
+    return helper.make_node(operator, inputs.split(), outputs.split(), **attributes)
+
+
+def graph(nodes, inputs, outputs, initializers=(), name="graph"):
+    return helper.make_graph(nodes, name, inputs, outputs, list(initializers))
+
+
+def model(*arguments, **keywords):
+    made = helper.make_model(
+        graph(*arguments, **keywords), opset_imports=[helper.make_opsetid("", 18)], ir_version=8
+    )
+    onnx.checker.check_model(made)
+    return made
+
+
+def run(made, **inputs):
+    onnx.checker.check_model(made, full_check=True)
+    session = onnxruntime.InferenceSession(
+        made.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, inputs)
+
+
+def loop_bodies(made):
+    """The body of each Loop, outer ones first."""
+    from keras_attn.export.passes.graph import nested_graphs
+
+    return [
+        each.attribute[0].g
+        for inner in nested_graphs(made.graph)
+        for each in inner.node
+        if each.op_type == "Loop"
+    ]
+
+
+def operators(graph_):
+    return [each.op_type for each in graph_.node]

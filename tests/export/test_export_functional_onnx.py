@@ -1,0 +1,75 @@
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import BahdanauAttention
+from keras_attn.export import ExportError, export_functional_onnx
+from tests.export.small_translator import session
+
+IDS = np.array([[5, 6, 7], [9, 4, 0], [8, 0, 0]], "int32")
+
+
+def make_classifier():
+    ids = keras.Input((None,), dtype="int32", name="ids")
+    embedded = keras.layers.Embedding(10, 4)(ids)
+    mask = keras.ops.not_equal(ids, 0)
+    outputs = keras.layers.Bidirectional(keras.layers.GRU(3, return_sequences=True))(
+        embedded, mask=mask
+    )
+    query = keras.layers.GlobalAveragePooling1D(keepdims=True)(outputs)
+    context, weights = BahdanauAttention(5, name="attention")(
+        query, outputs, attention_mask=mask, return_attention_scores=True
+    )
+    label = keras.layers.Dense(1, activation="sigmoid", name="label")(context[:, 0])
+    return keras.Model(ids, {"label": label, "weights": weights[:, 0]})
+
+
+def test_a_classifier_with_attention(tmp_path):
+    model, path = make_classifier(), tmp_path / "classifier.onnx"
+    assert export_functional_onnx(model, path, IDS) < 1e-6
+    opened = session(path)
+    names = [output.name for output in opened.get_outputs()]
+    assert set(names) == set(model.output_names)
+    assert opened.get_inputs()[0].shape == ["batch", "ids_1"]
+    ids = np.random.default_rng(0).integers(1, 10, (4, 7)).astype("int32")
+    actual = opened.run(None, {"ids": ids})
+    expected = keras.tree.flatten(model(ids))
+    for name, value in zip(model.output_names, expected, strict=True):
+        np.testing.assert_allclose(actual[names.index(name)], value, atol=1e-6)
+
+
+def test_several_inputs_by_name(tmp_path):
+    first, second = keras.Input((2,), name="first"), keras.Input((3,), name="second")
+    joined = keras.layers.Concatenate()([second, first])
+    model = keras.Model([first, second], keras.layers.Dense(1, name="score")(joined))
+    sample = {"second": np.ones((5, 3)), "first": np.zeros((5, 2))}
+    export_functional_onnx(model, tmp_path / "model.onnx", sample)
+    assert [each.name for each in session(tmp_path / "model.onnx").get_inputs()] == [
+        "first",
+        "second",
+    ]
+    with pytest.raises(ValueError, match=r"none for \['first'\]"):
+        export_functional_onnx(model, tmp_path / "x.onnx", {"second": np.ones((5, 3))})
+    with pytest.raises(ValueError, match="not empty"):
+        export_functional_onnx(model, tmp_path / "x.onnx", [np.ones((0, 2)), np.ones((0, 3))])
+
+
+@pytest.mark.parametrize("wrong", [0.01, np.nan])
+def test_a_model_that_disagrees_is_refused(tmp_path, monkeypatch, wrong):
+    x = keras.Input((3,), name="x")
+    model = keras.Model(x, keras.layers.Dense(1, name="y")(x))
+    monkeypatch.setattr(
+        sys.modules["keras_attn.export.onnx_file"],
+        "open_session",
+        lambda path: lambda x: {"y": model(x).numpy() + wrong},
+    )
+    with pytest.raises(ExportError, match="disagrees with Keras"):
+        export_functional_onnx(model, tmp_path / "x.onnx", np.ones((2, 3)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_is_not_functional_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="functional Keras model"):
+        export_functional_onnx(keras.layers.Dense(1), tmp_path / "x.onnx", IDS)

@@ -1,0 +1,245 @@
+import base64
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import pytest
+
+from keras_attn import GreedyDecoder, rnn_seq2seq, search_model
+from keras_attn.export import ExportError, ParityReport, export_onnx
+from keras_attn.export.passes.graph import defined_names, nested_graphs
+from tests.export.small_translator import make_translator, session
+
+IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
+
+
+def inputs(source_ids=IDS, max_length=30, length_penalty=1.0):
+    return {
+        "source_ids": source_ids,
+        "max_length": np.array(max_length, "int32"),
+        "length_penalty": np.array(length_penalty, "float32"),
+    }
+
+
+def run(path, *arguments):
+    opened = session(path)
+    names = [output.name for output in opened.get_outputs()]
+    return dict(zip(names, opened.run(None, inputs(*arguments)), strict=True))
+
+
+def test_inputs_and_outputs_are_those_of_the_contract(exported):
+    opened = session(exported[0])
+    assert {each.name: (each.type, each.shape) for each in opened.get_inputs()} == {
+        "source_ids": ("tensor(int32)", ["batch", "source_length"]),
+        "max_length": ("tensor(int32)", []),
+        "length_penalty": ("tensor(float)", []),
+    }
+    assert {each.name: (each.type, each.shape) for each in opened.get_outputs()} == {
+        "token_ids": ("tensor(int32)", ["batch", 2, "length"]),
+        "lengths": ("tensor(int32)", ["batch", 2]),
+        "scores": ("tensor(float)", ["batch", 2]),
+        "log_probs": ("tensor(float)", ["batch", 2]),
+    }
+
+
+def test_one_file_holds_settings_and_vocabularies(onnx_model, tokenizers):
+    entries = {entry.key: entry.value for entry in onnx_model.metadata_props}
+    assert entries["keras_attn.format"] == "1"
+    settings = json.loads(entries["keras_attn.settings"])
+    assert settings.pop("versions")["keras"]
+    assert settings == {
+        "start_token_id": 1,
+        "end_token_id": 2,
+        "pad_token_id": 0,
+        "beam_width": 3,
+        "num_hypotheses": 2,
+        "max_length": 30,
+        "length_penalty": 1.0,
+        "source_vocabulary_size": tokenizers[0].vocabulary_size,
+        "target_vocabulary_size": tokenizers[1].vocabulary_size,
+    }
+    for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
+        assert base64.b64decode(entries[f"keras_attn.{side}_tokenizer"]) == tokenizer.model
+
+
+def test_a_shared_vocabulary_is_stored_once(translator, tokenizers):
+    from keras_attn.export.metadata import describe
+    from keras_attn.export.search_function import SearchFunction
+
+    function = SearchFunction(translator)
+    for target in (None, tokenizers[0]):
+        assert "keras_attn.target_tokenizer" not in describe(function, tokenizers[0], target)
+
+
+def test_the_gate_compared_enough(exported):
+    report = exported[1]
+    assert report.sentences >= 200 and len(report.batch_sizes) >= 3
+    assert 0 < report.cut < report.sentences
+    assert report.best_equal == report.all_equal == 1.0
+    assert report.largest_difference < 1e-5
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (3, 9), (40, 4)])
+def test_agrees_with_the_keras_model(exported, translator, shape):
+    ids = np.random.default_rng(1).integers(3, 20, shape).astype("int32")
+    ids[:, -1] = 2
+    expected, actual = translator(ids), run(exported[0], ids)
+    np.testing.assert_array_equal(actual["token_ids"], expected["token_ids"])
+    np.testing.assert_array_equal(actual["lengths"], expected["lengths"])
+    np.testing.assert_allclose(actual["scores"], expected["scores"], atol=1e-5)
+    np.testing.assert_allclose(actual["log_probs"], expected["log_probs"], rtol=1e-5)
+
+
+def test_length_penalty_and_max_length_are_inputs(exported):
+    plain, without_penalty = run(exported[0]), run(exported[0], IDS, 30, 0.0)
+    np.testing.assert_allclose(
+        plain["scores"], plain["log_probs"] / np.maximum(plain["lengths"], 1), rtol=1e-5
+    )
+    np.testing.assert_allclose(without_penalty["scores"], without_penalty["log_probs"])
+    assert run(exported[0], IDS, 3)["token_ids"].shape[2] == 3
+    # More than the model's own limit: what counts is 2 * source length + 10.
+    assert run(exported[0], IDS, 1000)["lengths"].max() <= 2 * 4 + 10
+
+
+def test_no_sentences_and_no_tokens(exported):
+    nothing = run(exported[0], np.zeros((0, 3), "int32"))
+    assert nothing["token_ids"].shape[:2] == (0, 2) and nothing["scores"].shape == (0, 2)
+    no_tokens = run(exported[0], IDS, 0)
+    assert no_tokens["token_ids"].shape == (2, 2, 0)
+    np.testing.assert_array_equal(no_tokens["lengths"], 0)
+    np.testing.assert_array_equal(no_tokens["scores"][:, 0], 0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"source_ids": IDS.astype("int64")},
+        {"source_ids": IDS[0]},
+        {"max_length": np.array(3, "int64")},
+        {"source_ids": np.full((1, 2), 45_000, "int32")},
+    ],
+)
+def test_wrong_inputs_are_refused(exported, wrong):
+    with pytest.raises(Exception, match=r"Unexpected input|Invalid rank|indices element|expected"):
+        session(exported[0]).run(None, {**inputs(), **wrong})
+
+
+def test_a_row_of_padding_does_not_disturb_the_others(exported):
+    with_padding = run(exported[0], np.concatenate([IDS, np.zeros((1, 4), "int32")]))
+    alone = run(exported[0])
+    length = alone["token_ids"].shape[2]
+    np.testing.assert_array_equal(with_padding["token_ids"][:2, :, :length], alone["token_ids"])
+    assert np.isfinite(with_padding["scores"]).all()
+
+
+def test_weights_do_not_go_through_a_loop(onnx_model):
+    constants = {tensor.name for tensor in onnx_model.graph.initializer}
+    for graph in nested_graphs(onnx_model.graph):
+        copies = {
+            node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity"
+        }
+        for node in graph.node:
+            if node.op_type != "Loop":
+                continue
+            (body,) = (attribute.g for attribute in node.attribute)
+            behind = {each.output[0]: each.input[0] for each in body.node if len(each.input) == 1}
+            for index in range(len(body.input) - 2):
+                start, end = node.input[2 + index], body.output[1 + index].name
+                while start in copies:
+                    start = copies[start]
+                while end in behind:
+                    end = behind[end]
+                assert end != body.input[2 + index].name, f"{start} is carried unchanged"
+                tensor = [each for each in onnx_model.graph.initializer if each.name == start]
+                assert start not in constants or np.prod(tensor[0].dims) < 8
+
+
+def test_the_file_has_no_repetitions_and_no_foreign_parts(onnx_model, translator):
+    assert [(each.domain, each.version) for each in onnx_model.opset_import] == [("", 18)]
+    graphs = list(nested_graphs(onnx_model.graph))
+    operators = {node.op_type for graph in graphs for node in graph.node}
+    assert "Loop" in operators and not operators & {"Einsum", "Constant"}
+    assert not any(graph.initializer for graph in graphs[1:])
+    contents = [
+        (tensor.data_type, tuple(tensor.dims), tensor.raw_data)
+        for tensor in onnx_model.graph.initializer
+    ]
+    assert len(contents) == len(set(contents))
+    names = [name for graph in graphs for name in defined_names(graph)]
+    assert len(names) == len(set(names))
+    stored = {tensor.name for tensor in onnx_model.graph.initializer}
+    assert {weight.path for weight in translator.weights} <= stored
+
+
+def test_tied_embeddings_are_stored_once(tmp_path, monkeypatch):
+    module = sys.modules["keras_attn.export.export_onnx"]
+    monkeypatch.setattr(module, "compare_translations", lambda *arguments: ParityReport())
+    encoder, decoder = rnn_seq2seq(30, 30, embedding_dim=8, units=8, share_embeddings=True)
+    model = search_model(encoder, GreedyDecoder(decoder, max_length=12))
+    export_onnx(model, tmp_path / "model.onnx")
+    tensors = onnx.load(tmp_path / "model.onnx").graph.initializer
+    assert sum(tuple(tensor.dims) in {(30, 8), (8, 30)} for tensor in tensors) == 1
+
+
+@pytest.mark.parametrize(
+    ("attention", "cell", "alignments"), [("luong", "gru", True), (None, "lstm", False)]
+)
+def test_other_models(tmp_path, attention, cell, alignments):
+    model = make_translator(attention, cell)
+    export_onnx(model, tmp_path / "model.onnx", alignments=alignments)
+    outputs = run(tmp_path / "model.onnx")
+    assert ("alignments" in outputs) == alignments
+    assert not model.layers[-1].return_alignments
+    if alignments:
+        length = outputs["token_ids"].shape[2]
+        assert outputs["alignments"].shape == (2, 2, length, 4)
+        first = outputs["alignments"][:, 0, 0]
+        np.testing.assert_allclose(first.sum(axis=-1), 1, rtol=1e-5)
+        np.testing.assert_array_equal(first[1, 2:], 0)
+
+
+def test_an_export_that_disagrees_leaves_the_old_file(
+    translator, onnx_model, tmp_path, monkeypatch
+):
+    module = sys.modules["keras_attn.export.onnx_file"]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"the old file")
+
+    def open_wrong_session(name):
+        right = open_session(name)
+        return lambda **arrays: {**right(**arrays), "scores": right(**arrays)["scores"] + 0.01}
+
+    open_session = module.open_session
+    monkeypatch.setattr(module, "convert", lambda *arguments: onnx_model)
+    monkeypatch.setattr(module, "open_session", open_wrong_session)
+    with pytest.raises(ExportError, match=r"largest difference of a score 1\.0e-02"):
+        export_onnx(translator, path)
+    assert path.read_bytes() == b"the old file"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_says_what_to_install(translator, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ImportError, match="pip install onnxruntime .* or onnxruntime-gpu"):
+        export_onnx(translator, tmp_path / "model.onnx")
+
+
+def test_refuses_what_does_not_fit(translator, tmp_path):
+    import keras
+
+    path = tmp_path / "model.onnx"
+    ids = keras.Input((None,), dtype="int32")
+    classifier = keras.Model(ids, keras.layers.Embedding(5, 4)(ids))
+    with pytest.raises(ValueError, match="Expected a search model"):
+        export_onnx(classifier, path)
+    larger = SimpleNamespace(vocabulary_size=46, model=b"")
+    with pytest.raises(ValueError, match="the one that the model was trained with"):
+        export_onnx(translator, path, larger)
+    with pytest.raises(ValueError, match="source_tokenizer=None"):
+        export_onnx(translator, path, sentences=["a text"])
+    for sentences in ([[]], [[5, 99_999, 2]], [[-1, 2]]):
+        with pytest.raises(ValueError, match="lists of ids from 0"):
+            export_onnx(translator, path, sentences=sentences)
+    assert not path.exists()

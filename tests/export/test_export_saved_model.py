@@ -1,0 +1,110 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from keras_attn.export import ExportError, export_saved_model
+from tests.export.small_translator import SOURCE
+
+LIMITS = {"max_length": tf.constant(30), "length_penalty": tf.constant(1.0)}
+IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
+
+
+@pytest.fixture(scope="module")
+def exported(translator, tokenizers, tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved_model") / "translator"
+    report = export_saved_model(translator, path, *tokenizers, sentences=SOURCE)
+    return path, report
+
+
+@pytest.fixture(scope="module")
+def loaded(exported):
+    return tf.saved_model.load(str(exported[0]))
+
+
+def test_the_report(exported):
+    report = exported[1]
+    assert report.sentences >= 200 and len(report.batch_sizes) >= 3 and report.cut > 0
+    assert report.all_equal == 1.0
+
+
+def test_ids_to_ids(loaded, translator):
+    expected = translator(IDS)
+    actual = loaded.signatures["ids"](source_ids=tf.constant(IDS), **LIMITS)
+    assert set(actual) == {"token_ids", "lengths", "scores", "log_probs"}
+    np.testing.assert_array_equal(actual["token_ids"], expected["token_ids"])
+    np.testing.assert_allclose(actual["scores"], expected["scores"], atol=1e-5)
+
+
+def test_limit_and_penalty_may_be_left_out(exported, loaded, translator):
+    default = loaded.translate_ids(IDS)
+    np.testing.assert_array_equal(default["token_ids"], translator(IDS)["token_ids"])
+    assert loaded.translate_ids(IDS, max_length=3)["token_ids"].shape == (2, 2, 3)
+    without_penalty = loaded.translate_texts(SOURCE, length_penalty=0.0)
+    np.testing.assert_allclose(without_penalty["scores"], without_penalty["log_probs"])
+
+
+def test_the_signatures_have_defaults(exported):
+    saved = saved_model_pb2.SavedModel.FromString((exported[0] / "saved_model.pb").read_bytes())
+    for name in ("ids", "serving_default"):
+        defaults = saved.meta_graphs[0].signature_def[name].defaults
+        values = {key: tf.make_ndarray(value).item() for key, value in defaults.items()}
+        assert values == {"max_length": 30, "length_penalty": 1.0}
+
+
+def test_texts_to_texts(loaded, translator, tokenizers):
+    source, target = tokenizers
+    text = SOURCE[1]
+    actual = loaded.signatures["serving_default"](text=tf.constant([text, SOURCE[0], ""]), **LIMITS)
+    (ids,) = source.encode([text])
+    expected = translator(np.array([[*ids, 2]], "int32"))
+    texts = target.decode(np.array(expected["token_ids"])[0])
+    assert [each.decode() for each in actual["text"].numpy()[0]] == texts
+    np.testing.assert_allclose(actual["scores"][0], expected["scores"][0], atol=1e-5)
+    assert actual["text"].shape == (3, 2)
+
+
+def test_no_sentences_and_no_tokens(loaded):
+    nothing = loaded.translate_texts(tf.constant([], tf.string))
+    assert nothing["text"].shape == (0, 2)
+    assert loaded.translate_ids(np.zeros((0, 3), "int32"))["scores"].shape == (0, 2)
+    no_tokens = loaded.translate_texts(SOURCE, max_length=0)
+    assert set(no_tokens["text"].numpy().ravel()) == {b""}
+
+
+def test_serves_where_keras_attn_is_not_imported(exported):
+    program = (
+        "import sys, tensorflow as tf, tensorflow_text\n"
+        "model = tf.saved_model.load(sys.argv[1])\n"
+        "texts = model.translate_texts(['the dog'])['text']\n"
+        "assert texts.shape == (1, 2)\n"
+        "assert 'keras_attn' not in sys.modules and 'sentencepiece' not in sys.modules\n"
+    )
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    subprocess.run([sys.executable, "-c", program, str(exported[0])], check=True, env=environment)
+
+
+def test_without_tokenizers_there_is_one_signature(translator, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_text", None)
+    export_saved_model(translator, tmp_path / "ids", alignments=True)
+    signatures = tf.saved_model.load(str(tmp_path / "ids")).signatures
+    assert list(signatures) == ["ids"]
+    assert "alignments" in signatures["ids"].structured_outputs
+
+
+def test_one_that_disagrees_leaves_nothing(translator, tmp_path, monkeypatch):
+    module = sys.modules["keras_attn.export.export_saved_model"]
+    runner = module._runner
+
+    def wrong_runner(loaded):
+        run = runner(loaded)
+        return lambda **inputs: {**run(**inputs), "lengths": run(**inputs)["lengths"] + 1}
+
+    monkeypatch.setattr(module, "_runner", wrong_runner)
+    with pytest.raises(ExportError, match="disagrees with Keras"):
+        export_saved_model(translator, tmp_path / "model")
+    assert not list(tmp_path.iterdir())

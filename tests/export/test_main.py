@@ -1,0 +1,74 @@
+import sys
+
+import onnx
+import pytest
+
+from keras_attn.export.__main__ import main
+from tests.export.small_translator import SOURCE
+
+
+@pytest.fixture(scope="module")
+def run(translator, tokenizers, tmp_path_factory):
+    """What a training run leaves behind."""
+    directory = tmp_path_factory.mktemp("run")
+    translator.save(directory / "translator.keras")
+    for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
+        tokenizer.save(directory / f"{side}.spm")
+    return directory
+
+
+def test_onnx(run, tmp_path, capsys):
+    sentences, out = tmp_path / "sentences.txt", tmp_path / "model.onnx"
+    sentences.write_text("\n".join(SOURCE), encoding="utf-8")
+    out.write_bytes(b"an earlier export")
+    assert main(["onnx", str(run), str(out), "--sentences", str(sentences)]) == 0
+    assert f"Wrote {out}. Compared with Keras on 200 sentences" in capsys.readouterr().out
+    keys = {entry.key for entry in onnx.load(out).metadata_props}
+    assert "keras_attn.source_tokenizer" in keys
+
+
+def test_saved_model(run, tmp_path, monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr(
+        sys.modules["keras_attn.export.__main__"],
+        "export_saved_model",
+        lambda *arguments: calls.append(arguments) or "a report",
+    )
+    assert main(["saved-model", str(run), str(tmp_path / "model")]) == 0
+    assert capsys.readouterr().out.endswith("Compared with Keras on a report.\n")
+    ((model, out, source, _, sentences),) = calls
+    assert (model.name, out, sentences) == ("translator", tmp_path / "model", None)
+    assert source.model == (run / "source.spm").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["translator.keras", "source.spm", "target.spm"])
+def test_a_missing_file_is_named(run, tmp_path, capsys, name):
+    for each in run.iterdir():
+        if each.name != name:
+            (tmp_path / each.name).write_bytes(each.read_bytes())
+    assert main(["onnx", str(tmp_path), str(tmp_path / "model.onnx")]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("Nothing was exported.") and f"{name} is missing" in message
+
+
+@pytest.mark.parametrize("name", ["translator.keras", "target.spm"])
+def test_a_damaged_file_is_refused(run, tmp_path, capsys, name):
+    for each in run.iterdir():
+        content = each.read_bytes()
+        (tmp_path / each.name).write_bytes(
+            content[: len(content) // 2] if each.name == name else content
+        )
+    assert main(["onnx", str(tmp_path), str(tmp_path / "model.onnx")]) == 1
+    assert name in capsys.readouterr().err
+    assert not (tmp_path / "model.onnx").exists()
+
+
+def test_a_path_in_no_directory_is_refused_before_the_work(run, tmp_path, capsys):
+    assert main(["onnx", str(run), str(tmp_path / "missing" / "model.onnx")]) == 1
+    assert "existing directory" in capsys.readouterr().err
+
+
+def test_wrong_arguments_exit_with_2(capsys):
+    with pytest.raises(SystemExit) as raised:
+        main(["coreml", "run", "out"])
+    assert raised.value.code == 2

@@ -1,0 +1,99 @@
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from keras_attn.export.replace_when_done import replace_when_done
+
+
+def test_replaces_a_file(tmp_path):
+    path = tmp_path / "model.onnx"
+    for content in ("first", "second"):
+        with replace_when_done(path) as partial:
+            partial.write_text(content)
+            assert partial.parent == path.parent
+        assert path.read_text() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_replaces_a_saved_model_whole(tmp_path):
+    path = tmp_path / "model"
+    for content in ("first", "second"):
+        with replace_when_done(path) as partial:
+            partial.mkdir()
+            (partial / "saved_model.pb").write_text(content)
+            (partial / f"{content}.txt").write_text(content)
+        assert {each.name for each in path.iterdir()} == {f"{content}.txt", "saved_model.pb"}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_leaves_other_directories_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(FileExistsError, match="a directory with other content"):
+        with replace_when_done(tmp_path):
+            raise AssertionError("the block must not run")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileExistsError, match="name of a file"):
+        with replace_when_done(tmp_path / "empty") as partial:
+            partial.write_text("a file")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["empty", "thesis.txt"]
+
+
+def test_demands_an_existing_directory(tmp_path):
+    with pytest.raises(FileNotFoundError, match="Create .*missing"):
+        with replace_when_done(tmp_path / "missing" / "model.onnx"):
+            raise AssertionError("the block must not run")
+
+
+@pytest.mark.parametrize("full_at", ["write", "fsync"])
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, full_at):
+    path = tmp_path / "model.onnx"
+    path.write_text("the old file")
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if full_at == "fsync":
+        monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        with replace_when_done(path) as partial:
+            partial.write_text("half a file")
+            if full_at == "write":
+                full()
+    assert path.read_text() == "the old file"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_kill_leaves_no_file_with_the_final_name(tmp_path):
+    path, ready = tmp_path / "model.onnx", tmp_path / "ready"
+    program = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        # The module alone: it starts in a moment, the package in seconds.
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from replace_when_done import replace_when_done\n"
+        "with replace_when_done(sys.argv[2]) as partial:\n"
+        "    partial.write_text('half a file')\n"
+        "    Path(sys.argv[3]).touch()\n"
+        "    time.sleep(60)\n"
+    )
+    folder = os.path.dirname(sys.modules["keras_attn.export.replace_when_done"].__file__)
+    process = subprocess.Popen([sys.executable, "-c", program, folder, str(path), str(ready)])
+    try:
+        deadline = time.monotonic() + 30
+        while not ready.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert ready.exists()
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not path.exists()
+    (left,) = [each for each in tmp_path.iterdir() if each != ready]
+    assert left.name.startswith(".model.onnx.") and left.name.endswith(".partial")
+    with replace_when_done(path) as partial:
+        partial.write_text("whole")
+    assert path.read_text() == "whole"

@@ -1,0 +1,118 @@
+import types
+
+import numpy as np
+import pytest
+
+from keras_attn.export import ExportError, ParityReport
+from keras_attn.export.parity_sentences import random_sentences
+from keras_attn.export.verify import compare_translations, pad
+
+SEARCH = types.SimpleNamespace(
+    max_length=9, length_penalty=1.0, pad_token_id=0, start_token_id=1, end_token_id=2
+)
+
+
+def translate(source_ids, max_length, length_penalty):
+    """Copies the source, cut to `max_length`, as first hypothesis, and 7 as the second."""
+    length = min(int(max_length), source_ids.shape[1])
+    copy = source_ids[:, :length]
+    seven = np.zeros_like(copy)
+    seven[:, 0] = 7
+    ids = np.stack([copy, seven], axis=1)
+    lengths = ((ids != 0) & (ids != 2)).sum(axis=2).astype("int32")
+    log_probs = -(1.0 + ids.sum(axis=2)).astype("float32")
+    scores = log_probs / np.maximum(lengths, 1) ** length_penalty
+    return {"token_ids": ids, "lengths": lengths, "scores": scores, "log_probs": log_probs}
+
+
+def changed(change):
+    def other(**inputs):
+        outputs = translate(**inputs)
+        change(outputs)
+        return outputs
+
+    return other
+
+
+def compare(actual, count=200):
+    return compare_translations(translate, actual, random_sentences(50, count), SEARCH)
+
+
+def test_a_copy_agrees():
+    report = compare(translate)
+    report.check()
+    assert report.sentences == 200 and report.batch_sizes == {1, 7, 32}
+    assert 0 < report.cut < 200
+    assert (report.best_equal, report.all_equal, report.largest_difference) == (1.0, 1.0, 0.0)
+
+
+def test_more_padding_is_no_difference():
+    def widen(outputs):
+        outputs["token_ids"] = np.pad(outputs["token_ids"], ((0, 0), (0, 0), (0, 3)))
+
+    compare(changed(widen)).check()
+
+
+@pytest.mark.parametrize("name", ["scores", "log_probs"])
+@pytest.mark.parametrize("wrong", [0.05, np.nan])
+def test_wrong_numbers_are_refused(name, wrong):
+    def disturb(outputs):
+        outputs[name] = outputs[name] + wrong
+
+    with pytest.raises(ExportError, match="disagrees with Keras"):
+        compare(changed(disturb)).check()
+
+
+@pytest.mark.parametrize("hypothesis", [0, 1])
+def test_wrong_ids_are_refused_however_small_their_number(hypothesis):
+    calls = []
+
+    def disturb(outputs):
+        calls.append(1)
+        # 3 of the 200 sentences, with other scores as other ids have.
+        if len(calls) in (3, 6, 9):
+            outputs["token_ids"][0, hypothesis, 0] += 1
+            outputs["scores"][0, hypothesis] -= 1
+
+    with pytest.raises(ExportError, match="98.5%"):
+        compare(changed(disturb)).check()
+
+
+def test_ties_may_change_places_but_not_everywhere():
+    calls = []
+
+    def swap(outputs):
+        calls.append(1)
+        if len(calls) % 3 == 1 or everywhere:
+            outputs["token_ids"][:, 0, 0] += 1
+
+    everywhere = False
+    report = compare(changed(swap))
+    report.check()
+    assert report.best_equal < 1 == report.best_tied
+    everywhere = True
+    with pytest.raises(ExportError, match="the same best ids for 0.0%"):
+        compare(changed(swap)).check()
+
+
+def test_wrong_lengths_are_refused():
+    def shorten(outputs):
+        outputs["lengths"] = outputs["lengths"] - 1
+
+    with pytest.raises(ExportError):
+        compare(changed(shorten)).check()
+
+
+def test_the_report_says_what_was_compared():
+    report = ParityReport(sentences=200, batch_sizes={32, 1}, cut=12, largest_difference=2e-6)
+    assert str(report).startswith("200 sentences in batches of 1, 32, 12 cut by max_length")
+    assert str(report).endswith("2.0e-06")
+
+
+def test_random_sentences_end_with_the_end_id_and_repeat():
+    sentences = random_sentences(9, 50, pad_token_id=0, end_token_id=2)
+    assert sentences == random_sentences(9, 50, pad_token_id=0, end_token_id=2)
+    assert all(sentence[-1] == 2 and 2 <= len(sentence) <= 17 for sentence in sentences)
+    inner = {token for sentence in sentences for token in sentence[:-1]}
+    assert inner == {1, 3, 4, 5, 6, 7, 8}
+    np.testing.assert_array_equal(pad([[5, 2], [2]]), [[5, 2], [2, 0]])

@@ -1,0 +1,244 @@
+"""What the library must compute: NumPy, written from the equations of the papers.
+
+One sentence at a time, one position at a time, in float64, so that no shape, mask or batch can hide
+a mistake. Matrices are stored as Keras stores them, input size first: "W x" of a paper is `x @ W`.
+"""
+
+import itertools
+
+import numpy as np
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def log_softmax(logits):
+    logits = np.asarray(logits, "float64")
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+# Attention scores: queries (T, ...) and keys (S, ...) of one sentence to (T, S).
+
+
+def bahdanau_scores(queries, keys, query_kernel, key_kernel, vector, gain=None, bias=0.0):
+    """v . tanh(W_q q + W_k k); with a gain, Salimans and Kingma's g v / |v| and the bias b."""
+    if gain is not None:
+        vector = gain * vector / np.linalg.norm(vector)
+    return _pairwise(
+        lambda q, k: vector @ np.tanh(q @ query_kernel + k @ key_kernel + bias), queries, keys
+    )
+
+
+def luong_dot_scores(queries, keys):
+    return _pairwise(lambda q, k: q @ k, queries, keys)
+
+
+def luong_general_scores(queries, keys, kernel):
+    """q . W k, with `kernel` the transpose of W."""
+    return _pairwise(lambda q, k: q @ (k @ kernel), queries, keys)
+
+
+def luong_concat_scores(queries, keys, kernel, vector):
+    """v . tanh(W [q ; k])."""
+    return _pairwise(
+        lambda q, k: vector @ np.tanh(np.concatenate([q, k]) @ kernel), queries, keys
+    )
+
+
+def _pairwise(score, queries, keys):
+    return np.array([[score(q, k) for k in keys] for q in queries])
+
+
+def attend(scores, values, mask=None):
+    """Contexts (T, D) and weights (T, S) of one sentence; `mask` is (S,) or (T, S)."""
+    mask = np.broadcast_to(True if mask is None else mask, scores.shape)
+    weights = np.zeros(scores.shape)
+    for t, allowed in enumerate(mask):
+        if allowed.any():
+            weights[t, allowed] = np.exp(log_softmax(scores[t, allowed]))
+    return weights @ values, weights
+
+
+# Cells: one step of one sentence, `step(x, state) -> output, new state`; a state is a list.
+
+
+def rnn_step(x, state, kernel, recurrent_kernel, bias, output_kernel):
+    """h_t = tanh(W_xh x_t + W_hh h_{t-1} + b), y_t = W_hy h_t."""
+    hidden = np.tanh(x @ kernel + state[0] @ recurrent_kernel + bias)
+    return hidden @ output_kernel, [hidden]
+
+
+def simple_rnn_step(x, state, kernel, recurrent_kernel, bias):
+    return rnn_step(x, state, kernel, recurrent_kernel, bias, np.eye(len(bias)))
+
+
+def lstm_step(x, state, kernel, recurrent_kernel, bias):
+    """Hochreiter and Schmidhuber, 1997, with forget gates; gates lie as input, forget, cell, out."""
+    hidden, cell = state
+    i, f, g, o = np.split(x @ kernel + hidden @ recurrent_kernel + bias, 4)
+    cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+    hidden = sigmoid(o) * np.tanh(cell)
+    return hidden, [hidden, cell]
+
+
+def gru_step(x, state, kernel, recurrent_kernel, bias):
+    """Cho et al., 2014, in the form of cuDNN; gates lie as update, reset, candidate."""
+    (hidden,) = state
+    xz, xr, xh = np.split(x @ kernel + bias[0], 3)
+    hz, hr, hh = np.split(hidden @ recurrent_kernel + bias[1], 3)
+    update = sigmoid(xz + hz)
+    candidate = np.tanh(xh + sigmoid(xr + hr) * hh)
+    hidden = update * hidden + (1.0 - update) * candidate
+    return hidden, [hidden]
+
+
+def stacked_step(x, state, steps):
+    new_state = []
+    for step, own in zip(steps, state, strict=True):
+        x, own = step(x, own)
+        new_state.append(own)
+    return x, new_state
+
+
+def attention_rnn(
+    inputs, state, step, top, attend, context_size, query, input_feeding, vector_layer=None
+):
+    """Luong et al., 2015, section 3, or Bahdanau et al., 2015, appendix A.2.2.
+
+    Args:
+        inputs: (T, D).
+        state: state of the cell.
+        step: `step(x, state) -> output, new state`.
+        top: `top(state)`, the vector that Bahdanau's order asks with.
+        attend: `attend(q) -> context, weights`.
+        context_size: int.
+        query: "cell_output" (Luong) or "previous_state" (Bahdanau).
+        input_feeding: bool.
+        vector_layer: `vector_layer([h ; c])`, the attention vector; `None` for none.
+
+    Returns:
+        Outputs (T, ...), weights (T, S) and the last state.
+    """
+    fed = np.zeros(context_size)
+    if vector_layer is not None:
+        fed = np.zeros_like(vector_layer(np.zeros(len(top(state)) + context_size)))
+    outputs, all_weights = [], []
+    for x in inputs:
+        parts = [x]
+        if query == "previous_state":
+            context, weights = attend(top(state))
+            parts.append(context)
+        if input_feeding:
+            parts.append(fed)
+        hidden, state = step(np.concatenate(parts), state)
+        if query == "cell_output":
+            context, weights = attend(hidden)
+        output, fed = np.concatenate([hidden, context]), context
+        if vector_layer is not None:
+            output = fed = vector_layer(output)
+        outputs.append(output)
+        all_weights.append(weights)
+    return np.array(outputs), np.array(all_weights), state
+
+
+# Search over one sentence. `log_probs_after(prefix)` gives the (V,) log probabilities of the token
+# that follows a tuple of tokens. A hypothesis is (tokens, length, score, log probability).
+
+
+def length_divisor(length, length_penalty, form):
+    return {
+        "average": max(length, 1) ** length_penalty,
+        "gnmt": ((5 + length) / 6) ** length_penalty,
+        "none": 1.0,
+    }[form]
+
+
+def hypothesis(tokens, log_prob, length_penalty=1.0, form="average", end=2):
+    length = len(tokens) - (tokens[-1:] == (end,))
+    return tokens, length, log_prob / length_divisor(length, length_penalty, form), log_prob
+
+
+def allowed_tokens(log_probs, prefix, min_length=0, end=2, suppressed=(0, 1)):
+    for token in range(len(log_probs)):
+        if token not in suppressed and not (token == end and len(prefix) < min_length):
+            yield token
+
+
+def greedy_search(log_probs_after, limit, min_length=0, end=2, suppressed=(0, 1)):
+    """The tokens and their log probability."""
+    prefix, total = (), 0.0
+    while len(prefix) < limit and prefix[-1:] != (end,):
+        log_probs = log_probs_after(prefix)
+        best = max(
+            allowed_tokens(log_probs, prefix, min_length, end, suppressed),
+            key=lambda token: log_probs[token],
+        )
+        prefix, total = prefix + (best,), total + log_probs[best]
+    return prefix, total
+
+
+def beam_search(
+    log_probs_after,
+    limit,
+    beam_width,
+    num_hypotheses=1,
+    min_length=0,
+    stop="collected",
+    patience=1.0,
+    length_penalty=1.0,
+    form="average",
+    end=2,
+    suppressed=(0, 1),
+):
+    """Beam search with a pool of ended hypotheses, the `num_hypotheses` best first.
+
+    Sorting is stable, so that ties stay in the order in which they were found: by beam, then by
+    token.
+    """
+    if limit <= 0:
+        return [((), 0, 0.0, 0.0)]
+    beams, pool = [((), 0.0)], []
+    for length in range(1, limit + 1):
+        candidates = []
+        for prefix, log_prob in beams:
+            following = log_probs_after(prefix)
+            for token in allowed_tokens(following, prefix, min_length, end, suppressed):
+                candidates.append((prefix + (token,), log_prob + following[token]))
+        candidates.sort(key=lambda candidate: -candidate[1])
+        candidates = candidates[: 2 * beam_width]
+        for tokens, log_prob in candidates[:beam_width]:
+            if tokens[-1] == end or length == limit:
+                pool.append(hypothesis(tokens, log_prob, length_penalty, form, end))
+        pool.sort(key=lambda ended: -ended[2])
+        beams = [candidate for candidate in candidates if candidate[0][-1] != end][:beam_width]
+        if not beams:
+            break
+        if stop == "collected" and len(pool) >= beam_width * patience:
+            break
+        if stop == "exact" and len(pool) >= num_hypotheses:
+            attainable = max(
+                beams[0][1] / length_divisor(final, length_penalty, form)
+                for final in range(length, limit + 1)
+            )
+            if pool[num_hypotheses - 1][2] >= attainable:
+                break
+    return pool[:num_hypotheses]
+
+
+def every_hypothesis(
+    log_probs_after, limit, vocabulary_size, length_penalty=1.0, form="average", end=2
+):
+    """All hypotheses there are, best first: those that end, and those that the limit cuts."""
+    inner = [token for token in range(vocabulary_size) if token not in (0, 1, end)]
+    found = []
+    for length in range(limit + 1):
+        for prefix in itertools.product(inner, repeat=length):
+            log_prob = sum(log_probs_after(prefix[:i])[prefix[i]] for i in range(length))
+            if length == limit:
+                tokens = prefix
+            else:
+                tokens, log_prob = prefix + (end,), log_prob + log_probs_after(prefix)[end]
+            found.append(hypothesis(tokens, log_prob, length_penalty, form, end))
+    return sorted(found, key=lambda each: -each[2])

@@ -1,0 +1,315 @@
+import keras
+import numpy as np
+import pytest
+from keras import tree
+
+from keras_attn import (
+    AttentionRNN,
+    AttentionRNNCell,
+    BahdanauAttention,
+    LuongAttention,
+    RNNCell,
+)
+from tests import oracles
+from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
+from tests.rnn.numpy_steps import numpy_step, top
+
+GENERATOR = np.random.default_rng(0)
+INPUTS = GENERATOR.normal(size=(2, 4, 3)).astype("float32")
+MEMORY = GENERATOR.normal(size=(2, 6, 7)).astype("float32")
+MASK = np.array([[True] * 4 + [False] * 2, [True, False, True, True, True, True]])
+TARGET_MASK = np.array([[True, True, True, False], [True, False, True, True]])
+
+CELLS = {
+    "lstm": lambda: keras.layers.LSTMCell(5),
+    "gru": lambda: keras.layers.GRUCell(5),
+    "simple rnn": lambda: keras.layers.SimpleRNNCell(5),
+    "rnn cell": lambda: RNNCell(5),
+    "rnn cell with outputs": lambda: RNNCell(4, output_units=5),
+    "list": lambda: [keras.layers.LSTMCell(4), keras.layers.GRUCell(5)],
+    "stack": lambda: keras.layers.StackedRNNCells(
+        [keras.layers.GRUCell(6), keras.layers.SimpleRNNCell(4), keras.layers.LSTMCell(5)]
+    ),
+    "stack of one": lambda: [keras.layers.LSTMCell(5)],
+}
+ORDERS = [
+    (query, input_feeding)
+    for query in ("cell_output", "previous_state")
+    for input_feeding in (False, True)
+]
+
+
+def make_layer(cell="gru", attention=None, return_state=False, **kwargs):
+    attention = BahdanauAttention(6) if attention is None else attention
+    cell = AttentionRNNCell(CELLS[cell](), attention, **kwargs)
+    layer = AttentionRNN(cell, return_state=return_state)
+    layer(INPUTS, MEMORY)
+    return randomize(layer)
+
+
+def random_state(layer):
+    zeros = layer.cell.cell.get_initial_state(batch_size=2)
+    return tree.map_structure(lambda z: GENERATOR.normal(size=z.shape).astype("float32"), zeros)
+
+
+def as_lists(state):
+    return [as_lists(each) if isinstance(each, list | tuple) else each for each in state]
+
+
+def expected_run(layer, b, initial_state, vector_layer=None):
+    """Outputs, weights and last state of sentence b, by the oracle."""
+    attention = layer.cell.attention
+    kernels = numpy([attention.query_kernel, attention.key_kernel, attention.vector])
+
+    def attend(query):
+        scores = oracles.bahdanau_scores(
+            query[None], MEMORY[b], kernels[0], kernels[1], kernels[2][:, 0]
+        )
+        context, weights = oracles.attend(scores, MEMORY[b], MASK[b])
+        return context[0], weights[0]
+
+    return oracles.attention_rnn(
+        INPUTS[b],
+        as_lists(tree.map_structure(lambda leaf: leaf[b], initial_state)),
+        numpy_step(layer.cell.cell),
+        top,
+        attend,
+        MEMORY.shape[-1],
+        layer.cell.query,
+        layer.cell.input_feeding,
+        vector_layer,
+    )
+
+
+@pytest.mark.parametrize(("query", "input_feeding"), ORDERS)
+@pytest.mark.parametrize("cell", CELLS)
+def test_equals_the_equations_for_any_cell(cell, query, input_feeding):
+    layer = make_layer(cell, query=query, input_feeding=input_feeding, return_state=True)
+    state = random_state(layer)
+    outputs, weights, last = numpy(
+        layer(
+            INPUTS,
+            MEMORY,
+            encoder_mask=MASK,
+            initial_state=state,
+            return_attention_scores=True,
+        )
+    )
+    tree.assert_same_structure(as_lists(last), as_lists(state))
+    for b in range(2):
+        expected = expected_run(layer, b, state)
+        assert_close((outputs[b], weights[b]), expected[:2])
+        own = tree.map_structure(lambda leaf: leaf[b], as_lists(last))  # noqa: B023
+        assert_close(own, expected[2])
+
+
+@pytest.mark.parametrize("activation", ["tanh", "linear"])
+@pytest.mark.parametrize(("query", "input_feeding"), ORDERS)
+def test_equals_the_equations_with_an_attention_vector(query, input_feeding, activation):
+    layer = make_layer(
+        query=query,
+        input_feeding=input_feeding,
+        attention_units=8,
+        attention_activation=activation,
+    )
+    kernel = numpy(layer.cell.attention_layer.kernel)
+    nonlinearity = np.tanh if activation == "tanh" else np.array
+    outputs, weights = numpy(layer(INPUTS, MEMORY, MASK, return_attention_scores=True))
+    assert outputs.shape == (2, 4, 8)
+    for b in range(2):
+        expected = expected_run(
+            layer, b, [np.zeros((2, 5))], lambda joined: nonlinearity(joined @ kernel)
+        )
+        assert_close((outputs[b], weights[b]), expected[:2])
+
+
+@pytest.mark.parametrize(("query", "input_feeding"), ORDERS)
+@pytest.mark.parametrize("cell", ["list", "rnn cell with outputs"])
+def test_is_a_good_layer(cell, query, input_feeding):
+    check_layer(
+        lambda: AttentionRNN(
+            AttentionRNNCell(
+                CELLS[cell](),
+                LuongAttention("concat", units=6),
+                query=query,
+                input_feeding=input_feeding,
+                attention_units=4,
+            )
+        ),
+        {"inputs": INPUTS, "encoder_outputs": MEMORY, "encoder_mask": MASK},
+        masked={"encoder_outputs": "encoder_mask"},
+    )
+
+
+def loop_over_steps(layer, state):
+    """All outputs, by calling the cell once a step."""
+    cell = layer.cell
+    memory = cell.prepare_memory(MEMORY, MASK)
+    state = cell.get_initial_state(2, state, memory, alignments=True)
+    outputs, weights = [], []
+    for t in range(INPUTS.shape[1]):
+        output, state = cell(INPUTS[:, t], state, memory)
+        outputs.append(numpy(output))
+        weights.append(numpy(state["alignments"]))
+    return np.stack(outputs, axis=1), np.stack(weights, axis=1), numpy(state["cell"])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_all_positions_at_once_give_what_single_steps_give(cell):
+    layer = make_layer(cell, input_feeding=False, attention_units=4, return_state=True)
+    assert not layer.cell.feeds_back
+    state = random_state(layer)
+    outputs, weights, last = loop_over_steps(layer, state)
+    received = numpy(layer(INPUTS, MEMORY, MASK, state, return_attention_scores=True))
+    assert_close(received[:2], (outputs, weights))
+    assert_close(as_lists(received[2]), as_lists(last))
+
+
+def test_only_what_needs_the_step_before_is_a_loop():
+    feeds_back = {
+        order: AttentionRNNCell(
+            keras.layers.GRUCell(5), BahdanauAttention(6), query=order[0], input_feeding=order[1]
+        ).feeds_back
+        for order in ORDERS
+    }
+    assert feeds_back == {order: order != ("cell_output", False) for order in ORDERS}
+    assert not AttentionRNNCell(keras.layers.GRUCell(5)).feeds_back
+
+
+@pytest.mark.parametrize("input_feeding", [False, True])
+@pytest.mark.parametrize("cell", ["lstm", "list"])
+def test_masked_steps_leave_the_state_as_it_is(cell, input_feeding):
+    layer = make_layer(cell, input_feeding=input_feeding, return_state=True)
+    outputs, state = numpy(layer(INPUTS, MEMORY, MASK, mask=TARGET_MASK))
+    for b in range(2):
+        real = TARGET_MASK[b]
+        short = numpy(layer(INPUTS[b : b + 1, real], MEMORY[b : b + 1], MASK[b : b + 1]))
+        assert_close(outputs[b : b + 1, real], short[0])
+        assert_close(
+            as_lists(tree.map_structure(lambda leaf: leaf[b : b + 1], state)),  # noqa: B023
+            as_lists(short[1]),
+        )
+
+
+def test_returns_what_is_asked_for():
+    layer = make_layer(attention_units=4)
+    assert tuple(layer(INPUTS, MEMORY).shape) == (2, 4, 4)
+    outputs, weights = layer(INPUTS, MEMORY, return_attention_scores=True)
+    assert (tuple(outputs.shape), tuple(weights.shape)) == ((2, 4, 4), (2, 4, 6))
+    layer = make_layer(attention_units=4, return_state=True)
+    outputs, weights, state = layer(INPUTS, MEMORY, return_attention_scores=True)
+    assert [tuple(leaf.shape) for leaf in tree.flatten(state)] == [(2, 5)]
+
+
+@pytest.mark.parametrize("input_feeding", [False, True])
+def test_a_memory_of_nothing_gives_zero_weights_and_contexts(input_feeding):
+    layer = make_layer("lstm", input_feeding=input_feeding)
+    nothing = np.array([[False] * 6, [True] * 6])
+    outputs, weights = numpy(layer(INPUTS, MEMORY, nothing, return_attention_scores=True))
+    assert (weights[0] == 0).all() and (outputs[0, :, 5:] == 0).all()
+    assert_close(weights[1].sum(axis=-1), np.ones(4))
+
+
+@pytest.mark.parametrize("cell", ["lstm", "list"])
+def test_without_attention_it_is_the_recurrent_layer_of_keras(cell):
+    layer = AttentionRNN(CELLS[cell](), return_state=True)
+    layer(INPUTS)
+    randomize(layer)
+    plain = keras.layers.RNN(CELLS[cell](), return_sequences=True)
+    plain(INPUTS)
+    plain.set_weights(layer.get_weights())
+    outputs, _ = layer(INPUTS)
+    assert_close(numpy(outputs), numpy(plain(INPUTS)))
+
+
+# Dropout of the cells: one pattern for a sequence, another for the next, none in inference.
+
+DROPOUT_CELLS = {
+    "lstm": lambda: keras.layers.LSTMCell(5, dropout=0.3, recurrent_dropout=0.3, seed=1),
+    "stack": lambda: [
+        keras.layers.GRUCell(5, dropout=0.5, seed=1),
+        keras.layers.SimpleRNNCell(5, recurrent_dropout=0.5, seed=2),
+    ],
+}
+
+
+@pytest.mark.parametrize(("query", "input_feeding"), ORDERS)
+@pytest.mark.parametrize("cell", DROPOUT_CELLS)
+def test_cells_with_dropout_are_trained_in_the_graph(cell, query, input_feeding):
+    cell = AttentionRNNCell(
+        DROPOUT_CELLS[cell](), BahdanauAttention(6), query=query, input_feeding=input_feeding
+    )
+    inputs = [keras.Input((None, 3)), keras.Input((None, 7))]
+    model = keras.Model(inputs, AttentionRNN(cell)(*inputs))
+    model.compile("sgd", "mse")
+    data = [INPUTS, MEMORY]
+    history = model.fit(data, np.zeros((2, 4, 12)), epochs=2, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+    trained, inference = numpy(model(data, training=True)), numpy(model(data))
+    assert not np.allclose(trained, inference)
+    assert_identical(numpy(model(data)), inference)
+    assert_close(model.predict(data, verbose=0), inference)
+
+
+@pytest.mark.parametrize("input_feeding", [False, True])
+def test_the_dropout_of_a_cell_is_the_same_at_all_steps_of_a_sequence(input_feeding):
+    units = 64
+    cell = keras.layers.SimpleRNNCell(
+        units,
+        activation="linear",
+        kernel_initializer="identity",
+        recurrent_initializer="zeros",
+        dropout=0.5,
+        seed=3,
+    )
+    layer = AttentionRNN(
+        AttentionRNNCell(cell, LuongAttention("general"), input_feeding=input_feeding)
+    )
+    inputs, memory = np.ones((2, 3, units), "float32"), np.zeros((2, 2, 1), "float32")
+
+    def patterns():
+        return numpy(layer(inputs, memory, training=True))[:, :, :units]
+
+    first, second = patterns(), patterns()
+    assert set(np.unique(first)) == {0.0, 2.0}
+    assert_identical(first[:, 1:], first[:, :-1])
+    assert (first[0] != first[1]).any()
+    assert (first != second).any()
+
+
+# Arguments and inputs that make no sense.
+
+
+def test_a_cell_with_attention_needs_something_to_attend_to():
+    layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6)))
+    with pytest.raises(ValueError, match="Received: encoder_outputs"):
+        layer(INPUTS)
+
+
+def test_a_built_cell_with_attention_needs_something_to_attend_to():
+    with pytest.raises(ValueError, match="Received: encoder_outputs=None"):
+        make_layer()(INPUTS)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 4, 3, 1)])
+def test_inputs_of_another_rank_are_refused(shape):
+    layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6)))
+    with pytest.raises(ValueError, match=r"inputs must have shape \(batch, time, features\)"):
+        layer(np.ones(shape, "float32"), MEMORY)
+
+
+def test_attention_scores_need_attention():
+    layer = AttentionRNN(keras.layers.GRUCell(5))
+    with pytest.raises(ValueError, match="attention"):
+        layer(INPUTS, return_attention_scores=True)
+
+
+def test_the_order_of_the_query_is_checked():
+    with pytest.raises(ValueError, match="query must be one of .* Received: query='state'"):
+        AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6), query="state")
+
+
+@pytest.mark.parametrize("units", [0, -1, 2.0])
+def test_the_size_of_the_attention_vector_is_checked(units):
+    with pytest.raises(ValueError, match="attention_units must be .* Received: attention_units="):
+        AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6), attention_units=units)

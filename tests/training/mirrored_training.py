@@ -1,0 +1,115 @@
+"""Trains the toy model on one device and on two logical CPUs, and prints what differs as JSON.
+
+TensorFlow supports one MirroredStrategy per process, so the tests run this in a process of its own.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_attn.training import (
+    Perplexity,
+    SequenceCrossentropy,
+    TokenAccuracy,
+    compile_for_training,
+    fit,
+    strategy,
+)
+from tests.training.toy_training import ToyBatches, toy_model
+
+# Batches of one sentence leave a replica without sentences; several cannot be halved.
+SIZES = (1, 5, 4, 3, 7, 1, 2, 3, 6, 5)
+NUM_EPOCHS = 5  # of ten steps
+
+
+class LogsOfEachStep(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.logs = {}
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.model.reset_metrics()
+
+    def on_train_batch_end(self, batch, logs=None):
+        for name, value in logs.items():
+            self.logs.setdefault(f"{name} of each step", []).append(value)
+
+
+def by_package(devices, directory):
+    """`compile_for_training` and `fit`, with gradients that are clipped."""
+    model = new_model(devices, compile_with_clipping)
+    steps = LogsOfEachStep()
+    batches, validation = ToyBatches(SIZES), ToyBatches(SIZES[1:4], seed=1)
+    fit(model, batches, NUM_EPOCHS, directory, callbacks=[steps], verbose=0)
+    shutil.copytree(directory, f"{directory}-copy")
+    epochs = fit(model, batches, NUM_EPOCHS + 1, directory, 1000, validation, verbose=0).history
+    return {**steps.logs, **epochs}, model.get_weights()
+
+
+def resumed(devices, directory):
+    """Weights of a new model that took up the state in which `by_package` was before its end."""
+    model = new_model(devices, compile_with_clipping)
+    fit(model, ToyBatches(SIZES), NUM_EPOCHS + 1, f"{directory}-copy", verbose=0)
+    return model.get_weights()
+
+
+def by_keras(devices):
+    """Our loss and metrics with the `fit` of Keras, which gives a replica no rows at all."""
+
+    def compile_model(model):
+        loss = SequenceCrossentropy(label_smoothing=0.1)
+        metrics = [TokenAccuracy(), Perplexity()]
+        model.compile(keras.optimizers.SGD(0.5), loss, metrics=metrics, jit_compile=False)
+
+    model = new_model(devices, compile_model)
+    # Keras fails if the first batch cannot be halved.
+    sizes = SIZES[2:] + SIZES[:2]
+    dataset = ToyBatches(sizes).dataset()
+    return model.fit(
+        dataset,
+        steps_per_epoch=len(sizes),
+        epochs=NUM_EPOCHS,
+        validation_data=dataset,
+        validation_steps=len(sizes),
+        shuffle=False,
+        verbose=0,
+    ).history
+
+
+def compile_with_clipping(model):
+    compile_for_training(model, 0.01, global_clipnorm=0.5)
+
+
+def new_model(devices, compile_model):
+    keras.utils.set_random_seed(0)
+    with devices.scope():
+        model = toy_model()
+        compile_model(model)
+    return model
+
+
+def main(directory):
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    one = strategy("none")
+    two = strategy("mirrored", devices=["CPU:0", "/cpu:1"])
+    assert two is strategy("mirrored", devices=["CPU:0", "CPU:1"])
+    assert two.num_replicas_in_sync == 2
+    logs_of_one, _ = by_package(one, directory / "one")
+    logs_of_two, weights = by_package(two, directory / "two")
+    pairs = zip(weights, resumed(two, directory / "two"), strict=True)
+    report = {
+        "by_package": {"one": logs_of_one, "two": logs_of_two},
+        "by_keras": {"one": by_keras(one), "two": by_keras(two)},
+        "resumed_equal": all(np.array_equal(unbroken, resumed) for unbroken, resumed in pairs),
+    }
+    (directory / "report.json").write_text(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,76 @@
+"""Trains the toy model in a process of its own, which may be killed at some step.
+
+    python resumable_training.py DIRECTORY KILL_STEP
+
+Trains for 3 epochs of 8 steps with its state in DIRECTORY, and writes DIRECTORY/weights.npz and
+DIRECTORY/report.json at the end. At KILL_STEP (0: never) it kills itself.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_attn.training import (
+    AverageWeights,
+    BestCheckpoint,
+    InverseSquareRootSchedule,
+    TrainingCheckpoint,
+    compile_for_training,
+    fit,
+)
+from tests.training.toy_training import ToyBatches, toy_model
+
+
+class KillAt(keras.callbacks.Callback):
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+        self.steps_run = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.steps_run += 1
+        if self.steps_run == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(directory, kill_step):
+    keras.utils.set_random_seed(0)
+    model = compile_for_training(toy_model(dropout=0.5), InverseSquareRootSchedule(0.02, 5))
+    batches = ToyBatches(sizes=(4, 5, 1, 3, 6, 2, 4, 3))
+    best = BestCheckpoint(directory / "best.weights.h5", monitor="val_loss")
+    average = AverageWeights(directory / "average", num_epochs=2)
+    counter = KillAt(kill_step)
+    history = fit(
+        model,
+        batches,
+        epochs=3,
+        directory=directory / "state",
+        save_steps=3,
+        validation_batches=ToyBatches(sizes=(5, 2), seed=1),
+        callbacks=[best, average, counter],
+        verbose=0,
+    )
+    checkpoint = TrainingCheckpoint(directory / "state", 8, 3, callbacks=[best, average])
+    checkpoint.restore(model)
+    np.savez(
+        directory / "weights.npz",
+        *[keras.ops.convert_to_numpy(variable) for variable in model.variables],
+        *[keras.ops.convert_to_numpy(variable) for variable in model.optimizer.variables],
+    )
+    report = {
+        "steps_run": counter.steps_run,
+        "finished": checkpoint.finished,
+        "history": history.history,
+        "best": best.get_state(),
+        "average": average.get_state(),
+    }
+    (directory / "report.json").write_text(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,152 @@
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.training import AverageWeights, BestCheckpoint, BleuCallback
+
+# Keras reads variables in a way that NumPy 2 deprecates, whenever it saves a model.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+
+@pytest.fixture
+def model():
+    return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+
+
+def run_epochs(callback, model, values, monitor="val_perplexity"):
+    """Ends one epoch per value; the model's weights are the epoch's number."""
+    callback.set_model(model)
+    for epoch, value in enumerate(values):
+        model.set_weights([np.full(weight.shape, float(epoch)) for weight in model.get_weights()])
+        callback.on_epoch_end(epoch, {monitor: value})
+
+
+@pytest.mark.parametrize(
+    "monitor, mode, values, best_epoch",
+    [
+        ("val_perplexity", "auto", [5.0, 3.0, 4.0], 1),
+        ("val_bleu", "auto", [5.0, 3.0, 6.0, 6.0], 2),
+        ("val_token_accuracy", "auto", [0.2, 0.7, 0.5], 1),
+        ("val_loss", "max", [0.2, 0.7, 0.5], 1),
+        ("val_loss", "auto", [float("nan"), 0.7, float("nan"), 0.5, float("nan")], 3),
+    ],
+)
+def test_best_checkpoint_keeps_the_best_epoch(tmp_path, model, monitor, mode, values, best_epoch):
+    callback = BestCheckpoint(tmp_path / "best.keras", monitor, mode)
+    run_epochs(callback, model, values, monitor)
+    assert callback.best == values[best_epoch]
+    assert callback.best_epoch == best_epoch
+    saved = keras.models.load_model(tmp_path / "best.keras")
+    assert saved.get_weights()[0][0, 0] == best_epoch
+
+
+def test_best_checkpoint_saves_weights_and_another_model(tmp_path, model):
+    other = keras.Sequential([keras.Input((2,)), *model.layers, keras.layers.Dense(3)])
+    path = tmp_path / "new" / "best.weights.h5"
+    run_epochs(BestCheckpoint(path, saved_model=other), model, [5.0, 3.0])
+    model.set_weights([np.full(weight.shape, 7.0) for weight in model.get_weights()])
+    other.load_weights(path)
+    assert model.get_weights()[0][0, 0] == 1.0
+
+
+def test_best_checkpoint_knows_the_best_after_a_restart(tmp_path, model):
+    callback = BestCheckpoint(tmp_path / "best.keras")
+    run_epochs(callback, model, [5.0, 3.0])
+    restarted = BestCheckpoint(tmp_path / "best.keras")
+    restarted.set_state(json.loads(json.dumps(callback.get_state())))
+    run_epochs(restarted, model, [4.0])
+    assert (restarted.best, restarted.best_epoch) == (3.0, 1)
+
+
+def test_best_checkpoint_survives_a_failed_save(tmp_path, model, monkeypatch):
+    callback = BestCheckpoint(tmp_path / "best.keras")
+    run_epochs(callback, model, [5.0])
+
+    def full_disk(path):
+        path.write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(model, "save", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        callback.on_epoch_end(1, {"val_perplexity": 3.0})
+    assert [path.name for path in tmp_path.iterdir()] == ["best.keras"]
+    assert keras.models.load_model(tmp_path / "best.keras").get_weights()[0][0, 0] == 0
+    assert callback.best == 5.0
+
+
+def test_best_checkpoint_bad_arguments(tmp_path, model):
+    with pytest.raises(ValueError, match="Received: path='best.h5'"):
+        BestCheckpoint("best.h5")
+    with pytest.raises(ValueError, match="Received: mode='best'"):
+        BestCheckpoint("best.keras", mode="best")
+    with pytest.raises(ValueError, match=r"one of \['loss'\]. Received: monitor='val_bleu'"):
+        BestCheckpoint(tmp_path / "best.keras", "val_bleu").on_epoch_end(0, {"loss": 1.0})
+
+
+def test_average_weights_is_the_mean_of_the_last_epochs(tmp_path, model):
+    average = AverageWeights(tmp_path / "average", num_epochs=3)
+    run_epochs(average, model, [0.0] * 5)
+    average.apply()
+    for weight in model.get_weights():
+        np.testing.assert_array_equal(weight, np.full(weight.shape, (2 + 3 + 4) / 3, "float32"))
+    assert len(list((tmp_path / "average").iterdir())) == 3
+
+
+def test_average_weights_of_few_epochs_and_after_a_restart(tmp_path, model):
+    # A file that an earlier training left there must not count.
+    run_epochs(AverageWeights(tmp_path), model, [0.0] * 4)
+    average = AverageWeights(tmp_path)
+    run_epochs(average, model, [0.0] * 2)
+    restarted = AverageWeights(tmp_path)
+    restarted.set_state(json.loads(json.dumps(average.get_state())))
+    restarted.apply(model)
+    assert model.get_weights()[0][0, 0] == 0.5
+
+
+def test_average_weights_bad_use(tmp_path, model):
+    with pytest.raises(ValueError, match="Received: num_epochs=0"):
+        AverageWeights(tmp_path, num_epochs=0)
+    with pytest.raises(ValueError, match="at least one epoch"):
+        AverageWeights(tmp_path).apply(model)
+
+
+def test_bleu_is_sacrebleu_13a_cased():
+    sacrebleu = pytest.importorskip("sacrebleu")
+    sources = ["a", "b"]
+    references = ["The cat sat on the mat, there.", "Two dogs run across a green field."]
+    translations = {"a": "The cat sat on a mat, there.", "b": "two dogs run across a green field."}
+    callback = BleuCallback(
+        lambda texts: [translations[text] for text in texts], sources, references
+    )
+    logs = {}
+    callback.on_epoch_end(0, logs)
+    expected = sacrebleu.corpus_bleu(list(translations.values()), [references]).score
+    assert logs == {"val_bleu": expected}
+    assert 10 < expected < 100
+
+
+def test_bleu_of_perfect_and_of_empty_translations():
+    pytest.importorskip("sacrebleu")
+    references = ["The cat sat on the mat."]
+    for translation, score in ((references[0], 100.0), ("", 0.0)):
+        logs = {}
+        BleuCallback(lambda _, text=translation: [text], ["x"], references).on_epoch_end(0, logs)
+        assert logs["val_bleu"] == pytest.approx(score)
+
+
+def test_bleu_bad_input():
+    pytest.importorskip("sacrebleu")
+    with pytest.raises(ValueError, match="Received: 0 sources"):
+        BleuCallback(list, [], [])
+    with pytest.raises(ValueError, match="Received: 2 sources, 1 references"):
+        BleuCallback(list, ["a", "b"], ["a"])
+    with pytest.raises(ValueError, match="2 translations. Received: 1"):
+        BleuCallback(lambda texts: texts[:1], ["a", "b"], ["a", "b"]).on_epoch_end(0, {})
+
+
+def test_bleu_without_sacrebleu(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "sacrebleu", None)
+    with pytest.raises(ImportError, match=r"pip install keras-attn\[text\]"):
+        BleuCallback(list, ["a"], ["a"])

@@ -1,0 +1,52 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.training import ClippedAdam, SequenceCrossentropy
+from tests.training.toy_training import ToyBatches, toy_model
+
+# Keras reads variables in a way that NumPy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+
+def moments_after_one_step(optimizer):
+    """First and second moments of all weights; tokens occur several times in the batch."""
+    model = toy_model()
+    model.compile(optimizer, SequenceCrossentropy(), jit_compile=False)
+    model.train_on_batch(*ToyBatches().batch(0))
+    variables = {
+        kind: [
+            keras.ops.convert_to_numpy(variable)
+            for variable in model.optimizer.variables
+            if variable.path.endswith(kind)
+        ]
+        for kind in ("_momentum", "_velocity")
+    }
+    assert len(variables["_momentum"]) == len(model.trainable_weights)
+    return variables["_momentum"], variables["_velocity"]
+
+
+def test_global_norm_is_clipped():
+    moments, _ = moments_after_one_step(ClippedAdam(global_clipnorm=0.001))
+    gradients = [moment / (1 - 0.9) for moment in moments]
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients))
+    assert norm == pytest.approx(0.001, rel=1e-5)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"clipnorm": 0.01}, {"clipvalue": 1e-4}])
+def test_second_moments_are_of_the_whole_gradient(arguments):
+    moments, velocities = moments_after_one_step(ClippedAdam(**arguments))
+    for moment, velocity in zip(moments, velocities, strict=True):
+        gradient = moment / (1 - 0.9)
+        np.testing.assert_allclose(velocity, (1 - 0.999) * gradient**2, rtol=1e-3, atol=1e-12)
+        if "clipnorm" in arguments:
+            assert np.linalg.norm(gradient) <= 0.01 * (1 + 1e-5)
+        if "clipvalue" in arguments:
+            assert np.abs(gradient).max() == pytest.approx(1e-4, rel=1e-5)
+
+
+def test_is_registered():
+    optimizer = ClippedAdam(0.01, global_clipnorm=2.0)
+    copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert isinstance(copy, ClippedAdam)
+    assert copy.get_config() == optimizer.get_config()

@@ -1,0 +1,52 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.training import (
+    InverseSquareRootSchedule,
+    SequenceCrossentropy,
+    TokenCrossentropy,
+    compile_for_training,
+)
+from tests.training.toy_training import ToyBatches, toy_model
+
+# Keras reads variables in a way that NumPy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+
+def test_the_loss_in_the_logs_is_the_mean_over_tokens():
+    """Of batches with different numbers of tokens and sentences, padded differently."""
+    model = compile_for_training(toy_model(), label_smoothing=0.1)
+    batches = [ToyBatches().batch(step) for step in range(4)]
+    metric = TokenCrossentropy(0.1)
+    for inputs, labels in batches:
+        metric.update_state(labels, model(inputs))
+    logs = model.evaluate((batch for batch in batches), steps=4, return_dict=True, verbose=0)
+    assert logs["loss"] == pytest.approx(float(metric.result()), rel=1e-6)
+
+
+def test_losses_of_the_model_stay_in_the_logs():
+    inputs = keras.Input((None, 2))
+    regularizer = keras.regularizers.L2(10.0)
+    model = keras.Model(inputs, keras.layers.Dense(4, kernel_regularizer=regularizer)(inputs))
+    compile_for_training(model, label_smoothing=0.0)
+    features, labels = np.ones((2, 3, 2), "float32"), np.ones((2, 3), "int32")
+    logs = model.evaluate(features, labels, return_dict=True, verbose=0)
+    weights = keras.ops.convert_to_numpy(model.trainable_weights[0])
+    expected = float(SequenceCrossentropy()(labels, model(features))) + 10 * (weights**2).sum()
+    assert logs["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_settings_reach_the_optimizer():
+    schedule = InverseSquareRootSchedule(0.1, 5)
+    model = compile_for_training(toy_model(), schedule, global_clipnorm=3.0, beta_2=0.98)
+    config = model.optimizer.get_config()
+    assert (config["global_clipnorm"], config["beta_2"]) == (3.0, 0.98)
+    assert model.optimizer.built
+    assert float(model.optimizer.learning_rate) == pytest.approx(0.02)
+    assert model.loss.label_smoothing == 0.1
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="JAX always compiles")
+def test_the_step_is_not_compiled_anew_for_every_shape():
+    assert compile_for_training(toy_model()).jit_compile is False

@@ -1,0 +1,102 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.training import crossentropy_per_token
+
+
+def oracle(labels, logits, label_smoothing):
+    """The definition, by a full target distribution in float64. Returns losses and gradient."""
+    num_classes = logits.shape[-1]
+    logits = logits.astype("float64")
+    probs = np.exp(logits - logits.max(-1, keepdims=True))
+    probs /= probs.sum(-1, keepdims=True)
+    target = np.full(logits.shape, label_smoothing / (num_classes - 1))
+    np.put_along_axis(target, labels[..., None], 1 - label_smoothing, axis=-1)
+    return -(target * np.log(probs)).sum(-1), probs - target
+
+
+@pytest.fixture
+def batch():
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 7, (3, 5)).astype("int32")
+    return labels, 3 * generator.normal(size=(3, 5, 7)).astype("float32")
+
+
+def gradient_of(function, values):
+    """The gradient of a scalar function, by the backend."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return np.asarray(jax.jit(jax.grad(function))(values))
+    import tensorflow as tf
+
+    values = tf.constant(values)
+    with tf.GradientTape() as tape:
+        tape.watch(values)
+        result = function(values)
+    return tape.gradient(result, values).numpy()
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 0.6])
+def test_equals_the_definition(batch, label_smoothing):
+    labels, logits = batch
+    losses = keras.ops.convert_to_numpy(crossentropy_per_token(labels, logits, label_smoothing))
+    np.testing.assert_allclose(losses, oracle(labels, logits, label_smoothing)[0], rtol=1e-5)
+    assert losses.dtype == "float32"
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_gradient_equals_the_definition(batch, label_smoothing):
+    labels, logits = batch
+    weights = np.random.default_rng(1).normal(size=labels.shape).astype("float32")
+    gradient = gradient_of(
+        lambda x: keras.ops.sum(weights * crossentropy_per_token(labels, x, label_smoothing)),
+        logits,
+    )
+    expected = weights[..., None] * oracle(labels, logits, label_smoothing)[1]
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
+def test_equals_keras_without_smoothing(batch):
+    labels, logits = batch
+    expected = keras.ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    np.testing.assert_allclose(crossentropy_per_token(labels, logits), expected, rtol=1e-5)
+
+
+def test_large_logits_are_finite():
+    logits = np.array([[1e4, 0, -1e4]], "float32")
+    np.testing.assert_allclose(crossentropy_per_token(np.array([0]), logits, 0.0), [0.0])
+    np.testing.assert_allclose(crossentropy_per_token(np.array([2]), logits, 0.0), [2e4])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_logits_are_computed_in_float32(batch, dtype):
+    labels, logits = batch
+    half = keras.ops.cast(logits, dtype)
+    rounded = keras.ops.convert_to_numpy(keras.ops.cast(half, "float32"))
+    losses = crossentropy_per_token(labels, half, 0.1)
+    assert keras.backend.standardize_dtype(losses.dtype) == "float32"
+    np.testing.assert_allclose(losses, oracle(labels, rounded, 0.1)[0], rtol=1e-5)
+
+
+def test_no_sentences_and_no_tokens():
+    assert crossentropy_per_token(np.zeros((0, 3), "int32"), np.zeros((0, 3, 4))).shape == (0, 3)
+    assert crossentropy_per_token(np.zeros((2, 0), "int32"), np.zeros((2, 0, 4))).shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "labels_shape, logits_shape", [((2, 3), (2, 3)), ((2, 3, 1), (2, 3, 4)), ((2, 3), (2, 3, 1))]
+)
+def test_wrong_ranks_or_classes(labels_shape, logits_shape):
+    with pytest.raises(ValueError, match="Received: .*logits.shape"):
+        crossentropy_per_token(np.zeros(labels_shape, "int32"), np.zeros(logits_shape))
+
+
+@pytest.mark.parametrize("label", [7, 100, -1])
+def test_label_outside_the_vocabulary_has_the_loss_nan(batch, label):
+    labels, logits = batch
+    wrong = labels.copy()
+    wrong[1, 2] = label
+    losses = keras.ops.convert_to_numpy(crossentropy_per_token(wrong, logits, 0.1))
+    assert np.argwhere(np.isnan(losses)).tolist() == [[1, 2]]

@@ -1,0 +1,159 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.training import TrainingCheckpoint, compile_for_training, fit
+from tests.training.toy_training import ToyBatches, toy_model
+
+# Keras reads variables in a way that NumPy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+STEPS = 4
+
+
+@pytest.fixture
+def model():
+    return compile_for_training(toy_model(), learning_rate=0.02)
+
+
+def weights_of(model):
+    return [weight.copy() for weight in model.get_weights()]
+
+
+def test_trains_and_validates(model):
+    history = fit(model, ToyBatches(), epochs=8, validation_batches=ToyBatches(seed=1), verbose=0)
+    losses = history.history["loss"]
+    assert len(losses) == len(history.history["val_loss"]) == 8
+    assert losses[-1] < losses[0] - 0.02
+    assert set(history.history) == {
+        *("loss", "token_accuracy", "perplexity"),
+        *("val_loss", "val_token_accuracy", "val_perplexity"),
+    }
+
+
+def test_a_finished_training_is_only_restored(model, tmp_path):
+    first = fit(model, ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
+    expected = weights_of(model)
+    again = compile_for_training(toy_model(), learning_rate=0.01)
+    second = fit(again, ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
+    for old, new in zip(expected, weights_of(again), strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert second.history == first.history
+    assert again.optimizer.iterations == 2 * STEPS
+
+
+def test_more_epochs_go_on(model, tmp_path):
+    fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
+    history = fit(model, ToyBatches(), epochs=3, directory=tmp_path, verbose=0)
+    assert model.optimizer.iterations == 3 * STEPS
+    assert len(history.history["loss"]) == 3
+
+
+class StopAtEnd(keras.callbacks.Callback):
+    def __init__(self, epoch):
+        super().__init__()
+        self.epoch = epoch
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = epoch == self.epoch
+
+
+def test_a_training_that_a_callback_stopped_is_finished(model, tmp_path):
+    for _ in range(2):
+        fit(model, ToyBatches(), 5, directory=tmp_path, callbacks=[StopAtEnd(1)], verbose=0)
+        assert model.optimizer.iterations == 2 * STEPS
+    checkpoint = TrainingCheckpoint(tmp_path, STEPS, 5)
+    assert checkpoint.restore(model)
+    assert checkpoint.finished and checkpoint.stopped
+
+
+class StopAtBatch(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 2:
+            self.model.stop_training = True
+
+
+def test_a_training_stopped_inside_an_epoch_goes_on_from_its_last_save(model, tmp_path):
+    fit(model, ToyBatches(), 2, tmp_path, save_steps=2, callbacks=[StopAtBatch()], verbose=0)
+    checkpoint = TrainingCheckpoint(tmp_path, STEPS, 2)
+    assert checkpoint.restore(model)
+    assert checkpoint.step == 2
+    assert not checkpoint.finished
+
+
+class NoMoreThan(ToyBatches):
+    def dataset(self, start_step=0):
+        return super().dataset(start_step).take(2)
+
+    def stream(self, start_step=0):
+        return iter([self.batch(0), self.batch(1)])
+
+
+@pytest.mark.filterwarnings("ignore:.*Your input ran out of data")
+def test_batches_that_end_early(model, tmp_path):
+    with pytest.raises(ValueError, match="4 of them per epoch. Received: fewer"):
+        fit(model, NoMoreThan(), epochs=2, directory=tmp_path, verbose=0)
+
+
+def test_a_damaged_state_gives_way_to_the_one_before(model, tmp_path):
+    fit(model, ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
+    expected = weights_of(model)
+    newest = tmp_path / "training.npz"
+    newest.write_bytes(newest.read_bytes()[:-1000])
+    checkpoint = TrainingCheckpoint(tmp_path, STEPS, 2)
+    with pytest.warns(UserWarning, match="training.npz', a damaged file .* Trying an older"):
+        checkpoint.restore(model)
+    assert checkpoint.step == STEPS
+    with pytest.warns(UserWarning, match="damaged"):
+        fit(model, ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
+    for old, new in zip(expected, weights_of(model), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_a_state_with_one_wrong_byte_is_damaged(model, tmp_path):
+    fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
+    path = tmp_path / "training.npz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(ValueError, match="start anew"):
+        fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
+
+
+def test_a_full_disk_keeps_the_last_state(model, tmp_path, monkeypatch):
+    fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
+
+    def full_disk(stream, **arrays):
+        stream.write(b"half")
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(np, "savez", full_disk)
+        fit(model, ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
+    checkpoint = TrainingCheckpoint(tmp_path, STEPS, 2)
+    assert checkpoint.restore(model)
+    assert checkpoint.step == STEPS
+
+
+def test_a_state_of_another_training_is_refused(model, tmp_path):
+    fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
+    with pytest.raises(ValueError, match="steps per epoch 2. Received: .* with 4"):
+        fit(model, ToyBatches((3, 4)), epochs=1, directory=tmp_path, verbose=0)
+    other = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    with pytest.raises(ValueError, match="variables"):
+        fit(compile_for_training(other), ToyBatches(), 1, directory=tmp_path, verbose=0)
+    wider = toy_model()
+    logits = keras.layers.Dense(5)(wider.layers[-2].output)
+    wider = compile_for_training(keras.Model(wider.input, logits))
+    with pytest.raises(ValueError, match=r"kernel of shape \(16, 5\). Received: .*\(16, 12\)"):
+        fit(wider, ToyBatches(), 1, directory=tmp_path, verbose=0)
+
+
+def test_bad_arguments(model, tmp_path):
+    with pytest.raises(ValueError, match="Received: epochs=0"):
+        fit(model, ToyBatches(), epochs=0)
+    with pytest.raises(ValueError, match="Received: save_steps=0"):
+        fit(model, ToyBatches(), epochs=1, directory=tmp_path, save_steps=0)
+    compile_for_training(model, use_ema=True)
+    with pytest.raises(ValueError, match="Received: use_ema=True"):
+        fit(model, ToyBatches(), epochs=1, directory=tmp_path)

@@ -1,0 +1,58 @@
+import keras
+import pytest
+
+from keras_attn.training import pad_to_replicas, strategy
+
+
+@pytest.mark.parametrize("name", ["auto", "none"])
+def test_one_device(name):
+    devices = strategy(name)
+    with devices.scope():
+        keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    assert devices.num_replicas_in_sync == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (dict(name="all"), "Received: name='all'"),
+        (dict(name="auto", devices=["CPU:0"]), r"Received: name='auto', devices=\['CPU:0'\]"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        strategy(**arguments)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="for the other backends")
+def test_mirrored_needs_tensorflow():
+    with pytest.raises(ValueError, match="needs the TensorFlow backend"):
+        strategy("mirrored")
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="devices of TensorFlow")
+@pytest.mark.parametrize("devices", [["CPU:7"], ["TPU:0"], ["CPU:0", "/cpu:0"]])
+def test_unknown_or_repeated_devices(devices):
+    with pytest.raises(ValueError, match="Expected different devices out of .*CPU:0"):
+        strategy("mirrored", devices=devices)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="devices of TensorFlow")
+def test_mirrored_without_devices():
+    with pytest.raises(ValueError, match="at least one device"):
+        strategy("mirrored", devices=[])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="tf.data")
+def test_pad_to_replicas():
+    import numpy as np
+    import tensorflow as tf
+
+    batch = {"a": tf.ones((5, 2), tf.int32)}, tf.ones((5, 3))
+    ((inputs, labels),) = pad_to_replicas(tf.data.Dataset.from_tensors(batch), 4)
+    np.testing.assert_array_equal(inputs["a"], np.repeat([[1], [0]], [5, 3], axis=0) * [1, 1])
+    assert labels.shape == (8, 3)
+    dataset = tf.data.Dataset.from_tensors(batch)
+    assert pad_to_replicas(dataset, 1) is dataset
+    ((inputs, _),) = pad_to_replicas(dataset, 5)
+    assert inputs["a"].shape == (5, 2)

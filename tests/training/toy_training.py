@@ -1,0 +1,52 @@
+"""A small sequence model and its batches, for the tests of training."""
+
+import keras
+import numpy as np
+
+VOCABULARY_SIZE = 12
+
+
+class ToyBatches:
+    """Batches of given sizes; an epoch shuffles what is in them by its number."""
+
+    def __init__(self, sizes=(4, 5, 1, 3), seed=0):
+        self.sizes = sizes
+        self.seed = seed
+        self.steps_per_epoch = len(sizes)
+
+    def batch(self, step):
+        size = self.sizes[step % self.steps_per_epoch]
+        generator = np.random.default_rng((self.seed, step))
+        source_ids = generator.integers(1, VOCABULARY_SIZE, (size, 6)).astype("int32")
+        labels = np.flip(source_ids, axis=1).copy()
+        for row, length in enumerate(generator.integers(1, 7, size)):
+            labels[row, length:] = 0
+        target_ids = np.where(labels == 0, 0, np.roll(source_ids, 1, axis=1)).astype("int32")
+        return {"source_ids": source_ids, "target_ids": target_ids}, labels
+
+    def stream(self, start_step=0):
+        step = start_step
+        while True:
+            yield self.batch(step)
+            step += 1
+
+    def dataset(self, start_step=0):
+        import tensorflow as tf
+
+        ids = tf.TensorSpec((None, None), tf.int32)
+        return tf.data.Dataset.from_generator(
+            lambda: self.stream(start_step),
+            output_signature=({"source_ids": ids, "target_ids": ids}, ids),
+        )
+
+
+def toy_model(dropout=0.0):
+    """Source and target ids to logits: two embeddings, an LSTM on both, dropout."""
+    source_ids = keras.Input((None,), dtype="int32", name="source_ids")
+    target_ids = keras.Input((None,), dtype="int32", name="target_ids")
+    source = keras.layers.Embedding(VOCABULARY_SIZE, 8)(source_ids)
+    target = keras.layers.Embedding(VOCABULARY_SIZE, 8, mask_zero=True)(target_ids)
+    outputs = keras.layers.LSTM(16, return_sequences=True)(source + target)
+    outputs = keras.layers.Dropout(dropout)(outputs)
+    logits = keras.layers.Dense(VOCABULARY_SIZE)(outputs)
+    return keras.Model({"source_ids": source_ids, "target_ids": target_ids}, logits)
