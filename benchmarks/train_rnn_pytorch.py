@@ -1,6 +1,8 @@
 """One measurement of the peer in `train_rnn.py`: the same training in PyTorch.
 
     python benchmarks/train_rnn_pytorch.py SETTINGS
+
+takes and prints what `train_rnn_keras.py` does, and reads the weights that it wrote.
 """
 
 import json

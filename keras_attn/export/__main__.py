@@ -34,11 +34,11 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     export = export_onnx if options.format == "onnx" else export_saved_model
     try:
-        model, source_tokenizer, target_tokenizer = _load(options.run)
+        model, tokenizers = _load(options.run)
         sentences = None
         if options.sentences is not None:
             sentences = options.sentences.read_text(encoding="utf-8").splitlines()
-        report = export(model, options.out, source_tokenizer, target_tokenizer, sentences)
+        report = export(model, options.out, *tokenizers, sentences=sentences)
     except (ExportError, ImportError, OSError, RuntimeError, ValueError) as error:
         print(f"Nothing was exported. {error}", file=sys.stderr)
         return 1
@@ -56,7 +56,7 @@ def _load(run):
             )
     model = keras.saving.load_model(run / "translator.keras", compile=False)
     tokenizers = [SentencePieceTokenizer.load(run / name) for name in ("source.spm", "target.spm")]
-    return model, *tokenizers
+    return model, tokenizers
 
 
 if __name__ == "__main__":

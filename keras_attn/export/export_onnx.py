@@ -8,7 +8,7 @@ from keras_attn.export.without_cudnn import without_cudnn
 
 
 def export_onnx(
-    model, path, source_tokenizer=None, target_tokenizer=None, alignments=None, sentences=None
+    model, path, source_tokenizer=None, target_tokenizer=None, *, alignments=None, sentences=None
 ):
     """Writes a search model as one ONNX file, with its search loop and its vocabularies inside.
 

@@ -8,7 +8,13 @@ from keras_attn.export.without_cudnn import without_cudnn
 
 
 def export_saved_model(
-    model, directory, source_tokenizer=None, target_tokenizer=None, alignments=None, sentences=None
+    model,
+    directory,
+    source_tokenizer=None,
+    target_tokenizer=None,
+    *,
+    alignments=None,
+    sentences=None,
 ):
     """Writes a search model as a TensorFlow SavedModel, for TensorFlow Serving among others.
 
@@ -91,7 +97,11 @@ def _module(function, source_tokenizer, target_tokenizer):
 
     @tf.function(input_signature=[text_spec, *limit_specs], autograph=False)
     def translate_texts(text, max_length=max_length, length_penalty=length_penalty):
-        results = function(module.source_tokenizer.encode(text), max_length, length_penalty)
+        source_ids = module.source_tokenizer.encode(text)  # (B, S)
+        # No texts give S = 0, with which Keras' recurrent layers cannot work.
+        missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
+        source_ids = tf.pad(source_ids, [[0, 0], [0, missing]])
+        results = function(source_ids, max_length, length_penalty)
         return {"text": module.target_tokenizer.decode(results["token_ids"]), **results}
 
     module.translate_texts = translate_texts

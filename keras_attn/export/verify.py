@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 
+from keras_attn.export.export_error import ExportError
 from keras_attn.export.parity_report import TIE, ParityReport
 
 BATCH_SIZES = (1, 7, 32)
@@ -35,6 +36,9 @@ def compare_translations(expected, actual, sentences, search):
 
     Returns:
         A `ParityReport`; the caller decides by its `check()`.
+
+    Raises:
+        ExportError: the two have different outputs.
     """
     report, equal, tied = ParityReport(sentences=len(sentences)), [], []
     longest = 1
@@ -46,6 +50,8 @@ def compare_translations(expected, actual, sentences, search):
             "length_penalty": np.array(search.length_penalty + 0.5 * (number % 3 == 2), "float32"),
         }
         ours, theirs = expected(**inputs), actual(**inputs)
+        if set(ours) != set(theirs):
+            raise ExportError(f"Expected the outputs {set(ours)}. Received: {set(theirs)}.")
         longest = max(longest, int(ours["lengths"].max()))
         ids, other_ids = _same_length(ours["token_ids"], theirs["token_ids"], search.pad_token_id)
         is_equal = np.all(ids == other_ids, axis=-1) & (ours["lengths"] == theirs["lengths"])
@@ -87,12 +93,12 @@ def _largest_difference(name, first, second, where):
     """Largest difference of one output over the hypotheses with `where` `(B, N)` True."""
     if name not in first or not where.any():
         return 0.0
-    length = min(first["token_ids"].shape[2], second["token_ids"].shape[2])
-    difference = (
-        np.abs(first[name] - second[name])
-        if name != "alignments"
-        else np.abs(first[name][:, :, :length] - second[name][:, :, :length])
-    )
+    first_value, second_value = first[name], second[name]
+    if name == "alignments":
+        # One of them may have searched longer, for a hypothesis that differs.
+        length = min(first_value.shape[2], second_value.shape[2])
+        first_value, second_value = first_value[:, :, :length], second_value[:, :, :length]
+    difference = np.abs(first_value - second_value)
     if name == "log_probs":
         # A sum: float32 knows one of -500 to 3e-5 only.
         difference = difference / (1 + first["lengths"])

@@ -20,9 +20,11 @@ def fit(
 
     With a `directory` the state is saved there while training (see `TrainingCheckpoint`). Called
     again with the same arguments after a kill, it restores the last state and runs the rest of
-    that epoch and the epochs after it: on one machine, the weights are equal to those of a
-    training that was not killed. The logs of the epoch of the kill cover its remaining steps only.
-    Called after the end, it restores the weights and trains no more, unless `epochs` was raised.
+    that epoch and the epochs after it. On a CPU the weights are then equal to those of a training
+    that was not killed; on a GPU this also needs deterministic operations (in TensorFlow,
+    `tf.config.experimental.enable_op_determinism()`). The logs of the epoch of the kill cover its
+    remaining steps only. Called after the end, it restores the weights and trains no more, unless
+    `epochs` was raised.
 
     Keras' own callbacks that count, such as `EarlyStopping`, start anew when training goes on;
     those of this package do not.
@@ -44,8 +46,9 @@ def fit(
         `keras.callbacks.History` of all epochs, those before a kill included.
 
     Raises:
-        ValueError: `epochs` below 1, the optimizer uses `use_ema` (whose weights are set at the
-            end of each call of `model.fit`; see `AverageWeights`), or the saved state does not fit.
+        ValueError: `epochs` below 1, the model is not compiled, the saved state does not fit, or
+            the optimizer uses `use_ema` (whose weights are set at the end of each call of
+            `model.fit`; see `AverageWeights`).
 
     Example:
 
@@ -57,6 +60,10 @@ def fit(
     """
     if epochs < 1:
         raise ValueError(f"Expected epochs of at least 1. Received: epochs={epochs}")
+    if not model.compiled:
+        raise ValueError(
+            f"Expected a compiled model. Received: model={model}. See compile_for_training."
+        )
     steps_per_epoch = batches.steps_per_epoch
     history = keras.callbacks.History()
     history.set_model(model)
@@ -107,7 +114,8 @@ def fit(
 
 def _training_data(model, batches, start_step):
     if keras.backend.backend() != "tensorflow":
-        return batches.stream(start_step)
+        # Keras takes generators, and no other iterators.
+        return (batch for batch in batches.stream(start_step))
     replicas = model.distribute_strategy.num_replicas_in_sync
     return pad_to_replicas(batches.dataset(start_step), replicas)
 

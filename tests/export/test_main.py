@@ -17,7 +17,10 @@ def run(translator, tokenizers, tmp_path_factory):
     return directory
 
 
-def test_onnx(run, tmp_path, capsys):
+def test_onnx(run, onnx_model, tmp_path, monkeypatch, capsys):
+    # The conversion takes most of the time and is tested elsewhere.
+    module = sys.modules["keras_attn.export.onnx_file"]
+    monkeypatch.setattr(module, "convert", lambda *arguments: onnx_model)
     sentences, out = tmp_path / "sentences.txt", tmp_path / "model.onnx"
     sentences.write_text("\n".join(SOURCE), encoding="utf-8")
     out.write_bytes(b"an earlier export")
@@ -32,7 +35,7 @@ def test_saved_model(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         sys.modules["keras_attn.export.__main__"],
         "export_saved_model",
-        lambda *arguments: calls.append(arguments) or "a report",
+        lambda *arguments, sentences: calls.append((*arguments, sentences)) or "a report",
     )
     assert main(["saved-model", str(run), str(tmp_path / "model")]) == 0
     assert capsys.readouterr().out.endswith("Compared with Keras on a report.\n")

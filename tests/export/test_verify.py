@@ -103,6 +103,11 @@ def test_wrong_lengths_are_refused():
         compare(changed(shorten)).check()
 
 
+def test_a_missing_output_is_refused():
+    with pytest.raises(ExportError, match="Expected the outputs"):
+        compare(changed(lambda outputs: outputs.pop("log_probs")))
+
+
 def test_the_report_says_what_was_compared():
     report = ParityReport(sentences=200, batch_sizes={32, 1}, cut=12, largest_difference=2e-6)
     assert str(report).startswith("200 sentences in batches of 1, 32, 12 cut by max_length")

@@ -11,7 +11,7 @@ from keras_attn import (
     RNNCell,
 )
 from tests import oracles
-from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
+from tests.contracts import assert_close, assert_identical, check_layer, numpy, plain, randomize
 from tests.rnn.numpy_steps import numpy_step, top
 
 GENERATOR = np.random.default_rng(0)
@@ -52,10 +52,6 @@ def random_state(layer):
     return tree.map_structure(lambda z: GENERATOR.normal(size=z.shape).astype("float32"), zeros)
 
 
-def as_lists(state):
-    return [as_lists(each) if isinstance(each, list | tuple) else each for each in state]
-
-
 def expected_run(layer, b, initial_state, vector_layer=None):
     """Outputs, weights and last state of sentence b, by the oracle."""
     attention = layer.cell.attention
@@ -70,7 +66,7 @@ def expected_run(layer, b, initial_state, vector_layer=None):
 
     return oracles.attention_rnn(
         INPUTS[b],
-        as_lists(tree.map_structure(lambda leaf: leaf[b], initial_state)),
+        plain(tree.map_structure(lambda leaf: leaf[b], initial_state)),
         numpy_step(layer.cell.cell),
         top,
         attend,
@@ -95,11 +91,11 @@ def test_equals_the_equations_for_any_cell(cell, query, input_feeding):
             return_attention_scores=True,
         )
     )
-    tree.assert_same_structure(as_lists(last), as_lists(state))
+    tree.assert_same_structure(plain(last), plain(state))
     for b in range(2):
         expected = expected_run(layer, b, state)
         assert_close((outputs[b], weights[b]), expected[:2])
-        own = tree.map_structure(lambda leaf: leaf[b], as_lists(last))  # noqa: B023
+        own = tree.map_structure(lambda leaf: leaf[b], last)  # noqa: B023
         assert_close(own, expected[2])
 
 
@@ -123,8 +119,14 @@ def test_equals_the_equations_with_an_attention_vector(query, input_feeding, act
         assert_close((outputs[b], weights[b]), expected[:2])
 
 
-@pytest.mark.parametrize(("query", "input_feeding"), ORDERS)
-@pytest.mark.parametrize("cell", ["list", "rnn cell with outputs"])
+@pytest.mark.parametrize(
+    ("cell", "query", "input_feeding"),
+    [
+        ("list", "cell_output", False),
+        ("gru", "cell_output", True),
+        ("rnn cell with outputs", "previous_state", True),
+    ],
+)
 def test_is_a_good_layer(cell, query, input_feeding):
     check_layer(
         lambda: AttentionRNN(
@@ -162,7 +164,7 @@ def test_all_positions_at_once_give_what_single_steps_give(cell):
     outputs, weights, last = loop_over_steps(layer, state)
     received = numpy(layer(INPUTS, MEMORY, MASK, state, return_attention_scores=True))
     assert_close(received[:2], (outputs, weights))
-    assert_close(as_lists(received[2]), as_lists(last))
+    assert_close(received[2], last)
 
 
 def test_only_what_needs_the_step_before_is_a_loop():
@@ -185,10 +187,7 @@ def test_masked_steps_leave_the_state_as_it_is(cell, input_feeding):
         real = TARGET_MASK[b]
         short = numpy(layer(INPUTS[b : b + 1, real], MEMORY[b : b + 1], MASK[b : b + 1]))
         assert_close(outputs[b : b + 1, real], short[0])
-        assert_close(
-            as_lists(tree.map_structure(lambda leaf: leaf[b : b + 1], state)),  # noqa: B023
-            as_lists(short[1]),
-        )
+        assert_close(tree.map_structure(lambda leaf: leaf[b : b + 1], state), short[1])  # noqa: B023
 
 
 def test_returns_what_is_asked_for():
@@ -233,8 +232,14 @@ DROPOUT_CELLS = {
 }
 
 
-@pytest.mark.parametrize(("query", "input_feeding"), ORDERS)
-@pytest.mark.parametrize("cell", DROPOUT_CELLS)
+@pytest.mark.parametrize(
+    ("cell", "query", "input_feeding"),
+    [
+        ("lstm", "cell_output", False),
+        ("lstm", "previous_state", True),
+        ("stack", "cell_output", True),
+    ],
+)
 def test_cells_with_dropout_are_trained_in_the_graph(cell, query, input_feeding):
     cell = AttentionRNNCell(
         DROPOUT_CELLS[cell](), BahdanauAttention(6), query=query, input_feeding=input_feeding
@@ -248,7 +253,6 @@ def test_cells_with_dropout_are_trained_in_the_graph(cell, query, input_feeding)
     trained, inference = numpy(model(data, training=True)), numpy(model(data))
     assert not np.allclose(trained, inference)
     assert_identical(numpy(model(data)), inference)
-    assert_close(model.predict(data, verbose=0), inference)
 
 
 @pytest.mark.parametrize("input_feeding", [False, True])

@@ -3,7 +3,7 @@ import pytest
 from keras import tree
 
 from keras_attn import StateBridge
-from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
+from tests.contracts import assert_close, check_layer, numpy, randomize
 
 GENERATOR = np.random.default_rng(0)
 OUTPUTS = GENERATOR.normal(size=(2, 4, 3)).astype("float32")
@@ -20,13 +20,12 @@ JOINED = np.concatenate(tree.flatten(STATE), axis=-1)
 
 def test_copy_gives_the_states_as_they_are():
     received = StateBridge([[3, 3], [5]], "copy")(OUTPUTS, MASK, STATE)
-    tree.assert_same_structure(numpy(received), STATE)
-    assert_identical(numpy(received), STATE)
+    assert_close(numpy(received), STATE, 0)
 
 
 def test_copy_arranges_the_states_as_the_decoder_needs_them():
     received = StateBridge([3, [3, 5]], "copy")(OUTPUTS, MASK, STATE)
-    assert_identical(numpy(received), [STATE[0][0], [STATE[0][1], STATE[1][0]]])
+    assert_close(numpy(received), [STATE[0][0], [STATE[0][1], STATE[1][0]]], 0)
 
 
 @pytest.mark.parametrize("encoder_state", [STATE, [STATE[0]], None])

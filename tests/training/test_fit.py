@@ -154,6 +154,8 @@ def test_bad_arguments(model, tmp_path):
         fit(model, ToyBatches(), epochs=0)
     with pytest.raises(ValueError, match="Received: save_steps=0"):
         fit(model, ToyBatches(), epochs=1, directory=tmp_path, save_steps=0)
+    with pytest.raises(ValueError, match="Expected a compiled model"):
+        fit(toy_model(), ToyBatches(), epochs=1, directory=tmp_path)
     compile_for_training(model, use_ema=True)
     with pytest.raises(ValueError, match="Received: use_ema=True"):
         fit(model, ToyBatches(), epochs=1, directory=tmp_path)

@@ -39,10 +39,8 @@ def test_accuracy(batches):
 
 
 def test_a_tie_for_the_highest_logit_is_right():
-    assert (
-        result_of(TokenAccuracy(), [(np.array([[1, 2]]), np.array([[[0.0, 3, 3], [0, 3, 2]]]))])
-        == 0.5
-    )
+    logits = np.array([[[0, 3, 3], [0, 3, 2]]], "float32")
+    assert result_of(TokenAccuracy(), [(np.array([[1, 2]]), logits)]) == 0.5
 
 
 def test_perplexity_is_of_unsmoothed_tokens(batches):

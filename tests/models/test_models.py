@@ -1,0 +1,144 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import (
+    BahdanauAttention,
+    BeamDecoder,
+    LuongAttention,
+    RNNDecoder,
+    RNNEncoder,
+    rnn_seq2seq,
+    search_model,
+    training_model,
+)
+from tests.contracts import assert_close, assert_identical, numpy
+
+SOURCE_IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
+TARGET_IDS = np.array([[1, 4, 5], [1, 6, 0]], "int32")
+INPUTS = {"source_ids": SOURCE_IDS, "target_ids": TARGET_IDS}
+SMALL = {"embedding_dim": 4, "units": 5, "dropout": 0.0}
+
+
+def make_models(encoder, decoder):
+    search = BeamDecoder(decoder, 3, num_hypotheses=2, max_length=6, name="search")
+    return training_model(encoder, decoder), search_model(encoder, search)
+
+
+@pytest.fixture(params=[False, True], ids=["two embeddings", "shared embedding"])
+def models(request):
+    return make_models(*rnn_seq2seq(10, 10, **SMALL, share_embeddings=request.param, seed=1))
+
+
+def weights_of(model):
+    return sum(np.prod(weight.shape) for weight in model.trainable_weights)
+
+
+def test_inputs_and_outputs_are_those_of_the_contract(models):
+    trainer, translator = models
+    logits = numpy(trainer(INPUTS))
+    assert logits.shape == (2, 3, 10) and logits.dtype == "float32"
+    results = numpy(translator(SOURCE_IDS))
+    assert set(results) == {"token_ids", "lengths", "scores", "log_probs"}
+    assert results["token_ids"].shape[:2] == (2, 2)
+    assert [layer.name for layer in trainer.layers if layer.weights] == ["encoder", "decoder"]
+    assert [tensor.name for tensor in translator.inputs] == ["source_ids"]
+
+
+def test_trainer_and_translator_are_the_same_weights(models):
+    trainer, translator = models
+    assert {id(weight) for weight in trainer.weights} == {id(w) for w in translator.weights}
+    before = numpy(translator(SOURCE_IDS))
+    trainer.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    trainer.optimizer.learning_rate = 1.0
+    trainer.fit(INPUTS, TARGET_IDS, verbose=0)
+    assert (numpy(translator(SOURCE_IDS))["log_probs"] != before["log_probs"]).any()
+
+
+def test_the_translator_is_rebuilt_from_a_saved_trainer(models, tmp_path):
+    trainer, translator = models
+    trainer.save(tmp_path / "trainer.keras")
+    loaded = keras.models.load_model(tmp_path / "trainer.keras")
+    assert weights_of(loaded) == weights_of(trainer)
+    rebuilt = make_models(loaded.get_layer("encoder"), loaded.get_layer("decoder"))
+    assert_close(numpy(rebuilt[0](INPUTS)), numpy(trainer(INPUTS)))
+    assert_close(numpy(rebuilt[1](SOURCE_IDS)), numpy(translator(SOURCE_IDS)))
+
+
+def test_the_trainer_is_rebuilt_from_a_saved_translator(models, tmp_path):
+    trainer, translator = models
+    translator.save(tmp_path / "translator.keras")
+    loaded = keras.models.load_model(tmp_path / "translator.keras")
+    assert weights_of(loaded) == weights_of(translator)
+    assert_close(numpy(loaded(SOURCE_IDS)), numpy(translator(SOURCE_IDS)))
+    rebuilt = training_model(loaded.get_layer("encoder"), loaded.get_layer("search").decoder)
+    assert_close(numpy(rebuilt(INPUTS)), numpy(trainer(INPUTS)))
+
+
+def test_a_rebuilt_trainer_trains_the_loaded_translator(tmp_path):
+    _, translator = make_models(*rnn_seq2seq(10, 10, **SMALL, share_embeddings=True, seed=1))
+    translator.save(tmp_path / "translator.keras")
+    loaded = keras.models.load_model(tmp_path / "translator.keras")
+    encoder, decoder = loaded.get_layer("encoder"), loaded.get_layer("search").decoder
+    assert encoder.embedding is decoder.embedding
+    embedding = decoder.embedding
+    embedding.set_weights([weight * 2 for weight in embedding.get_weights()])
+    translator.get_layer("search").decoder.embedding.set_weights(embedding.get_weights())
+    assert_close(numpy(loaded(SOURCE_IDS)), numpy(translator(SOURCE_IDS)))
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("attention", ["bahdanau", "luong", LuongAttention("dot"), None])
+def test_every_choice_makes_a_model(cell, attention):
+    layers = 2 if attention in ("bahdanau", None) else 1
+    units = 3 if isinstance(attention, LuongAttention) and cell == "lstm" else 5
+    if isinstance(attention, LuongAttention):
+        attention = LuongAttention("general", scale=True)  # a layer belongs to one model
+    arguments = {**SMALL, "units": units, "num_layers": layers, "cell": cell}
+    encoder, decoder = rnn_seq2seq(10, 12, attention=attention, **arguments)
+    assert isinstance(encoder, RNNEncoder) and isinstance(decoder, RNNDecoder)
+    logits = numpy(decoder(TARGET_IDS, **encoder(SOURCE_IDS)))
+    assert logits.shape == (2, 3, 12)
+    cells = getattr(decoder.cell.cell, "cells", [decoder.cell.cell])
+    assert len(cells) == len(encoder.recurrent_layers) == layers
+    if attention is None:
+        assert decoder.cell.attention is None
+
+
+def test_names_choose_the_attention():
+    kinds = {"bahdanau": BahdanauAttention, "luong": LuongAttention}
+    for name, kind in kinds.items():
+        _, decoder = rnn_seq2seq(10, 10, attention=name, **SMALL)
+        assert type(decoder.cell.attention) is kind
+
+
+def test_input_feeding_can_be_left_out():
+    _, decoder = rnn_seq2seq(10, 10, **SMALL, input_feeding=False)
+    assert not decoder.cell.feeds_back
+    assert rnn_seq2seq(10, 10, **SMALL)[1].cell.feeds_back
+
+
+def test_a_seed_makes_the_same_weights_and_a_shared_embedding_is_one():
+    def weights(seed, share=False):
+        encoder, decoder = rnn_seq2seq(10, 10, **SMALL, share_embeddings=share, seed=seed)
+        trainer = training_model(encoder, decoder)
+        return trainer, [numpy(weight) for weight in trainer.trainable_weights]
+
+    (first, one), (_, same), (_, other) = weights(3), weights(3), weights(4)
+    assert_identical(one, same)
+    assert any((a != b).any() for a, b in zip(one, other, strict=True))
+    shared, _ = weights(3, share=True)
+    assert weights_of(first) - weights_of(shared) == 10 * SMALL["embedding_dim"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"attention": "cosine"}, "attention must be .* Received: attention='cosine'"),
+        ({"cell": "elman"}, "cell must be one of .* Received: cell='elman'"),
+        ({"share_embeddings": True}, "Received: source_vocabulary_size=10, target_vocabulary_size"),
+    ],
+)
+def test_arguments_are_checked(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        rnn_seq2seq(10, 11, **arguments)

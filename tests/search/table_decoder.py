@@ -1,0 +1,61 @@
+"""A decoder whose logits are looked up: as fast as it is easy to predict."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attn import Decoder
+from tests import oracles
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class TableDecoder(Decoder):
+    """Every prefix belongs to one of N nodes, and the node has the logits of the next token.
+
+    The `encoder_outputs` `(batch, N, vocabulary)` are the tables. The first 64 tokens of the
+    prefixes count, so that prefixes of equal tokens in another order have other nodes. The
+    alignments are one where the node is.
+    """
+
+    def build(self, *shapes):
+        pass
+
+    def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+        return {"tables": encoder_outputs}
+
+    def initial_state(self, memory, beam_width=1, alignments=False):
+        rows = ops.shape(memory["tables"])[0] * beam_width
+        state = {"node": ops.zeros((rows,), dtype="int32")}
+        if alignments:
+            state["alignments"] = ops.zeros((rows, ops.shape(memory["tables"])[1]))
+        return state
+
+    def step(self, token_ids, state, memory):
+        batch, nodes, vocabulary_size = ops.shape(memory["tables"])
+        node = (state["node"] * 3 + token_ids) % nodes
+        beams = ops.reshape(node, (batch, -1, 1))  # (B, K, 1)
+        logits = ops.take_along_axis(memory["tables"], beams, axis=1)  # (B, K, V)
+        new_state = {"node": node}
+        if "alignments" in state:
+            new_state["alignments"] = ops.one_hot(node, nodes, dtype="float32")
+        return ops.reshape(logits, (-1, vocabulary_size)), new_state
+
+
+def node_after(prefix, nodes, start=1):
+    node = 0
+    for token in (start, *prefix):
+        node = (node * 3 + token) % nodes
+    return node
+
+
+def log_probs_of(table, start=1):
+    """The `log_probs_after` of the oracles, for one table `(N, vocabulary)`."""
+    log_probs = oracles.log_softmax(table)
+    return lambda prefix: log_probs[node_after(prefix, len(table), start)]
+
+
+def random_tables(seed, batch=6, nodes=19, vocabulary_size=7, end_logit=0.0, scale=2.0):
+    """Random logits; a larger `end_logit` makes shorter hypotheses."""
+    tables = np.random.default_rng(seed).normal(0, scale, (batch, nodes, vocabulary_size))
+    tables[:, :, 2] += end_logit
+    return tables.astype("float32")

@@ -1,0 +1,35 @@
+import numpy as np
+
+from keras_attn.search import history
+from tests.contracts import assert_identical, numpy
+
+
+def test_what_is_appended_is_kept_in_order():
+    zero = history.hidden_zero(np.ones((2, 4), "bool"))
+    assert int(zero) == 0
+    entries = np.arange(24).reshape(3, 2, 4).astype("int32")
+    kept = history.new_history((2, 4), (), "int32", 5, zero)
+    for step, entry in enumerate(entries):
+        kept = history.append(kept, entry, np.int32(step))
+    kept = numpy(kept)
+    assert kept.dtype == "int32"
+    assert_identical(kept[:, :, :3], entries.transpose(1, 2, 0))
+    assert kept.shape[2] == (3 if history.grows() else 5)
+    assert not kept[:, :, 3:].any()
+
+
+def test_entries_can_be_tensors():
+    zero = history.hidden_zero(np.ones((1, 1), "bool"))
+    entry = np.arange(6, dtype="float32").reshape(1, 2, 3)
+    kept = history.append(history.new_history((1, 2), (3,), "float32", 2, zero), entry, 0)
+    assert_identical(numpy(kept)[:, :, 0], entry)
+
+
+def test_beams_are_gathered_within_their_sentence():
+    values = np.arange(2 * 3 * 4).reshape(2, 3, 4)
+    beams = np.array([[2, 0], [1, 1]], "int32")
+    received = numpy(history.gather_beams(values, beams))
+    assert_identical(received, np.stack([values[0, [2, 0]], values[1, [1, 1]]]))
+    flat = values.reshape(6, 4)
+    rows = history.flat_rows(beams, 3)
+    assert_identical(numpy(history.gather_rows(flat, rows)), received.reshape(4, 4))

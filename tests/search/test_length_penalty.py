@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+from keras_attn.search import length_penalty
+from tests import oracles
+from tests.contracts import assert_close, numpy
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.6, 1.0, 2.0, -0.5])
+@pytest.mark.parametrize("form", length_penalty.FORMS)
+def test_divisor_equals_its_formula(form, exponent):
+    lengths = np.array([[0, 1, 2], [5, 10, 200]], "int32")
+    received = numpy(length_penalty.divisor(lengths, exponent, form))
+    assert received.dtype == "float32"
+    expected = [
+        [oracles.length_divisor(int(length), exponent, form) for length in row] for row in lengths
+    ]
+    assert_close(received, np.array(expected), 1e-6)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.6, 2.0, -0.5])
+@pytest.mark.parametrize("form", length_penalty.FORMS)
+def test_best_attainable_is_reached_and_not_exceeded(form, exponent):
+    log_probs, limits = np.array([-1.0, -3.0, 0.0], "float32"), np.array([4, 9, 6], "int32")
+    received = numpy(length_penalty.best_attainable(log_probs, 3, limits, exponent, form))
+    for best, log_prob, limit in zip(received, log_probs, limits, strict=True):
+        attainable = [
+            log_prob / oracles.length_divisor(length, exponent, form)
+            for length in range(3, limit + 1)
+        ]
+        assert_close(best, max(attainable), 1e-6)

@@ -1,0 +1,29 @@
+import numpy as np
+import pytest
+
+from keras_attn.search import logits
+from tests.contracts import assert_close, assert_identical, numpy
+
+LOGITS = np.random.default_rng(0).normal(size=(3, 6)).astype("float32")
+
+
+@pytest.mark.parametrize("shift", [0.0, 500.0, -500.0])
+def test_log_normalizer_makes_probabilities_of_logits(shift):
+    normalized = LOGITS + np.float32(shift) - numpy(logits.log_normalizer(LOGITS + shift))
+    exact = LOGITS - np.log(np.exp(LOGITS.astype("float64")).sum(axis=1, keepdims=True))
+    assert_close(normalized, exact, 1e-4)
+
+
+def test_suppressed_tokens_are_impossible_and_others_as_they_were():
+    received = numpy(logits.suppress(LOGITS, [0, 4]))
+    assert (received[:, [0, 4]] < -1e8).all()
+    assert_identical(received[:, [1, 2, 3, 5]], LOGITS[:, [1, 2, 3, 5]])
+    assert_identical(numpy(logits.suppress(LOGITS, [])), LOGITS)
+
+
+@pytest.mark.parametrize(("step", "suppressed"), [(0, True), (2, True), (3, False), (9, False)])
+def test_a_token_is_suppressed_until_there_are_enough(step, suppressed):
+    received = numpy(logits.suppress_before(LOGITS, 2, np.int32(step), min_length=3))
+    assert (received[:, 2] < -1e8).all() == suppressed
+    others = [0, 1, 3, 4, 5] + [] if suppressed else list(range(6))
+    assert_identical(received[:, others], LOGITS[:, others])
