@@ -34,7 +34,9 @@ def main():
             count = rng.randint(2, 4)
             group, pairs = pairs[:count], pairs[count:]
             joined.append([" ".join(side) for side in zip(*group, strict=True)])
-        for suffix, lines in zip((args.source, args.target), zip(*joined, strict=True), strict=True):
+        for suffix, lines in zip(
+            (args.source, args.target), zip(*joined, strict=True), strict=True
+        ):
             (args.out / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines))
         print(f"{name}: {len(joined)} lines")
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import keras
 import sacrebleu
+from machine import date, machine, versions
 
 import keras_attn
-from machine import date, machine, versions
 from keras_attn.export import export_onnx
 from keras_attn.text import SentencePieceTokenizer
 from keras_attn.text.lines import read_lines
@@ -100,9 +100,7 @@ def translate(path, sources, threads):
 
 def bleu(translations, references, lowercase=False):
     """sacreBLEU with 13a tokenization, from 0 to 100."""
-    return round(
-        sacrebleu.corpus_bleu(translations, [references], lowercase=lowercase).score, 2
-    )
+    return round(sacrebleu.corpus_bleu(translations, [references], lowercase=lowercase).score, 2)
 
 
 def by_length(sources, translations, references):

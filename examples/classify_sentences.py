@@ -55,4 +55,5 @@ accuracy = trainer.evaluate(valid_ids, valid_labels, verbose=0)[1]
 print(f"accuracy: {accuracy:.3f}, largest difference of the ONNX file: {error:.1e}")
 words = [vectorize.get_vocabulary()[i] for i in valid_ids[0] if i != 0]
 weights = model.predict(valid_ids[:1], verbose=0)["attention"][0, :, : len(words)]  # (1, S)
-plot_alignments(weights, words, ["good?"]).figure.savefig(args.out / "attention.png")
+axes = plot_alignments(weights / weights.max(), words, ["relative weight"])
+axes.figure.savefig(args.out / "attention.png")

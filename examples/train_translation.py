@@ -26,7 +26,6 @@ import time
 from pathlib import Path
 
 import dates
-import keras
 
 import keras_attn
 from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer

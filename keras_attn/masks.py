@@ -76,4 +76,6 @@ def masked_softmax(scores, mask):
     """
     allowed = ops.cast(mask, "float32")
     masked = ops.cast(scores, "float32") + (1.0 - allowed) * MASKED_SCORE
-    return ops.cast(ops.softmax(masked, axis=-1) * allowed, scores.dtype)
+    # Keras warns of a softmax over an axis of size one, which is what a source of one token has.
+    weights = ops.exp(ops.log_softmax(masked, axis=-1))
+    return ops.cast(weights * allowed, scores.dtype)

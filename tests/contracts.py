@@ -274,9 +274,7 @@ def check_search(make_decoder, encoded, vocabulary_size=5, limit=4):
     memory = decoder.prepare_memory(**encoded)
     has_alignments = "alignments" in decoder.initial_state(memory, alignments=True)
     arguments = {"beam_width": 3, "num_hypotheses": 2}
-    beam = BeamDecoder(
-        decoder, **arguments, max_length=limit, return_alignments=has_alignments
-    )
+    beam = BeamDecoder(decoder, **arguments, max_length=limit, return_alignments=has_alignments)
     results = numpy(beam(**encoded))
     assert_found(results, expected(oracles.beam_search, **arguments))
     if has_alignments:

@@ -42,9 +42,7 @@ def luong_general_scores(queries, keys, kernel):
 
 def luong_concat_scores(queries, keys, kernel, vector):
     """v . tanh(W [q ; k])."""
-    return _pairwise(
-        lambda q, k: vector @ np.tanh(np.concatenate([q, k]) @ kernel), queries, keys
-    )
+    return _pairwise(lambda q, k: vector @ np.tanh(np.concatenate([q, k]) @ kernel), queries, keys)
 
 
 def _pairwise(score, queries, keys):

@@ -7,7 +7,10 @@ from tests.contracts import assert_close, numpy
 
 def test_padding_mask_marks_what_is_not_the_padding_id():
     token_ids = np.array([[5, 0, 9], [9, 9, 0]])
-    assert numpy(masks.padding_mask(token_ids)).tolist() == [[True, False, True], [True, True, False]]
+    assert numpy(masks.padding_mask(token_ids)).tolist() == [
+        [True, False, True],
+        [True, True, False],
+    ]
     assert numpy(masks.padding_mask(token_ids, pad_token_id=9)).tolist() == [
         [True, True, False],
         [False, False, True],

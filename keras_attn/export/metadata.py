@@ -1,4 +1,5 @@
 import base64
+import hashlib
 import importlib.metadata
 import json
 
@@ -17,7 +18,7 @@ def describe(function, source_tokenizer=None, target_tokenizer=None):
     Returns:
         Dictionary of strings: `keras_attn.format`, `keras_attn.settings` (JSON) and, base64,
         `keras_attn.source_tokenizer` and `keras_attn.target_tokenizer`; the last is left out if
-        both are the same.
+        both are the same. `keras_attn.checksum` is the SHA-256 of the others as sorted JSON.
     """
     search = function.search
     settings = {
@@ -39,6 +40,9 @@ def describe(function, source_tokenizer=None, target_tokenizer=None):
             entries["keras_attn.target_tokenizer"] = base64.b64encode(
                 target_tokenizer.model
             ).decode()
+    # SentencePiece ends the process over a damaged vocabulary: the runtime checks before it loads.
+    content = json.dumps(entries, sort_keys=True).encode()
+    entries["keras_attn.checksum"] = hashlib.sha256(content).hexdigest()
     return entries
 
 

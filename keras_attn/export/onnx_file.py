@@ -2,7 +2,7 @@ from keras_attn.export.conversion import OPSET, convert
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.onnx_gate import check_model, open_session
 from keras_attn.export.passes import PASSES, name_dimensions
-from keras_attn.export.replace_when_done import replace_when_done
+from keras_attn.replace_when_done import replace_when_done
 
 
 def write_onnx(path, function, signature, weights, dimensions, metadata, verify):

@@ -1,7 +1,7 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.search import history, length_penalty, logits
+from keras_attn.search import gather, history, length_penalty, logits
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
 
@@ -111,9 +111,9 @@ class BeamDecoder(Search):
         open_log_probs = ops.where(is_end, 2 * IMPOSSIBLE, candidates["log_probs"])
         log_probs, chosen = ops.top_k(open_log_probs, self.beam_width)  # (B, K)
         candidates["log_probs"] = open_log_probs
-        beams = tree.map_structure(lambda t: history.gather_beams(t, chosen), candidates)
-        rows = history.flat_rows(beams.pop("parents"), self.beam_width)
-        state = tree.map_structure(lambda t: history.gather_rows(t, rows), state)
+        beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), candidates)
+        rows = gather.flat_rows(beams.pop("parents"), self.beam_width)
+        state = tree.map_structure(lambda t: gather.gather_rows(t, rows), state)
 
         best_open = log_probs[:, 0]
         done = carry["done"] | at_limit[:, 0] | (best_open < IMPOSSIBLE / 2)
@@ -160,7 +160,7 @@ class BeamDecoder(Search):
         tokens = ops.reshape(tokens, (batch, self.beam_width * width))
         return {
             "log_probs": values,
-            "last": ops.cast(history.gather_beams(tokens, chosen), "int32"),
+            "last": ops.cast(gather.gather_beams(tokens, chosen), "int32"),
             "parents": ops.cast(chosen // width, "int32"),
         }
 
@@ -171,18 +171,17 @@ class BeamDecoder(Search):
             batch, source = ops.shape(beams["alignments"])[0], ops.shape(beams["alignments"])[3]
             weights = ops.reshape(state["alignments"], (batch, self.beam_width, source))
             alignments = history.append(beams["alignments"], weights, step)  # (B, K, t+1, S)
-            candidates["alignments"] = history.gather_beams(alignments, parents)
-        token_ids = history.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
+            candidates["alignments"] = gather.gather_beams(alignments, parents)
+        token_ids = gather.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
         candidates["token_ids"] = history.append(token_ids, candidates["last"], step)
 
     def _collect(self, carry, candidates, at_limit, length_penalty_value):
         """Moves what ends at this step to the pool; returns the pool and what ended, `(B, K)`."""
         step, pool = carry["step"], dict(carry["pool"])
         first = {
-            name: candidates[name][:, : self.beam_width]
-            for name in pool.keys() & candidates.keys() | {"last"}
+            name: candidates[name][:, : self.beam_width] for name in pool if name in candidates
         }
-        is_end = first.pop("last") == self.end_token_id
+        is_end = candidates["last"][:, : self.beam_width] == self.end_token_id
         ended = (
             (is_end | at_limit)
             & (first["log_probs"] > IMPOSSIBLE / 2)
@@ -200,7 +199,7 @@ class BeamDecoder(Search):
                 pool[name] = history.append(pool[name], nothing, step)
         both = {name: ops.concatenate([pool[name], first[name]], axis=1) for name in pool}
         _, chosen = ops.top_k(both["scores"], self.num_hypotheses)
-        return tree.map_structure(lambda t: history.gather_beams(t, chosen), both), ended
+        return tree.map_structure(lambda t: gather.gather_beams(t, chosen), both), ended
 
     def _best_attainable(self, log_probs, length, limits, length_penalty_value):
         return length_penalty.best_attainable(

@@ -120,6 +120,11 @@ class Search(keras.layers.Layer):
         penalty = self.length_penalty if length_penalty is None else length_penalty
         penalty = ops.cast(penalty, "float32")
         carry = self.start(memory, limits, encoder_mask)
+        if self.return_alignments and "alignments" not in carry["state"]:
+            raise ValueError(
+                "return_alignments=True needs a decoder with attention. "
+                f"Received: decoder={self.decoder.name!r}, whose state has no alignments."
+            )
         (carry,) = ops.while_loop(
             lambda carry: ops.any(ops.logical_not(carry["done"])),
             lambda carry: (self.advance(carry, memory, limits, penalty),),

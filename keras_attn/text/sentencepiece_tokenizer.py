@@ -1,12 +1,11 @@
 """SentencePiece as a `Tokenizer`."""
 
 import io
-import os
-import tempfile
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
+from keras_attn.replace_when_done import replace_when_done
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.tokenizer import (
     END_TOKEN_ID,
@@ -182,18 +181,8 @@ class SentencePieceTokenizer:
 
     def save(self, path: str | PathLike) -> None:
         """Writes the model file, whole or not at all: a kill or a full disk leaves no half file."""
-        path = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(self.model)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with replace_when_done(path) as partial:
+            partial.write_bytes(self.model)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns one list of ids per text, without start, end or padding ids."""

@@ -1,5 +1,7 @@
 """SentencePiece inside a TensorFlow graph. Importing this file imports TensorFlow."""
 
+import hashlib
+
 try:
     import tensorflow as tf
     import tensorflow_text
@@ -39,8 +41,12 @@ class TensorFlowTokenizer(tf.Module):
 
     def __init__(self, model: bytes, name: str | None = None):
         super().__init__(name=name)
+        # Loaded tokenizers of one name share one resource: two vocabularies need two names.
         self._tokenizer = tensorflow_text.SentencepieceTokenizer(
-            model=model, out_type=tf.int32, add_eos=True
+            model=model,
+            out_type=tf.int32,
+            add_eos=True,
+            name=f"sentencepiece_{hashlib.sha256(model).hexdigest()}",
         )
 
     def encode(self, texts: tf.Tensor) -> tf.Tensor:

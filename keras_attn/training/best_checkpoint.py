@@ -1,8 +1,9 @@
 import math
+from pathlib import Path
 
 import keras
 
-from keras_attn.training.atomic_file import atomic_file
+from keras_attn.replace_when_done import replace_when_done
 
 
 class BestCheckpoint(keras.callbacks.Callback):
@@ -61,11 +62,12 @@ class BestCheckpoint(keras.callbacks.Callback):
         if not self._is_better(value):
             return
         model = self.model if self.saved_model is None else self.saved_model
-        with atomic_file(self.path) as temporary:
+        Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+        with replace_when_done(self.path) as partial:
             if str(self.path).endswith(".keras"):
-                model.save(temporary)
+                model.save(partial)
             else:
-                model.save_weights(temporary)
+                model.save_weights(partial)
         self.best = value
         self.best_epoch = epoch
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attn.training.atomic_file import atomic_file
+from keras_attn.replace_when_done import replace_when_done
 
 
 def write_checkpoint(path, arrays, facts):
@@ -16,7 +16,8 @@ def write_checkpoint(path, arrays, facts):
         array.astype("float32") if array.dtype.name == "bfloat16" else array for array in arrays
     ]
     entries = {str(index): array for index, array in enumerate(arrays)}
-    with atomic_file(path) as temporary, open(temporary, "wb") as stream:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with replace_when_done(path) as partial, open(partial, "wb") as stream:
         np.savez(stream, facts=np.array(json.dumps(facts)), **entries)
 
 

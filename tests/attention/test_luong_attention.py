@@ -42,7 +42,9 @@ def test_equals_the_equations(score, scale):
 
 
 def test_an_unknown_score_is_refused():
-    with pytest.raises(ValueError, match='"dot", "general" or "concat". Received: score=\'cosine\''):
+    with pytest.raises(
+        ValueError, match='"dot", "general" or "concat". Received: score=\'cosine\''
+    ):
         LuongAttention("cosine")
 
 
@@ -53,5 +55,7 @@ def test_concat_needs_units(units):
 
 
 def test_dot_needs_queries_and_keys_of_one_size():
-    with pytest.raises(ValueError, match='of one size. Received: query_dim=6, key_dim=4. Use score'):
+    with pytest.raises(
+        ValueError, match="of one size. Received: query_dim=6, key_dim=4. Use score"
+    ):
         LuongAttention("dot")(QUERY, VALUE)

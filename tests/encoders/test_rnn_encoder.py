@@ -110,10 +110,7 @@ def test_the_configuration_of_a_stack_can_be_used_twice():
 def test_is_a_good_layer_over_ids():
     check_layer(
         lambda: RNNEncoder(
-            keras.layers.GRUCell(2),
-            embedding=keras.layers.Embedding(10, 4),
-            num_layers=2,
-            residual=True,
+            keras.layers.SimpleRNNCell(2), keras.layers.Embedding(10, 4), residual=True
         ),
         {"inputs": IDS},
     )
@@ -199,9 +196,7 @@ def test_dropout_is_for_training_only():
 def test_each_layer_and_direction_has_weights_of_its_own():
     encoder = RNNEncoder(keras.layers.GRUCell(4), keras.layers.Embedding(10, 8), num_layers=2)
     encoder(IDS)
-    kernels = [
-        numpy(cell.kernel) for layer in encoder.recurrent_layers for cell in cells_of(layer)
-    ]
+    kernels = [numpy(cell.kernel) for layer in encoder.recurrent_layers for cell in cells_of(layer)]
     assert len(kernels) == 4
     for i, kernel in enumerate(kernels):
         assert all((kernel != other).any() for other in kernels[:i])

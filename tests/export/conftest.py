@@ -8,12 +8,6 @@ from keras_attn.text import SentencePieceTokenizer
 from tests.export.small_translator import SOURCE, TARGET, make_translator
 
 
-def pytest_configure(config):
-    # The first object that sentencepiece makes warns; as an error, that would end the process.
-    swig = "builtin type (SwigPyPacked|SwigPyObject|swigvarlink) has no __module__ attribute"
-    config.addinivalue_line("filterwarnings", f"ignore:{swig}:DeprecationWarning")
-
-
 def _tokenizer(directory, name, lines, size):
     path = directory / name
     path.write_text("\n".join(lines * 5), encoding="utf-8")

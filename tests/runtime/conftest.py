@@ -3,25 +3,10 @@
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import onnx
 import pytest
-
-# SentencePiece's SWIG types warn when they are made, at import, at first use and even at exit, and
-# end the process where a warning is an error.
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import sentencepiece
-
-    sentencepiece.SentencePieceProcessor()
-
-
-def pytest_configure(config):
-    swig = "builtin type (SwigPyPacked|SwigPyObject|swigvarlink) has no __module__ attribute"
-    config.addinivalue_line("filterwarnings", f"ignore:{swig}:DeprecationWarning")
-
 
 RUNTIME = Path(__file__).parents[2] / "export"
 # These tests are about this checkout, installed or not.

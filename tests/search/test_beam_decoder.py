@@ -129,9 +129,7 @@ def test_ties_go_to_the_earlier_beam_and_then_to_the_lower_token():
     table[:, :, [2, 4, 5, 6]] = 0.0
     results = found(table, beam_width=4, num_hypotheses=4, patience=5.0, max_length=3)
     # After one step: end, 4, 5, 6. The open beams are then always (4), (5), (6) and what follows.
-    assert_found(
-        results, expected(table, [3], beam_width=4, num_hypotheses=4, patience=5.0), 1e-5
-    )
+    assert_found(results, expected(table, [3], beam_width=4, num_hypotheses=4, patience=5.0), 1e-5)
     results = found(table, beam_width=4, num_hypotheses=4, length_penalty=0.0, max_length=3)
     assert results["token_ids"][0, :2].tolist() == [[2, 0, 0], [4, 2, 0]]
 
@@ -151,9 +149,7 @@ def test_tied_hypotheses_are_those_of_the_slow_search(seed):
 def test_hypotheses_that_do_not_exist_are_marked():
     table = np.full((1, 5, 7), -200.0, "float32")
     table[:, :, 2] = 0.0
-    results = found(
-        table, beam_width=4, num_hypotheses=4, suppressed_token_ids=[0, 1, 3, 4, 5, 6]
-    )
+    results = found(table, beam_width=4, num_hypotheses=4, suppressed_token_ids=[0, 1, 3, 4, 5, 6])
     assert results["token_ids"][0].tolist() == [[2], [0], [0], [0]]
     assert results["lengths"].tolist() == [[0, 0, 0, 0]]
     assert_close(results["log_probs"][0, 0], 0.0)

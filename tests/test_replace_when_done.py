@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from keras_attn.export.replace_when_done import replace_when_done
+from keras_attn.replace_when_done import replace_when_done
 
 
 def test_replaces_a_file(tmp_path):
@@ -81,7 +81,7 @@ def test_a_kill_leaves_no_file_with_the_final_name(tmp_path):
         "    Path(sys.argv[3]).touch()\n"
         "    time.sleep(60)\n"
     )
-    folder = os.path.dirname(sys.modules["keras_attn.export.replace_when_done"].__file__)
+    folder = os.path.dirname(sys.modules["keras_attn.replace_when_done"].__file__)
     process = subprocess.Popen([sys.executable, "-c", program, folder, str(path), str(ready)])
     try:
         deadline = time.monotonic() + 30
@@ -93,7 +93,7 @@ def test_a_kill_leaves_no_file_with_the_final_name(tmp_path):
         process.wait()
     assert not path.exists()
     (left,) = [each for each in tmp_path.iterdir() if each != ready]
-    assert left.name.startswith(".model.onnx.") and left.name.endswith(".partial")
+    assert left.name.startswith(".partial-") and left.name.endswith("-model.onnx")
     with replace_when_done(path) as partial:
         partial.write_text("whole")
     assert path.read_text() == "whole"

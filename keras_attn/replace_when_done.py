@@ -9,8 +9,9 @@ def replace_when_done(path):
     """Gives a temporary name beside `path`, which becomes `path` only if the block succeeds.
 
     The block writes a file or a directory under that name. An exception (a full disk, a failed
-    check) removes it. A killed process leaves it behind: its name begins with a dot and ends with
-    `.partial`. In no case is there half a file under the final name.
+    check) removes it. A killed process leaves it behind: its name begins with `.partial` and ends
+    with the suffix of `path`, which Keras looks at. In no case is there half a file under the final
+    name.
 
     Args:
         path: the final name. An existing file there is replaced; so is an existing SavedModel,
@@ -40,7 +41,7 @@ def replace_when_done(path):
             "Expected a new path, or an earlier export to replace. "
             f"Received: path={str(path)!r}, a directory with other content. Choose another path."
         )
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
     _remove(partial)
     try:
         yield partial
@@ -68,7 +69,7 @@ def _replace(partial, path):
             f"Expected the name of a file. Received: path={str(path)!r}, a directory."
         )
     # A directory with content cannot be replaced in one step.
-    previous = path.with_name(f".{path.name}.{os.getpid()}.previous")
+    previous = path.with_name(f".previous-{os.getpid()}-{path.name}")
     os.replace(path, previous)
     try:
         os.replace(partial, path)

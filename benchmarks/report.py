@@ -1,0 +1,64 @@
+"""Writes the table of all results into `benchmarks/README.md`.
+
+python benchmarks/report.py
+"""
+
+import json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+START = "<!-- results: written by report.py, do not edit -->"
+END = "<!-- end of results -->"
+COLUMNS = ("Results", "Model", "Ours", "Peer", "Theirs", "Ratio", "Machine", "Date")
+
+
+def main():
+    readme = HERE / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    before, rest = text.split(START)
+    _, after = rest.split(END)
+    lines = table(sorted((HERE / "results").glob("*.json")))
+    readme.write_text("\n".join([before + START, "", *lines, "", END + after]), encoding="utf-8")
+
+
+def table(paths):
+    """Lines of a Markdown table of results files, one for each row in them."""
+    lines = [line_of(COLUMNS), line_of(["---"] * len(COLUMNS))]
+    for path in paths:
+        results = json.loads(path.read_text(encoding="utf-8"))
+        for row in results["rows"]:
+            lines.append(line_of(cells(path, results, row)))
+    return lines
+
+
+def cells(path, results, row):
+    """The cells of a row, which compares with a peer, or tells the quality of a model."""
+    machine = results["machine"]
+    model = row["model"]
+    if "bleu" in row:
+        model += f", {row['split']}"
+        model += f", beam {row['beam_width']}" if "beam_width" in row else ""
+        ours, peer, theirs, ratio = f"{row['bleu']:.1f} BLEU", "", "", ""
+        if "minutes" in row:
+            ours += f" ({row['minutes']:.0f} min)"
+    else:
+        ours, theirs = (f"{row[side]:,.4g} {row['unit']}" for side in ("ours", "theirs"))
+        peer, ratio = row["peer"], f"{row['ratio']:.2f}"
+    return (
+        f"[{path.stem}](results/{path.name})",
+        model,
+        ours,
+        peer,
+        theirs,
+        ratio,
+        f"{machine['cpu']}, {machine['cores']} cores",
+        results["date"],
+    )
+
+
+def line_of(values):
+    return f"| {' | '.join(values)} |"
+
+
+if __name__ == "__main__":
+    main()
