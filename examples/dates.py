@@ -273,7 +273,7 @@ def generate(count, seed=0, split="train"):
 
 
 def write_files(directory, train, valid, test, seed=0):
-    """Writes `train.source`, `train.target`, `valid.source` ... with so many pairs of each split."""
+    """Writes `train.source`, `train.target` and so on, with so many pairs of each split."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     for split, count in zip(SPLITS, (train, valid, test), strict=True):
