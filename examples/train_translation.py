@@ -49,7 +49,7 @@ DATES = {
     "dropout": 0.1,
     "label_smoothing": 0.0,
     "tokens_per_batch": 4096,
-    "epochs": 4,
+    "epochs": 3,
     "learning_rate": 4e-3,
     "warmup_steps": 100,
     "average": 1,
