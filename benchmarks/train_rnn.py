@@ -57,13 +57,20 @@ def main():
     parser.add_argument("--name", help="of the results; default: of the data")
     parser.add_argument("--peer-python", default=sys.executable, help="Python that has PyTorch")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each side")
-    parser.add_argument("--steps", type=int, default=40, help="timed, in each run")
-    parser.add_argument("--warmup-steps", type=int, default=10, help="not timed, in each run")
+    parser.add_argument("--steps", type=int, default=30, help="timed, in each run")
+    parser.add_argument("--warmup-steps", type=int, default=6, help="not timed, in each run")
     parser.add_argument("--tokens-per-batch", type=int, default=2048)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
     args = parser.parse_args()
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(
+            f"Other processes are busy (load {load:.1f}): do not trust the ratio. PyTorch's "
+            "threads wait for each other and lose many times more than TensorFlow's.",
+            file=sys.stderr,
+        )
     name = args.name or (args.data.name if args.data else "generated")
 
     with tempfile.TemporaryDirectory() as directory:
@@ -112,6 +119,7 @@ def main():
         "seed": args.seed,
         "date": date(),
         "machine": machine(),
+        "load_average_before": round(load, 2),
         "versions": versions,
         "rows": [row],
     }

@@ -72,8 +72,13 @@ def simple_rnn_step(x, state, kernel, recurrent_kernel, bias):
     return rnn_step(x, state, kernel, recurrent_kernel, bias, np.eye(len(bias)))
 
 
+def linear_rnn_step(x, state, kernel, recurrent_kernel):
+    hidden = x @ kernel + state[0] @ recurrent_kernel
+    return hidden, [hidden]
+
+
 def lstm_step(x, state, kernel, recurrent_kernel, bias):
-    """Hochreiter and Schmidhuber, 1997, with forget gates; gates lie as input, forget, cell, out."""
+    """Hochreiter and Schmidhuber, 1997, with forget gates; gates: input, forget, cell, output."""
     hidden, cell = state
     i, f, g, o = np.split(x @ kernel + hidden @ recurrent_kernel + bias, 4)
     cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)

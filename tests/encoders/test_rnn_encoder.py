@@ -13,6 +13,7 @@ from tests.contracts import (
     plain,
     randomize,
 )
+from tests.rnn.minimal_cell import MinimalCell
 from tests.rnn.numpy_steps import numpy_step
 
 GENERATOR = np.random.default_rng(0)
@@ -26,6 +27,7 @@ CELLS = {
     "gru": lambda: keras.layers.GRUCell(4),
     "simple rnn": lambda: keras.layers.SimpleRNNCell(4),
     "rnn cell": lambda: RNNCell(4, output_units=3),
+    "written by the user": lambda: MinimalCell(4),
     "stack": lambda: keras.layers.StackedRNNCells(
         [keras.layers.LSTMCell(4), keras.layers.GRUCell(3)]
     ),
@@ -49,7 +51,8 @@ def cells_of(layer):
 def run(cell, features):
     """Outputs and last state of one sentence, by the equations."""
     step = numpy_step(cell)
-    state = [state[0] for state in numpy(cell.get_initial_state(batch_size=1))]
+    sizes = cell.state_size if isinstance(cell.state_size, list) else [cell.state_size]
+    state = [np.zeros(size) for size in sizes]
     outputs = []
     for x in features:
         output, state = step(x, state)
@@ -75,7 +78,7 @@ def expected_encoding(encoder, features):
 
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("cell", ["lstm", "gru", "simple rnn", "rnn cell"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "simple rnn", "rnn cell", "written by the user"])
 def test_equals_the_equations(cell, bidirectional, residual):
     encoder = make_encoder(cell, num_layers=2, bidirectional=bidirectional, residual=residual)
     encoded = numpy(encoder(IDS))

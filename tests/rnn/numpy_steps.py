@@ -7,20 +7,23 @@ import keras
 from keras_attn import RNNCell
 from tests import oracles
 from tests.contracts import numpy
+from tests.rnn.minimal_cell import MinimalCell
 
 STEPS = {
     keras.layers.LSTMCell: oracles.lstm_step,
     keras.layers.GRUCell: oracles.gru_step,
     keras.layers.SimpleRNNCell: oracles.simple_rnn_step,
     RNNCell: oracles.rnn_step,
+    MinimalCell: oracles.linear_rnn_step,
 }
 
 
 def numpy_step(cell):
     if isinstance(cell, keras.layers.StackedRNNCells):
         return partial(oracles.stacked_step, steps=[numpy_step(each) for each in cell.cells])
-    names = ["kernel", "recurrent_kernel", "bias"] + ["output_kernel"] * isinstance(cell, RNNCell)
-    return partial(STEPS[type(cell)], **{name: numpy(getattr(cell, name)) for name in names})
+    names = ["kernel", "recurrent_kernel", "bias", "output_kernel"]
+    weights = {name: numpy(getattr(cell, name)) for name in names if hasattr(cell, name)}
+    return partial(STEPS[type(cell)], **weights)
 
 
 def top(state):

@@ -23,13 +23,3 @@ def test_entries_can_be_tensors():
     entry = np.arange(6, dtype="float32").reshape(1, 2, 3)
     kept = history.append(history.new_history((1, 2), (3,), "float32", 2, zero), entry, 0)
     assert_identical(numpy(kept)[:, :, 0], entry)
-
-
-def test_beams_are_gathered_within_their_sentence():
-    values = np.arange(2 * 3 * 4).reshape(2, 3, 4)
-    beams = np.array([[2, 0], [1, 1]], "int32")
-    received = numpy(history.gather_beams(values, beams))
-    assert_identical(received, np.stack([values[0, [2, 0]], values[1, [1, 1]]]))
-    flat = values.reshape(6, 4)
-    rows = history.flat_rows(beams, 3)
-    assert_identical(numpy(history.gather_rows(flat, rows)), received.reshape(4, 4))

@@ -29,7 +29,7 @@ SEARCHES = {
 def encoder_and_decoder():
     encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
     decoder(IDS, **encoder(IDS))
-    # Weights with which the three sentences have hypotheses of three lengths.
+    # Weights with which the sentences have hypotheses of several lengths.
     return randomize(encoder, 1.0, seed=6), randomize(decoder, 1.0, seed=7)
 
 
@@ -43,7 +43,7 @@ def test_predict_gives_what_a_call_gives(translator):
     results = numpy(translator(IDS))
     assert results["token_ids"].dtype == results["lengths"].dtype == "int32"
     assert results["scores"].dtype == results["log_probs"].dtype == "float32"
-    assert len(set(results["lengths"][:, 0])) == 3
+    assert len(set(results["lengths"][:, 0])) > 1
     assert_close(translator.predict(IDS, verbose=0), results)
 
 

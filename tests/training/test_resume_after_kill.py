@@ -40,8 +40,8 @@ def runs(tmp_path_factory):
 
 def test_weights_equal_those_of_the_unbroken_run(runs):
     (unbroken, _), (resumed, _) = runs
-    # Seven weights and the seed of dropout; of Adam two moments of each weight and two scalars.
-    assert len(unbroken) == len(resumed) == 7 + 1 + 2 * 7 + 2
+    # Weights and seeds; of Adam two moments of each weight and two scalars.
+    assert len(unbroken) == len(resumed) == 19 + 6 + 2 * 19 + 2
     for expected, received in zip(unbroken, resumed, strict=True):
         np.testing.assert_array_equal(received, expected)
 

@@ -1,7 +1,8 @@
 """A small sequence model and its batches, for the tests of training."""
 
-import keras
 import numpy as np
+
+import keras_attn
 
 VOCABULARY_SIZE = 12
 
@@ -40,13 +41,9 @@ class ToyBatches:
         )
 
 
-def toy_model(dropout=0.0):
-    """Source and target ids to logits: two embeddings, an LSTM on both, dropout."""
-    source_ids = keras.Input((None,), dtype="int32", name="source_ids")
-    target_ids = keras.Input((None,), dtype="int32", name="target_ids")
-    source = keras.layers.Embedding(VOCABULARY_SIZE, 8)(source_ids)
-    target = keras.layers.Embedding(VOCABULARY_SIZE, 8, mask_zero=True)(target_ids)
-    outputs = keras.layers.LSTM(16, return_sequences=True)(source + target)
-    outputs = keras.layers.Dropout(dropout)(outputs)
-    logits = keras.layers.Dense(VOCABULARY_SIZE)(outputs)
-    return keras.Model({"source_ids": source_ids, "target_ids": target_ids}, logits)
+def toy_model(dropout=0.0, units=8):
+    """Source and target ids to logits: a small recurrent translator with attention."""
+    encoder, decoder = keras_attn.rnn_seq2seq(
+        VOCABULARY_SIZE, VOCABULARY_SIZE, embedding_dim=8, units=units, dropout=dropout
+    )
+    return keras_attn.training_model(encoder, decoder)
