@@ -229,6 +229,12 @@ def test_ids_as_floats_are_taken_as_ids():
     assert_close(numpy(encoder(IDS.astype("float32"))), numpy(encoder(IDS)))
 
 
+@requires_tensorflow("other backends do not look whether an id is in the table")
+def test_ids_outside_the_vocabulary_are_refused():
+    with pytest.raises(Exception, match=r"99 is not in \[0, 10\)"):
+        make_encoder()(np.array([[5, 99, 2]], "int32"))
+
+
 @pytest.mark.parametrize("num_layers", [0, -1, 1.5])
 def test_the_number_of_layers_is_checked(num_layers):
     with pytest.raises(ValueError, match="num_layers must be a positive integer. Received: num_la"):
