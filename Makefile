@@ -76,10 +76,12 @@ test: .venv/installed
 test-slow: .venv/installed
 	.venv/bin/python -m pytest -m slow
 
-JAX_TESTS := tests/test_masks.py $(addprefix tests/,attention rnn encoders decoders search)
+JAX_TESTS := tests/test_masks.py $(addprefix tests/,attention rnn encoders decoders search models)
 
+# Nearly all the time goes into compiling small functions once: the less is optimised, the faster.
 test-jax: .venv-jax/installed
-	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest -m "not slow" $(JAX_TESTS)
+	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
+		.venv-jax/bin/python -m pytest -m "not slow" $(JAX_TESTS)
 
 lint: .venv/installed
 	.venv/bin/ruff check .

@@ -19,6 +19,10 @@ class AttentionMechanism(keras.layers.Layer):
     All that does not depend on the query is computed once by `prepare_memory`; `attend` uses it as
     often as needed. `call` is the two in one, for use as an ordinary layer.
 
+    Args:
+        kernel_initializer: initializer of the matrices. Default `"glorot_uniform"`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
     Call arguments:
         query: `(batch, target, query_dim)`, any number of queries.
         value: `(batch, source, value_dim)`.
@@ -41,8 +45,9 @@ class AttentionMechanism(keras.layers.Layer):
         ValueError: if `query`, `value` or `key` is not of rank 3.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.supports_masking = True
 
     def build(self, query_shape, value_shape, key_shape=None):
@@ -138,3 +143,9 @@ class AttentionMechanism(keras.layers.Layer):
             return context
         weights = keras.KerasTensor((*query.shape[:-1], value.shape[1]), dtype=self.compute_dtype)
         return context, weights
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from keras_attn.arguments import check_positive_integer
 from keras_attn.attention.additive_score import additive_score
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 
@@ -43,12 +44,10 @@ class BahdanauAttention(AttentionMechanism):
     """
 
     def __init__(self, units, normalize=False, kernel_initializer="glorot_uniform", **kwargs):
-        super().__init__(**kwargs)
-        if not isinstance(units, int) or units < 1:
-            raise ValueError(f"units must be a positive integer. Received: units={units}.")
+        super().__init__(kernel_initializer=kernel_initializer, **kwargs)
+        check_positive_integer("units", units)
         self.units = units
         self.normalize = normalize
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build_weights(self, query_dim, key_dim):
         self.query_kernel = self.add_kernel("query_kernel", (query_dim, self.units))
@@ -74,5 +73,4 @@ class BahdanauAttention(AttentionMechanism):
             **super().get_config(),
             "units": self.units,
             "normalize": self.normalize,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }

@@ -47,7 +47,7 @@ class LuongAttention(AttentionMechanism):
         kernel_initializer="glorot_uniform",
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(kernel_initializer=kernel_initializer, **kwargs)
         if score not in ("dot", "general", "concat"):
             raise ValueError(
                 f'score must be "dot", "general" or "concat". Received: score={score!r}.'
@@ -59,7 +59,6 @@ class LuongAttention(AttentionMechanism):
         self.score = score
         self.units = units
         self.scale = scale
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build_weights(self, query_dim, key_dim):
         if self.score == "dot" and query_dim != key_dim:
@@ -93,5 +92,4 @@ class LuongAttention(AttentionMechanism):
             "score": self.score,
             "units": self.units,
             "scale": self.scale,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }

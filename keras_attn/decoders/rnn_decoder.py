@@ -5,6 +5,8 @@ from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.state_bridge import StateBridge
+from keras_attn.rnn.state_sizes import state_sizes
+from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -62,7 +64,9 @@ class RNNDecoder(Decoder):
         self.bridge = bridge
         self.dropout = dropout
         self.seed = seed
-        self.state_bridge = StateBridge(self.cell.cell.state_size, bridge, dtype=self.dtype_policy)
+        self.state_bridge = StateBridge(
+            state_sizes(self.cell.cell), bridge, dtype=self.dtype_policy
+        )
         self.input_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         self.output_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
@@ -139,7 +143,7 @@ class RNNDecoder(Decoder):
         return {
             **super().get_config(),
             "cell": keras.saving.serialize_keras_object(self.cell),
-            "embedding": keras.saving.serialize_keras_object(self.embedding),
+            "embedding": serialize_shared(self.embedding),
             "head": keras.saving.serialize_keras_object(self.head),
             "bridge": self.bridge,
             "dropout": self.dropout,

@@ -1,9 +1,13 @@
+import copy
+
 import keras
-from keras import ops
+from keras import ops, tree
 
 from keras_attn import masks
+from keras_attn.arguments import check_positive_integer
 from keras_attn.build_once import build_once
 from keras_attn.rnn.recurrent_layer import recurrent_layer
+from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -40,8 +44,8 @@ class RNNEncoder(keras.layers.Layer):
         units)`.
 
     Masking:
-        Padding is on the right. Outputs at padding are zeros when bidirectional and repeat the last
-        one otherwise; the state is that of the last real position.
+        Padding is on the right. The state is that of the last real position; outputs at padding
+        have no meaning.
 
     Raises:
         ValueError: for arguments out of range.
@@ -69,10 +73,7 @@ class RNNEncoder(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        if not isinstance(num_layers, int) or num_layers < 1:
-            raise ValueError(
-                f"num_layers must be a positive integer. Received: num_layers={num_layers}."
-            )
+        check_positive_integer("num_layers", num_layers)
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
         self.cell_config = keras.saving.serialize_keras_object(cell)
@@ -120,10 +121,12 @@ class RNNEncoder(keras.layers.Layer):
         for layer, dropout in zip(self.recurrent_layers, self.dropout_layers[1:], strict=True):
             outputs, *state = layer(features, mask=mask)
             if self.bidirectional:
-                state = [
-                    ops.concatenate(pair, axis=-1)  # (B, 2 * units)
-                    for pair in zip(state[: len(state) // 2], state[len(state) // 2 :], strict=True)
-                ]
+                half = len(state) // 2
+                state = tree.map_structure(
+                    lambda *pair: ops.concatenate(pair, axis=-1),  # (B, 2 * units)
+                    state[:half],
+                    state[half:],
+                )
             if self.residual and outputs.shape[-1] == features.shape[-1]:
                 outputs = outputs + features
             features = dropout(outputs)
@@ -140,8 +143,8 @@ class RNNEncoder(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "cell": self.cell_config,
-            "embedding": keras.saving.serialize_keras_object(self.embedding),
+            "cell": copy.deepcopy(self.cell_config),
+            "embedding": serialize_shared(self.embedding),
             "num_layers": self.num_layers,
             "bidirectional": self.bidirectional,
             "residual": self.residual,

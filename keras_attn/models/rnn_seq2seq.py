@@ -90,7 +90,7 @@ def rnn_seq2seq(
         cells[-1] = CELLS[cell](embedding_dim)
     decoder = RNNDecoder(
         AttentionRNNCell(
-            cells if num_layers > 1 else cells[0],
+            cells,
             attention=_attention(attention, units),
             input_feeding=input_feeding,
             attention_units=embedding_dim,

@@ -27,6 +27,8 @@ class AttentionRNN(keras.layers.Layer):
             given.
         mask: boolean `(batch, target)`: steps that are False leave the state as it is.
         return_attention_scores: bool, whether to return the weights too. Default `False`.
+        encoder_outputs_mask: the implicit Keras mask of `encoder_outputs`, filled in by Keras;
+            counts where `encoder_mask` is not given.
 
     Returns:
         Outputs `(batch, target, output_size)`; a tuple of it and, as asked for, the weights
@@ -51,6 +53,7 @@ class AttentionRNN(keras.layers.Layer):
 
     def __init__(self, cell, return_state=False, **kwargs):
         super().__init__(**kwargs)
+        self.supports_masking = True
         if not isinstance(cell, AttentionRNNCell):
             cell = AttentionRNNCell(cell, dtype=self.dtype_policy)
         self.cell = cell
@@ -58,7 +61,11 @@ class AttentionRNN(keras.layers.Layer):
         self.rnn = None
         if not cell.feeds_back:
             self.rnn = keras.layers.RNN(
-                cell.cell, return_sequences=True, return_state=True, dtype=self.dtype_policy
+                cell.cell,
+                return_sequences=True,
+                return_state=True,
+                zero_output_for_mask=True,
+                dtype=self.dtype_policy,
             )
 
     def build(self, inputs_shape, encoder_outputs_shape=None):
@@ -79,7 +86,10 @@ class AttentionRNN(keras.layers.Layer):
         initial_state=None,
         mask=None,
         return_attention_scores=False,
+        encoder_outputs_mask=None,
     ):
+        if encoder_mask is None:
+            encoder_mask = encoder_outputs_mask
         memory = self.cell.prepare_memory(encoder_outputs, encoder_mask)
         state = self.cell.get_initial_state(ops.shape(inputs)[0], initial_state)
         outputs, weights, state = self.run(inputs, state, memory, mask, return_attention_scores)
@@ -104,12 +114,18 @@ class AttentionRNN(keras.layers.Layer):
             Tuple of outputs `(batch, target, output_size)`, weights `(batch, target, source)` or
             `None`, and the last state.
         """
+        if return_attention_scores and self.cell.attention is None:
+            raise ValueError(
+                "A cell without attention has no weights to return. "
+                f"Received: return_attention_scores={return_attention_scores}."
+            )
         if self.rnn is not None:
             return self._run_at_once(inputs, state, memory, mask)
         return self._run_step_by_step(inputs, state, memory, mask, return_attention_scores)
 
     def _run_at_once(self, inputs, state, memory, mask):
         outputs, *cell_state = self.rnn(inputs, initial_state=state["cell"], mask=mask)
+        cell_state = tree.pack_sequence_as(state["cell"], tree.flatten(cell_state))
         weights = None
         if self.cell.attention is not None:
             context, weights = self.cell.attention.attend(outputs, memory)
@@ -151,6 +167,9 @@ class AttentionRNN(keras.layers.Layer):
         if return_attention_scores:
             weights = ops.transpose(steps["state"]["alignments"], (1, 0, 2))  # (B, T, S)
         return outputs, weights, last["state"]
+
+    def compute_mask(self, inputs, previous_mask):
+        return None
 
     def get_config(self):
         return {

@@ -1,7 +1,9 @@
 import keras
 from keras import ops, tree
 
+from keras_attn.arguments import check_positive_integer
 from keras_attn.build_once import build_once
+from keras_attn.rnn.state_sizes import state_sizes
 
 QUERIES = ("cell_output", "previous_state")
 
@@ -13,15 +15,15 @@ class AttentionRNNCell(keras.layers.Layer):
     With `query="cell_output"`, the order of [Luong et al., 2015](https://arxiv.org/abs/1508.04025),
     section 3:
 
-        h_t, s_t = cell([x_t ; a_{t-1}], s_{t-1})       (a_{t-1} only with input feeding, section
-        3.3) c_t      = attention(query=h_t)
-        a_t      = tanh(W_a [h_t ; c_t])                (equation 5)
+        h_t, s_t = cell([x_t ; a_{t-1}], s_{t-1})   (a_{t-1} with input feeding only, section 3.3)
+        c_t      = attention(query=h_t)
+        a_t      = tanh(W_a [h_t ; c_t])            (equation 5)
 
     With `query="previous_state"`, the order of [Bahdanau et al.,
     2015](https://arxiv.org/abs/1409.0473), appendix A.2.2:
 
         c_t      = attention(query=top state of s_{t-1})
-        h_t, s_t = cell([x_t ; c_t], s_{t-1})           ([x_t ; c_t ; a_{t-1}] with input feeding)
+        h_t, s_t = cell([x_t ; c_t], s_{t-1})       ([x_t ; c_t ; a_{t-1}] with input feeding)
         a_t      = tanh(W_a [h_t ; c_t])
 
     The output is the attention vector a_t. Without `attention_units` there is no W_a: the output is
@@ -69,14 +71,11 @@ class AttentionRNNCell(keras.layers.Layer):
         super().__init__(**kwargs)
         if query not in QUERIES:
             raise ValueError(f"query must be one of {QUERIES}. Received: query={query!r}.")
-        if attention_units is not None and (
-            not isinstance(attention_units, int) or attention_units < 1
-        ):
-            raise ValueError(
-                "attention_units must be a positive integer or None. "
-                f"Received: attention_units={attention_units}."
-            )
-        self.cell = keras.layers.StackedRNNCells(cell) if isinstance(cell, list | tuple) else cell
+        if attention_units is not None:
+            check_positive_integer("attention_units", attention_units)
+        if isinstance(cell, list | tuple):
+            cell = cell[0] if len(cell) == 1 else keras.layers.StackedRNNCells(cell)
+        self.cell = cell
         self.attention = attention
         self.input_feeding = input_feeding
         self.attention_units = attention_units
@@ -151,7 +150,7 @@ class AttentionRNNCell(keras.layers.Layer):
             `alignments` `(batch_size, source)`.
         """
         if cell_state is None:
-            cell_state = self.cell.get_initial_state(batch_size=batch_size)
+            cell_state = self._zero_state(batch_size)
         state = {"cell": cell_state}
         if self.attention is not None and self.input_feeding:
             state["attention"] = ops.zeros(
@@ -190,10 +189,19 @@ class AttentionRNNCell(keras.layers.Layer):
         vector = self.attention_layer(joined)
         return vector, vector
 
+    def _zero_state(self, batch_size):
+        """The first state of the inner cell, which need not have a method for it."""
+        if hasattr(self.cell, "get_initial_state"):
+            return self.cell.get_initial_state(batch_size=batch_size)
+        return [
+            ops.zeros((batch_size, size), dtype=self.compute_dtype)
+            for size in state_sizes(self.cell)
+        ]
+
     def _attend(self, query, memory):
         """Attends with one query a row: `(B*K, D)` queries to a memory of B sentences."""
         rows, batch = ops.shape(query)[0], ops.shape(memory["mask"])[0]
-        beams = rows // ops.maximum(batch, 1)
+        beams = _beams(rows, batch)
         folded = ops.reshape(query, (batch, beams, self.query_size))  # (B, K, D)
         context, weights = self.attention.attend(folded, memory)  # (B, K, Dv), (B, K, S)
         source = ops.shape(weights)[-1]
@@ -218,6 +226,13 @@ class AttentionRNNCell(keras.layers.Layer):
         for name in ("cell", "attention"):
             config[name] = keras.saving.deserialize_keras_object(config[name])
         return cls(**config)
+
+
+def _beams(rows, batch):
+    """`rows // batch`, and 0 for a batch of zero sentences."""
+    if keras.backend.backend() == "tensorflow":
+        return rows // ops.maximum(batch, 1)
+    return rows // batch if batch != 0 else 0
 
 
 def _output_size(cell):

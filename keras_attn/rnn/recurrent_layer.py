@@ -16,4 +16,10 @@ def recurrent_layer(cell, **kwargs):
     fused = {keras.layers.LSTMCell: keras.layers.LSTM, keras.layers.GRUCell: keras.layers.GRU}
     if type(cell) in fused:
         return fused[type(cell)].from_config({**config, **kwargs})
-    return keras.layers.RNN(type(cell).from_config(config), dtype=cell.dtype_policy, **kwargs)
+    # JAX would take the state for the output at masked steps, which may be of another size.
+    return keras.layers.RNN(
+        type(cell).from_config(config),
+        zero_output_for_mask=True,
+        dtype=cell.dtype_policy,
+        **kwargs,
+    )

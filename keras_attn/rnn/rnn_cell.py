@@ -1,6 +1,8 @@
 import keras
 from keras import ops
 
+from keras_attn.arguments import check_positive_integer
+
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class RNNCell(keras.layers.Layer):
@@ -52,8 +54,7 @@ class RNNCell(keras.layers.Layer):
         super().__init__(**kwargs)
         output_units = units if output_units is None else output_units
         for name, value in (("units", units), ("output_units", output_units)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a positive integer. Received: {name}={value}.")
+            check_positive_integer(name, value)
         self.units = units
         self.output_units = output_units
         self.activation = keras.activations.get(activation)

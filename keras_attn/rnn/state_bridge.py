@@ -2,6 +2,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn.build_once import build_once
+from keras_attn.rnn.state_sizes import plain_lists
 
 MODES = ("copy", "dense", "zero")
 
@@ -71,7 +72,7 @@ class StateBridge(keras.layers.Layer):
                 states = [_mean(encoder_outputs, encoder_mask)]
             joined = ops.concatenate(states, axis=-1)
             states = [layer(joined) for layer in self.dense_layers]
-        return tree.pack_sequence_as(self.state_size, states)
+        return tree.pack_sequence_as(plain_lists(self.state_size), states)
 
     def compute_mask(self, inputs, previous_mask):
         return None  # a state has no time axis

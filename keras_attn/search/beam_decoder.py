@@ -1,7 +1,9 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.search import gather, history, length_penalty, logits
+from keras_attn.arguments import check_positive_integer
+from keras_attn.search import gather, history, logits
+from keras_attn.search.length_penalty import best_attainable, divisor
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
 
@@ -39,10 +41,7 @@ class BeamDecoder(Search):
         self, decoder, beam_width=4, num_hypotheses=1, stop="collected", patience=1.0, **kwargs
     ):
         super().__init__(decoder, **kwargs)
-        if not isinstance(beam_width, int) or beam_width < 1:
-            raise ValueError(
-                f"beam_width must be a positive integer. Received: beam_width={beam_width}."
-            )
+        check_positive_integer("beam_width", beam_width)
         if not isinstance(num_hypotheses, int) or not 1 <= num_hypotheses <= beam_width:
             raise ValueError(
                 "num_hypotheses must be between 1 and beam_width. "
@@ -118,7 +117,7 @@ class BeamDecoder(Search):
         best_open = log_probs[:, 0]
         done = carry["done"] | at_limit[:, 0] | (best_open < IMPOSSIBLE / 2)
         if self.stop == "collected":
-            done = done | (collected >= max(1, round(self.beam_width * self.patience)))
+            done = done | (collected >= max(1, int(self.beam_width * self.patience + 0.5)))
         else:
             done = done | (
                 pool["scores"][:, -1]
@@ -135,14 +134,7 @@ class BeamDecoder(Search):
 
     def finish(self, carry):
         pool = carry["pool"]
-        time = ops.arange(ops.shape(pool["token_ids"])[2], dtype="int32")
-        # Up to and with the end token, which is the one after `lengths`; a hypothesis cut by its
-        # limit has none, and what follows it is padding already.
-        is_token = time[None, None, :] <= pool["lengths"][:, :, None]  # (B, N, T)
-        return {
-            **pool,
-            "token_ids": ops.where(is_token, pool["token_ids"], self.pad_token_id),
-        }
+        return {**pool, "token_ids": self.padded(pool["token_ids"], pool["lengths"])}
 
     def _candidates(self, step_logits, log_probs, step):
         """The best continuations, 2 * beam_width of each sentence, best first."""
@@ -175,7 +167,7 @@ class BeamDecoder(Search):
         token_ids = gather.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
         candidates["token_ids"] = history.append(token_ids, candidates["last"], step)
 
-    def _collect(self, carry, candidates, at_limit, length_penalty_value):
+    def _collect(self, carry, candidates, at_limit, length_penalty):
         """Moves what ends at this step to the pool; returns the pool and what ended, `(B, K)`."""
         step, pool = carry["step"], dict(carry["pool"])
         first = {
@@ -188,8 +180,8 @@ class BeamDecoder(Search):
             & ops.logical_not(carry["done"])[:, None]
         )
         first["lengths"] = step + 1 - ops.cast(is_end, "int32")
-        scores = first["log_probs"] / length_penalty.divisor(
-            first["lengths"], length_penalty_value, self.length_penalty_form
+        scores = first["log_probs"] / divisor(
+            first["lengths"], length_penalty, self.length_penalty_form
         )
         first["scores"] = ops.where(ended, scores, IMPOSSIBLE)
 
@@ -201,10 +193,8 @@ class BeamDecoder(Search):
         _, chosen = ops.top_k(both["scores"], self.num_hypotheses)
         return tree.map_structure(lambda t: gather.gather_beams(t, chosen), both), ended
 
-    def _best_attainable(self, log_probs, length, limits, length_penalty_value):
-        return length_penalty.best_attainable(
-            log_probs, length, limits, length_penalty_value, self.length_penalty_form
-        )
+    def _best_attainable(self, log_probs, length, limits, length_penalty):
+        return best_attainable(log_probs, length, limits, length_penalty, self.length_penalty_form)
 
     def get_config(self):
         return {

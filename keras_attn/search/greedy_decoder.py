@@ -1,7 +1,8 @@
 import keras
 from keras import ops
 
-from keras_attn.search import history, length_penalty, logits
+from keras_attn.search import history, logits
+from keras_attn.search.length_penalty import divisor
 from keras_attn.search.search import Search
 
 
@@ -37,7 +38,7 @@ class GreedyDecoder(Search):
             carry["alignments"] = new_history((source,), self.decoder.compute_dtype)
         return carry
 
-    def advance(self, carry, memory, limits, length_penalty_value):
+    def advance(self, carry, memory, limits, length_penalty):
         step, is_open = carry["step"], ops.logical_not(carry["done"])
         step_logits, state = self.decoder.step(carry["last"], carry["state"], memory)
         allowed = logits.suppress(step_logits, self.suppressed_token_ids)
@@ -56,8 +57,7 @@ class GreedyDecoder(Search):
             "token_ids": history.append(carry["token_ids"], last[:, None], step),
             "lengths": lengths,
             "log_probs": log_probs,
-            "scores": log_probs
-            / length_penalty.divisor(lengths, length_penalty_value, self.length_penalty_form),
+            "scores": log_probs / divisor(lengths, length_penalty, self.length_penalty_form),
         }
         if self.return_alignments:
             weights = state["alignments"] * ops.cast(is_open, state["alignments"].dtype)[:, None]
@@ -66,7 +66,7 @@ class GreedyDecoder(Search):
 
     def finish(self, carry):
         results = {name: carry[name][:, None] for name in ("lengths", "scores", "log_probs")}
-        for name in ("token_ids", "alignments"):
-            if name in carry:
-                results[name] = carry[name]
+        results["token_ids"] = self.padded(carry["token_ids"], results["lengths"])
+        if self.return_alignments:
+            results["alignments"] = carry["alignments"]
         return results

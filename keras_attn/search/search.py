@@ -143,6 +143,7 @@ class Search(keras.layers.Layer):
             int32 `(batch,)`.
         """
         limit = ops.cast(self.max_length if max_length is None else max_length, "int32")
+        limit = ops.maximum(limit, 0)
         if not history.grows():
             limit = ops.minimum(limit, self.max_length)
         source_lengths = ops.sum(ops.cast(encoder_mask, "int32"), axis=1)  # (B,)
@@ -163,6 +164,13 @@ class Search(keras.layers.Layer):
     def finish(self, carry):
         """The results, see Returns."""
         raise NotImplementedError(f"{type(self).__name__} must override `finish`.")
+
+    def padded(self, token_ids, lengths):
+        """Replaces what follows a hypothesis, and its end token if it has one, by padding."""
+        time = ops.arange(ops.shape(token_ids)[2], dtype="int32")  # (T,)
+        lengths = lengths[:, :, None]  # (B, N, 1)
+        is_end = (time == lengths) & (token_ids == self.end_token_id)
+        return ops.where((time < lengths) | is_end, token_ids, self.pad_token_id)
 
     def compute_mask(self, inputs, previous_mask):
         return None  # hypotheses have lengths of their own

@@ -323,3 +323,14 @@ def test_the_order_of_the_query_is_checked():
 def test_the_size_of_the_attention_vector_is_checked(units):
     with pytest.raises(ValueError, match="attention_units must be .* Received: attention_units="):
         AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6), attention_units=units)
+
+
+def test_the_implicit_mask_of_the_memory_counts():
+    cell = AttentionRNNCell(keras.layers.GRUCell(4), BahdanauAttention(3))
+    embed = keras.layers.Embedding(9, 5, mask_zero=True)
+    inputs = np.ones((2, 3, 2), "float32")
+    source_ids = np.array([[4, 5, 6, 0], [7, 0, 0, 0]])
+    outputs, weights = AttentionRNN(cell)(inputs, embed(source_ids), return_attention_scores=True)
+    assert outputs.shape == (2, 3, 9)
+    assert (numpy(weights)[np.repeat(source_ids[:, None] == 0, 3, axis=1)] == 0).all()
+    assert (numpy(weights)[np.repeat(source_ids[:, None] != 0, 3, axis=1)] > 0).all()
