@@ -32,15 +32,19 @@ def table(paths):
 
 
 def cells(path, results, row):
-    """The cells of a row, which compares with a peer, or tells the quality of a model."""
+    """The cells of a row, which compares with a peer, tells a quality, or counts what agrees."""
     machine = results["machine"]
     model = row["model"]
+    peer = theirs = ratio = ""
     if "bleu" in row:
         model += f", {row['split']}"
         model += f", beam {row['beam_width']}" if "beam_width" in row else ""
-        ours, peer, theirs, ratio = f"{row['bleu']:.1f} BLEU", "", "", ""
+        ours = f"{row['bleu']:.2f} BLEU"
         if "minutes" in row:
             ours += f" ({row['minutes']:.0f} min)"
+    elif "peer" not in row:
+        facts = [(name, value) for name, value in row.items() if name != "model"]
+        ours = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in facts)
     else:
         ours, theirs = (f"{row[side]:,.4g} {row['unit']}" for side in ("ours", "theirs"))
         peer, ratio = row["peer"], f"{row['ratio']:.2f}"

@@ -64,7 +64,7 @@ SENTENCES = {
     "dropout": 0.4,
     "label_smoothing": 0.1,
     "tokens_per_batch": 2048,
-    "epochs": 22,
+    "epochs": 18,
     "learning_rate": 2e-3,
     "warmup_steps": 500,
     "average": 4,
