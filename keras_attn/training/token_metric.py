@@ -33,7 +33,7 @@ class TokenMetric(keras.metrics.Metric):
 
     def values(self, y_true, y_pred):
         """The value of every token, float32 `(batch, target_length)`; padding may have any."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must override `values`.")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         labels = ops.convert_to_tensor(y_true)
