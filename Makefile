@@ -81,7 +81,7 @@ JAX_TESTS := tests/test_masks.py $(addprefix tests/,attention rnn encoders decod
 # Nearly all the time goes into compiling small functions once: the less is optimised, the faster.
 test-jax: .venv-jax/installed
 	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
-		.venv-jax/bin/python -m pytest -m "not slow" $(JAX_TESTS)
+		.venv-jax/bin/python -m pytest -rs -m "not slow" $(JAX_TESTS)
 
 lint: .venv/installed
 	.venv/bin/ruff check .
