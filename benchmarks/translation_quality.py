@@ -51,6 +51,7 @@ def main():
             "bleu_lowercased": bleu(translations, references, lowercase=True),
             "bleu_by_source_words": by_length(sources, translations, references),
             "minutes": round(history["minutes"], 1),
+            "cpu_minutes": round(history["cpu_minutes"], 1),
             "sentences_per_second": round(len(sources) / seconds, 1),
         }
         print(json.dumps(row, indent=2))
