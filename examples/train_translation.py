@@ -28,6 +28,7 @@ from pathlib import Path
 import dates
 
 import keras_attn
+from keras_attn.models.transformer_seq2seq import POSITIONS
 from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer
 from keras_attn.text.lines import read_lines
 from keras_attn.training import (
@@ -39,36 +40,69 @@ from keras_attn.training import (
     strategy,
 )
 
-# What suits generated dates, read by character, and what suits real sentences of a small corpus.
-DATES = {
-    "tokenizer": "char",
-    "vocabulary_size": 200,
-    "separate_vocabularies": True,
-    "embedding_dim": 64,
-    "units": 96,
-    "dropout": 0.1,
-    "label_smoothing": 0.0,
-    "tokens_per_batch": 4096,
-    "epochs": 3,
-    "learning_rate": 4e-3,
-    "warmup_steps": 100,
-    "average": 1,
-    "max_length": 48,
+# What suits generated dates, read by character, and real sentences of a small corpus.
+TEXT = {
+    "dates": {
+        "tokenizer": "char",
+        "vocabulary_size": 200,
+        "separate_vocabularies": True,
+        "tokens_per_batch": 4096,
+        "label_smoothing": 0.0,
+        "max_length": 48,
+    },
+    "sentences": {
+        "tokenizer": "bpe",
+        "vocabulary_size": 8000,
+        "separate_vocabularies": False,
+        "label_smoothing": 0.1,
+        "max_length": 256,
+    },
 }
-SENTENCES = {
-    "tokenizer": "bpe",
-    "vocabulary_size": 8000,
-    "separate_vocabularies": False,
-    "embedding_dim": 256,
-    "units": 256,
-    "dropout": 0.4,
-    "label_smoothing": 0.1,
-    "tokens_per_batch": 2048,
-    "epochs": 14,
-    "learning_rate": 2e-3,
-    "warmup_steps": 500,
-    "average": 4,
-    "max_length": 256,
+MODELS = {
+    ("rnn", "dates"): {
+        "embedding_dim": 64,
+        "units": 96,
+        "layers": 1,
+        "dropout": 0.1,
+        "epochs": 3,
+        "learning_rate": 4e-3,
+        "warmup_steps": 100,
+        "average": 1,
+    },
+    ("rnn", "sentences"): {
+        "embedding_dim": 256,
+        "units": 256,
+        "layers": 1,
+        "dropout": 0.4,
+        "tokens_per_batch": 2048,
+        "epochs": 14,
+        "learning_rate": 2e-3,
+        "warmup_steps": 500,
+        "average": 4,
+    },
+    ("transformer", "dates"): {
+        "embedding_dim": 64,
+        "intermediate_dim": 128,
+        "heads": 4,
+        "layers": 2,
+        "dropout": 0.1,
+        "epochs": 6,
+        "learning_rate": 4e-3,
+        "warmup_steps": 200,
+        "average": 1,
+    },
+    ("transformer", "sentences"): {
+        "embedding_dim": 128,
+        "intermediate_dim": 256,
+        "heads": 4,
+        "layers": 4,
+        "dropout": 0.3,
+        "tokens_per_batch": 4096,
+        "epochs": 45,
+        "learning_rate": 5e-3,
+        "warmup_steps": 2000,
+        "average": 8,
+    },
 }
 
 
@@ -81,18 +115,8 @@ def main():
     train, valid = encode(files, source_tokenizer, target_tokenizer, args)
 
     with strategy(args.strategy).scope():
-        encoder, decoder = keras_attn.rnn_seq2seq(
-            source_tokenizer.vocabulary_size,
-            target_tokenizer.vocabulary_size,
-            attention=None if args.attention == "none" else args.attention,
-            cell=args.cell,
-            embedding_dim=args.embedding_dim,
-            units=args.units,
-            num_layers=args.layers,
-            input_feeding=not args.no_input_feeding,
-            dropout=args.dropout,
-            share_embeddings=not args.separate_vocabularies,
-            seed=args.seed,
+        encoder, decoder = make_model(
+            args, source_tokenizer.vocabulary_size, target_tokenizer.vocabulary_size
         )
         search = keras_attn.BeamDecoder(
             decoder,
@@ -100,20 +124,14 @@ def main():
             num_hypotheses=args.beam_width,
             max_length=args.max_length,
             length_penalty=args.length_penalty,
-            return_alignments=args.attention != "none",
+            return_alignments=args.model == "transformer" or args.attention != "none",
             name="search",
         )
         trainer = keras_attn.training_model(encoder, decoder)
         translator = keras_attn.search_model(encoder, search)
-        total_steps = args.epochs * train.steps_per_epoch
         compile_for_training(
             trainer,
-            learning_rate=InverseSquareRootSchedule(
-                args.learning_rate,
-                args.warmup_steps,
-                total_steps=total_steps,
-                decay_steps=total_steps // 2,
-            ),
+            learning_rate=make_schedule(args, train.steps_per_epoch),
             label_smoothing=args.label_smoothing,
         )
 
@@ -143,34 +161,81 @@ def main():
     print(f"Trained for {minutes:.1f} minutes: {args.run_dir / 'translator.keras'}")
 
 
+def make_model(args, source_vocabulary_size, target_vocabulary_size):
+    """Encoder and decoder."""
+    shared = {
+        "embedding_dim": args.embedding_dim,
+        "num_layers": args.layers,
+        "dropout": args.dropout,
+        "share_embeddings": not args.separate_vocabularies,
+        "seed": args.seed,
+    }
+    if args.model == "transformer":
+        return keras_attn.transformer_seq2seq(
+            source_vocabulary_size,
+            target_vocabulary_size,
+            num_heads=args.heads,
+            intermediate_dim=args.intermediate_dim,
+            positions=args.positions,
+            max_length=args.max_length,
+            **shared,
+        )
+    return keras_attn.rnn_seq2seq(
+        source_vocabulary_size,
+        target_vocabulary_size,
+        attention=None if args.attention == "none" else args.attention,
+        cell=args.cell,
+        units=args.units,
+        input_feeding=not args.no_input_feeding,
+        **shared,
+    )
+
+
+def make_schedule(args, steps_per_epoch):
+    """Inverse square root of the step; for an RNN linear to zero over the second half."""
+    decay = {}
+    if args.model == "rnn":
+        total_steps = args.epochs * steps_per_epoch
+        decay = {"total_steps": total_steps, "decay_steps": total_steps // 2}
+    return InverseSquareRootSchedule(args.learning_rate, args.warmup_steps, **decay)
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        epilog="Options without a default depend on the task: see DATES and SENTENCES above.",
+        epilog="Options without a default depend on text and model: see TEXT and MODELS above.",
     )
     parser.add_argument("--run-dir", type=Path, default=Path("build/run"), help="what is written")
     parser.add_argument("--data", type=Path, help="directory of parallel files; default: dates")
     parser.add_argument("--source", default="source", help="suffix of the source files")
     parser.add_argument("--target", default="target", help="suffix of the target files")
-    parser.add_argument("--attention", choices=("bahdanau", "luong", "none"), default="bahdanau")
-    parser.add_argument("--cell", choices=("lstm", "gru"), default="lstm")
-    parser.add_argument("--layers", type=int, default=1, help="recurrent layers on each side")
-    parser.add_argument("--no-input-feeding", action="store_true", help="train faster")
+    parser.add_argument("--model", choices=("rnn", "transformer"), default="rnn")
+    parser.add_argument("--layers", type=int, default=None, help="on each side")
+    rnn = parser.add_argument_group("RNN")
+    rnn.add_argument("--attention", choices=("bahdanau", "luong", "none"), default="bahdanau")
+    rnn.add_argument("--cell", choices=("lstm", "gru"), default="lstm")
+    rnn.add_argument("--units", type=int, default=None)
+    rnn.add_argument("--no-input-feeding", action="store_true", help="train faster")
+    transformer = parser.add_argument_group("Transformer")
+    transformer.add_argument("--heads", type=int, default=None)
+    transformer.add_argument("--intermediate-dim", type=int, default=None)
+    transformer.add_argument("--positions", choices=POSITIONS, default="sinusoidal")
     parser.add_argument("--beam-width", type=int, default=4)
     parser.add_argument("--length-penalty", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--strategy", choices=("auto", "none", "mirrored"), default="auto")
     parser.add_argument("--tokenizer", choices=("bpe", "unigram", "char"), default=None)
     parser.add_argument("--separate-vocabularies", action="store_true", default=None)
-    for name in ("embedding-dim", "units", "vocabulary-size", "tokens-per-batch", "epochs"):
+    for name in ("embedding-dim", "vocabulary-size", "tokens-per-batch", "epochs"):
         parser.add_argument(f"--{name}", type=int, default=None)
     for name in ("warmup-steps", "average", "max-length"):
         parser.add_argument(f"--{name}", type=int, default=None)
     for name in ("dropout", "label-smoothing", "learning-rate"):
         parser.add_argument(f"--{name}", type=float, default=None)
     args = parser.parse_args()
-    for name, value in (SENTENCES if args.data else DATES).items():
+    text = "sentences" if args.data else "dates"
+    for name, value in {**TEXT[text], **MODELS[args.model, text]}.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
     return args

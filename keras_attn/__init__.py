@@ -7,12 +7,26 @@ Importing the package registers every layer, so that `keras.models.load_model` f
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
 from keras_attn.attention.luong_attention import LuongAttention
+from keras_attn.attention.multi_head_attention import MultiHeadAttention
 from keras_attn.decoders.decoder import Decoder
 from keras_attn.decoders.rnn_decoder import RNNDecoder
+from keras_attn.decoders.transformer_decoder import TransformerDecoder
 from keras_attn.encoders.rnn_encoder import RNNEncoder
+from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.models.rnn_seq2seq import rnn_seq2seq
 from keras_attn.models.search_model import search_model
 from keras_attn.models.training_model import training_model
+from keras_attn.models.transformer_seq2seq import transformer_seq2seq
+from keras_attn.models.transformer_sizes import (
+    transformer_base,
+    transformer_big,
+    transformer_tiny,
+)
+from keras_attn.positions.alibi_bias import AlibiBias
+from keras_attn.positions.learned_positions import LearnedPositions
+from keras_attn.positions.relative_position_bias import RelativePositionBias
+from keras_attn.positions.rotary_positions import RotaryPositions
+from keras_attn.positions.sinusoidal_positions import SinusoidalPositions
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.rnn_cell import RNNCell
@@ -20,24 +34,42 @@ from keras_attn.rnn.state_bridge import StateBridge
 from keras_attn.search.beam_decoder import BeamDecoder
 from keras_attn.search.greedy_decoder import GreedyDecoder
 from keras_attn.search.search import Search
+from keras_attn.transformer.feed_forward import FeedForward
+from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
+from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlibiBias",
     "AttentionMechanism",
     "AttentionRNN",
     "AttentionRNNCell",
     "BahdanauAttention",
     "BeamDecoder",
     "Decoder",
+    "FeedForward",
     "GreedyDecoder",
+    "LearnedPositions",
     "LuongAttention",
+    "MultiHeadAttention",
     "RNNCell",
     "RNNDecoder",
     "RNNEncoder",
+    "RelativePositionBias",
+    "RotaryPositions",
     "Search",
+    "SinusoidalPositions",
     "StateBridge",
+    "TransformerDecoder",
+    "TransformerDecoderBlock",
+    "TransformerEncoder",
+    "TransformerEncoderBlock",
     "rnn_seq2seq",
     "search_model",
     "training_model",
+    "transformer_base",
+    "transformer_big",
+    "transformer_seq2seq",
+    "transformer_tiny",
 ]

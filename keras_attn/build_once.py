@@ -1,9 +1,15 @@
+import keras
+
+
 def build_once(layer, *shapes):
     """Builds a layer unless it is built: one that is shared, or that came built from a saved file.
 
     Args:
         layer: a Keras layer.
-        *shapes: arguments of its `build`.
+        *shapes: arguments of its `build`; of a layer without a `build` of its own, any.
     """
-    if not layer.built:
-        layer.build(*shapes)
+    if layer.built:
+        return
+    if type(layer).build is keras.layers.Layer.build:
+        shapes = shapes[:1]
+    layer.build(*shapes)

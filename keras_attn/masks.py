@@ -38,6 +38,33 @@ def length_mask(lengths, max_length):
     return ops.arange(max_length)[None, :] < lengths[:, None]
 
 
+def causal_mask(query_positions, key_positions):
+    """Marks the keys that are not in the future of a query.
+
+    Args:
+        query_positions: integer tensor `(1 or batch, target)`.
+        key_positions: integer tensor `(1 or batch, source)`.
+
+    Returns:
+        Boolean tensor `(1 or batch, target, source)`.
+    """
+    return key_positions[:, None, :] <= query_positions[:, :, None]
+
+
+def window_mask(query_positions, key_positions, window):
+    """Marks the keys that are fewer than `window` positions away, on either side of a query.
+
+    Args:
+        query_positions, key_positions: as in `causal_mask`.
+        window: int.
+
+    Returns:
+        Boolean tensor `(1 or batch, target, source)`.
+    """
+    distances = ops.abs(key_positions[:, None, :] - query_positions[:, :, None])
+    return distances < window
+
+
 def attention_mask(value, mask=None):
     """Brings a mask to the rank of attention scores.
 
@@ -76,6 +103,8 @@ def masked_softmax(scores, mask):
     """
     allowed = ops.cast(mask, "float32")
     masked = ops.cast(scores, "float32") + (1.0 - allowed) * MASKED_SCORE
-    # Keras warns of a softmax over an axis of size one, which is what a source of one token has.
-    weights = ops.exp(ops.log_softmax(masked, axis=-1))
+    if scores.shape[-1] == 1:
+        weights = ops.ones_like(masked)  # Keras warns of a softmax over an axis of size one.
+    else:
+        weights = ops.softmax(masked, axis=-1)
     return ops.cast(weights * allowed, scores.dtype)

@@ -45,7 +45,7 @@ class Decoder(keras.layers.Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `prepare_memory`.")
 
-    def initial_state(self, memory, beam_width=1, alignments=False):
+    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
         """The state before the first token.
 
         Args:
@@ -53,6 +53,8 @@ class Decoder(keras.layers.Layer):
             beam_width: int, K.
             alignments: bool, whether each step leaves its attention weights `(B * K, S)` in
                 `state["alignments"]`.
+            max_length: int, most steps that will follow. Only needed where tensors cannot grow in
+                a loop, by decoders whose state does.
 
         Returns:
             Nested dict with leaves `(B * K, ...)`.

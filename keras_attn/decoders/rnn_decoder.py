@@ -2,15 +2,14 @@ import keras
 from keras import ops, tree
 
 from keras_attn.build_once import build_once
-from keras_attn.decoders.decoder import Decoder
+from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.state_bridge import StateBridge
 from keras_attn.rnn.state_sizes import state_sizes
-from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class RNNDecoder(Decoder):
+class RNNDecoder(TokenDecoder):
     """A recurrent decoder, with or without attention.
 
         x_t = embedding(y_{t-1})
@@ -20,11 +19,7 @@ class RNNDecoder(Decoder):
     Args:
         cell: an `AttentionRNNCell`; or a Keras cell or list of cells, which makes the plain decoder
             of [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), without attention.
-        embedding: layer that turns ids `(B, T)` into vectors; any layer that maps inputs of a step
-            to vectors.
-        head: layer that turns outputs into logits. `None`: the embedding's own `reverse`, of
-            `keras.layers.ReversibleEmbedding`, which ties the weights
-            ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)). Default `None`.
+        embedding, head: see `TokenDecoder`.
         bridge: `"dense"`, `"copy"` or `"zero"`, how the first state is made, see `StateBridge`.
             Default `"dense"`.
         dropout: float in [0, 1), on the embedded inputs and on the outputs before the head. Default
@@ -48,19 +43,11 @@ class RNNDecoder(Decoder):
     def __init__(
         self, cell, embedding, head=None, bridge="dense", dropout=0.0, seed=None, **kwargs
     ):
-        super().__init__(**kwargs)
+        super().__init__(embedding, head, **kwargs)
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
-        if head is None and not isinstance(embedding, keras.layers.ReversibleEmbedding):
-            raise ValueError(
-                "Without a head the embedding must be a keras.layers.ReversibleEmbedding. "
-                f"Received: embedding={type(embedding).__name__}. "
-                "Pass head=keras.layers.Dense(...)."
-            )
         self.rnn = AttentionRNN(cell, dtype=self.dtype_policy)
         self.cell = self.rnn.cell
-        self.embedding = embedding
-        self.head = head
         self.bridge = bridge
         self.dropout = dropout
         self.seed = seed
@@ -84,14 +71,7 @@ class RNNDecoder(Decoder):
             self.state_bridge, encoder_outputs_shape, encoder_mask_shape, encoder_state_shape
         )
         output_shape = (*embedded_shape[:-1], self.cell.output_size)
-        if self.head is None and output_shape[-1] != embedded_shape[-1]:
-            raise ValueError(
-                "Tied to the embedding, the output must have its size. "
-                f"Received: output size={output_shape[-1]}, embedding size={embedded_shape[-1]}. "
-                "Set attention_units (or units) to the embedding size, or pass a head."
-            )
-        if self.head is not None:
-            build_once(self.head, output_shape)
+        self.build_head(output_shape, embedded_shape[-1])
 
     def call(
         self,
@@ -109,7 +89,7 @@ class RNNDecoder(Decoder):
             memory.get("attention"),
             return_attention_scores=return_attention_scores,
         )
-        logits = self._project(self.output_dropout(outputs))  # (B, T, V)
+        logits = self.project(self.output_dropout(outputs))  # (B, T, V)
         return (logits, weights) if return_attention_scores else logits
 
     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
@@ -118,7 +98,7 @@ class RNNDecoder(Decoder):
             memory["attention"] = self.cell.prepare_memory(encoder_outputs, encoder_mask)
         return memory
 
-    def initial_state(self, memory, beam_width=1, alignments=False):
+    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
         def for_each_beam(leaf):
             return leaf if beam_width == 1 else ops.repeat(leaf, beam_width, axis=0)
 
@@ -130,28 +110,13 @@ class RNNDecoder(Decoder):
 
     def step(self, token_ids, state, memory):
         outputs, state = self.cell(self.embedding(token_ids), state, memory.get("attention"))
-        return self._project(outputs), state
-
-    def _project(self, outputs):
-        if self.head is None:
-            logits = self.embedding(outputs, reverse=True)
-        else:
-            logits = self.head(outputs)
-        return ops.cast(logits, "float32")
+        return self.project(outputs), state
 
     def get_config(self):
         return {
             **super().get_config(),
             "cell": keras.saving.serialize_keras_object(self.cell),
-            "embedding": serialize_shared(self.embedding),
-            "head": keras.saving.serialize_keras_object(self.head),
             "bridge": self.bridge,
             "dropout": self.dropout,
             "seed": self.seed,
         }
-
-    @classmethod
-    def from_config(cls, config):
-        for name in ("cell", "embedding", "head"):
-            config[name] = keras.saving.deserialize_keras_object(config[name])
-        return cls(**config)

@@ -1,11 +1,10 @@
-import copy
-
 import keras
 from keras import ops, tree
 
 from keras_attn import masks
 from keras_attn.arguments import check_positive_integer
 from keras_attn.build_once import build_once
+from keras_attn.pattern import Pattern
 from keras_attn.rnn.recurrent_layer import recurrent_layer
 from keras_attn.serialize_shared import serialize_shared
 
@@ -76,7 +75,7 @@ class RNNEncoder(keras.layers.Layer):
         check_positive_integer("num_layers", num_layers)
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
-        self.cell_config = keras.saving.serialize_keras_object(cell)
+        self.pattern = Pattern(cell)
         self.embedding = embedding
         self.num_layers = num_layers
         self.bidirectional = bidirectional
@@ -143,7 +142,7 @@ class RNNEncoder(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "cell": copy.deepcopy(self.cell_config),
+            "cell": self.pattern.config(),
             "embedding": serialize_shared(self.embedding),
             "num_layers": self.num_layers,
             "bidirectional": self.bidirectional,

@@ -4,6 +4,7 @@ from keras_attn.attention.bahdanau_attention import BahdanauAttention
 from keras_attn.attention.luong_attention import LuongAttention
 from keras_attn.decoders.rnn_decoder import RNNDecoder
 from keras_attn.encoders.rnn_encoder import RNNEncoder
+from keras_attn.models.seq2seq_embeddings import seq2seq_embeddings
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 
 CELLS = {"lstm": keras.layers.LSTMCell, "gru": keras.layers.GRUCell}
@@ -51,31 +52,11 @@ def rnn_seq2seq(
     """
     if cell not in CELLS:
         raise ValueError(f"cell must be one of {tuple(CELLS)}. Received: cell={cell!r}.")
-    if share_embeddings and source_vocabulary_size != target_vocabulary_size:
-        raise ValueError(
-            "Shared embeddings need one vocabulary. Received: "
-            f"source_vocabulary_size={source_vocabulary_size}, "
-            f"target_vocabulary_size={target_vocabulary_size}."
-        )
     if seed is not None:
         keras.utils.set_random_seed(seed)
-    # The embedding is also the output matrix: with this size of weights the first logits are of
-    # size one.
-    initializer = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
-    target_embedding = keras.layers.ReversibleEmbedding(
-        target_vocabulary_size,
-        embedding_dim,
-        embeddings_initializer=initializer,
-        name="target_embedding",
+    source_embedding, target_embedding = seq2seq_embeddings(
+        source_vocabulary_size, target_vocabulary_size, embedding_dim, share_embeddings
     )
-    source_embedding = target_embedding
-    if not share_embeddings:
-        source_embedding = keras.layers.Embedding(
-            source_vocabulary_size,
-            embedding_dim,
-            embeddings_initializer=keras.initializers.RandomNormal(stddev=embedding_dim**-0.5),
-            name="source_embedding",
-        )
     encoder = RNNEncoder(
         CELLS[cell](units),
         embedding=source_embedding,

@@ -3,6 +3,7 @@ from keras import ops, tree
 
 from keras_attn.arguments import check_positive_integer
 from keras_attn.build_once import build_once
+from keras_attn.fold_beams import fold_beams, unfold_beams
 from keras_attn.rnn.state_sizes import state_sizes
 
 QUERIES = ("cell_output", "previous_state")
@@ -201,14 +202,10 @@ class AttentionRNNCell(keras.layers.Layer):
     def _attend(self, query, memory):
         """Attends with one query a row: `(B*K, D)` queries to a memory of B sentences."""
         rows, batch = ops.shape(query)[0], ops.shape(memory["mask"])[0]
-        beams = _beams(rows, batch)
-        folded = ops.reshape(query, (batch, beams, self.query_size))  # (B, K, D)
-        context, weights = self.attention.attend(folded, memory)  # (B, K, Dv), (B, K, S)
-        source = ops.shape(weights)[-1]
-        return (
-            ops.reshape(context, (rows, context.shape[-1])),  # (B*K, Dv)
-            ops.reshape(weights, (rows, source)),  # (B*K, S)
-        )
+        query = ops.reshape(query, (rows, 1, self.query_size))  # (B*K, 1, D)
+        folded = fold_beams(query, batch)  # (B, K, D)
+        results = self.attention.attend(folded, memory)  # (B, K, Dv), (B, K, S)
+        return tuple(unfold_beams(each, rows, 1)[:, 0] for each in results)  # (B*K, Dv), (B*K, S)
 
     def get_config(self):
         return {
@@ -226,13 +223,6 @@ class AttentionRNNCell(keras.layers.Layer):
         for name in ("cell", "attention"):
             config[name] = keras.saving.deserialize_keras_object(config[name])
         return cls(**config)
-
-
-def _beams(rows, batch):
-    """`rows // batch`, and 0 for a batch of zero sentences."""
-    if keras.backend.backend() == "tensorflow":
-        return rows // ops.maximum(batch, 1)
-    return rows // batch if batch != 0 else 0
 
 
 def _output_size(cell):

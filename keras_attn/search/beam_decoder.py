@@ -1,8 +1,9 @@
 import keras
 from keras import ops, tree
 
+from keras_attn import history
 from keras_attn.arguments import check_positive_integer
-from keras_attn.search import gather, history, logits
+from keras_attn.search import gather, logits
 from keras_attn.search.length_penalty import best_attainable, divisor
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
@@ -75,7 +76,9 @@ class BeamDecoder(Search):
             "step": ops.zeros((), dtype="int32"),
             "done": limits == 0,
             "collected": ops.zeros_like(limits),
-            "state": self.decoder.initial_state(memory, self.beam_width, self.return_alignments),
+            "state": self.decoder.initial_state(
+                memory, self.beam_width, self.return_alignments, max(1, self.max_length)
+            ),
             "beams": {
                 "token_ids": new_history(beams),
                 "last": ops.full(beams, self.start_token_id, dtype="int32"),

@@ -1,7 +1,8 @@
 import keras
 from keras import ops
 
-from keras_attn.search import history, logits
+from keras_attn import history
+from keras_attn.search import logits
 from keras_attn.search.length_penalty import divisor
 from keras_attn.search.search import Search
 
@@ -27,7 +28,9 @@ class GreedyDecoder(Search):
         carry = {
             "step": ops.zeros((), dtype="int32"),
             "done": limits == 0,
-            "state": self.decoder.initial_state(memory, alignments=self.return_alignments),
+            "state": self.decoder.initial_state(
+                memory, 1, self.return_alignments, max(1, self.max_length)
+            ),
             "last": ops.full((batch,), self.start_token_id, dtype="int32"),
             "token_ids": new_history(),
             "lengths": ops.zeros_like(limits),

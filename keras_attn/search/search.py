@@ -1,9 +1,8 @@
 import keras
 from keras import ops
 
-from keras_attn import masks
+from keras_attn import history, masks
 from keras_attn.build_once import build_once
-from keras_attn.search import history
 from keras_attn.search.length_penalty import FORMS
 
 

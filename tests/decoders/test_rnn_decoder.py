@@ -204,7 +204,7 @@ def test_dropout_is_for_training_only():
 
 def test_a_tied_output_must_have_the_size_of_the_embedding():
     decoder = RNNDecoder(attention_cell(attention_units=7), tied())
-    with pytest.raises(ValueError, match="Received: output size=7, embedding size=6. Set atten"):
+    with pytest.raises(ValueError, match="Received: output size=7, embedding size=6. Make them"):
         decoder(TOKEN_IDS, **ENCODED)
 
 

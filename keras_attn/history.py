@@ -9,44 +9,52 @@ import keras
 from keras import ops
 
 
-def grows():
-    """Whether tensors may change their shape inside of a loop on this backend."""
-    return keras.backend.backend() == "tensorflow"
+def grows(growing=None):
+    """Whether a history grows: as asked, by default where the backend lets tensors change shape."""
+    return keras.backend.backend() == "tensorflow" if growing is None else growing
 
 
-def new_history(rows, rest, dtype, capacity, zero):
+def new_history(rows, rest, dtype, capacity, zero, growing=None):
     """A history without columns.
 
     Args:
         rows: tuple `(batch, beams)`.
         rest: tuple, shape of one entry.
         dtype: dtype.
-        capacity: int, the columns that can be needed; used where tensors cannot grow.
+        capacity: int, the columns that can be needed; used where tensors do not grow.
         zero: int32 scalar that is 0 but unknown when tracing, see `hidden_zero`.
+        growing: bool, whether the history grows. Default `None`: where the backend can.
 
     Returns:
         Zeros `(batch, beams, 0 or capacity, *rest)`.
     """
-    columns = 1 if grows() else max(1, capacity)
+    growing = grows(growing)
+    columns = 1 if growing else max(1, capacity)
     history = ops.zeros((*rows, columns, *rest), dtype=dtype)
-    return history[:, :, :zero] if grows() else history
+    return history[:, :, :zero] if growing else history
 
 
 def append(history, entry, step):
-    """Adds one column.
+    """Adds one column, `entry` `(batch, beams, ...)`; otherwise like `extend`."""
+    return extend(history, entry[:, :, None], step)
+
+
+def extend(history, entries, step, growing=None):
+    """Adds columns.
 
     Args:
         history: `(batch, beams, columns, ...)`.
-        entry: `(batch, beams, ...)`.
+        entries: `(batch, beams, new columns, ...)`.
         step: int32 scalar, the columns that are in use.
+        growing: as in `new_history`.
 
     Returns:
         The new history.
     """
-    if grows():
-        return ops.concatenate([history, entry[:, :, None]], axis=2)
+    if grows(growing):
+        return ops.concatenate([history, entries], axis=2)
     start = [0, 0, step] + [0] * (len(history.shape) - 3)
-    return ops.slice_update(history, start, entry[:, :, None])
+    return ops.slice_update(history, start, entries)
 
 
 def hidden_zero(mask):

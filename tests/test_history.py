@@ -1,6 +1,6 @@
 import numpy as np
 
-from keras_attn.search import history
+from keras_attn import history
 from tests.contracts import assert_identical, numpy
 
 

@@ -1,0 +1,247 @@
+"""Scaled dot-product attention in memory linear in the sequence length."""
+
+import functools
+
+import keras
+from keras import ops
+
+from keras_attn.attention.scaled_dot_product import matmul_groups, scaled_dot_product
+from keras_attn.masks import causal_mask, window_mask
+
+
+def blockwise_dot_product(
+    query,
+    keys,
+    values,
+    mask=None,
+    causal=False,
+    sliding_window=None,
+    bias=None,
+    start_index=0,
+    block_size=512,
+):
+    """The context of `scaled_dot_product`, without ever holding all weights.
+
+    The queries are taken in blocks, each against all keys, and no weight is kept: the backward pass
+    computes those of a block again. So the memory is that of `block_size * source` weights a head,
+    not of `target * source`, in inference and in training. With `W` the weights of a block, `O` its
+    context and `dX` the gradient of the loss with respect to `X`,
+
+        dV += Wᵀ dO,  dW = dO Vᵀ,  dS = W ∘ (dW - rowsum(W ∘ dW)),  dQ = dS K,  dK += dSᵀ Q.
+
+    Rabe and Staats 2021, "Self-attention Does Not Need O(n²) Memory"
+    (https://arxiv.org/abs/2112.05682); the backward pass is the one of Dao et al. 2022,
+    "FlashAttention" (https://arxiv.org/abs/2205.14135, appendix B.2).
+
+    Args:
+        query: `(batch, heads, target, head_dim)` floats, scaled.
+        keys: `(batch, groups, source, head_dim)` floats; `groups` divides `heads`.
+        values: `(batch, groups, source, value_dim)` floats.
+        mask: `None` or boolean `(batch or 1, heads or 1, 1, source)`, True where a key may be
+            attended.
+        causal: bool, whether a query may attend only to keys at its own position and before.
+        sliding_window: `None` or int of at least 1: a query may attend only to keys less than this
+            many positions away from its own, on either side.
+        bias: `None` or a function of `query_positions` int32 `(1, t)` and `key_positions` int32
+            `(1, s)` that returns floats `(1, heads, t, s)`, added to the scores. It must depend on
+            the differences of the positions only, as those of ALiBi and T5 do: it is called once,
+            for each difference there is. Gradients reach its weights.
+        start_index: int or int32 scalar, the position of the first query; the first key is at 0.
+        block_size: int, the largest number of queries in a block.
+
+    Returns:
+        Context `(batch, heads, target, value_dim)` of the dtype of `query`.
+
+    Masking: masked weights are exactly 0. A query that may attend to nothing gets a zero context.
+
+    Example:
+
+    >>> import numpy as np
+    >>> query = keys = np.zeros((1, 1, 4, 2), "float32")
+    >>> values = np.array([[[[1.0], [3.0], [5.0], [7.0]]]], "float32")
+    >>> context = blockwise_dot_product(query, keys, values, causal=True, block_size=2)
+    >>> np.array(context)[0, 0, :, 0].tolist()
+    [1.0, 2.0, 3.0, 4.0]
+    """
+    query, keys, values = (ops.convert_to_tensor(x) for x in (query, keys, values))
+    heads, target, source = query.shape[1], ops.shape(query)[2], ops.shape(keys)[2]
+    num_blocks = (target + block_size - 1) // block_size
+    size = (target + num_blocks - 1) // num_blocks  # Equal blocks need the least padding.
+
+    def weigh(number, query_block, keys, values, distance_bias=None):
+        """Context `(B, H, t, dv)` and weights `(B, H, t, S)` of the block of that number."""
+        query_positions = start_index + number * size + ops.arange(size)[None, :]
+        key_positions = ops.arange(source)[None, :]
+        allowed = block_mask(query_positions, key_positions, mask, causal, sliding_window)
+        block_bias = None
+        if distance_bias is not None:
+            columns = ops.slice(distance_bias, first_column(number), (1, heads, 1, source + size))
+            block_bias = skew(columns, heads, size, source)  # (1, H, t, S)
+        return scaled_dot_product(query_block, keys, values, allowed, block_bias)
+
+    def first_column(number):
+        """Where the columns of the bias start that the block needs: `source + size` of them."""
+        return (0, 0, 0, (num_blocks - 1 - number) * size)
+
+    @ops.custom_gradient
+    def attend(query_blocks, *shared):
+        context_blocks = map_in_turn(
+            lambda block: weigh(*block, *shared)[0], (ops.arange(num_blocks), query_blocks)
+        )  # (N, B, H, t, dv)
+
+        def gradients(*args, upstream=None):
+            context_gradients = args[0] if upstream is None else upstream
+
+            def add_block(number, blocks, *sums):
+                query_block = ops.take(blocks, number, axis=0)  # (B, H, t, d)
+                context_gradient = ops.take(context_gradients, number, axis=0)  # (B, H, t, dv)
+                _, weights = weigh(number, query_block, *shared)
+                query_gradient, score_gradient, *addends = block_gradients(
+                    context_gradient, weights, query_block, *shared[:2]
+                )
+                # The block is not needed any more, so its gradient takes its place.
+                blocks = ops.slice_update(blocks, (number, 0, 0, 0, 0), query_gradient[None])
+                for bias_sum in sums[2:]:
+                    columns = unskew(score_gradient, heads, size, source)  # (1, H, 1, S+t)
+                    addends.append(
+                        ops.slice_update(ops.zeros_like(bias_sum), first_column(number), columns)
+                    )
+                return number + 1, blocks, *map(add_same_shape, sums, addends)
+
+            sums = (ops.zeros(ops.shape(x), "float32") for x in shared)
+            _, query_gradients, *sums = while_in_turn(
+                lambda number, *_: number < num_blocks, add_block, (0, query_blocks, *sums)
+            )
+            sums = (ops.cast(total, x.dtype) for total, x in zip(sums, shared, strict=True))
+            return query_gradients, *sums
+
+        return context_blocks, gradients
+
+    inputs = [split(query, num_blocks, size), keys, values]
+    if bias is not None:
+        # Column c is the bias of a key c - (num_blocks * size - 1) positions after the query.
+        last_query = ops.reshape(start_index + num_blocks * size - 1, (1, 1))
+        key_positions = ops.arange(num_blocks * size + source)[None, :]
+        inputs.append(bias(last_query, key_positions))  # (1, H, 1, N*t+S)
+    context = ops.transpose(attend(*inputs), (1, 2, 0, 3, 4))  # (B, H, N, t, dv)
+    shape = (ops.shape(query)[0], heads, num_blocks * size, values.shape[3])
+    return ops.reshape(context, shape)[:, :, :target]  # (B, H, T, dv)
+
+
+def split(query, num_blocks, size):
+    """`(batch, heads, target, head_dim)` to `(num_blocks, batch, heads, size, head_dim)`."""
+    heads, target, head_dim = query.shape[1], ops.shape(query)[2], query.shape[3]
+    query = ops.pad(query, ((0, 0), (0, 0), (0, num_blocks * size - target), (0, 0)))
+    query = ops.reshape(query, (-1, heads, num_blocks, size, head_dim))  # (B, H, N, t, d)
+    return ops.transpose(query, (2, 0, 1, 3, 4))  # (N, B, H, t, d)
+
+
+# The loops of keras.ops let TensorFlow compute ten blocks at once, in ten times the memory.
+
+
+def map_in_turn(function, blocks):
+    """`ops.map`, one block after the other; the result has the dtype of the last of `blocks`."""
+    if keras.backend.backend() != "tensorflow":
+        return ops.map(function, blocks)
+    import tensorflow as tf
+
+    return tf.map_fn(function, blocks, fn_output_signature=blocks[-1].dtype, parallel_iterations=1)
+
+
+def while_in_turn(condition, body, state):
+    """`ops.while_loop`, one step after the other."""
+    if keras.backend.backend() != "tensorflow":
+        return ops.while_loop(condition, body, state)
+    import tensorflow as tf
+
+    return tf.while_loop(condition, body, state, parallel_iterations=1)
+
+
+def add_same_shape(total, addend):
+    """Sum that keeps the static shape, as the state of a loop must."""
+    return total + ops.reshape(ops.cast(addend, total.dtype), ops.shape(total))
+
+
+def block_mask(query_positions, key_positions, mask, causal, sliding_window):
+    """All restrictions of the queries at these positions in one mask.
+
+    Args:
+        query_positions: int32 `(1, target)`.
+        key_positions: int32 `(1, source)`.
+        mask, causal, sliding_window: as in `blockwise_dot_product`.
+
+    Returns:
+        `None` (there are none) or boolean, broadcastable to `(batch, heads, target, source)`.
+    """
+    masks = [] if mask is None else [mask]
+    if causal:
+        masks.append(causal_mask(query_positions, key_positions))
+    if sliding_window is not None:
+        masks.append(window_mask(query_positions, key_positions, sliding_window))
+    return functools.reduce(ops.logical_and, masks) if masks else None
+
+
+def block_gradients(context_gradient, weights, query, keys, values):
+    """Gradients with respect to the query, the scores, the keys and the values."""
+    groups = keys.shape[1]
+    weight_gradient = matmul_groups(context_gradient, ops.transpose(values, (0, 1, 3, 2)))
+    wide = ops.cast(weights, "float32")
+    products = wide * ops.cast(weight_gradient, "float32")  # (B, H, T, S)
+    score_gradient = products - wide * ops.sum(products, axis=-1, keepdims=True)
+    score_gradient = ops.cast(score_gradient, query.dtype)  # (B, H, T, S)
+    return (
+        matmul_groups(score_gradient, keys),  # (B, H, T, d)
+        score_gradient,
+        sum_over_queries(score_gradient, query, groups),  # (B, G, S, d)
+        sum_over_queries(weights, context_gradient, groups),  # (B, G, S, dv)
+    )
+
+
+def sum_over_queries(weights, vectors, groups):
+    """Sum of the vectors of all queries of all heads of a group, weighted for each key.
+
+    Args:
+        weights: `(batch, heads, target, source)`.
+        vectors: `(batch, heads, target, dim)`.
+        groups: int, divides `heads`.
+
+    Returns:
+        `(batch, groups, source, dim)`.
+    """
+    rows = weights.shape[1] // groups * ops.shape(weights)[2]
+    weights = ops.reshape(weights, (-1, groups, rows, ops.shape(weights)[3]))  # (B, G, H/G*T, S)
+    vectors = ops.reshape(vectors, (-1, groups, rows, vectors.shape[3]))  # (B, G, H/G*T, dim)
+    return ops.matmul(ops.transpose(weights, (0, 1, 3, 2)), vectors)  # (B, G, S, dim)
+
+
+def skew(columns, heads, size, source):
+    """Turns a bias for each distance into one for each pair of positions.
+
+    Row `i` is `columns` shifted to the right by `i`, made by reading `size` copies of them as rows
+    that are shorter by one (Huang et al. 2018, "Music Transformer",
+    https://arxiv.org/abs/1809.04281, section 3.4.1).
+
+    Args:
+        columns: `(1, heads, 1, source + size)`, of which number `size - 1` is for the first key and
+            the first query.
+
+    Returns:
+        `(1, heads, size, source)`.
+    """
+    length = source + size
+    rows = ops.broadcast_to(columns, (1, heads, size, length))
+    rows = ops.reshape(rows, (1, heads, size * length))
+    rows = rows[:, :, : size * (length - 1)]
+    rows = ops.reshape(rows, (1, heads, size, length - 1))
+    return rows[:, :, :, size - 1 :]  # (1, H, t, S)
+
+
+def unskew(gradient, heads, size, source):
+    """The gradient of `skew`: `(batch, heads, size, source)` to `(1, heads, 1, source + size)`."""
+    length = source + size
+    rows = ops.sum(gradient, axis=0, keepdims=True)  # (1, H, t, S)
+    rows = ops.pad(rows, ((0, 0), (0, 0), (0, 0), (size - 1, 0)))  # (1, H, t, S+t-1)
+    rows = ops.reshape(rows, (1, heads, size * (length - 1)))
+    rows = ops.pad(rows, ((0, 0), (0, 0), (0, size)))
+    rows = ops.reshape(rows, (1, heads, size, length))
+    return ops.sum(rows, axis=2, keepdims=True)  # (1, H, 1, S+t)

@@ -1,0 +1,486 @@
+import keras
+from keras import ops
+
+from keras_attn import history, masks
+from keras_attn.arguments import check_positive_integer
+from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
+from keras_attn.attention.scaled_dot_product import scaled_dot_product
+from keras_attn.positions.position_range import position_range
+from keras_attn.transformer import kv_cache
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class MultiHeadAttention(keras.layers.Layer):
+    """Several scaled dot products side by side, each over projections of its own.
+
+        head_i = softmax((q W_i^Q) (k W_i^K)^T / sqrt(key_dim)) (v W_i^V)
+        output = [head_1 ; ... ; head_h] W^O
+
+    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2. It takes
+    the arguments of `keras.layers.MultiHeadAttention`, with the same meaning, and the weights come
+    in the same order; here they are plain matrices `(features, heads * head size)`, so that
+    `layer.set_weights([w.reshape(own.shape) ...])` takes them over. Beyond that layer it has
+    grouped heads, rotary positions, biases, memories that are prepared once, and a cache.
+
+    Args:
+        num_heads: int, query heads.
+        key_dim: int, size of each head of queries and keys.
+        value_dim: int, size of each head of values. Default: `key_dim`.
+        dropout: float in [0, 1), on the weights. Default 0.
+        use_bias: bool, whether the projections have biases. Default `True`.
+        output_shape: int, size of the output. Default: that of the query.
+        sliding_window: int: a query attends to keys that are fewer positions away. Default `None`,
+            no limit.
+        flash_attention: bool, whether `call` uses the blockwise form, whose memory is linear in the
+            length ([Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682)). It has neither
+            scores to return nor dropout. Default `None`: no.
+        kernel_initializer, bias_initializer: of the projections. Default `"glorot_uniform"`,
+            `"zeros"`.
+        kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: of the
+            projections. Default `None`.
+        use_gate: bool, whether a sigmoid of another projection of the query multiplies the heads
+            ([Qiu et al., 2025](https://arxiv.org/abs/2505.06708)). Default `False`.
+        seed: int, seed of the dropout. Default `None`.
+        num_key_value_heads: int, heads of keys and values, which groups of query heads share
+            ([Ainslie et al., 2023](https://arxiv.org/abs/2305.13245)); 1 is multi-query attention.
+            Default: `num_heads`.
+        rotary: a `RotaryPositions` that turns queries and keys, for self-attention. Default `None`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        query: `(batch, target, features)`.
+        value: `(batch, source, features)`. Default: `query`, which is self-attention.
+        key: `(batch, source, features)`. Default: `value`.
+        query_mask: boolean `(batch, target)`, filled in by Keras, not used: what a padded query
+            gets has no meaning.
+        value_mask, key_mask: boolean `(batch, source)`, filled in by Keras.
+        attention_mask: boolean `(batch, source)`, `(batch, target, source)` or `(batch, heads or 1,
+            target, source)`, True = may be attended.
+        return_attention_scores: bool, whether to return the weights too.
+        training: bool, whether dropout is on.
+        use_causal_mask: bool, whether a query sees no key after it.
+        position_bias: floats, broadcastable to `(batch, heads, target, source)`, added to the
+            scores; or a layer that makes them, such as `AlibiBias`.
+        start_index: int or int32 scalar or `(batch,)`, position of the first query and key.
+
+    Returns:
+        `(batch, target, output_shape)`, or a tuple of it and the weights `(batch, heads, target,
+        source)` before dropout.
+
+    Masking:
+        Masked positions get weight exactly 0. A query that may attend to nothing gets the bias of
+        the output projection.
+
+    Raises:
+        ValueError: for arguments out of range, inputs of another rank than 3, and what the
+            blockwise form does not have.
+
+    Example:
+
+    >>> import numpy as np
+    >>> attention = MultiHeadAttention(num_heads=4, key_dim=8, num_key_value_heads=2)
+    >>> x = np.ones((2, 5, 16), "float32")
+    >>> outputs, weights = attention(x, use_causal_mask=True, return_attention_scores=True)
+    >>> tuple(outputs.shape), tuple(weights.shape)
+    ((2, 5, 16), (2, 4, 5, 5))
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        dropout=0.0,
+        use_bias=True,
+        output_shape=None,
+        sliding_window=None,
+        flash_attention=None,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        use_gate=False,
+        seed=None,
+        num_key_value_heads=None,
+        rotary=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        value_dim = key_dim if value_dim is None else value_dim
+        num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
+        for name, number in (
+            ("num_heads", num_heads),
+            ("key_dim", key_dim),
+            ("value_dim", value_dim),
+            ("num_key_value_heads", num_key_value_heads),
+        ):
+            check_positive_integer(name, number)
+        for name, number in (("output_shape", output_shape), ("sliding_window", sliding_window)):
+            if number is not None:
+                check_positive_integer(name, number)
+        if num_heads % num_key_value_heads:
+            raise ValueError(
+                "num_key_value_heads must divide num_heads. "
+                f"Received: num_key_value_heads={num_key_value_heads}, num_heads={num_heads}."
+            )
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
+        if flash_attention and dropout:
+            raise ValueError(
+                "The blockwise form has no dropout. "
+                f"Received: flash_attention=True, dropout={dropout}. Set one of them to 0."
+            )
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.output_size = output_shape
+        self.sliding_window = sliding_window
+        self.flash_attention = flash_attention
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+        self.use_gate = use_gate
+        self.seed = seed
+        self.num_key_value_heads = num_key_value_heads
+        self.rotary = rotary
+        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        value_shape = query_shape if value_shape is None else value_shape
+        key_shape = value_shape if key_shape is None else key_shape
+        for name, shape in (("query", query_shape), ("value", value_shape), ("key", key_shape)):
+            if len(shape) != 3:
+                raise ValueError(
+                    f"{name} must have shape (batch, time, features). "
+                    f"Received: {name} with shape {tuple(shape)}."
+                )
+        heads_size = self.num_heads * self.value_dim
+        output_size = query_shape[-1] if self.output_size is None else self.output_size
+        self._add_projection("query", query_shape[-1], self.num_heads * self.key_dim)
+        self._add_projection("key", key_shape[-1], self.num_key_value_heads * self.key_dim)
+        self._add_projection("value", value_shape[-1], self.num_key_value_heads * self.value_dim)
+        if self.use_gate:
+            self._add_projection("gate", query_shape[-1], heads_size)
+        self._add_projection("output", heads_size, output_size)
+
+    def _add_projection(self, name, input_dim, output_dim):
+        kernel = self.add_weight(
+            name=f"{name}_kernel",
+            shape=(input_dim, output_dim),
+            initializer=self.kernel_initializer.clone(),
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        setattr(self, f"{name}_kernel", kernel)
+        if self.use_bias:
+            bias = self.add_weight(
+                name=f"{name}_bias",
+                shape=(output_dim,),
+                initializer=self.bias_initializer,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+            setattr(self, f"{name}_bias", bias)
+
+    def call(
+        self,
+        query,
+        value=None,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+        position_bias=None,
+        start_index=0,
+    ):
+        value = query if value is None else value
+        key = value if key is None else key
+        if query is value and value is key:
+            queries, keys, values = self._project(query, "query", "key", "value")
+        else:
+            (queries,) = self._project(query, "query")
+            keys, values = self._project_memory(key, value)
+        queries, keys = self._turn(queries, start_index), self._turn(keys, start_index)
+        padding = _both(value_mask, key_mask)
+        if self.flash_attention:
+            heads = self._blockwise(
+                queries,
+                keys,
+                values,
+                _both(padding, attention_mask),
+                return_attention_scores,
+                use_causal_mask,
+                position_bias,
+                start_index,
+            )
+            return self._combine(heads, query)
+
+        positions = (
+            position_range(ops.shape(queries)[2], start_index),
+            position_range(ops.shape(keys)[2], start_index),
+        )
+        mask = _both(
+            self._mask_of_positions(*positions, use_causal_mask),
+            None if padding is None else masks.attention_mask(value, padding),
+        )
+        mask = _with_heads(mask)
+        if attention_mask is not None:
+            mask = _both(mask, _with_heads(masks.attention_mask(value, attention_mask)))
+        heads, weights = scaled_dot_product(
+            queries, keys, values, mask, _bias(position_bias, *positions), self._dropout(training)
+        )
+        outputs = self._combine(heads, query)
+        return (outputs, weights) if return_attention_scores else outputs
+
+    def prepare_memory(self, value, key=None, attention_mask=None):
+        """Computes what stays the same for every query.
+
+        Args:
+            value: `(batch, source, features)`.
+            key: `(batch, source, features)`. Default: `value`.
+            attention_mask: boolean `(batch, source)` or `(batch, target, source)`.
+
+        Returns:
+            Dict of `keys` `(batch, key/value heads, source, key_dim)`, `values` `(batch, key/value
+            heads, source, value_dim)` and boolean `mask` `(batch, 1 or target, source)`.
+        """
+        value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
+        keys, values = self._project_memory(value if key is None else key, value)
+        return {
+            "keys": self._turn(keys, 0),
+            "values": values,
+            "mask": masks.attention_mask(value, attention_mask),
+        }
+
+    def attend(self, query, memory):
+        """Attends to a prepared memory.
+
+        Args:
+            query: `(batch, target, features)`.
+            memory: what `prepare_memory` returned.
+
+        Returns:
+            Tuple of `(batch, target, output_shape)` and the weights `(batch, heads, target,
+            source)`.
+        """
+        (queries,) = self._project(query, "query")
+        heads, weights = scaled_dot_product(
+            self._turn(queries, 0),
+            memory["keys"],
+            memory["values"],
+            _with_heads(memory["mask"]),
+            dropout=self._dropout(None),
+        )
+        return self._combine(heads, query), weights
+
+    def new_cache(self, rows, capacity, zero, growing=None):
+        """A cache of no positions, see `keras_attn.transformer.kv_cache.new_cache`."""
+        return kv_cache.new_cache(
+            rows,
+            self.num_key_value_heads,
+            self.key_dim,
+            self.value_dim,
+            self.compute_dtype,
+            capacity,
+            zero,
+            growing,
+        )
+
+    def step(self, query, cache, slot, position_bias=None, growing=None):
+        """Causal self-attention of new positions to those of a cache and to themselves.
+
+        Args:
+            query: `(rows, new positions, features)`.
+            cache: as from `new_cache` or the step before.
+            slot: int32 scalar, positions before these.
+            position_bias, growing: as in `call` and `new_cache`.
+
+        Returns:
+            Tuple of `(rows, new positions, output_shape)`, the weights `(rows, heads, new
+            positions, slots)` and the new cache.
+        """
+        queries, keys, values = self._project(query, "query", "key", "value")
+        queries, keys = self._turn(queries, slot), self._turn(keys, slot)
+        cache = kv_cache.extend(cache, keys, values, slot, growing)
+        positions = (
+            position_range(ops.shape(query)[1], slot),
+            position_range(kv_cache.num_slots(cache)),
+        )
+        # A cache that grows ends with the newest position: a single one may attend to all of it.
+        everything = history.grows(growing) and query.shape[1] == 1
+        mask = self._mask_of_positions(*positions, use_causal_mask=not everything)
+        heads, weights = scaled_dot_product(
+            queries,
+            cache["keys"],
+            cache["values"],
+            _with_heads(mask),
+            _bias(position_bias, *positions),
+        )
+        return self._combine(heads, query), weights, cache
+
+    def _project(self, inputs, *names):
+        """Projections of one input, by one product: a list of `(B, heads, T, head size)`."""
+        projected = self._multiply(inputs, *names)  # (B, T, sum of sizes)
+        if len(names) == 1:
+            return [self._split_heads(projected, names[0])]
+        sizes = [getattr(self, f"{name}_kernel").shape[1] for name in names]
+        starts = [sum(sizes[:index]) for index in range(1, len(sizes))]
+        parts = ops.split(projected, starts, axis=-1)
+        return [self._split_heads(part, name) for part, name in zip(parts, names, strict=True)]
+
+    def _project_memory(self, key, value):
+        if key is value:
+            return self._project(value, "key", "value")
+        return self._project(key, "key") + self._project(value, "value")
+
+    def _multiply(self, inputs, *names):
+        def joined(kind):
+            parts = [
+                ops.cast(getattr(self, f"{name}_{kind}"), self.compute_dtype) for name in names
+            ]
+            return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
+
+        outputs = ops.matmul(ops.cast(inputs, self.compute_dtype), joined("kernel"))
+        return outputs + joined("bias") if self.use_bias else outputs
+
+    def _split_heads(self, projected, name):
+        batch, time = ops.shape(projected)[0], ops.shape(projected)[1]
+        num_heads = self.num_heads if name == "query" else self.num_key_value_heads
+        head_dim = self.value_dim if name == "value" else self.key_dim
+        if name == "query":
+            projected = projected * self.key_dim**-0.5
+        heads = ops.reshape(projected, (batch, time, num_heads, head_dim))  # (B, T, H, d)
+        return ops.transpose(heads, (0, 2, 1, 3))  # (B, H, T, d)
+
+    def _combine(self, heads, query):
+        """Output of the heads `(B, H, T, dv)`."""
+        batch, time = ops.shape(heads)[0], ops.shape(heads)[2]
+        heads = ops.transpose(heads, (0, 2, 1, 3))  # (B, T, H, dv)
+        heads = ops.reshape(heads, (batch, time, self.num_heads * self.value_dim))
+        if self.use_gate:
+            heads = heads * ops.sigmoid(self._multiply(query, "gate"))  # (B, T, H * dv)
+        return self._multiply(heads, "output")  # (B, T, E)
+
+    def _turn(self, heads, start_index):
+        return heads if self.rotary is None else self.rotary(heads, start_index=start_index)
+
+    def _dropout(self, training):
+        if not self.dropout:
+            return None
+        return lambda weights: self.dropout_layer(weights, training=training)
+
+    def _mask_of_positions(self, query_positions, key_positions, use_causal_mask):
+        mask = None
+        if use_causal_mask:
+            mask = masks.causal_mask(query_positions, key_positions)  # (1 or B, T, S)
+        if self.sliding_window is not None:
+            window = masks.window_mask(query_positions, key_positions, self.sliding_window)
+            mask = _both(mask, window)
+        return mask
+
+    def _blockwise(
+        self,
+        queries,
+        keys,
+        values,
+        padding,
+        return_attention_scores,
+        use_causal_mask,
+        position_bias,
+        start_index,
+    ):
+        if return_attention_scores:
+            raise ValueError(
+                "The blockwise form has no scores to return. Received: "
+                "return_attention_scores=True. Make the layer with flash_attention=None."
+            )
+        if padding is not None and len(padding.shape) != 2:
+            raise ValueError(
+                "The blockwise form needs an attention_mask of shape (batch, source). Received: "
+                f"attention_mask with shape {tuple(padding.shape)}. Use use_causal_mask and "
+                "sliding_window for what depends on the query."
+            )
+        if position_bias is not None and not callable(position_bias):
+            raise ValueError(
+                "The blockwise form needs a layer as position_bias, not its result. "
+                f"Received: position_bias with shape {tuple(position_bias.shape)}."
+            )
+        return blockwise_dot_product(
+            queries,
+            keys,
+            values,
+            mask=None if padding is None else ops.cast(padding, "bool")[:, None, None, :],
+            causal=use_causal_mask,
+            sliding_window=self.sliding_window,
+            bias=position_bias,
+            start_index=start_index,
+        )
+
+    def compute_output_spec(
+        self, query, value=None, key=None, return_attention_scores=False, **kwargs
+    ):
+        value = query if value is None else value
+        size = query.shape[-1] if self.output_size is None else self.output_size
+        outputs = keras.KerasTensor((*query.shape[:-1], size), dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return outputs
+        shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
+        return outputs, keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "output_shape": self.output_size,
+            "sliding_window": self.sliding_window,
+            "flash_attention": self.flash_attention,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
+            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
+            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
+            "use_gate": self.use_gate,
+            "seed": self.seed,
+            "num_key_value_heads": self.num_key_value_heads,
+            "rotary": keras.saving.serialize_keras_object(self.rotary),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        rotary = keras.saving.deserialize_keras_object(config["rotary"])
+        return cls(**{**config, "rotary": rotary})
+
+
+def _both(mask, other):
+    """What two masks allow, each of which may be `None`."""
+    if mask is None or other is None:
+        return other if mask is None else mask
+    return ops.cast(mask, "bool") & ops.cast(other, "bool")
+
+
+def _with_heads(mask):
+    """`(B, T, S)` to `(B, 1, T, S)`; `None` and masks of each head stay what they are."""
+    return mask if mask is None or len(mask.shape) == 4 else mask[:, None]
+
+
+def _bias(position_bias, query_positions, key_positions):
+    if callable(position_bias):
+        return position_bias(query_positions, key_positions)
+    return position_bias

@@ -1,0 +1,78 @@
+"""Scaled dot-product attention of several heads."""
+
+from keras import ops
+
+from keras_attn.masks import masked_softmax
+
+
+def scaled_dot_product(query, keys, values, mask=None, bias=None, dropout=None):
+    """Dot-product attention of all heads at once.
+
+    `context = softmax(query keysᵀ + bias) values`, with the softmax over the keys.
+
+    Vaswani et al. 2017, "Attention Is All You Need" (https://arxiv.org/abs/1706.03762, equation 1);
+    key/value heads shared by groups of query heads: Ainslie et al. 2023, "GQA"
+    (https://arxiv.org/abs/2305.13245). The caller has already scaled the query by
+    `1 / sqrt(head_dim)`, which is cheaper than to scale the scores.
+
+    Args:
+        query: `(batch, heads, target, head_dim)` floats, scaled.
+        keys: `(batch, groups, source, head_dim)` floats; `groups` divides `heads`, and query head
+            `h` attends to key/value head `h // (heads / groups)`.
+        values: `(batch, groups, source, value_dim)` floats.
+        mask: `None` (everything may be attended) or boolean, broadcastable to
+            `(batch, heads, target, source)`, True where a key may be attended.
+        bias: `None` or floats, broadcastable to `(batch, heads, target, source)`, added to the
+            scores.
+        dropout: `None` or a function that maps weights to weights, applied before the values are
+            averaged. The returned weights are those before dropout.
+
+    Returns:
+        Context `(batch, heads, target, value_dim)` and weights `(batch, heads, target, source)`,
+        both of the dtype of `query`.
+
+    Masking: masked weights are exactly 0. A query that may attend to nothing gets zero weights and
+        a zero context.
+
+    Example:
+
+    >>> import numpy as np
+    >>> query = np.array([[[[0.0, 0.0]]]], "float32")
+    >>> keys = values = np.array([[[[1.0, 2.0], [3.0, 4.0]]]], "float32")
+    >>> context, weights = scaled_dot_product(query, keys, values)
+    >>> np.array(context).tolist(), np.array(weights).tolist()
+    ([[[[2.0, 3.0]]]], [[[[0.5, 0.5]]]])
+    """
+    scores = matmul_groups(query, ops.transpose(keys, (0, 1, 3, 2)))  # (B, H, T, S)
+    if bias is not None:
+        scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
+    weights = softmax_over_keys(scores) if mask is None else masked_softmax(scores, mask)
+    weights = ops.cast(weights, query.dtype)
+    dropped = weights if dropout is None else dropout(weights)
+    return matmul_groups(dropped, values), weights  # (B, H, T, dv), (B, H, T, S)
+
+
+def matmul_groups(rows, columns):
+    """Matrix product of each head with the matrix of its group, which is not repeated.
+
+    Args:
+        rows: `(batch, heads, target, inner)`.
+        columns: `(batch, groups, inner, outer)`; `groups` divides `heads`.
+
+    Returns:
+        `(batch, heads, target, outer)`.
+    """
+    heads, groups = rows.shape[1], columns.shape[1]
+    if heads == groups:
+        return ops.matmul(rows, columns)  # (B, H, T, outer)
+    target, inner, outer = ops.shape(rows)[2], ops.shape(rows)[3], ops.shape(columns)[3]
+    rows = ops.reshape(rows, (-1, groups, heads // groups * target, inner))  # (B, G, H/G*T, inner)
+    products = ops.matmul(rows, columns)  # (B, G, H/G*T, outer)
+    return ops.reshape(products, (-1, heads, target, outer))  # (B, H, T, outer)
+
+
+def softmax_over_keys(scores):
+    """Softmax over the last axis, computed in float32 at least."""
+    if scores.shape[-1] == 1:
+        return ops.ones_like(scores)  # Keras warns of a softmax over an axis of size one.
+    return ops.cast(ops.softmax(ops.cast(scores, "float32"), axis=-1), scores.dtype)

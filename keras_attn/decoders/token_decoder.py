@@ -1,0 +1,68 @@
+import keras
+from keras import ops
+
+from keras_attn.build_once import build_once
+from keras_attn.decoders.decoder import Decoder
+from keras_attn.serialize_shared import serialize_shared
+
+
+class TokenDecoder(Decoder):
+    """A decoder with an embedding before it and an output head behind it.
+
+    Args:
+        embedding: layer that turns ids `(B, T)` into vectors; any layer that maps inputs of a step
+            to vectors.
+        head: layer that turns outputs into logits. `None`: the embedding's own `reverse`, of
+            `keras.layers.ReversibleEmbedding`, which ties the weights
+            ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)). Default `None`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Raises:
+        ValueError: if the output cannot be tied to the embedding.
+    """
+
+    def __init__(self, embedding, head=None, **kwargs):
+        super().__init__(**kwargs)
+        if head is None and not isinstance(embedding, keras.layers.ReversibleEmbedding):
+            raise ValueError(
+                "Without a head the embedding must be a keras.layers.ReversibleEmbedding. "
+                f"Received: embedding={type(embedding).__name__}. "
+                "Pass head=keras.layers.Dense(...)."
+            )
+        self.embedding = embedding
+        self.head = head
+
+    def build_head(self, output_shape, embedding_dim):
+        """Builds the head for outputs of a shape, and checks that they can be tied."""
+        if self.head is not None:
+            build_once(self.head, output_shape)
+        elif output_shape[-1] != embedding_dim:
+            raise ValueError(
+                "Tied to the embedding, the output must have its size. "
+                f"Received: output size={output_shape[-1]}, embedding size={embedding_dim}. "
+                "Make them equal, or pass a head."
+            )
+
+    def project(self, outputs):
+        """float32 logits `(..., V)` of outputs `(..., features)`."""
+        if self.head is None:
+            logits = self.embedding(outputs, reverse=True)
+        else:
+            logits = self.head(outputs)
+        return ops.cast(logits, "float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "embedding": serialize_shared(self.embedding),
+            "head": keras.saving.serialize_keras_object(self.head),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        parts = {
+            name: keras.saving.deserialize_keras_object(value)
+            for name, value in config.items()
+            if isinstance(value, dict) and "class_name" in value and name != "dtype"
+        }
+        return cls(**{**config, **parts})

@@ -1,0 +1,151 @@
+import keras
+from keras import ops
+
+from keras_attn import history
+from keras_attn.decoders.token_decoder import TokenDecoder
+from keras_attn.positions.position_range import position_range
+from keras_attn.transformer import kv_cache
+from keras_attn.transformer.transformer_stack import TransformerStack
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class TransformerDecoder(TokenDecoder):
+    """A stack of Transformer blocks that predicts the next token.
+
+    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3. Teacher
+    forcing is one pass over all positions; a step attends to the cached keys and values of the
+    positions before it.
+
+    Args:
+        block: the pattern of all blocks, for instance `TransformerDecoderBlock(8, 2048)`; each
+            layer is a new one like it.
+        embedding, head: see `TokenDecoder`.
+        num_layers: int. Default 6.
+        positions, position_bias, scale_embedding, dropout, seed: see `TransformerEncoder`.
+        growing_cache: bool, whether the cache grows with each step, or has `max_length` slots from
+            the start. Default `None`: it grows where the backend can. Only a growing cache can be
+            exported to ONNX.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments: see `Decoder.call`; `encoder_state` is not used. `return_attention_scores` asks
+        for the weights too.
+
+    Returns:
+        float32 logits `(B, T, V)`, or a tuple of it and the weights `(B, T, S)` of the last block,
+        the mean of its heads.
+
+    Masking:
+        Padding of the source gets weight 0. Target padding on the right cannot influence the
+        positions before it.
+
+    Raises:
+        ValueError: for arguments out of range, or if the output cannot be tied to the embedding.
+    """
+
+    def __init__(
+        self,
+        block,
+        embedding,
+        head=None,
+        num_layers=6,
+        positions=None,
+        position_bias=None,
+        scale_embedding=False,
+        dropout=0.0,
+        growing_cache=None,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(embedding, head, **kwargs)
+        self.stack = TransformerStack(
+            block,
+            embedding,
+            num_layers,
+            positions,
+            position_bias,
+            scale_embedding,
+            dropout,
+            seed,
+            dtype=self.dtype_policy,
+            name="stack",
+        )
+        self.growing_cache = growing_cache
+
+    def build(
+        self,
+        token_ids_shape,
+        encoder_outputs_shape,
+        encoder_mask_shape=None,
+        encoder_state_shape=None,
+    ):
+        self.stack.build(token_ids_shape, encoder_outputs_shape)
+        self.build_head((None, None, self.stack.output_dim), self.stack.output_dim)
+
+    def call(
+        self,
+        token_ids,
+        encoder_outputs,
+        encoder_mask=None,
+        encoder_state=None,
+        return_attention_scores=False,
+    ):
+        memory = self.prepare_memory(encoder_outputs, encoder_mask)
+        vectors = self.stack.embed(token_ids)  # (B, T, D)
+        positions = position_range(ops.shape(vectors)[1])
+        bias = self.stack.bias(positions, positions)
+        for block, block_memory in zip(self.stack.blocks, memory["blocks"], strict=True):
+            vectors, weights = block.run(vectors, block_memory, position_bias=bias)
+        logits = self.project(self.stack.normalize(vectors))  # (B, T, V)
+        return (logits, ops.mean(weights, axis=1)) if return_attention_scores else logits
+
+    def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+        blocks = [
+            block.prepare_memory(encoder_outputs, encoder_mask) for block in self.stack.blocks
+        ]
+        return {"blocks": blocks}
+
+    def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
+        mask = memory["blocks"][-1]["mask"]  # (B, 1, S)
+        rows, zero = ops.shape(mask)[0] * beam_width, history.hidden_zero(mask)
+        state = {
+            # Equal in all rows; it is a vector because a search chooses rows of every state.
+            "position": ops.zeros((rows,), dtype="int32"),
+            "caches": [
+                block.initial_state(rows, max_length, zero, self.growing_cache)
+                for block in self.stack.blocks
+            ],
+        }
+        if alignments:
+            state["alignments"] = ops.zeros((rows, ops.shape(mask)[2]), dtype=self.compute_dtype)
+        return state
+
+    def step(self, token_ids, state, memory):
+        slot = ops.max(state["position"])
+        vectors = self.stack.embed(token_ids[:, None], slot)  # (B*K, 1, D)
+        slots = kv_cache.num_slots(state["caches"][0], 1, self.growing_cache)
+        bias = self.stack.bias(position_range(1, slot), position_range(slots))
+        new_state = {"position": state["position"] + 1, "caches": []}
+        for block, cache, block_memory in zip(
+            self.stack.blocks, state["caches"], memory["blocks"], strict=True
+        ):
+            vectors, weights, cache = block.step(
+                vectors, cache, block_memory, slot, bias, self.growing_cache
+            )
+            new_state["caches"].append(cache)
+        if "alignments" in state:
+            # (B, H, K, S) to (B*K, S)
+            new_state["alignments"] = ops.reshape(
+                ops.mean(weights, axis=1), ops.shape(state["alignments"])
+            )
+        return self.project(self.stack.normalize(vectors)[:, 0]), new_state  # (B*K, V)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            **self.stack.arguments(),
+            "growing_cache": self.growing_cache,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return super().from_config(TransformerStack.deserialize(config))

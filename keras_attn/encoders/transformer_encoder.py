@@ -1,0 +1,113 @@
+import keras
+from keras import ops
+
+from keras_attn import masks
+from keras_attn.positions.position_range import position_range
+from keras_attn.transformer.transformer_stack import TransformerStack
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class TransformerEncoder(keras.layers.Layer):
+    """Reads a sequence with a stack of Transformer blocks.
+
+    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
+
+    Args:
+        block: the pattern of all blocks, for instance `TransformerEncoderBlock(8, 2048)`; each
+            layer is a new one like it.
+        embedding: layer that turns ids into vectors. `None` for sequences of vectors of the
+            block's size. Default `None`.
+        num_layers: int. Default 6.
+        positions: layer `(vectors, start_index) -> vectors`, such as `SinusoidalPositions`.
+            Default `None`.
+        position_bias: layer whose result all blocks add to their scores, such as `AlibiBias` or
+            `RelativePositionBias`. Default `None`.
+        scale_embedding: bool, whether embeddings are multiplied by the square root of their size.
+            Default `False`.
+        dropout: float in [0, 1), on the embedded inputs. Default 0.
+        pad_token_id: int, the id of padding. Default 0.
+        seed: int, seed of the dropout. Default `None`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: ids `(batch, source)`, or vectors `(batch, source, features)` without an embedding.
+        mask: boolean `(batch, source)`, True = real. By default all ids but padding, or all
+            vectors.
+
+    Returns:
+        Dict that a decoder takes as keyword arguments, `decoder(target_ids,
+        **encoder(source_ids))`: `encoder_outputs` `(batch, source, features)` and boolean
+        `encoder_mask` `(batch, source)`.
+
+    Masking:
+        Padding cannot be attended to; outputs at padding have no meaning.
+
+    Raises:
+        ValueError: for arguments out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import TransformerEncoderBlock
+    >>> block = TransformerEncoderBlock(num_heads=2, intermediate_dim=16)
+    >>> encoder = TransformerEncoder(block, keras.layers.Embedding(10, 8), num_layers=2)
+    >>> encoded = encoder(np.array([[5, 6, 7, 2], [5, 2, 0, 0]]))
+    >>> tuple(encoded["encoder_outputs"].shape)
+    (2, 4, 8)
+    """
+
+    def __init__(
+        self,
+        block,
+        embedding=None,
+        num_layers=6,
+        positions=None,
+        position_bias=None,
+        scale_embedding=False,
+        dropout=0.0,
+        pad_token_id=0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.stack = TransformerStack(
+            block,
+            embedding,
+            num_layers,
+            positions,
+            position_bias,
+            scale_embedding,
+            dropout,
+            seed,
+            dtype=self.dtype_policy,
+            name="stack",
+        )
+        self.embedding = embedding
+        self.pad_token_id = pad_token_id
+
+    def build(self, inputs_shape):
+        self.stack.build(inputs_shape)
+
+    def call(self, inputs, mask=None):
+        vectors = self.stack.embed(inputs)  # (B, S, D)
+        if mask is None and self.embedding is not None:
+            mask = masks.padding_mask(inputs, self.pad_token_id)
+        elif mask is None:
+            mask = ops.ones_like(vectors[:, :, 0], dtype="bool")  # (B, S)
+        positions = position_range(ops.shape(vectors)[1])
+        bias = self.stack.bias(positions, positions)
+        for block in self.stack.blocks:
+            vectors = block(vectors, attention_mask=mask, position_bias=bias)
+        return {"encoder_outputs": self.stack.normalize(vectors), "encoder_mask": mask}
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # the mask is one of the outputs
+
+    def get_config(self):
+        arguments = self.stack.arguments()
+        return {**super().get_config(), **arguments, "pad_token_id": self.pad_token_id}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**TransformerStack.deserialize(config))

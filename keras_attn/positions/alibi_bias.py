@@ -1,0 +1,71 @@
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attn.arguments import check_positive_integer
+from keras_attn.positions.position_range import check_position_shapes
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class AlibiBias(keras.layers.Layer):
+    """Lowers attention scores in proportion to the distance, without weights.
+
+        b[h, t, s] = -m_h |t - s|,  m_h = 2^(-8h/H),  h = 1 ... H
+
+    Introduced as attention with linear biases by
+    [Press et al., 2022](https://arxiv.org/abs/2108.12409), section 3, for causal attention; the
+    distance makes it symmetric where the future may be seen. For a number of heads H that is no
+    power of two, the slopes are those of the next lower power, then every other slope of the next
+    higher one, as in the authors' implementation.
+
+    Args:
+        num_heads: int, H.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        query_positions: int32 `(1 or batch, target)`.
+        key_positions: int32 `(1 or batch, source)`.
+
+    Returns:
+        float32 `(1 or batch, num_heads, target, source)`, to be added to the scores before masking;
+        float32 under every dtype policy, because float16 does not hold large distances.
+
+    Masking:
+        None: the scores are masked after the bias is added.
+
+    Raises:
+        ValueError: if `num_heads` is not a positive integer, or positions are not of rank 2.
+
+    Example:
+
+    >>> bias = AlibiBias(2)(np.array([[3]]), np.array([[0, 1, 2]]))
+    >>> ops.convert_to_numpy(bias)[0, 0].tolist()
+    [[-0.1875, -0.125, -0.0625]]
+    """
+
+    def __init__(self, num_heads, **kwargs):
+        super().__init__(**kwargs)
+        check_positive_integer("num_heads", num_heads)
+        self.num_heads = num_heads
+
+    def build(self, query_positions_shape, key_positions_shape):
+        check_position_shapes(query_positions_shape, key_positions_shape)
+        self.slopes = alibi_slopes(self.num_heads)
+
+    def call(self, query_positions, key_positions):
+        differences = ops.expand_dims(query_positions, 2) - ops.expand_dims(key_positions, 1)
+        distances = ops.cast(ops.abs(differences), "float32")  # (1 or B, T, S)
+        return ops.expand_dims(distances, 1) * -self.slopes[:, None, None]  # (1 or B, H, T, S)
+
+    def get_config(self):
+        return {**super().get_config(), "num_heads": self.num_heads}
+
+
+def alibi_slopes(num_heads):
+    """Slopes m_h of the heads, a float32 array `(num_heads,)`."""
+    power = 2 ** math.floor(math.log2(num_heads))
+    slopes = 2.0 ** (-8.0 / power * np.arange(1, power + 1))
+    between = 2.0 ** (-8.0 / (2 * power) * np.arange(1, 2 * power, 2))
+    return np.concatenate([slopes, between])[:num_heads].astype("float32")

@@ -1,0 +1,94 @@
+import keras
+from keras import ops
+
+from keras_attn.arguments import check_positive_integer
+from keras_attn.positions.position_range import position_range
+from keras_attn.search.gather import gather_rows
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class LearnedPositions(keras.layers.Layer):
+    """Adds a learned vector for each position.
+
+        y[t] = x[t] + E[t]
+
+    Introduced by [Gehring et al., 2017](https://arxiv.org/abs/1705.03122), section 3.1; used by
+    BERT and GPT.
+
+    Args:
+        max_length: int, number of positions, the rows of E.
+        embeddings_initializer: initializer of E. Default `"uniform"`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: `(batch, time, features)`.
+        start_index: int, int32 scalar or int32 `(batch,)`, the position of the first column.
+            Default 0.
+
+    Returns:
+        `inputs` plus the vectors, `(batch, time, features)`.
+
+    Masking:
+        An implicit mask is passed on unchanged.
+
+    Raises:
+        ValueError: if `max_length` is not a positive integer, if `inputs` is not of rank 3, or if
+            positions known in advance are outside 0 to `max_length - 1`. Positions that are known
+            only when the graph runs get the last vector instead (the first one below 0).
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = LearnedPositions(10, embeddings_initializer="ones")
+    >>> ops.convert_to_numpy(layer(np.zeros((1, 2, 3), "float32"))).tolist()
+    [[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]]
+    """
+
+    def __init__(self, max_length, embeddings_initializer="uniform", **kwargs):
+        super().__init__(**kwargs)
+        check_positive_integer("max_length", max_length)
+        self.max_length = max_length
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.supports_masking = True
+
+    def build(self, inputs_shape):
+        if len(inputs_shape) != 3:
+            raise ValueError(
+                "inputs must have shape (batch, time, features). "
+                f"Received: inputs with shape {tuple(inputs_shape)}."
+            )
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.max_length, inputs_shape[-1]),
+            initializer=self.embeddings_initializer,
+        )
+
+    def call(self, inputs, start_index=0):
+        length = ops.shape(inputs)[1]
+        if self._are_known(length, start_index):
+            return inputs + self.embeddings[start_index : start_index + length]  # (B, T, D)
+        positions = ops.clip(position_range(length, start_index), 0, self.max_length - 1)
+        return inputs + gather_rows(self.embeddings, positions)  # (B, T, D)
+
+    def compute_output_spec(self, inputs, start_index=0):
+        self._are_known(inputs.shape[1], start_index)
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_length": self.max_length,
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+        }
+
+    def _are_known(self, length, start_index):
+        """Whether the positions are known in advance; if so, they are checked."""
+        if not isinstance(length, int) or not isinstance(start_index, int):
+            return False
+        if start_index < 0 or start_index + length > self.max_length:
+            raise ValueError(
+                f"Positions must be from 0 to max_length - 1 = {self.max_length - 1}. "
+                f"Received: start_index={start_index} and {length} columns. Make the layer with a "
+                "larger max_length, or shorten the sequences."
+            )
+        return True

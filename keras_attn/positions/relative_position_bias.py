@@ -1,0 +1,141 @@
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attn.arguments import check_positive_integer
+from keras_attn.positions.position_range import check_position_shapes
+from keras_attn.search.gather import gather_rows
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class RelativePositionBias(keras.layers.Layer):
+    """Adds a learned number to attention scores, for each head and each bucket of distances.
+
+        b[h, t, s] = E[bucket(s - t), h]
+
+    Short distances have a bucket each. From half the buckets on, their sizes grow in proportion to
+    the distance, up to `max_distance`; all larger distances share the last one. If `bidirectional`,
+    half of the buckets are for keys after the query; otherwise these share bucket 0, that of
+    distance 0.
+
+    Introduced with T5 by [Raffel et al., 2020](https://arxiv.org/abs/1910.10683), section 2.1. T5
+    has one table that all its layers share: call one layer for all, once.
+
+    Args:
+        num_heads: int.
+        num_buckets: int, at least 2; even and at least 4 if `bidirectional`. Default 32.
+        max_distance: int, in positions, larger than the number of buckets of a single distance
+            (`num_buckets / 4` if `bidirectional`, otherwise `num_buckets / 2`). Default 128.
+        bidirectional: bool, whether keys after the query have buckets of their own. Default `True`.
+        embeddings_initializer: initializer of E. Default `"uniform"`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        query_positions: int32 `(1 or batch, target)`.
+        key_positions: int32 `(1 or batch, source)`.
+
+    Returns:
+        `(1 or batch, num_heads, target, source)` in the compute dtype, to be added to the scores
+        before masking.
+
+    Masking:
+        None: the scores are masked after the bias is added.
+
+    Raises:
+        ValueError: if an argument is not a positive integer, or `num_buckets` or `max_distance` is
+            too small, or positions are not of rank 2.
+
+    Example:
+
+    >>> layer = RelativePositionBias(num_heads=2)
+    >>> tuple(layer(np.array([[3]]), np.array([[0, 1, 2, 3]])).shape)
+    (1, 2, 1, 4)
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        num_buckets=32,
+        max_distance=128,
+        bidirectional=True,
+        embeddings_initializer="uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_positive_integer("num_heads", num_heads)
+        check_positive_integer("num_buckets", num_buckets)
+        check_positive_integer("max_distance", max_distance)
+        if num_buckets < (4 if bidirectional else 2) or (bidirectional and num_buckets % 2):
+            raise ValueError(
+                "num_buckets must be at least 2, and even and at least 4 if bidirectional. "
+                f"Received: num_buckets={num_buckets}, bidirectional={bidirectional}."
+            )
+        single = num_buckets // (4 if bidirectional else 2)
+        if max_distance <= single:
+            raise ValueError(
+                f"max_distance must be larger than the {single} distances that have a bucket each. "
+                f"Received: max_distance={max_distance}, num_buckets={num_buckets}."
+            )
+        self.num_heads = num_heads
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+
+    def build(self, query_positions_shape, key_positions_shape):
+        check_position_shapes(query_positions_shape, key_positions_shape)
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.num_buckets, self.num_heads),
+            initializer=self.embeddings_initializer,
+        )
+        self.buckets = relative_position_buckets(
+            self.num_buckets, self.max_distance, self.bidirectional
+        )
+
+    def call(self, query_positions, key_positions):
+        distances = ops.expand_dims(key_positions, 1) - ops.expand_dims(query_positions, 2)
+        rows = ops.clip(distances, -self.max_distance, self.max_distance) + self.max_distance
+        # Few bytes: the numbers of each distance. Then one lookup for each pair of positions.
+        of_distance = gather_rows(self.embeddings, self.buckets)  # (2*max_distance + 1, H)
+        bias = gather_rows(of_distance, rows)  # (1 or B, T, S, H)
+        return ops.transpose(bias, (0, 3, 1, 2))  # (1 or B, H, T, S)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "num_buckets": self.num_buckets,
+            "max_distance": self.max_distance,
+            "bidirectional": self.bidirectional,
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+        }
+
+
+def relative_position_buckets(num_buckets, max_distance, bidirectional):
+    """Buckets of all distances up to `max_distance`, computed with integers alone.
+
+    Of N buckets for one direction, the first n = N // 2 are for the distances 0 ... n - 1. A
+    distance d from n on is in bucket n + floor(log(d/n) / log(max_distance/n) * (N - n)), at most
+    N - 1. Rounding errors of a logarithm would move the edges that are whole numbers, so the
+    comparison is made between powers.
+
+    Returns:
+        int32 array `(2 * max_distance + 1,)`: the bucket of distance `key - query` is at index
+        `key - query + max_distance`.
+    """
+    one_way = num_buckets // 2 if bidirectional else num_buckets
+    single = one_way // 2
+    growing = one_way - single
+    past = list(range(single))
+    step = 0
+    for distance in range(single, max_distance + 1):
+        # (distance / single)^growing >= (max_distance / single)^(step + 1)
+        while step < growing - 1 and (
+            distance**growing * single ** (step + 1) >= max_distance ** (step + 1) * single**growing
+        ):
+            step += 1
+        past.append(single + step)
+    past = np.array(past, "int32")
+    future = past[1:] + one_way if bidirectional else np.zeros(max_distance, "int32")
+    return np.concatenate([past[::-1], future]).astype("int32")

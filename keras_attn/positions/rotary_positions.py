@@ -1,0 +1,109 @@
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attn.positions.position_range import position_range
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class RotaryPositions(keras.layers.Layer):
+    """Rotates pairs of features of queries and keys by angles that grow with the position.
+
+    For position t, pair i of the d features of a head, theta_i = L^(-2i/d):
+
+        y[a] = x[a] cos(t theta_i) - x[b] sin(t theta_i)
+        y[b] = x[b] cos(t theta_i) + x[a] sin(t theta_i)
+
+    The pair is (a, b) = (2i, 2i + 1) for `"interleaved"` and (i, i + d/2) for `"halves"`. The dot
+    product of a rotated query and a rotated key depends on their distance only, not on where they
+    are.
+
+    Introduced by [Su et al., 2021](https://arxiv.org/abs/2104.09864), equation 34, as
+    `"interleaved"` (also in GPT-J); GPT-NeoX and LLaMA have `"halves"`.
+
+    The angles, sines and cosines are computed in float32 and cast to the compute dtype.
+
+    Args:
+        max_wavelength: positive float L, the base of the frequencies. Default 10000.0.
+        layout: `"halves"` or `"interleaved"`. Default `"halves"`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        heads: `(batch, heads, time, head_dim)`, queries or keys.
+        start_index: int, int32 scalar or int32 `(batch,)`, the position of the first column.
+            Default 0.
+
+    Returns:
+        The rotated heads, `(batch, heads, time, head_dim)`.
+
+    Masking:
+        None: every position is rotated by itself.
+
+    Raises:
+        ValueError: if `layout` is unknown, if `max_wavelength` is not positive, if `heads` is not
+            of rank 4, or if `head_dim` is odd.
+
+    Example:
+
+    >>> heads = np.ones((1, 1, 2, 2), "float32")
+    >>> ops.convert_to_numpy(RotaryPositions()(heads)).round(3)[0, 0].tolist()[0]
+    [1.0, 1.0]
+    """
+
+    def __init__(self, max_wavelength=10000.0, layout="halves", **kwargs):
+        super().__init__(**kwargs)
+        if layout not in ("halves", "interleaved"):
+            raise ValueError(
+                f'layout must be "halves" or "interleaved". Received: layout={layout!r}.'
+            )
+        if not max_wavelength > 0:
+            raise ValueError(
+                f"max_wavelength must be positive. Received: max_wavelength={max_wavelength}."
+            )
+        self.max_wavelength = max_wavelength
+        self.layout = layout
+
+    def build(self, heads_shape):
+        if len(heads_shape) != 4:
+            raise ValueError(
+                "heads must have shape (batch, heads, time, head_dim). "
+                f"Received: heads with shape {tuple(heads_shape)}."
+            )
+        head_dim = heads_shape[-1]
+        if head_dim % 2:
+            raise ValueError(
+                "Rotary positions rotate pairs of features, so head_dim must be even. "
+                f"Received: head_dim={head_dim}."
+            )
+        frequencies = self.max_wavelength ** -(np.arange(0, head_dim, 2) / head_dim)  # (d/2,)
+        # Negative for the first of a pair: sin(-x) = -sin(x) is the sign that it needs, and
+        # cos(-x) = cos(x), so that one product serves both.
+        signed = np.stack([-frequencies, frequencies])  # (2, d/2)
+        if self.layout == "interleaved":
+            signed = signed.T
+        self.frequencies = signed.reshape(-1).astype("float32")  # (d,)
+
+    def call(self, heads, start_index=0):
+        positions = position_range(ops.shape(heads)[2], start_index)  # (1 or B, T)
+        angles = ops.expand_dims(ops.cast(positions, "float32"), (1, 3)) * self.frequencies
+        cosines = ops.cast(ops.cos(angles), self.compute_dtype)  # (1 or B, 1, T, d)
+        sines = ops.cast(ops.sin(angles), self.compute_dtype)  # (1 or B, 1, T, d)
+        return heads * cosines + self._partners(heads) * sines
+
+    def _partners(self, heads):
+        """The other feature of the pair, in the place of each feature."""
+        if self.layout == "halves":
+            first, second = ops.split(heads, 2, axis=-1)  # (B, H, T, d/2) each
+            return ops.concatenate([second, first], axis=-1)  # (B, H, T, d)
+        exchanged = np.arange(heads.shape[-1]).reshape(-1, 2)[:, ::-1].reshape(-1)  # 1, 0, 3, 2 ...
+        return ops.take(heads, exchanged, axis=-1)  # (B, H, T, d)
+
+    def compute_output_shape(self, heads_shape):
+        return heads_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_wavelength": self.max_wavelength,
+            "layout": self.layout,
+        }

@@ -1,0 +1,117 @@
+import keras
+from keras import ops
+
+from keras_attn.arguments import check_positive_integer
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class FeedForward(keras.layers.Layer):
+    """Two dense layers at each position, the first one larger.
+
+        relu, gelu, ...   y = W_2 f(W_1 x + b_1) + b_2
+        swiglu            y = W_2 (silu(W_g x + b_g) * (W_1 x + b_1)) + b_2
+
+    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 2; swiglu by
+    [Shazeer, 2020](https://arxiv.org/abs/2002.05202), equation 6.
+
+    Args:
+        intermediate_dim: int, size between the two layers.
+        activation: `"relu"`, `"gelu"`, `"swiglu"`, or any activation of Keras. Gelu is the exact
+            one, x * P(X <= x) for a standard normal X. Default `"relu"`.
+        dropout: float in [0, 1), after the activation. Default 0.
+        use_bias: bool. Default `True`.
+        kernel_initializer: initializer of the matrices. Default `"glorot_uniform"`.
+        seed: int, seed of the dropout. Default `None`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: `(..., features)`.
+
+    Returns:
+        `(..., features)`.
+
+    Raises:
+        ValueError: for arguments out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> tuple(FeedForward(64, activation="swiglu")(np.ones((2, 5, 16), "float32")).shape)
+    (2, 5, 16)
+    """
+
+    def __init__(
+        self,
+        intermediate_dim,
+        activation="relu",
+        dropout=0.0,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_positive_integer("intermediate_dim", intermediate_dim)
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
+        self.supports_masking = True
+        self.intermediate_dim = intermediate_dim
+        self.is_gated = activation == "swiglu"
+        self.activation = activation if self.is_gated else _activation(activation)
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        # The gate and what it multiplies come from one product.
+        self.expansion = self._dense(intermediate_dim * (2 if self.is_gated else 1), "expansion")
+        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def _dense(self, units, name):
+        return keras.layers.Dense(
+            units,
+            use_bias=self.use_bias,
+            kernel_initializer=self.kernel_initializer.clone(),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def build(self, inputs_shape):
+        self.expansion.build(inputs_shape)
+        self.contraction = self._dense(inputs_shape[-1], "contraction")
+        self.contraction.build((*inputs_shape[:-1], self.intermediate_dim))
+
+    def call(self, inputs):
+        hidden = self.expansion(inputs)  # (..., I) or (..., 2 I)
+        if self.is_gated:
+            gate, hidden = ops.split(hidden, 2, axis=-1)
+            hidden = ops.silu(gate) * hidden  # (..., I)
+        else:
+            hidden = self.activation(hidden)
+        return self.contraction(self.dropout_layer(hidden))  # (..., D)
+
+    def compute_output_shape(self, inputs_shape):
+        return inputs_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "activation": (
+                self.activation if self.is_gated else keras.activations.serialize(self.activation)
+            ),
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+def erf_gelu(x):
+    """Gelu, [Hendrycks and Gimpel, 2016](https://arxiv.org/abs/1606.08415), with an operator that
+    ONNX has: erf instead of Keras' erfc."""
+    return 0.5 * x * (1.0 + ops.erf(x * 0.5**0.5))
+
+
+def _activation(activation):
+    return erf_gelu if activation == "gelu" else keras.activations.get(activation)

@@ -1,0 +1,152 @@
+import keras
+from keras import ops
+
+from keras_attn.build_once import build_once
+from keras_attn.fold_beams import fold_beams, unfold_beams
+from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class TransformerDecoderBlock(TransformerEncoderBlock):
+    """Causal self-attention, attention to a memory, and a feed-forward network.
+
+    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1. Without
+    `cross_attention` it is the block of a causal language model.
+
+    Besides `call`, which is given all positions, there are `prepare_memory`, `initial_state` and
+    `step`, which go through them one by one, as `keras_attn.Decoder` does.
+
+    Args:
+        num_heads, intermediate_dim: see `TransformerEncoderBlock`.
+        cross_attention: bool, whether the block attends to a memory. Default `True`.
+        **kwargs: arguments of `TransformerEncoderBlock`.
+
+    Call arguments:
+        inputs: `(batch, target, features)`.
+        encoder_outputs: `(batch, source, encoder features)`, needed for cross-attention.
+        encoder_mask: boolean `(batch, source)`, True = may be attended.
+        attention_mask: of the self-attention, besides the causal one, see
+            `TransformerEncoderBlock`.
+        position_bias: of the self-attention, see `MultiHeadAttention`.
+
+    Returns:
+        `(batch, target, features)`.
+
+    Masking:
+        No position sees one after it, nor padding of the source. Padding of the target on the right
+        cannot influence the positions before it.
+
+    Raises:
+        ValueError: for arguments out of range, or if `encoder_outputs` is missing.
+
+    Example:
+
+    >>> import numpy as np
+    >>> block = TransformerDecoderBlock(num_heads=4, intermediate_dim=32)
+    >>> inputs, encoder_outputs = np.ones((2, 5, 16), "float32"), np.ones((2, 7, 24), "float32")
+    >>> tuple(block(inputs, encoder_outputs).shape)
+    (2, 5, 16)
+    """
+
+    def __init__(self, num_heads, intermediate_dim, cross_attention=True, **kwargs):
+        super().__init__(num_heads, intermediate_dim, **kwargs)
+        self.cross_attention = cross_attention
+        if cross_attention:
+            self.memory_norm = self._norm("memory_norm")
+
+    def build(self, inputs_shape, encoder_outputs_shape=None):
+        super().build(inputs_shape)
+        if not self.cross_attention:
+            return
+        if encoder_outputs_shape is None:
+            raise ValueError(
+                "A block with cross-attention needs encoder_outputs. Received: "
+                "encoder_outputs=None. Pass them, or make the block with cross_attention=False."
+            )
+        self.memory_attention = self._attention("memory_attention", inputs_shape[-1])
+        self.memory_attention.build(inputs_shape, encoder_outputs_shape)
+        build_once(self.memory_norm, inputs_shape)
+
+    def call(
+        self,
+        inputs,
+        encoder_outputs=None,
+        encoder_mask=None,
+        attention_mask=None,
+        position_bias=None,
+    ):
+        memory = self.prepare_memory(encoder_outputs, encoder_mask)
+        return self.run(inputs, memory, attention_mask, position_bias)[0]
+
+    def run(self, inputs, memory, attention_mask=None, position_bias=None):
+        """All positions at once, for a memory that is prepared.
+
+        Returns:
+            Tuple of outputs `(batch, target, features)` and the weights `(batch, heads, target,
+            source)` of the cross-attention, `None` without one.
+        """
+
+        def attend(x):
+            return self.self_attention(
+                x,
+                attention_mask=attention_mask,
+                use_causal_mask=True,
+                position_bias=position_bias,
+            )
+
+        return self._rest(self._residual(inputs, self.attention_norm, attend), memory)
+
+    def prepare_memory(self, encoder_outputs, encoder_mask=None):
+        """Keys, values and mask of the cross-attention; an empty dict without one."""
+        if not self.cross_attention:
+            return {}
+        return self.memory_attention.prepare_memory(encoder_outputs, attention_mask=encoder_mask)
+
+    def initial_state(self, rows, capacity, zero, growing=None):
+        """A cache of no positions, see `keras_attn.transformer.kv_cache.new_cache`."""
+        return self.self_attention.new_cache(rows, capacity, zero, growing)
+
+    def step(self, inputs, state, memory, slot, position_bias=None, growing=None):
+        """New positions, given those in the state.
+
+        Args:
+            inputs: `(batch * beams, new positions, features)`.
+            state: as from `initial_state` or the step before.
+            memory: as from `prepare_memory`.
+            slot: int32 scalar, the positions before these.
+            position_bias, growing: see `MultiHeadAttention.step`.
+
+        Returns:
+            Tuple of outputs `(batch * beams, new positions, features)`, the weights `(batch,
+            heads, beams * new positions, source)` of the cross-attention, `None` without one, and
+            the new state.
+        """
+        new_state = {}
+
+        def attend(x):
+            outputs, _, cache = self.self_attention.step(x, state, slot, position_bias, growing)
+            new_state.update(cache)
+            return outputs
+
+        outputs, weights = self._rest(self._residual(inputs, self.attention_norm, attend), memory)
+        return outputs, weights, new_state
+
+    def _rest(self, inputs, memory):
+        """What follows the self-attention, and the weights of the cross-attention."""
+        outputs, weights = inputs, None
+        if self.cross_attention:
+            rows, time, _ = ops.shape(inputs)
+            folded = fold_beams(inputs, ops.shape(memory["mask"])[0])  # (B, K*T, D)
+            found = []
+
+            def attend(x):
+                context, scores = self.memory_attention.attend(x, memory)
+                found.append(scores)
+                return context
+
+            folded = self._residual(folded, self.memory_norm, attend)
+            outputs, weights = unfold_beams(folded, rows, time), found[0]  # (B*K, T, D)
+        return self._residual(outputs, self.feed_forward_norm, self.feed_forward), weights
+
+    def get_config(self):
+        return {**super().get_config(), "cross_attention": self.cross_attention}

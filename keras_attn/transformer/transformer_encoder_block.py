@@ -1,0 +1,218 @@
+import keras
+
+from keras_attn.arguments import check_positive_integer
+from keras_attn.attention.multi_head_attention import MultiHeadAttention
+from keras_attn.transformer.feed_forward import FeedForward
+
+NORMALIZATIONS = {
+    "layer": keras.layers.LayerNormalization,
+    "rms": keras.layers.RMSNormalization,
+}
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class TransformerEncoderBlock(keras.layers.Layer):
+    """Self-attention and a feed-forward network, each with a residual connection and a norm.
+
+        pre-norm    y = x + f(norm(x))
+        post-norm   y = norm(x + f(x))              for f = attention, then f = feed-forward
+
+    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1 (post-norm);
+    pre-norm by [Wang et al., 2019](https://arxiv.org/abs/1906.01787). A pre-norm stack needs one
+    more norm after its last block.
+
+    Args:
+        num_heads: int, query heads.
+        intermediate_dim: int, size inside of the feed-forward network.
+        key_dim: int, size of each head. Default: features / num_heads.
+        num_key_value_heads: int, see `MultiHeadAttention`. Default: `num_heads`.
+        activation: of the feed-forward network, see `FeedForward`. Default `"relu"`.
+        normalization: `"layer"` ([Ba et al., 2016](https://arxiv.org/abs/1607.06450)) or `"rms"`
+            ([Zhang and Sennrich, 2019](https://arxiv.org/abs/1910.07467)). Default `"layer"`.
+        normalize_first: bool, pre-norm or post-norm. Default `True`, pre-norm.
+        dropout: float in [0, 1), on the output of attention and of the feed-forward network.
+            Default 0.
+        attention_dropout: float in [0, 1), on the attention weights. Default: `dropout`.
+        activation_dropout: float in [0, 1), inside of the feed-forward network. Default: `dropout`.
+        use_bias: bool, whether products have biases. Default `True`.
+        sliding_window: int, see `MultiHeadAttention`. Default `None`.
+        flash_attention: bool, see `MultiHeadAttention`. Default `None`.
+        rotary: a `RotaryPositions` for the self-attention. Default `None`.
+        epsilon: float, of the norms. Default 1e-5.
+        kernel_initializer: initializer of the matrices. Default `"glorot_uniform"`.
+        seed: int, seed of the dropout. Default `None`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: `(batch, time, features)`.
+        attention_mask: boolean `(batch, time)` or `(batch, time, time)`, True = may be attended.
+            The implicit Keras mask of `inputs` counts too.
+        position_bias: see `MultiHeadAttention`.
+
+    Returns:
+        `(batch, time, features)`.
+
+    Masking:
+        Padding gets weight 0; outputs at padding have no meaning.
+
+    Raises:
+        ValueError: for arguments out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> block = TransformerEncoderBlock(num_heads=4, intermediate_dim=32)
+    >>> tuple(block(np.ones((2, 5, 16), "float32")).shape)
+    (2, 5, 16)
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        intermediate_dim,
+        key_dim=None,
+        num_key_value_heads=None,
+        activation="relu",
+        normalization="layer",
+        normalize_first=True,
+        dropout=0.0,
+        attention_dropout=None,
+        activation_dropout=None,
+        use_bias=True,
+        sliding_window=None,
+        flash_attention=None,
+        rotary=None,
+        epsilon=1e-5,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        check_positive_integer("num_heads", num_heads)
+        if normalization not in NORMALIZATIONS:
+            raise ValueError(
+                f"normalization must be one of {tuple(NORMALIZATIONS)}. "
+                f"Received: normalization={normalization!r}."
+            )
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
+        self.key_dim = key_dim
+        self.num_key_value_heads = num_key_value_heads
+        self.activation = activation
+        self.normalization = normalization
+        self.normalize_first = normalize_first
+        self.dropout = dropout
+        self.attention_dropout = dropout if attention_dropout is None else attention_dropout
+        self.activation_dropout = dropout if activation_dropout is None else activation_dropout
+        self.use_bias = use_bias
+        self.sliding_window = sliding_window
+        self.flash_attention = flash_attention
+        self.rotary = rotary
+        self.epsilon = epsilon
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        self.feed_forward = FeedForward(
+            intermediate_dim,
+            activation=activation,
+            dropout=self.activation_dropout,
+            use_bias=use_bias,
+            kernel_initializer=self.kernel_initializer,
+            seed=seed,
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self.feed_forward_norm = self._norm("feed_forward_norm")
+        self.attention_norm = self._norm("attention_norm")
+        self.residual_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build(self, inputs_shape):
+        if len(inputs_shape) != 3:
+            raise ValueError(
+                "inputs must have shape (batch, time, features). "
+                f"Received: inputs with shape {tuple(inputs_shape)}."
+            )
+        self.self_attention = self._attention(
+            "self_attention",
+            inputs_shape[-1],
+            num_key_value_heads=self.num_key_value_heads,
+            sliding_window=self.sliding_window,
+            rotary=self.rotary,
+        )
+        self.self_attention.build(inputs_shape)
+        self.attention_norm.build(inputs_shape)
+        self.feed_forward.build(inputs_shape)
+        self.feed_forward_norm.build(inputs_shape)
+
+    def call(self, inputs, attention_mask=None, position_bias=None):
+        outputs = self._residual(
+            inputs,
+            self.attention_norm,
+            lambda x: self.self_attention(
+                x, attention_mask=attention_mask, position_bias=position_bias
+            ),
+        )
+        return self._residual(outputs, self.feed_forward_norm, self.feed_forward)
+
+    def _residual(self, inputs, norm, sublayer):
+        if self.normalize_first:
+            return inputs + self.residual_dropout(sublayer(norm(inputs)))
+        return norm(inputs + self.residual_dropout(sublayer(inputs)))
+
+    def _norm(self, name):
+        layer = NORMALIZATIONS[self.normalization]
+        return layer(epsilon=self.epsilon, dtype=self.dtype_policy, name=name)
+
+    def _attention(self, name, features, **kwargs):
+        if self.key_dim is None and features % self.num_heads:
+            raise ValueError(
+                "num_heads must divide the features unless key_dim is given. "
+                f"Received: num_heads={self.num_heads}, features={features}."
+            )
+        return MultiHeadAttention(
+            self.num_heads,
+            features // self.num_heads if self.key_dim is None else self.key_dim,
+            dropout=self.attention_dropout,
+            use_bias=self.use_bias,
+            flash_attention=self.flash_attention,
+            kernel_initializer=self.kernel_initializer,
+            seed=self.seed,
+            dtype=self.dtype_policy,
+            name=name,
+            **kwargs,
+        )
+
+    def compute_output_shape(self, inputs_shape, *args):
+        return inputs_shape
+
+    def compute_output_spec(self, inputs, *args, **kwargs):
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "intermediate_dim": self.intermediate_dim,
+            "key_dim": self.key_dim,
+            "num_key_value_heads": self.num_key_value_heads,
+            "activation": self.feed_forward.get_config()["activation"],
+            "normalization": self.normalization,
+            "normalize_first": self.normalize_first,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "activation_dropout": self.activation_dropout,
+            "use_bias": self.use_bias,
+            "sliding_window": self.sliding_window,
+            "flash_attention": self.flash_attention,
+            "rotary": keras.saving.serialize_keras_object(self.rotary),
+            "epsilon": self.epsilon,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        rotary = keras.saving.deserialize_keras_object(config["rotary"])
+        return cls(**{**config, "rotary": rotary})

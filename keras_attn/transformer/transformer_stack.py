@@ -1,0 +1,124 @@
+import keras
+from keras import ops
+
+from keras_attn.arguments import check_positive_integer
+from keras_attn.build_once import build_once
+from keras_attn.pattern import Pattern
+from keras_attn.serialize_shared import serialize_shared
+
+
+class TransformerStack(keras.layers.Layer):
+    """What Transformer encoders and decoders are made of: embedding, positions, blocks, last norm.
+
+    Args:
+        block: the pattern of all blocks; each layer is a new one like it.
+        embedding: layer that turns ids into vectors; `None` for inputs that are vectors already.
+        num_layers: int.
+        positions: layer `(vectors, start_index) -> vectors` that adds positions, such as
+            `SinusoidalPositions`; or `None`.
+        position_bias: layer whose result all blocks add to their scores, such as `AlibiBias`; or
+            `None`.
+        scale_embedding: bool, whether embeddings are multiplied by the square root of their size.
+        dropout: float in [0, 1), on the embedded inputs.
+        seed: int, seed of the dropout.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Raises:
+        ValueError: for arguments out of range.
+    """
+
+    def __init__(
+        self,
+        block,
+        embedding,
+        num_layers,
+        positions,
+        position_bias,
+        scale_embedding,
+        dropout,
+        seed,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_positive_integer("num_layers", num_layers)
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
+        self.pattern = Pattern(block)
+        self.embedding = embedding
+        self.num_layers = num_layers
+        self.positions = positions
+        self.position_bias = position_bias
+        self.scale_embedding = scale_embedding
+        self.dropout = dropout
+        self.seed = seed
+        self.blocks = [
+            self.pattern.new_layer(name=f"block_{index}", dtype=self.dtype_policy)
+            for index in range(num_layers)
+        ]
+        self.input_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        # The output of a pre-norm block is a sum that nothing has normalized.
+        self.final_norm = block._norm("final_norm") if block.normalize_first else None
+
+    def build(self, inputs_shape, *memory_shapes):
+        """Builds all parts; `memory_shapes` are the other arguments of the blocks' `build`."""
+        shape = tuple(inputs_shape)
+        if self.embedding is not None:
+            build_once(self.embedding, shape)
+            shape = self.embedding.compute_output_shape(shape)
+        if len(shape) != 3:
+            expected = "(batch, time, features)" if self.embedding is None else "(batch, time)"
+            raise ValueError(
+                f"inputs must have shape {expected}. "
+                f"Received: inputs with shape {tuple(inputs_shape)}."
+            )
+        if self.positions is not None:
+            build_once(self.positions, shape)
+        if self.position_bias is not None:
+            build_once(self.position_bias, (1, shape[1]), (1, shape[1]))
+        for block in self.blocks:
+            build_once(block, shape, *memory_shapes)
+        if self.final_norm is not None:
+            build_once(self.final_norm, shape)
+        self.output_dim = shape[-1]
+
+    def embed(self, inputs, start_index=0):
+        """Vectors `(batch, time, features)` for the first block."""
+        vectors = inputs if self.embedding is None else self.embedding(inputs)
+        vectors = ops.cast(vectors, self.compute_dtype)
+        if self.scale_embedding:
+            vectors = vectors * vectors.shape[-1] ** 0.5
+        if self.positions is not None:
+            vectors = self.positions(vectors, start_index=start_index)
+        return self.input_dropout(vectors)
+
+    def bias(self, query_positions, key_positions):
+        """What the blocks add to their scores, or `None`."""
+        if self.position_bias is None:
+            return None
+        return self.position_bias(query_positions, key_positions)
+
+    def normalize(self, outputs):
+        """Outputs of the stack from those of its last block."""
+        return outputs if self.final_norm is None else self.final_norm(outputs)
+
+    def arguments(self):
+        """The arguments of the stack, serialized: what an encoder or decoder adds to its config."""
+        return {
+            "block": self.pattern.config(),
+            "embedding": serialize_shared(self.embedding),
+            "num_layers": self.num_layers,
+            "positions": serialize_shared(self.positions),
+            "position_bias": serialize_shared(self.position_bias),
+            "scale_embedding": self.scale_embedding,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }
+
+    @staticmethod
+    def deserialize(config):
+        """The config of an encoder or decoder, with layers in place of their configs."""
+        layers = {
+            name: keras.saving.deserialize_keras_object(config[name])
+            for name in ("block", "embedding", "positions", "position_bias")
+        }
+        return {**config, **layers}

@@ -1,0 +1,108 @@
+import keras
+import numpy as np
+import pytest
+from keras import tree
+
+from keras_attn import (
+    AlibiBias,
+    LearnedPositions,
+    RelativePositionBias,
+    RotaryPositions,
+    SinusoidalPositions,
+    TransformerDecoder,
+    TransformerDecoderBlock,
+)
+from tests.contracts import assert_close, check_decoder, check_layer, check_search, numpy, randomize
+
+GENERATOR = np.random.default_rng(0)
+VOCABULARY_SIZE = 5
+TOKEN_IDS = np.array([[1, 3, 4, 3], [1, 4, 4, 2], [1, 3, 3, 4]], "int32")
+ENCODED = {
+    "encoder_outputs": GENERATOR.normal(size=(3, 6, 5)).astype("float32"),
+    "encoder_mask": np.arange(6) < np.array([[6], [2], [4]]),
+}
+
+
+def decoder(num_heads=2, head=None, tied=True, stack=None, **block):
+    embedding = keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8)
+    if head is not None:
+        embedding = keras.layers.Embedding(VOCABULARY_SIZE, 8)
+    block = TransformerDecoderBlock(num_heads, 12, **block)
+    return TransformerDecoder(block, embedding, head, num_layers=2, **(stack or {}))
+
+
+DECODERS = {
+    "sinusoidal, pre-norm": lambda: decoder(
+        stack={"positions": SinusoidalPositions(), "scale_embedding": True}
+    ),
+    "sinusoidal in halves, post-norm": lambda: decoder(
+        normalize_first=False, stack={"positions": SinusoidalPositions("halves")}
+    ),
+    # Without biases: that of the keys changes no weight, so that it has no gradient.
+    "learned, gelu": lambda: decoder(
+        activation="gelu", use_bias=False, stack={"positions": LearnedPositions(9)}
+    ),
+    "rotary, rms, swiglu, grouped": lambda: decoder(
+        num_heads=4,
+        num_key_value_heads=2,
+        key_dim=2,
+        rotary=RotaryPositions(),
+        normalization="rms",
+        activation="swiglu",
+        use_bias=False,
+    ),
+    "rotary interleaved, multi-query": lambda: decoder(
+        num_heads=4, num_key_value_heads=1, rotary=RotaryPositions(layout="interleaved")
+    ),
+    "alibi": lambda: decoder(stack={"position_bias": AlibiBias(2)}),
+    "relative bias, rms, post-norm": lambda: decoder(
+        normalization="rms",
+        normalize_first=False,
+        stack={"position_bias": RelativePositionBias(2, 8, 6, bidirectional=False)},
+    ),
+    "window, fixed cache": lambda: decoder(
+        sliding_window=2, stack={"positions": SinusoidalPositions(), "growing_cache": False}
+    ),
+    "alibi, fixed cache, with a head": lambda: decoder(
+        head=keras.layers.Dense(VOCABULARY_SIZE),
+        stack={"position_bias": AlibiBias(2), "growing_cache": False},
+    ),
+}
+
+
+@pytest.fixture(params=DECODERS)
+def name(request):
+    return request.param
+
+
+def test_keeps_the_contract(name):
+    check_decoder(DECODERS[name], ENCODED, TOKEN_IDS)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal, pre-norm", "rotary, rms, swiglu, grouped"])
+def test_searches_find_the_best_hypotheses(name):
+    encoded = tree.map_structure(lambda leaf: leaf[:2], ENCODED)
+    check_search(DECODERS[name], encoded, VOCABULARY_SIZE)
+
+
+@pytest.mark.parametrize("name", ["learned, gelu", "rotary, rms, swiglu, grouped"])
+def test_is_a_good_layer(name):
+    check_layer(
+        DECODERS[name],
+        {"token_ids": TOKEN_IDS, **ENCODED},
+        masked={"encoder_outputs": "encoder_mask"},
+        mixed_dtype="float32",
+    )
+
+
+def test_teacher_forcing_returns_the_weights_of_the_steps():
+    made = DECODERS["sinusoidal, pre-norm"]()
+    made(TOKEN_IDS, **ENCODED)
+    randomize(made)
+    logits, weights = numpy(made(TOKEN_IDS, **ENCODED, return_attention_scores=True))
+    assert_close(logits, numpy(made(TOKEN_IDS, **ENCODED)))
+    memory = made.prepare_memory(**ENCODED)
+    state = made.initial_state(memory, alignments=True)
+    for t in range(TOKEN_IDS.shape[1]):
+        _, state = made.step(TOKEN_IDS[:, t], state, memory)
+        assert_close(weights[:, t], numpy(state["alignments"]))
