@@ -51,8 +51,8 @@ class MultiHeadAttention(keras.layers.Layer):
         query: `(batch, target, features)`.
         value: `(batch, source, features)`. Default: `query`, which is self-attention.
         key: `(batch, source, features)`. Default: `value`.
-        query_mask: boolean `(batch, target)`, filled in by Keras, not used: what a padded query
-            gets has no meaning.
+        query_mask, mask: boolean `(batch, target)`, filled in by Keras; they count for the keys of
+            self-attention. What a padded query gets has no meaning.
         value_mask, key_mask: boolean `(batch, source)`, filled in by Keras.
         attention_mask: boolean `(batch, source)`, `(batch, target, source)` or `(batch, heads or 1,
             target, source)`, True = may be attended.
@@ -204,8 +204,10 @@ class MultiHeadAttention(keras.layers.Layer):
         use_causal_mask=False,
         position_bias=None,
         start_index=0,
+        mask=None,
     ):
-        value = query if value is None else value
+        if value is None:
+            value, value_mask = query, _both(query_mask, mask)
         key = value if key is None else key
         if query is value and value is key:
             queries, keys, values = self._project(query, "query", "key", "value")
@@ -223,7 +225,6 @@ class MultiHeadAttention(keras.layers.Layer):
                 return_attention_scores,
                 use_causal_mask,
                 position_bias,
-                start_index,
             )
             return self._combine(heads, query)
 
@@ -231,15 +232,18 @@ class MultiHeadAttention(keras.layers.Layer):
             position_range(ops.shape(queries)[2], start_index),
             position_range(ops.shape(keys)[2], start_index),
         )
-        mask = _both(
+        allowed = _both(
             self._mask_of_positions(*positions, use_causal_mask),
             None if padding is None else masks.attention_mask(value, padding),
         )
-        mask = _with_heads(mask)
+        allowed = _with_heads(allowed)
         if attention_mask is not None:
-            mask = _both(mask, _with_heads(masks.attention_mask(value, attention_mask)))
+            if len(attention_mask.shape) != 4:
+                attention_mask = _with_heads(masks.attention_mask(value, attention_mask))
+            allowed = _both(allowed, attention_mask)
+        bias = _bias(position_bias, *positions)
         heads, weights = scaled_dot_product(
-            queries, keys, values, mask, _bias(position_bias, *positions), self._dropout(training)
+            queries, keys, values, allowed, bias, self._dropout(training)
         )
         outputs = self._combine(heads, query)
         return (outputs, weights) if return_attention_scores else outputs
@@ -298,35 +302,48 @@ class MultiHeadAttention(keras.layers.Layer):
             growing,
         )
 
-    def step(self, query, cache, slot, position_bias=None, growing=None):
+    def step(
+        self,
+        query,
+        cache,
+        slot,
+        start_index=None,
+        key_positions=None,
+        position_bias=None,
+        growing=None,
+    ):
         """Causal self-attention of new positions to those of a cache and to themselves.
 
         Args:
             query: `(rows, new positions, features)`.
             cache: as from `new_cache` or the step before.
-            slot: int32 scalar, positions before these.
+            slot: int32 scalar, slots in use before these.
+            start_index: int32 scalar or `(rows,)`, position of the first query. Default: `slot`.
+            key_positions: int32 `(rows, slots)`, the position in each slot of the new cache,
+                negative where there is none to attend to. Default: the number of the slot.
             position_bias, growing: as in `call` and `new_cache`.
 
         Returns:
             Tuple of `(rows, new positions, output_shape)`, the weights `(rows, heads, new
             positions, slots)` and the new cache.
         """
+        start_index = slot if start_index is None else start_index
         queries, keys, values = self._project(query, "query", "key", "value")
-        queries, keys = self._turn(queries, slot), self._turn(keys, slot)
+        queries, keys = self._turn(queries, start_index), self._turn(keys, start_index)
         cache = kv_cache.extend(cache, keys, values, slot, growing)
-        positions = (
-            position_range(ops.shape(query)[1], slot),
-            position_range(kv_cache.num_slots(cache)),
-        )
+        query_positions = position_range(ops.shape(query)[1], start_index)
         # A cache that grows ends with the newest position: a single one may attend to all of it.
-        everything = history.grows(growing) and query.shape[1] == 1
-        mask = self._mask_of_positions(*positions, use_causal_mask=not everything)
+        everything = history.grows(growing) and query.shape[1] == 1 and key_positions is None
+        used = None if key_positions is None else (key_positions >= 0)[:, None, :]
+        if key_positions is None:
+            key_positions = position_range(kv_cache.num_slots(cache))
+        mask = self._mask_of_positions(query_positions, key_positions, not everything)
         heads, weights = scaled_dot_product(
             queries,
             cache["keys"],
             cache["values"],
-            _with_heads(mask),
-            _bias(position_bias, *positions),
+            _with_heads(_both(mask, used)),
+            _bias(position_bias, query_positions, key_positions),
         )
         return self._combine(heads, query), weights, cache
 
@@ -374,7 +391,9 @@ class MultiHeadAttention(keras.layers.Layer):
         return self._multiply(heads, "output")  # (B, T, E)
 
     def _turn(self, heads, start_index):
-        return heads if self.rotary is None else self.rotary(heads, start_index=start_index)
+        if self.rotary is None:
+            return heads
+        return ops.cast(self.rotary(heads, start_index=start_index), self.compute_dtype)
 
     def _dropout(self, training):
         if not self.dropout:
@@ -399,7 +418,6 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores,
         use_causal_mask,
         position_bias,
-        start_index,
     ):
         if return_attention_scores:
             raise ValueError(
@@ -425,7 +443,6 @@ class MultiHeadAttention(keras.layers.Layer):
             causal=use_causal_mask,
             sliding_window=self.sliding_window,
             bias=position_bias,
-            start_index=start_index,
         )
 
     def compute_output_spec(

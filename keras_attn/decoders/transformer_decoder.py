@@ -129,7 +129,12 @@ class TransformerDecoder(TokenDecoder):
             self.stack.blocks, state["caches"], memory["blocks"], strict=True
         ):
             vectors, weights, cache = block.step(
-                vectors, cache, block_memory, slot, bias, self.growing_cache
+                vectors,
+                cache,
+                block_memory,
+                slot,
+                position_bias=bias,
+                growing=self.growing_cache,
             )
             new_state["caches"].append(cache)
         if "alignments" in state:

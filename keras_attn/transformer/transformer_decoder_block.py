@@ -106,15 +106,16 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         """A cache of no positions, see `keras_attn.transformer.kv_cache.new_cache`."""
         return self.self_attention.new_cache(rows, capacity, zero, growing)
 
-    def step(self, inputs, state, memory, slot, position_bias=None, growing=None):
+    def step(self, inputs, state, memory, slot, **positions):
         """New positions, given those in the state.
 
         Args:
             inputs: `(batch * beams, new positions, features)`.
             state: as from `initial_state` or the step before.
             memory: as from `prepare_memory`.
-            slot: int32 scalar, the positions before these.
-            position_bias, growing: see `MultiHeadAttention.step`.
+            slot: int32 scalar, slots of the state that are in use.
+            **positions: `start_index`, `key_positions`, `position_bias` and `growing`, see
+                `MultiHeadAttention.step`.
 
         Returns:
             Tuple of outputs `(batch * beams, new positions, features)`, the weights `(batch,
@@ -124,7 +125,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         new_state = {}
 
         def attend(x):
-            outputs, _, cache = self.self_attention.step(x, state, slot, position_bias, growing)
+            outputs, _, cache = self.self_attention.step(x, state, slot, **positions)
             new_state.update(cache)
             return outputs
 

@@ -52,7 +52,12 @@ class TransformerStack(keras.layers.Layer):
         self.dropout = dropout
         self.seed = seed
         self.blocks = [
-            self.pattern.new_layer(name=f"block_{index}", dtype=self.dtype_policy)
+            self.pattern.new_layer(
+                name=f"block_{index}",
+                dtype=self.dtype_policy,
+                # With one seed, all blocks would drop the same features.
+                seed=None if block.seed is None else block.seed + index,
+            )
             for index in range(num_layers)
         ]
         self.input_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
