@@ -2,7 +2,9 @@
 
     python examples/attention_map.py RUN --text "en: Monday the 3rd of May 2021" --out map.png
 
-RUN is a run directory of `train_translation.py`.
+RUN is a run directory of `train_translation.py`. With `--heads` the picture has every layer and
+head of a Transformer: of the attention from the translation to the source (`memory_attention`), or
+of the self-attention on one side.
 """
 
 import argparse
@@ -11,9 +13,15 @@ from pathlib import Path
 import keras
 import numpy as np
 
-import keras_attn  # noqa: F401 - registers the layers
+import keras_attn
 from keras_attn.text import SentencePieceTokenizer
-from keras_attn.visualize import plot_alignments
+from keras_attn.visualize import plot_alignments, plot_attention_grid
+
+HEADS = {
+    "memory": ("decoder", "memory_attention"),
+    "encoder": ("encoder", "self_attention"),
+    "decoder": ("decoder", "self_attention"),
+}
 
 
 def main():
@@ -21,6 +29,7 @@ def main():
     parser.add_argument("run_dir", type=Path, help="run directory of train_translation.py")
     parser.add_argument("--text", required=True, help="sentence to translate")
     parser.add_argument("--out", type=Path, default=Path("attention.png"), help="picture to write")
+    parser.add_argument("--heads", choices=HEADS, help="draw all layers and heads of a Transformer")
     args = parser.parse_args()
 
     translator = keras.models.load_model(args.run_dir / "translator.keras")
@@ -34,14 +43,36 @@ def main():
     # The best hypothesis: its tokens, and the end token if it came.
     token_ids = np.array(results["token_ids"][0, 0])
     token_ids = [int(token) for token in token_ids if token != target.pad_token_id]
-    alignments = np.array(results["alignments"][0, 0, : len(token_ids)])  # (T, S)
-
     translation = target.decode([token_ids])[0]
-    axes = plot_alignments(
-        alignments, source.pieces(source_ids), target.pieces(token_ids), title=translation
-    )
-    axes.figure.savefig(args.out, dpi=150, bbox_inches="tight")
+    source_pieces, target_pieces = source.pieces(source_ids), target.pieces(token_ids)
+
+    if args.heads is None:
+        alignments = np.array(results["alignments"][0, 0, : len(token_ids)])  # (T, S)
+        figure = plot_alignments(alignments, source_pieces, target_pieces, title=translation).figure
+    else:
+        scores = all_heads(translator, args.heads, source_ids, token_ids)
+        across = target_pieces if args.heads == "decoder" else source_pieces
+        down = source_pieces if args.heads == "encoder" else target_pieces
+        figure = plot_attention_grid(scores, across, down, title=translation)
+    figure.savefig(args.out, dpi=150, bbox_inches="tight")
     print(f"{args.text}  ->  {translation}\n{args.out}")
+
+
+def all_heads(translator, side, source_ids, token_ids):
+    """Weights `(heads, down, across)` of each block, while the translation is read once more."""
+    encoder, decoder = translator.get_layer("encoder"), translator.get_layer("search").decoder
+    read = np.array([[translator.get_layer("search").start_token_id, *token_ids[:-1]]], "int32")
+    with keras_attn.record_attention_scores() as scores:
+        decoder(read, **encoder(np.array([source_ids], "int32")))
+    of_side, of_layer = HEADS[side]
+    chosen = {
+        path.split("/")[-2]: weights[0]  # (H, T, S)
+        for path, weights in scores.items()
+        if of_side in path.split("/") and path.endswith(of_layer)
+    }
+    if not chosen:
+        raise SystemExit(f"The model has no {of_layer}; --heads is for Transformers.")
+    return chosen
 
 
 if __name__ == "__main__":

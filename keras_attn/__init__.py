@@ -5,6 +5,7 @@ Importing the package registers every layer, so that `keras.models.load_model` f
 """
 
 from keras_attn.attention.attention_mechanism import AttentionMechanism
+from keras_attn.attention.attention_recorder import record_attention_scores
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
 from keras_attn.attention.luong_attention import LuongAttention
 from keras_attn.attention.multi_head_attention import MultiHeadAttention
@@ -65,6 +66,7 @@ __all__ = [
     "TransformerDecoderBlock",
     "TransformerEncoder",
     "TransformerEncoderBlock",
+    "record_attention_scores",
     "rnn_seq2seq",
     "search_model",
     "training_model",

@@ -71,6 +71,68 @@ def plot_alignments(alignments, source_tokens, target_tokens, ax=None, title=Non
     return ax
 
 
+def plot_attention_grid(scores, source_tokens, target_tokens, title=None, cmap="gray"):
+    """Draws the attention of several heads and layers, a row of heat maps for each layer.
+
+    Args:
+        scores: Dict from the name of a layer to array-like `(heads, target_length,
+            source_length)`, numbers from 0 to 1; padding is cut off before. What
+            `keras_attn.record_attention_scores` collects, one sentence of it.
+        source_tokens, target_tokens, cmap: As in `plot_alignments`.
+        title: String. Drawn above the picture. Default `None`: no title.
+
+    Returns:
+        The `matplotlib.figure.Figure`; `figure.savefig("heads.png")` writes it to a file.
+
+    Raises:
+        ValueError: if `scores` is empty, or one of the heat maps cannot be drawn.
+        ImportError: if Matplotlib is not installed.
+
+    Example:
+
+    >>> weights = [[[0.9, 0.1], [0.2, 0.8]], [[0.5, 0.5], [1.0, 0.0]]]
+    >>> figure = plot_attention_grid({"block_0": weights}, ["zwei", "Hunde"], ["two", "dogs"])
+    >>> len(figure.axes)
+    2
+    """
+    scores = {name: np.asarray(heads, dtype="float32") for name, heads in scores.items()}
+    if not scores or any(heads.ndim != 3 for heads in scores.values()):
+        raise ValueError(
+            "`scores` must have `(heads, target_length, source_length)` weights for at least one "
+            "layer; choose one sentence of the batch. Received: "
+            f"{ {name: heads.shape for name, heads in scores.items()} }"
+        )
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
+
+    rows, columns = len(scores), max(len(heads) for heads in scores.values())
+    # In inches: cells a third as large as those of a single picture, labels on the outside only.
+    width = columns * (0.4 + 0.12 * len(source_tokens)) + 1.2
+    height = rows * (0.4 + 0.12 * len(target_tokens)) + 1.2
+    figure, axes = plt.subplots(
+        rows,
+        columns,
+        figsize=(min(width, 40.0), min(height, 40.0)),
+        squeeze=False,
+        layout="constrained",
+    )
+    for row, (name, heads) in enumerate(scores.items()):
+        for column, ax in enumerate(axes[row]):
+            if column >= len(heads):
+                ax.remove()
+                continue
+            plot_alignments(heads[column], source_tokens, target_tokens, ax=ax, cmap=cmap)
+            ax.tick_params(labelsize=5, labeltop=row == 0, labelleft=column == 0)
+            ax.set_xlabel(f"head {column}", fontsize=6)
+            if column == 0:
+                ax.set_ylabel(name, fontsize=6, parse_math=False)
+    if title is not None:
+        figure.suptitle(title, parse_math=False, family=_font_families([title]))
+    return figure
+
+
 def _checked(alignments, source_tokens, target_tokens):
     alignments = np.asarray(alignments, dtype="float32")
     expected = (len(target_tokens), len(source_tokens))

@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_attn.visualize import plot_alignments
+from keras_attn.visualize import plot_alignments, plot_attention_grid
 
 plt = pytest.importorskip("matplotlib.pyplot")
 
@@ -168,3 +168,22 @@ def test_without_matplotlib_the_error_names_the_extra(alignments, monkeypatch):
 def test_the_module_is_imported_without_matplotlib():
     command = "import sys; sys.modules['matplotlib'] = None; import keras_attn.visualize"
     assert subprocess.run([sys.executable, "-c", command]).returncode == 0
+
+
+def test_a_grid_has_a_row_for_each_layer_and_a_column_for_each_head(alignments):
+    scores = {"block_0": np.stack([alignments, alignments[::-1]]), "block_1": alignments[None]}
+    figure = plot_attention_grid(scores, SOURCE, TARGET, title="a dog barks")
+    drawn = [np.asarray(ax.get_images()[0].get_array()) for ax in figure.axes]
+    expected = [alignments, alignments[::-1], alignments]
+    for received, weights in zip(drawn, expected, strict=True):
+        np.testing.assert_allclose(received, weights, atol=1e-6)
+    places = [ax.get_subplotspec() for ax in figure.axes]
+    assert [(at.rowspan.start, at.colspan.start) for at in places] == [(0, 0), (0, 1), (1, 0)]
+    assert [ax.get_ylabel() for ax in figure.axes] == ["block_0", "", "block_1"]
+    assert figure.get_suptitle() == "a dog barks"
+
+
+@pytest.mark.parametrize("scores", [{}, {"block_0": np.ones((4, 6))}])
+def test_a_grid_needs_layers_with_heads(scores):
+    with pytest.raises(ValueError, match=r"choose one sentence of the batch. Received: \{"):
+        plot_attention_grid(scores, SOURCE, TARGET)

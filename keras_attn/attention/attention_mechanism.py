@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import masks
+from keras_attn.attention.attention_recorder import record
 
 
 class AttentionMechanism(keras.layers.Layer):
@@ -119,6 +120,7 @@ class AttentionMechanism(keras.layers.Layer):
         query = ops.cast(query, self.compute_dtype)
         scores = self.compute_scores(query, memory["keys"])  # (B, T, S)
         weights = masks.masked_softmax(scores, memory["mask"])
+        record(self, weights)
         return ops.matmul(weights, memory["values"]), weights  # (B, T, D), (B, T, S)
 
     def project_keys(self, key):

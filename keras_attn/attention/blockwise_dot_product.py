@@ -239,7 +239,7 @@ def skew(columns, heads, size, source):
 def unskew(gradient, heads, size, source):
     """The gradient of `skew`: `(batch, heads, size, source)` to `(1, heads, 1, source + size)`."""
     length = source + size
-    rows = ops.sum(gradient, axis=0, keepdims=True)  # (1, H, t, S)
+    rows = ops.sum(ops.cast(gradient, "float32"), axis=0, keepdims=True)  # (1, H, t, S)
     rows = ops.pad(rows, ((0, 0), (0, 0), (0, 0), (size - 1, 0)))  # (1, H, t, S+t-1)
     rows = ops.reshape(rows, (1, heads, size * (length - 1)))
     rows = ops.pad(rows, ((0, 0), (0, 0), (0, size)))

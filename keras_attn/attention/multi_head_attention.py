@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_attn import history, masks
 from keras_attn.arguments import check_positive_integer
+from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn.attention.scaled_dot_product import scaled_dot_product
 from keras_attn.positions.position_range import position_range
@@ -245,6 +246,7 @@ class MultiHeadAttention(keras.layers.Layer):
         heads, weights = scaled_dot_product(
             queries, keys, values, allowed, bias, self._dropout(training)
         )
+        record(self, weights)
         outputs = self._combine(heads, query)
         return (outputs, weights) if return_attention_scores else outputs
 
@@ -287,6 +289,7 @@ class MultiHeadAttention(keras.layers.Layer):
             _with_heads(memory["mask"]),
             dropout=self._dropout(None),
         )
+        record(self, weights)
         return self._combine(heads, query), weights
 
     def new_cache(self, rows, capacity, zero, growing=None):

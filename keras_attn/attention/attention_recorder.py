@@ -1,0 +1,60 @@
+"""The weights of every attention layer of a model, without changing the model."""
+
+import contextlib
+import contextvars
+
+import numpy as np
+from keras import ops
+
+_recording = contextvars.ContextVar("recording", default=None)
+
+
+@contextlib.contextmanager
+def record_attention_scores():
+    """Collects the weights of all attention layers that compute inside the block.
+
+    Models must be called eagerly, `model(inputs)`: what `predict` and `fit` compute is compiled and
+    has no values yet when it is traced.
+
+    Yields:
+        Dict, filled by each call, from the path of an attention layer, such as
+        `"encoder/stack/block_0/self_attention"`, to NumPy weights `(batch, heads, target, source)`,
+        or `(batch, target, source)` for mechanisms with one head. If a layer attends several times,
+        the weights are joined along the target, so that the steps of a loop make one alignment.
+
+    Raises:
+        ValueError: if weights have no values.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import LuongAttention
+    >>> layer = LuongAttention("dot", name="attention")
+    >>> with record_attention_scores() as scores:
+    ...     _ = layer(np.ones((1, 2, 4), "float32"), np.ones((1, 3, 4), "float32"))
+    >>> scores["attention"].shape
+    (1, 2, 3)
+    """
+    scores = {}
+    token = _recording.set(scores)
+    try:
+        yield scores
+    finally:
+        _recording.reset(token)
+
+
+def record(layer, weights):
+    """Notes the weights `(..., target, source)` that a layer has computed, if anybody asked."""
+    scores = _recording.get()
+    if scores is None:
+        return
+    try:
+        weights = ops.convert_to_numpy(weights)
+    except Exception as error:  # each backend has its own for values that are not there
+        raise ValueError(
+            "Attention scores can only be recorded while the model computes. Received: "
+            f"symbolic weights of {layer.path}. Call the model itself, outside of compiled "
+            "functions: model(inputs)."
+        ) from error
+    before = [scores[layer.path]] if layer.path in scores else []
+    scores[layer.path] = np.concatenate([*before, weights], axis=-2)
