@@ -75,7 +75,7 @@ MODELS = {
         "layers": 1,
         "dropout": 0.4,
         "tokens_per_batch": 2048,
-        "epochs": 14,
+        "epochs": 18,
         "learning_rate": 2e-3,
         "warmup_steps": 500,
         "average": 4,

@@ -128,11 +128,12 @@ class SearchFunction:
 
 def _vocabulary_size(side, layer, tokenizer):
     embedding = getattr(layer, "embedding", None)
-    size = getattr(embedding, "input_dim", None)
+    size = getattr(embedding, "input_dim", getattr(layer, "vocabulary_size", None))
     if size is None:
         raise ValueError(
-            f"Expected the {side} side to read ids through an `embedding` with `input_dim`. "
-            f"Received: {type(layer).__name__} with embedding={embedding}."
+            f"Expected the {side} side to read ids through an `embedding` with `input_dim`, or to "
+            f"have a `vocabulary_size`. Received: {type(layer).__name__} with "
+            f"embedding={embedding}."
         )
     if tokenizer is not None and tokenizer.vocabulary_size > size:
         raise ValueError(

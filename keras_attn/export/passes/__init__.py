@@ -1,7 +1,10 @@
 """Clean-up of converted graphs: each pass changes an `onnx.ModelProto` in place."""
 
+from keras_attn.export.passes.constant_reshapes import constant_reshapes
+from keras_attn.export.passes.fuse_normalization import fuse_normalization
 from keras_attn.export.passes.hoist_invariants import hoist_invariants
 from keras_attn.export.passes.make_names_unique import make_names_unique
+from keras_attn.export.passes.matmul_of_any_rank import matmul_of_any_rank
 from keras_attn.export.passes.name_dimensions import name_dimensions
 from keras_attn.export.passes.remove_identities import remove_identities
 from keras_attn.export.passes.remove_unused import remove_unused
@@ -14,14 +17,20 @@ PASSES = (
     reshape_to_zero,
     hoist_invariants,
     remove_identities,
+    matmul_of_any_rank,
+    constant_reshapes,
+    fuse_normalization,
     remove_unused,
 )
 """The passes that need nothing but the model, in the order they run."""
 
 __all__ = [
     "PASSES",
+    "constant_reshapes",
+    "fuse_normalization",
     "hoist_invariants",
     "make_names_unique",
+    "matmul_of_any_rank",
     "name_dimensions",
     "remove_identities",
     "remove_unused",

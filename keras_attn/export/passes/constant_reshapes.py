@@ -1,0 +1,49 @@
+from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
+
+
+def constant_reshapes(model):
+    """Gives Reshape nodes constant shapes, so that nothing has to compute them.
+
+    TensorFlow asks for a shape by numbers, and computes them each time: the batch size is that of
+    the input, and so on. In ONNX a 0 means "as in the input" and one -1 "what is left". The
+    arithmetic that is not needed any more is left to `remove_unused`.
+
+    Args:
+        model: `onnx.ModelProto` with unique names; changed in place.
+    """
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    symbolic = SymbolicShapes(model)
+    made = {}
+    for graph in nested_graphs(model.graph):
+        for node in graph.node:
+            if node.op_type != "Reshape":
+                continue
+            wanted = _constant_shape(node, symbolic)
+            if wanted is None:
+                continue
+            if wanted not in made:
+                made[wanted] = "shape_" + "_".join(str(size) for size in wanted)
+                array = np.array(wanted, "int64")
+                model.graph.initializer.append(numpy_helper.from_array(array, made[wanted]))
+            node.input[1] = made[wanted]
+            del node.attribute[:]
+            node.attribute.append(helper.make_attribute("allowzero", 0))
+
+
+def _constant_shape(node, symbolic):
+    """The requested shape in numbers, or `None` where it has more than one unknown size."""
+    shape = symbolic.shapes.get(node.input[0], ())
+    wanted = symbolic.contents.get(node.input[1])
+    if not isinstance(wanted, tuple) or all(isinstance(size, int) for size in wanted):
+        return None
+    numbers = []
+    for axis, size in enumerate(wanted):
+        if not isinstance(size, int):
+            size = 0 if axis < len(shape) and shape[axis] == size else -1
+        elif size == 0:
+            return None  # a size of zero, not "as in the input"
+        numbers.append(size)
+    return tuple(numbers) if numbers.count(-1) <= 1 else None

@@ -1,0 +1,70 @@
+from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.patterns import match
+
+MEAN = ("ReduceMean", "x", "axes")
+DIFFERENCE = ("Sub", "x", MEAN)
+VARIANCE = ("ReduceMean", ("Mul", DIFFERENCE, DIFFERENCE), "axes")
+SCALE = ("Mul", ("Reciprocal", ("Sqrt", ("Add", VARIANCE, "epsilon"))), "gamma")
+LAYER = ("Add", ("Mul", "x", SCALE), ("Add", ("Mul", ("Neg", MEAN), SCALE), "beta"))
+"""`keras.layers.LayerNormalization`: x s + (beta - mean s), s = gamma / sqrt(var + epsilon)."""
+
+ROOT = ("Sqrt", ("Add", ("ReduceMean", ("Mul", "x", "x"), "axes"), "epsilon"))
+RMS = ("Mul", "x", ("Reciprocal", ROOT))
+"""`keras.layers.RMSNormalization` before gamma: x / sqrt(mean(x^2) + epsilon)."""
+
+
+def fuse_normalization(model):
+    """Writes normalizations over the last axis as what runs as one operator.
+
+    Layer normalization becomes `LayerNormalization`. For RMS normalization opset 18 has no
+    operator; in the spelling that this pass gives it, ONNX Runtime makes one of it.
+
+    Args:
+        model: `onnx.ModelProto` with unique names and all constants in the main graph; changed in
+            place.
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    numbers = {
+        tensor.name: float(numpy_helper.to_array(tensor).item())
+        for tensor in model.graph.initializer
+        if tensor.dims in ([], [1])
+    }
+    vectors = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 1}
+    nodes = [node for graph in nested_graphs(model.graph) for node in graph.node]
+    producers = {name: node for node in nodes for name in node.output}
+
+    def vector(name):
+        """The vector that a value is, if need be before it was reshaped for broadcasting."""
+        node = producers.get(name)
+        name = node.input[0] if node is not None and node.op_type == "Reshape" else name
+        return name if name in vectors else None
+
+    two = "two"
+    model.graph.initializer.append(helper.make_tensor(two, TensorProto.FLOAT, [], [2.0]))
+    for node in nodes:
+        found = match(LAYER, node.output[0], producers)
+        if found is not None:
+            gamma, beta = vector(found["gamma"]), vector(found["beta"])
+            epsilon = numbers.get(found["epsilon"])
+            if None not in (gamma, beta, epsilon) and numbers.get(found["axes"]) == -1:
+                node.op_type = "LayerNormalization"
+                node.input[:] = [found["x"], gamma, beta]
+                attributes = {"axis": -1, "epsilon": epsilon}
+                node.attribute.extend(helper.make_attribute(*item) for item in attributes.items())
+            continue
+        found = match(RMS, node.output[0], producers)
+        if found is not None and numbers.get(found["axes"]) == -1:
+            factors = [name for name in node.input if name != found["x"]]
+            root = producers[producers[factors[0]].input[0]]
+            mean = producers[_other(producers[root.input[0]], found["epsilon"])]
+            square = producers[mean.input[0]]
+            square.op_type = "Pow"
+            square.input[:] = [found["x"], two]
+            node.op_type = "Div"
+            node.input[:] = [found["x"], root.output[0]]
+
+
+def _other(node, name):
+    """The other one of two inputs."""
+    return node.input[1] if node.input[0] == name else node.input[0]

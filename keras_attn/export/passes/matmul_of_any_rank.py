@@ -1,0 +1,32 @@
+from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
+
+
+def matmul_of_any_rank(model):
+    """Multiplies tensors by matrices directly.
+
+    TensorFlow's `tensordot` makes a matrix of a tensor, multiplies, and makes a tensor again:
+    Reshape, MatMul, Reshape. ONNX's MatMul takes tensors of any rank.
+
+    Args:
+        model: `onnx.ModelProto` with unique names; changed in place.
+    """
+    symbolic = SymbolicShapes(model)
+    graphs = list(nested_graphs(model.graph))
+    producers = {name: node for graph in graphs for node in graph.node for name in node.output}
+    for graph in graphs:
+        for node in graph.node:
+            product = producers.get(node.input[0]) if node.op_type == "Reshape" else None
+            if product is None or product.op_type != "MatMul":
+                continue
+            flat = producers.get(product.input[0])
+            if flat is None or flat.op_type != "Reshape":
+                continue
+            tensor, matrix = flat.input[0], product.input[1]
+            shapes = [symbolic.shapes.get(name) for name in (tensor, matrix, node.output[0])]
+            if None in shapes or len(shapes[1]) != 2:
+                continue
+            if shapes[0][-1] == shapes[1][0] and shapes[2] == (*shapes[0][:-1], shapes[1][1]):
+                node.op_type = "MatMul"
+                del node.attribute[:]
+                node.input[:] = [tensor, matrix]

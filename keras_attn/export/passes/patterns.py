@@ -1,0 +1,39 @@
+"""Finds expressions in a graph.
+
+A pattern is the name of a variable, or a tuple of an operator and patterns of its first inputs:
+`("Mul", "x", ("Sigmoid", "x"))` is x times sigmoid of x. A variable is the same value wherever it
+occurs. Factors and summands may come in either order.
+"""
+
+COMMUTATIVE = ("Add", "Mul")
+
+
+def match(pattern, name, producers, found=None):
+    """Matches the expression that computes a value.
+
+    Args:
+        pattern: see above.
+        name: name of the value.
+        producers: dict from the name of a value to the node that computes it.
+        found: dict of variables that are known already.
+
+    Returns:
+        Dict from variables to names of values, or `None` if the value is something else.
+    """
+    found = {} if found is None else found
+    if isinstance(pattern, str):
+        return None if found.get(pattern, name) != name else {**found, pattern: name}
+    operator, *operands = pattern
+    node = producers.get(name)
+    if node is None or node.op_type != operator or len(node.input) < len(operands):
+        return None
+    inputs = list(node.input)[: len(operands)]
+    orders = [inputs, inputs[::-1]] if operator in COMMUTATIVE else [inputs]
+    for order in orders:
+        results = [found]
+        for operand, value in zip(operands, order, strict=True):
+            results = [match(operand, value, producers, result) for result in results]
+            results = [result for result in results if result is not None]
+        if results:
+            return results[0]
+    return None

@@ -1,0 +1,69 @@
+import keras
+import numpy as np
+import onnx
+import pytest
+
+from keras_attn.export import export_functional_onnx
+from keras_attn.export.passes import fuse_normalization
+from keras_attn.export.passes.patterns import match
+from tests.export.small_graphs import constant, model, node, operators, run, value
+
+NORMS = {
+    "layer": (keras.layers.LayerNormalization, ["LayerNormalization"]),
+    "rms": (keras.layers.RMSNormalization, ["Pow", "ReduceMean", "Add", "Sqrt", "Div", "Mul"]),
+}
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_the_norms_of_keras_become_what_runs_as_one_operator(kind, tmp_path):
+    layer, expected = NORMS[kind]
+    inputs = keras.Input((None, 6), name="x")
+    norm = layer(epsilon=1e-5)
+    keras_model = keras.Model(inputs, norm(inputs))
+    for weight in norm.weights:
+        weight.assign(np.random.default_rng(0).normal(size=weight.shape))
+    path = tmp_path / "norm.onnx"
+    x = np.random.default_rng(1).normal(size=(2, 3, 6)).astype("float32")
+    export_functional_onnx(keras_model, path, x)
+    made = onnx.load(path)
+    assert operators(made.graph) == expected
+    (received,) = run(made, **{made.graph.input[0].name: x})
+    centre = x.mean(axis=-1, keepdims=True) if kind == "layer" else 0.0
+    size = np.sqrt(((x - centre) ** 2).mean(axis=-1, keepdims=True) + 1e-5)
+    gamma, *beta = [np.asarray(weight) for weight in norm.weights]
+    oracle = (x - centre) / size * gamma + (beta[0] if beta else 0.0)
+    np.testing.assert_allclose(received, oracle, atol=1e-6)
+
+
+def test_a_mean_over_another_axis_is_not_that_norm():
+    made = model(
+        [
+            node("Mul", "x x", "squares"),
+            node("ReduceMean", "squares axes", "mean"),
+            node("Add", "mean epsilon", "sum"),
+            node("Sqrt", "sum", "root"),
+            node("Reciprocal", "root", "inverse"),
+            node("Mul", "x inverse", "y"),
+        ],
+        [value("x", shape=[2, 3])],
+        [value("y", shape=[2, 3])],
+        [constant("axes", np.array([0])), constant("epsilon", np.float32(1e-5))],
+    )
+    before = operators(made.graph)
+    fuse_normalization(made)
+    assert operators(made.graph) == before
+
+
+def test_patterns_match_in_either_order_and_bind_variables_once():
+    nodes = [
+        node("Sigmoid", "a", "s"),
+        node("Mul", "s a", "swish"),
+        node("Mul", "s b", "other"),
+        node("Sub", "s a", "difference"),
+    ]
+    producers = {name: each for each in nodes for name in each.output}
+    pattern = ("Mul", "x", ("Sigmoid", "x"))
+    assert match(pattern, "swish", producers) == {"x": "a"}
+    assert match(pattern, "other", producers) is None
+    assert match(("Sub", "x", ("Sigmoid", "x")), "difference", producers) is None
+    assert match("x", "a", producers) == {"x": "a"}

@@ -1,0 +1,138 @@
+import numpy as np
+import pytest
+
+from keras_attn.export.passes import constant_reshapes, matmul_of_any_rank, remove_unused
+from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
+from tests.export.small_graphs import INT64, constant, model, node, operators, run, value
+
+X = np.arange(2 * 3 * 4, dtype="float32").reshape(2, 3, 4)
+WEIGHTS = np.arange(8, dtype="float32").reshape(4, 2) - 3
+
+
+def split_heads():
+    """(B, T, 4) to (B, T, 2, 2), by the sizes of the input, as TensorFlow does it."""
+    return model(
+        [
+            node("Shape", "x", "sizes"),
+            node("Gather", "sizes first", "batch"),
+            node("Slice", "sizes one two zero", "time"),
+            node("Concat", "batch time heads", "wanted", axis=0),
+            node("Reshape", "x wanted", "y", allowzero=1),
+        ],
+        [value("x", shape=["batch", "time", 4])],
+        [value("y", shape=[None] * 4)],
+        [
+            constant("first", np.array([0])),
+            constant("zero", np.array([0])),
+            constant("one", np.array([1])),
+            constant("two", np.array([2])),
+            constant("heads", np.array([2, 2])),
+        ],
+    )
+
+
+def tensordot():
+    """x W by way of a matrix, as TensorFlow does it."""
+    return model(
+        [
+            node("Shape", "x", "sizes"),
+            node("Gather", "sizes outer", "rows"),
+            node("ReduceProd", "rows", "count", keepdims=1),
+            node("Concat", "count four", "flat_shape", axis=0),
+            node("Reshape", "x flat_shape", "flat"),
+            node("MatMul", "flat weights", "product"),
+            node("Concat", "rows columns", "wanted", axis=0),
+            node("Reshape", "product wanted", "y"),
+        ],
+        [value("x", shape=["batch", "time", 4])],
+        [value("y", shape=[None] * 3)],
+        [
+            constant("outer", np.array([0, 1])),
+            constant("four", np.array([4])),
+            constant("columns", np.array([2])),
+            constant("weights", WEIGHTS),
+        ],
+    )
+
+
+def test_a_shape_made_of_the_sizes_of_the_input_becomes_a_constant():
+    made = split_heads()
+    before = run(made, x=X)[0]
+    constant_reshapes(made)
+    remove_unused(made)
+    assert operators(made.graph) == ["Reshape"]
+    np.testing.assert_array_equal(run(made, x=X)[0], before)
+    for empty in (X[:0], X[:, :0]):
+        assert run(made, x=empty)[0].shape == (*empty.shape[:2], 2, 2)
+
+
+def test_a_shape_with_two_unknown_sizes_stays():
+    made = model(
+        [node("Reshape", "x wanted", "y", allowzero=1)],
+        [value("x", shape=["batch", "time", 4]), value("wanted", INT64, [2])],
+        [value("y", shape=[None] * 2)],
+    )
+    constant_reshapes(made)
+    wanted = np.array([6, 4])
+    np.testing.assert_array_equal(run(made, x=X, wanted=wanted)[0], X.reshape(6, 4))
+
+
+def test_a_product_by_way_of_a_matrix_becomes_one_product():
+    made = tensordot()
+    before = run(made, x=X)[0]
+    matmul_of_any_rank(made)
+    remove_unused(made)
+    assert operators(made.graph) == ["MatMul"]
+    np.testing.assert_allclose(run(made, x=X)[0], before)
+    np.testing.assert_allclose(before, X @ WEIGHTS)
+
+
+def test_a_product_that_is_reshaped_to_something_else_stays():
+    made = model(
+        [
+            node("Reshape", "x flat_shape", "flat"),
+            node("MatMul", "flat weights", "product"),
+            node("Reshape", "product wanted", "y"),
+        ],
+        [value("x", shape=[2, 3, 4])],
+        [value("y", shape=[None] * 3)],
+        [
+            constant("flat_shape", np.array([6, 4])),
+            constant("wanted", np.array([3, 2, 2])),
+            constant("weights", WEIGHTS),
+        ],
+    )
+    matmul_of_any_rank(made)
+    assert operators(made.graph) == ["Reshape", "MatMul", "Reshape"]
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "attributes", "shape"),
+    [
+        ("Transpose", "x", {"perm": [1, 0, 2]}, ("time", "batch", 4)),
+        ("Add", "x row", {}, ("batch", "time", 4)),
+        ("MatMul", "x weights", {}, ("batch", "time", 2)),
+        ("Concat", "x x", {"axis": -1}, ("batch", "time", 8)),
+        ("ReduceMean", "x last", {"keepdims": 0}, ("batch", "time")),
+        ("Unsqueeze", "x last", {}, ("batch", "time", 4, 1)),
+        ("Gather", "x last", {"axis": 1}, ("batch", 1, 4)),
+        ("Slice", "x zero two last", {}, ("batch", "time", 2)),
+    ],
+)
+def test_shapes_are_known_as_far_as_they_can_be(operator, inputs, attributes, shape):
+    made = model(
+        [node(operator, inputs, "y", **attributes)],
+        [value("x", shape=["batch", "time", 4])],
+        [value("y", shape=[None] * len(shape))],
+        [
+            constant("row", np.ones(4, "float32")),
+            constant("weights", WEIGHTS),
+            constant("last", np.array([-1])),
+            constant("zero", np.array([0])),
+            constant("two", np.array([2])),
+        ],
+    )
+    known = SymbolicShapes(made)
+    names = dict(zip(known.shapes["x"], ("batch", "time", 4), strict=True))
+    assert tuple(names.get(size, size) for size in known.shapes["y"]) == shape
+    assert run(made, x=X)[0].shape == tuple({"batch": 2, "time": 3}.get(s, s) for s in shape)
