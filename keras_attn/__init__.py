@@ -9,13 +9,20 @@ from keras_attn.attention.attention_recorder import record_attention_scores
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
 from keras_attn.attention.luong_attention import LuongAttention
 from keras_attn.attention.multi_head_attention import MultiHeadAttention
+from keras_attn.decoders.causal_language_model import CausalLanguageModel
 from keras_attn.decoders.decoder import Decoder
 from keras_attn.decoders.rnn_decoder import RNNDecoder
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
+from keras_attn.encoders.patch_embedding import PatchEmbedding
+from keras_attn.encoders.prompt_encoder import PromptEncoder
 from keras_attn.encoders.rnn_encoder import RNNEncoder
+from keras_attn.encoders.sequence_pooling import SequencePooling
+from keras_attn.encoders.tied_logits import TiedLogits
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
+from keras_attn.models.masked_language_model import masked_language_model
 from keras_attn.models.rnn_seq2seq import rnn_seq2seq
 from keras_attn.models.search_model import search_model
+from keras_attn.models.sequence_classifier import sequence_classifier
 from keras_attn.models.training_model import training_model
 from keras_attn.models.transformer_seq2seq import transformer_seq2seq
 from keras_attn.models.transformer_sizes import (
@@ -34,6 +41,7 @@ from keras_attn.rnn.rnn_cell import RNNCell
 from keras_attn.rnn.state_bridge import StateBridge
 from keras_attn.search.beam_decoder import BeamDecoder
 from keras_attn.search.greedy_decoder import GreedyDecoder
+from keras_attn.search.sampling_decoder import SamplingDecoder
 from keras_attn.search.search import Search
 from keras_attn.transformer.feed_forward import FeedForward
 from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
@@ -48,27 +56,35 @@ __all__ = [
     "AttentionRNNCell",
     "BahdanauAttention",
     "BeamDecoder",
+    "CausalLanguageModel",
     "Decoder",
     "FeedForward",
     "GreedyDecoder",
     "LearnedPositions",
     "LuongAttention",
     "MultiHeadAttention",
+    "PatchEmbedding",
+    "PromptEncoder",
     "RNNCell",
     "RNNDecoder",
     "RNNEncoder",
     "RelativePositionBias",
     "RotaryPositions",
+    "SamplingDecoder",
     "Search",
+    "SequencePooling",
     "SinusoidalPositions",
     "StateBridge",
+    "TiedLogits",
     "TransformerDecoder",
     "TransformerDecoderBlock",
     "TransformerEncoder",
     "TransformerEncoderBlock",
     "record_attention_scores",
+    "masked_language_model",
     "rnn_seq2seq",
     "search_model",
+    "sequence_classifier",
     "training_model",
     "transformer_base",
     "transformer_big",

@@ -167,9 +167,9 @@ class MultiHeadAttention(keras.layers.Layer):
         output_size = query_shape[-1] if self.output_size is None else self.output_size
         self._add_projection("query", query_shape[-1], self.num_heads * self.key_dim)
         self._add_projection("key", key_shape[-1], self.num_key_value_heads * self.key_dim)
-        self._add_projection("value", value_shape[-1], self.num_key_value_heads * self.value_dim)
-        if self.use_gate:
+        if self.use_gate:  # The place that it has in the layer of Keras.
             self._add_projection("gate", query_shape[-1], heads_size)
+        self._add_projection("value", value_shape[-1], self.num_key_value_heads * self.value_dim)
         self._add_projection("output", heads_size, output_size)
 
     def _add_projection(self, name, input_dim, output_dim):
@@ -287,7 +287,8 @@ class MultiHeadAttention(keras.layers.Layer):
             memory["keys"],
             memory["values"],
             _with_heads(memory["mask"]),
-            dropout=self._dropout(None),
+            # Told training=None, it would turn training off for the layers after it too.
+            dropout=self.dropout_layer if self.dropout else None,
         )
         record(self, weights)
         return self._combine(heads, query), weights

@@ -61,6 +61,22 @@ class Decoder(keras.layers.Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")
 
+    def first_token_ids(self, memory, start_token_id):
+        """The tokens that the first step of a search is given.
+
+        By default the start token. A decoder whose memory is the beginning of the sequence goes on
+        from there instead.
+
+        Args:
+            memory: as from `prepare_memory`, with at least one leaf.
+            start_token_id: int.
+
+        Returns:
+            int32 `(B,)`.
+        """
+        batch = ops.shape(tree.flatten(memory)[0])[0]
+        return ops.full((batch,), start_token_id, dtype="int32")
+
     def step(self, token_ids, state, memory):
         """One position.
 

@@ -15,8 +15,8 @@ class TransformerEncoder(keras.layers.Layer):
     Args:
         block: the pattern of all blocks, for instance `TransformerEncoderBlock(8, 2048)`; each
             layer is a new one like it.
-        embedding: layer that turns ids into vectors. `None` for sequences of vectors of the
-            block's size. Default `None`.
+        embedding: layer that turns ids, or images, into vectors. `None` for sequences of vectors of
+            the block's size. Default `None`.
         num_layers: int. Default 6.
         positions: layer `(vectors, start_index) -> vectors`, such as `SinusoidalPositions`.
             Default `None`.
@@ -30,7 +30,8 @@ class TransformerEncoder(keras.layers.Layer):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: ids `(batch, source)`, or vectors `(batch, source, features)` without an embedding.
+        inputs: ids `(batch, source)`, or vectors `(batch, source, features)` without an embedding;
+            or whatever else the embedding reads, such as the images of a `PatchEmbedding`.
         mask: boolean `(batch, source)`, True = real. By default all ids but padding, or all
             vectors.
 
@@ -91,7 +92,7 @@ class TransformerEncoder(keras.layers.Layer):
 
     def call(self, inputs, mask=None):
         vectors = self.stack.embed(inputs)  # (B, S, D)
-        if mask is None and self.embedding is not None:
+        if mask is None and len(inputs.shape) == 2:  # ids; an embedding may also read images
             mask = masks.padding_mask(inputs, self.pad_token_id)
         elif mask is None:
             mask = ops.ones_like(vectors[:, :, 0], dtype="bool")  # (B, S)

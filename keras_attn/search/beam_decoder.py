@@ -68,6 +68,7 @@ class BeamDecoder(Search):
         # All beams start alike: only the first is possible, or there would be beam_width copies of
         # everything.
         first_beam = ops.arange(self.beam_width) == 0
+        first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
         first_hypothesis = ops.arange(self.num_hypotheses)[None, :] == 0  # (1, N)
         # With no token allowed, the empty hypothesis is the result.
         is_empty = (limits[:, None] == 0) & first_hypothesis  # (B, N)
@@ -81,7 +82,7 @@ class BeamDecoder(Search):
             ),
             "beams": {
                 "token_ids": new_history(beams),
-                "last": ops.full(beams, self.start_token_id, dtype="int32"),
+                "last": ops.broadcast_to(first_tokens[:, None], beams),
                 "log_probs": ops.zeros(beams) + ops.where(first_beam, 0.0, IMPOSSIBLE),
             },
             "pool": {

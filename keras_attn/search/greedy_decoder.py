@@ -31,7 +31,7 @@ class GreedyDecoder(Search):
             "state": self.decoder.initial_state(
                 memory, 1, self.return_alignments, max(1, self.max_length)
             ),
-            "last": ops.full((batch,), self.start_token_id, dtype="int32"),
+            "last": self.decoder.first_token_ids(memory, self.start_token_id),
             "token_ids": new_history(),
             "lengths": ops.zeros_like(limits),
             "log_probs": ops.zeros((batch,), dtype="float32"),

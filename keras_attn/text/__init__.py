@@ -2,6 +2,7 @@
 
 from keras_attn.text.encoded_sentences import EncodedSentences
 from keras_attn.text.length_bucketed_batches import LengthBucketedBatches
+from keras_attn.text.mask_tokens import mask_tokens
 from keras_attn.text.parallel_corpus import ParallelCorpus
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn.text.tokenizer import Tokenizer
@@ -12,4 +13,5 @@ __all__ = [
     "ParallelCorpus",
     "SentencePieceTokenizer",
     "Tokenizer",
+    "mask_tokens",
 ]

@@ -50,6 +50,11 @@ def extend(cache, keys, values, slot, growing=None):
     }
 
 
+def join(cache, other):
+    """A cache with the slots of one cache, then those of another."""
+    return {name: ops.concatenate([cache[name], other[name]], axis=2) for name in cache}
+
+
 def num_slots(cache, new_positions=0, growing=None):
     """Slots of a cache, used or not, once there are new positions in it: int or int32 scalar."""
     slots = ops.shape(cache["keys"])[2]

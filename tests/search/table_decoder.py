@@ -23,7 +23,7 @@ class TableDecoder(Decoder):
     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
         return {"tables": encoder_outputs}
 
-    def initial_state(self, memory, beam_width=1, alignments=False):
+    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
         rows = ops.shape(memory["tables"])[0] * beam_width
         state = {"node": ops.zeros((rows,), dtype="int32")}
         if alignments:

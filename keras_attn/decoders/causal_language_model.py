@@ -1,0 +1,239 @@
+import keras
+from keras import ops, tree
+
+from keras_attn import history
+from keras_attn.decoders.token_decoder import TokenDecoder
+from keras_attn.positions.position_range import position_range
+from keras_attn.transformer import kv_cache
+from keras_attn.transformer.transformer_stack import TransformerStack
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class CausalLanguageModel(TokenDecoder):
+    """A stack of Transformer blocks that predicts each token from those before it.
+
+        p(y) = prod_t p(y[t] | y[0], ..., y[t - 1])
+
+    A decoder without an encoder, introduced by
+    [Liu et al., 2018](https://arxiv.org/abs/1801.10198), section 4.2.3, and by
+    [Radford et al., 2018](https://openai.com/index/language-unsupervised) (GPT).
+
+    As a `Decoder` its memory is the prompt, as it comes from a `PromptEncoder`: all of it is read
+    at once, and the keys and values that the blocks make of it are where the caches begin. The
+    first step of a search is given the last token of the prompt, or the start token where the
+    prompt is empty. So every search generates text:
+
+        BeamDecoder(model, relative_max_length=None)(**PromptEncoder()(prompt_ids))
+
+    Args:
+        block: the pattern of all blocks, a `TransformerDecoderBlock` with `cross_attention=False`;
+            each layer is a new one like it.
+        embedding, head: see `TokenDecoder`.
+        num_layers, positions, position_bias, scale_embedding, dropout, seed: see
+            `TransformerEncoder`.
+        growing_cache: see `TransformerDecoder`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        token_ids: int32 `(batch, time)`.
+        encoder_outputs: int32 `(batch, prompt)`, prompts padded on the right. Default `None`: none.
+            With prompts, `token_ids` begins with the last token of the prompt (see
+            `first_token_ids`) and goes on behind it.
+        encoder_mask: boolean `(batch, prompt)`, False at the padding. Default: no padding.
+        encoder_state: not used.
+
+    Returns:
+        float32 logits `(batch, time, vocabulary)` of the tokens that follow.
+
+    Masking:
+        Padding on the right cannot influence the positions before it, nor that of a prompt any
+        position.
+
+    Raises:
+        ValueError: for arguments out of range, blocks with cross-attention, or if the output cannot
+            be tied to the embedding.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import GreedyDecoder, PromptEncoder, TransformerDecoderBlock
+    >>> block = TransformerDecoderBlock(num_heads=2, intermediate_dim=16, cross_attention=False)
+    >>> model = CausalLanguageModel(block, keras.layers.ReversibleEmbedding(9, 8), num_layers=2)
+    >>> tuple(model(np.array([[1, 5, 6, 7]])).shape)
+    (1, 4, 9)
+    >>> search = GreedyDecoder(model, max_length=3, relative_max_length=None)
+    >>> found = search(**PromptEncoder()(np.array([[1, 5, 6], [1, 5, 0]])))
+    >>> tuple(found["lengths"].shape)
+    (2, 1)
+    """
+
+    def __init__(
+        self,
+        block,
+        embedding,
+        head=None,
+        num_layers=6,
+        positions=None,
+        position_bias=None,
+        scale_embedding=False,
+        dropout=0.0,
+        growing_cache=None,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(embedding, head, **kwargs)
+        if getattr(block, "cross_attention", True):
+            raise ValueError(
+                "A language model has no memory to attend to. Received: block="
+                f"{type(block).__name__} with cross-attention. Pass "
+                "TransformerDecoderBlock(..., cross_attention=False)."
+            )
+        self.stack = TransformerStack(
+            block,
+            embedding,
+            num_layers,
+            positions,
+            position_bias,
+            scale_embedding,
+            dropout,
+            seed,
+            dtype=self.dtype_policy,
+            name="stack",
+        )
+        self.growing_cache = growing_cache
+
+    def build(
+        self,
+        token_ids_shape,
+        encoder_outputs_shape=None,
+        encoder_mask_shape=None,
+        encoder_state_shape=None,
+    ):
+        self.stack.build(token_ids_shape)
+        self.build_head((None, None, self.stack.output_dim), self.stack.output_dim)
+
+    def call(self, token_ids, encoder_outputs=None, encoder_mask=None, encoder_state=None):
+        if encoder_outputs is not None:
+            memory = self.prepare_memory(encoder_outputs, encoder_mask)
+            state = self._state_after_prompt(memory, memory["caches"], beam_width=1)
+            return self._extend(token_ids, state, memory, growing=True)[0]  # (B, T, V)
+        vectors = self.stack.embed(token_ids)  # (B, T, D)
+        positions = position_range(ops.shape(vectors)[1])
+        bias = self.stack.bias(positions, positions)
+        for block in self.stack.blocks:
+            vectors = block(vectors, position_bias=bias)
+        return self.project(self.stack.normalize(vectors))  # (B, T, V)
+
+    def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+        if encoder_mask is None:
+            encoder_mask = ops.ones_like(encoder_outputs, dtype="bool")
+        lengths = ops.sum(ops.cast(encoder_mask, "int32"), axis=1)  # (B,)
+        vectors = self.stack.embed(encoder_outputs)  # (B, P, D)
+        positions = position_range(ops.shape(vectors)[1])
+        bias = self.stack.bias(positions, positions)
+        caches = []
+        for block in self.stack.blocks:
+            # Outside of a loop a cache can grow with every backend.
+            cache = block.initial_state(ops.shape(vectors)[0], 0, 0, growing=True)
+            vectors, _, cache = block.step(vectors, cache, {}, 0, position_bias=bias, growing=True)
+            caches.append(cache)
+        return {
+            "caches": caches,
+            "lengths": lengths,
+            "last_token_ids": _last_token_ids(encoder_outputs, lengths),
+        }
+
+    def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
+        zero = history.hidden_zero(memory["lengths"])
+        caches = []
+        for block, cache in zip(self.stack.blocks, memory["caches"], strict=True):
+            cache = _for_each_beam(cache, beam_width)  # (B*K, H, P, d)
+            rows = ops.shape(cache["keys"])[0]
+            unused = block.initial_state(rows, max_length, zero, self.growing_cache)
+            caches.append(kv_cache.join(cache, unused))
+        return self._state_after_prompt(memory, caches, beam_width)
+
+    def _state_after_prompt(self, memory, caches, beam_width):
+        # The last token of a prompt is not read yet: it is the token of the first step.
+        position = ops.maximum(memory["lengths"] - 1, 0)  # (B,)
+        position = _for_each_beam(position, beam_width)  # (B*K,)
+        # Equal in all rows; it is a vector because a search chooses rows of every state.
+        slot = ops.zeros_like(position) + _prompt_slots(memory)
+        return {"position": position, "slot": slot, "caches": caches}
+
+    def first_token_ids(self, memory, start_token_id):
+        return ops.where(memory["lengths"] > 0, memory["last_token_ids"], start_token_id)
+
+    def step(self, token_ids, state, memory):
+        logits, state = self._extend(token_ids[:, None], state, memory, self.growing_cache)
+        return logits[:, 0], state  # (B*K, V)
+
+    def _extend(self, token_ids, state, memory, growing):
+        """Logits `(B*K, T, V)` of new tokens `(B*K, T)`, and the state with them."""
+        time, position, slot = ops.shape(token_ids)[1], state["position"], ops.max(state["slot"])
+        slots = kv_cache.num_slots(state["caches"][0], time, growing)
+        key_positions = _key_positions(position, slot, slots, _prompt_slots(memory))
+        vectors = self.stack.embed(token_ids, position)  # (B*K, T, D)
+        bias = self.stack.bias(position_range(time, position), key_positions)
+        caches = []
+        for block, cache in zip(self.stack.blocks, state["caches"], strict=True):
+            vectors, _, cache = block.step(
+                vectors,
+                cache,
+                {},
+                slot,
+                start_index=position,
+                key_positions=key_positions,
+                position_bias=bias,
+                growing=growing,
+            )
+            caches.append(cache)
+        logits = self.project(self.stack.normalize(vectors))  # (B*K, T, V)
+        return logits, {"position": position + time, "slot": state["slot"] + time, "caches": caches}
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            **self.stack.arguments(),
+            "growing_cache": self.growing_cache,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return super().from_config(TransformerStack.deserialize(config))
+
+
+def _prompt_slots(memory):
+    return ops.shape(memory["caches"][0]["keys"])[2]
+
+
+def _last_token_ids(prompt_ids, lengths):
+    """The last token of each prompt, int32 `(B,)`; 0 for empty ones."""
+    is_last = position_range(ops.shape(prompt_ids)[1], 1) == lengths[:, None]  # (B, P)
+    return ops.sum(ops.where(is_last, ops.cast(prompt_ids, "int32"), 0), axis=1)
+
+
+def _for_each_beam(nested, beam_width):
+    """`(B, ...)` to `(B*K, ...)`."""
+    if beam_width == 1:
+        return nested
+    return tree.map_structure(lambda leaf: ops.repeat(leaf, beam_width, axis=0), nested)
+
+
+def _key_positions(position, slot, slots, prompt_slots):
+    """The position in each slot: those of the prompt, padding and all, come before the new ones.
+
+    Args:
+        position: int32 `(B*K,)`, of the next token.
+        slot: int32 scalar, where it goes.
+        slots: int, number of slots.
+        prompt_slots: int, number of slots of the prompt.
+
+    Returns:
+        int32 `(B*K, slots)`; -1 for padding and for the last token of the prompt, which comes again
+        as the first of the new ones.
+    """
+    columns = position_range(slots)  # (1, C)
+    first = (position - (slot - prompt_slots))[:, None]  # (B*K, 1), of the first new token
+    of_prompt = ops.where(columns < first, columns, -1)
+    return ops.where(columns < prompt_slots, of_prompt, first + columns - prompt_slots)

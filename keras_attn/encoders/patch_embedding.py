@@ -1,0 +1,111 @@
+import keras
+from keras import ops
+
+from keras_attn.arguments import check_positive_integer
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class PatchEmbedding(keras.layers.Layer):
+    """Cuts images into square patches, row by row, and makes a vector of each.
+
+        y[t] = W patch[t] + b
+
+    Introduced by [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929), equation 1. With it
+    a `TransformerEncoder` is a vision Transformer (ViT):
+
+        TransformerEncoder(block, PatchEmbedding(16, 768), positions=LearnedPositions(197))
+
+    Args:
+        patch_size: int, height and width of a patch in pixels; it must divide those of the images.
+        embedding_dim: int, size of the vectors.
+        class_token: bool, whether a learned vector comes before those of the patches, for what is
+            to be said of the whole image. Default `True`.
+        kernel_initializer: initializer of W. Default `"glorot_uniform"`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        images: float `(batch, height, width, channels)`.
+
+    Returns:
+        `(batch, patches, embedding_dim)`, with one more for the class token.
+
+    Raises:
+        ValueError: for arguments out of range, images of another rank, or of a size that is not
+            known or is not a multiple of `patch_size`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> tuple(PatchEmbedding(4, 16)(np.ones((2, 8, 12, 3), "float32")).shape)
+    (2, 7, 16)
+    """
+
+    def __init__(
+        self,
+        patch_size,
+        embedding_dim,
+        class_token=True,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_positive_integer("patch_size", patch_size)
+        check_positive_integer("embedding_dim", embedding_dim)
+        self.patch_size = patch_size
+        self.embedding_dim = embedding_dim
+        self.class_token = class_token
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, images_shape):
+        self._check(images_shape)
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(self.patch_size**2 * images_shape[3], self.embedding_dim),
+            initializer=self.kernel_initializer,
+        )
+        self.bias = self.add_weight(name="bias", shape=(self.embedding_dim,), initializer="zeros")
+        if self.class_token:
+            self.class_vector = self.add_weight(
+                name="class_vector", shape=(self.embedding_dim,), initializer="zeros"
+            )
+
+    def call(self, images):
+        self._check(images.shape)
+        _, height, width, channels = images.shape
+        size, batch = self.patch_size, ops.shape(images)[0]
+        rows, columns = height // size, width // size
+        patches = ops.reshape(images, (batch, rows, size, columns, size * channels))
+        patches = ops.transpose(patches, (0, 1, 3, 2, 4))  # (B, rows, columns, size, size * C)
+        patches = ops.reshape(patches, (batch, rows * columns, size * size * channels))
+        vectors = ops.matmul(patches, self.kernel) + self.bias  # (B, rows * columns, D)
+        if not self.class_token:
+            return vectors
+        first = ops.zeros_like(vectors[:, :1]) + self.class_vector  # (B, 1, D)
+        return ops.concatenate([first, vectors], axis=1)  # (B, 1 + rows * columns, D)
+
+    def compute_output_shape(self, images_shape):
+        self._check(images_shape)
+        _, height, width, _ = images_shape
+        patches = (height // self.patch_size) * (width // self.patch_size)
+        return (images_shape[0], patches + bool(self.class_token), self.embedding_dim)
+
+    def _check(self, images_shape):
+        if len(images_shape) != 4 or None in images_shape[1:]:
+            raise ValueError(
+                "images must have shape (batch, height, width, channels), all but the batch known. "
+                f"Received: images with shape {tuple(images_shape)}."
+            )
+        if images_shape[1] % self.patch_size or images_shape[2] % self.patch_size:
+            raise ValueError(
+                "patch_size must divide height and width of the images. Received: "
+                f"patch_size={self.patch_size}, images with shape {tuple(images_shape)}."
+            )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "patch_size": self.patch_size,
+            "embedding_dim": self.embedding_dim,
+            "class_token": self.class_token,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,56 @@
+import keras
+
+from keras_attn import masks
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class PromptEncoder(keras.layers.Layer):
+    """Hands a prompt to a causal language model, for which it is what a source is to a translator.
+
+    `search_model(PromptEncoder(), BeamDecoder(language_model))` maps prompts to what follows them.
+    It has no weights: the language model itself reads the prompt, once, before the first step.
+
+    Args:
+        vocabulary_size: int, number of ids, which an export to ONNX must know. Default `None`.
+        pad_token_id: int, the id of padding. Default 0.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        token_ids: int32 `(batch, prompt)`: a prompt in each row, then padding.
+
+    Returns:
+        Dict of `encoder_outputs`, the ids themselves, and boolean `encoder_mask` `(batch, prompt)`,
+        True = not padding.
+
+    Masking:
+        Padding must be on the right. A prompt of nothing but padding is an empty one.
+
+    Example:
+
+    >>> import numpy as np
+    >>> encoded = PromptEncoder()(np.array([[5, 6, 7], [8, 0, 0]]))
+    >>> np.array(encoded["encoder_mask"]).tolist()
+    [[True, True, True], [True, False, False]]
+    """
+
+    def __init__(self, vocabulary_size=None, pad_token_id=0, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.vocabulary_size = vocabulary_size
+        self.pad_token_id = pad_token_id
+
+    def call(self, token_ids):
+        return {
+            "encoder_outputs": token_ids,
+            "encoder_mask": masks.padding_mask(token_ids, self.pad_token_id),
+        }
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # the mask is one of the outputs
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "pad_token_id": self.pad_token_id,
+        }

@@ -1,0 +1,59 @@
+import keras
+from keras import ops
+
+POOLINGS = ("mean", "first")
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class SequencePooling(keras.layers.Layer):
+    """Makes one vector of what an encoder found in a sequence.
+
+        mean     y = sum_s mask[s] x[s] / sum_s mask[s]
+        first    y = x[0], as in BERT, where a sequence begins with a token made for this
+
+    Args:
+        pooling: `"mean"` or `"first"`. Default `"mean"`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        encoder_outputs: `(batch, source, features)`.
+        encoder_mask: boolean `(batch, source)`, True = real. Default `None`: all.
+
+    Returns:
+        `(batch, features)`.
+
+    Masking:
+        The mean is that of the real positions; zeros where there is none.
+
+    Raises:
+        ValueError: for an unknown name.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x, mask = np.array([[[1.0], [3.0], [9.0]]], "float32"), np.array([[True, True, False]])
+    >>> np.array(SequencePooling()(x, mask)).tolist()
+    [[2.0]]
+    """
+
+    def __init__(self, pooling="mean", **kwargs):
+        super().__init__(**kwargs)
+        if pooling not in POOLINGS:
+            raise ValueError(f"pooling must be one of {POOLINGS}. Received: pooling={pooling!r}.")
+        self.supports_masking = True
+        self.pooling = pooling
+
+    def call(self, encoder_outputs, encoder_mask=None):
+        if self.pooling == "first":
+            return encoder_outputs[:, 0]  # (B, D)
+        if encoder_mask is None:
+            return ops.mean(encoder_outputs, axis=1)  # (B, D)
+        mask = ops.cast(encoder_mask, encoder_outputs.dtype)[:, :, None]  # (B, S, 1)
+        counts = ops.maximum(ops.sum(mask, axis=1), 1.0)  # (B, 1)
+        return ops.sum(encoder_outputs * mask, axis=1) / counts  # (B, D)
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # there is no time any more
+
+    def get_config(self):
+        return {**super().get_config(), "pooling": self.pooling}

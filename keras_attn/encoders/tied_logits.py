@@ -1,0 +1,71 @@
+import keras
+from keras import ops
+
+from keras_attn.build_once import build_once
+from keras_attn.serialize_shared import serialize_shared
+from keras_attn.transformer.feed_forward import erf_gelu
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class TiedLogits(keras.layers.Layer):
+    """Turns outputs of an encoder into logits, with the matrix of an embedding.
+
+        y = E norm(gelu(W x + b)) + c
+
+    The head of [Devlin et al., 2019](https://arxiv.org/abs/1810.04805) (BERT), as in the authors'
+    implementation.
+
+    Args:
+        embedding: the `keras.layers.ReversibleEmbedding` E, which may be part of other layers.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: `(..., features)`.
+
+    Returns:
+        float32 `(..., vocabulary)`.
+
+    Raises:
+        ValueError: for an embedding of another class.
+    """
+
+    def __init__(self, embedding, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(embedding, keras.layers.ReversibleEmbedding):
+            raise ValueError(
+                "To tie the output, the embedding must be a keras.layers.ReversibleEmbedding. "
+                f"Received: embedding={type(embedding).__name__}."
+            )
+        self.supports_masking = True
+        self.embedding = embedding
+        self.dense = keras.layers.Dense(
+            embedding.output_dim, activation=erf_gelu, dtype=self.dtype_policy, name="dense"
+        )
+        self.norm = keras.layers.LayerNormalization(
+            epsilon=1e-5, dtype=self.dtype_policy, name="norm"
+        )
+
+    def build(self, inputs_shape):
+        inner_shape = (*inputs_shape[:-1], self.embedding.output_dim)
+        build_once(self.embedding, inputs_shape[:-1])
+        self.dense.build(inputs_shape)
+        self.norm.build(inner_shape)
+        self.bias = self.add_weight(
+            name="bias", shape=(self.embedding.input_dim,), initializer="zeros"
+        )
+
+    def call(self, inputs):
+        hidden = self.norm(self.dense(inputs))  # (..., E)
+        logits = self.embedding(hidden, reverse=True)  # (..., V)
+        return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # the loss knows by its label what counts
+
+    def get_config(self):
+        return {**super().get_config(), "embedding": serialize_shared(self.embedding)}
+
+    @classmethod
+    def from_config(cls, config):
+        embedding = keras.saving.deserialize_keras_object(config["embedding"])
+        return cls(**{**config, "embedding": embedding})

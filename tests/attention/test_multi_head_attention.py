@@ -1,0 +1,536 @@
+import keras
+import numpy as np
+import pytest
+from keras import tree
+
+from keras_attn import AlibiBias, MultiHeadAttention, RelativePositionBias, RotaryPositions
+from tests import position_oracles
+from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
+from tests.transformer_oracles import multi_head_attention, weights_of
+
+GENERATOR = np.random.default_rng(0)
+X = GENERATOR.normal(size=(2, 6, 8)).astype("float32")
+VALUE = GENERATOR.normal(size=(2, 5, 7)).astype("float32")
+KEY = GENERATOR.normal(size=(2, 5, 3)).astype("float32")
+PADDING = np.array([[True] * 3 + [False] * 3, [True] * 6])
+VALUE_PADDING = np.array([[True] * 2 + [False] * 3, [True] * 5])
+CAUSAL = np.tril(np.ones((6, 6), bool))
+
+
+def random_mask(*shape):
+    """With something to attend to for every query."""
+    mask = GENERATOR.random(shape) < 0.5
+    mask[..., 0] |= ~mask.any(axis=-1)
+    return mask
+
+
+def build(layer, *inputs, **arguments):
+    layer(*inputs, **arguments)
+    return randomize(layer)
+
+
+def keras_layer_and_ours(arguments, *inputs):
+    """The layer of Keras with random weights, and ours with the same."""
+    theirs = keras.layers.MultiHeadAttention(2, 4, **arguments)
+    # Without scores to return, Keras on JAX has no value_dim.
+    build(theirs, *inputs, return_attention_scores=True)
+    ours = MultiHeadAttention(2, 4, **arguments)
+    ours(*inputs)
+    pairs = zip(theirs.get_weights(), ours.get_weights(), strict=True)
+    ours.set_weights([weight.reshape(own.shape) for weight, own in pairs])
+    return theirs, ours
+
+
+# Arguments of the layer, inputs, arguments of the call.
+AS_IN_KERAS = {
+    "self-attention": ({}, (X, X), {}),
+    "cross-attention": ({}, (X, VALUE), {}),
+    "keys of their own": ({}, (X, VALUE, KEY), {}),
+    "value size": ({"value_dim": 3}, (X, VALUE, KEY), {}),
+    "output size": ({"output_shape": 5, "value_dim": 3}, (X, VALUE), {}),
+    "no bias": ({"use_bias": False}, (X, VALUE, KEY), {}),
+    "gate": ({"use_gate": True}, (X, VALUE), {}),
+    "gate, value size": ({"use_gate": True, "value_dim": 3}, (X, VALUE, KEY), {}),
+    "gate, no bias": ({"use_gate": True, "use_bias": False}, (X, X), {}),
+    "window": ({"sliding_window": 2}, (X, X), {}),
+    "causal": ({}, (X, X), {"use_causal_mask": True}),
+    "causal window": ({"sliding_window": 3}, (X, X), {"use_causal_mask": True}),
+    "causal, to fewer keys": ({}, (X, VALUE), {"use_causal_mask": True}),
+    "mask": ({}, (X, VALUE), {"attention_mask": random_mask(2, 6, 5)}),
+    "mask of all heads": ({}, (X, VALUE), {"attention_mask": random_mask(2, 1, 6, 5)}),
+    "mask of each head": ({}, (X, VALUE, KEY), {"attention_mask": random_mask(2, 2, 6, 5)}),
+    "mask, causal window": (
+        {"sliding_window": 4},
+        (X, X),
+        {"use_causal_mask": True, "attention_mask": random_mask(2, 6, 6) | np.eye(6, dtype=bool)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AS_IN_KERAS)
+def test_equals_the_layer_of_keras(name):
+    arguments, inputs, call = AS_IN_KERAS[name]
+    theirs, ours = keras_layer_and_ours(arguments, *inputs)
+    expected = numpy(theirs(*inputs, **call, return_attention_scores=True))
+    assert_close(numpy(ours(*inputs, **call, return_attention_scores=True)), expected)
+    assert_close(numpy(ours(*inputs, **call)), expected[0])
+
+
+@pytest.mark.parametrize("flash_attention", [None, True])
+@pytest.mark.parametrize(
+    "names", [("query", "value"), ("query", "value", "key"), ("value",), ("key",)]
+)
+def test_implicit_masks_count_as_in_keras(names, flash_attention):
+    value, key = np.where(VALUE_PADDING[:, :, None], VALUE, 0), VALUE[::-1]
+    theirs, ours = keras_layer_and_ours({}, X, value, key)
+    config = {**ours.get_config(), "flash_attention": flash_attention}
+    blockwise = MultiHeadAttention.from_config(config)
+    blockwise(X, value, key)
+    blockwise.set_weights(ours.get_weights())
+    inputs = {
+        "query": np.where(PADDING[:, :, None], X, 0),
+        "value": value,
+        "key": np.where(VALUE_PADDING[:, :, None], key, 0),
+    }
+    masking = keras.layers.Masking()
+    inputs = {name: masking(x) if name in names else x for name, x in inputs.items()}
+    real = PADDING if "query" in names else np.full_like(PADDING, True)
+    received = numpy(blockwise(**inputs))
+    # The layer of Keras takes the masks off its inputs.
+    assert_close(received[real], numpy(theirs(**inputs))[real])
+
+
+@pytest.mark.parametrize("explicit", [False, True], ids=["mask alone", "with another mask"])
+def test_the_implicit_mask_of_self_attention_hides_its_keys(explicit):
+    layer = build(MultiHeadAttention(2, 4), X)
+    inputs = np.where(PADDING[:, :, None], X, 0)
+    call = {"attention_mask": CAUSAL[None]} if explicit else {}
+    expected = PADDING[:, None] & (CAUSAL if explicit else np.ones((6, 6), bool))
+    received = numpy(layer(keras.layers.Masking()(inputs), **call))
+    assert_close(received, numpy(layer(inputs, attention_mask=expected)))
+
+
+@pytest.mark.parametrize("use_gate", [False, True])
+def test_a_model_learns_as_with_the_layer_of_keras(use_gate):
+    """The same output, mask of the output and step of training in a functional model."""
+    ids = np.array([[3, 4, 5, 0, 0], [3, 5, 4, 3, 4]])
+    targets = GENERATOR.normal(size=(2, 8)).astype("float32")
+
+    def model(kind):
+        inputs = keras.Input((None,), dtype="int32")
+        vectors = keras.layers.Embedding(6, 8, mask_zero=True)(inputs)
+        outputs = kind(2, 4, use_gate=use_gate)(vectors, vectors, use_causal_mask=True)
+        model = keras.Model(inputs, keras.layers.GlobalAveragePooling1D()(outputs))
+        model.compile(keras.optimizers.SGD(0.5), "mse", jit_compile=False)
+        return model
+
+    theirs, ours = model(keras.layers.MultiHeadAttention), model(MultiHeadAttention)
+    randomize(theirs)
+    pairs = zip(theirs.get_weights(), ours.get_weights(), strict=True)
+    ours.set_weights([weight.reshape(own.shape) for weight, own in pairs])
+    assert_close(numpy(ours(ids)), numpy(theirs(ids)))
+    ours.train_on_batch(ids, targets)
+    theirs.train_on_batch(ids, targets)
+    for own, weight in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        assert_close(own, weight.reshape(own.shape))
+
+
+def test_one_input_is_query_value_and_key():
+    layer = build(MultiHeadAttention(2, 4), X)
+    assert_close(numpy(layer(X)), numpy(layer(X, X.copy(), X.copy())))
+
+
+ROTATE = {
+    layout: lambda vector, position, layout=layout: position_oracles.rotary(
+        vector, position, layout
+    )
+    for layout in ("halves", "interleaved")
+}
+BIAS = GENERATOR.normal(size=(2, 4, 6, 6)).astype("float32")
+# Arguments of the layer, arguments of the oracle.
+HEADS = {
+    "two query heads to a key head": ({"num_key_value_heads": 2}, {"num_groups": 2}),
+    "multi-query, value size": ({"num_key_value_heads": 1, "value_dim": 3}, {"num_groups": 1}),
+    "grouped, gate, no bias": (
+        {"num_key_value_heads": 2, "use_gate": True, "use_bias": False},
+        {"num_groups": 2},
+    ),
+    "rotary": ({"rotary": RotaryPositions()}, {"rotate": ROTATE["halves"]}),
+    "rotary interleaved, grouped": (
+        {"rotary": RotaryPositions(layout="interleaved"), "num_key_value_heads": 2},
+        {"rotate": ROTATE["interleaved"], "num_groups": 2},
+    ),
+}
+
+
+@pytest.mark.parametrize("biased", [False, True], ids=["without bias", "with bias"])
+@pytest.mark.parametrize("name", HEADS)
+def test_equals_the_equations(name, biased):
+    arguments, own = HEADS[name]
+    layer = build(MultiHeadAttention(4, 6, **arguments), X)
+    call = {"position_bias": BIAS} if biased else {}
+    received = layer(X, **call, attention_mask=PADDING, return_attention_scores=True)
+    outputs, weights = numpy(received)
+    for b in range(2):
+        mask, bias = PADDING[b], BIAS[b] if biased else 0.0
+        expected = multi_head_attention(X[b], weights_of(layer), 4, mask=mask, bias=bias, **own)
+        assert_close((outputs[b], weights[b]), expected)
+
+
+@pytest.mark.parametrize("name", ["two query heads to a key head", "multi-query, value size"])
+def test_grouped_cross_attention_equals_the_equations(name):
+    arguments, own = HEADS[name]
+    layer = build(MultiHeadAttention(4, 6, **arguments), X, VALUE, KEY)
+    outputs = numpy(layer(X, VALUE, KEY, attention_mask=VALUE_PADDING))
+    for b in range(2):
+        expected, _ = multi_head_attention(
+            X[b], weights_of(layer), 4, VALUE[b], KEY[b], mask=VALUE_PADDING[b], **own
+        )
+        assert_close(outputs[b], expected)
+
+
+@pytest.mark.parametrize("make", [AlibiBias, RelativePositionBias])
+def test_a_layer_makes_the_position_bias(make):
+    bias = randomize(build(make(2), np.arange(6)[None], np.arange(6)[None]))
+    layer = build(MultiHeadAttention(2, 4), X)
+    positions = np.arange(6)
+    if make is AlibiBias:
+        expected = position_oracles.alibi_bias(2, positions, positions)
+    else:
+        expected = position_oracles.t5_bias(numpy(bias.embeddings), positions, positions)
+    outputs = numpy(layer(X, position_bias=bias))
+    assert_close(outputs[0], multi_head_attention(X[0], weights_of(layer), 2, bias=expected)[0])
+    # Both depend on distances alone.
+    for start_index in (7, np.array([3, 9], "int32")):
+        assert_close(numpy(layer(X, position_bias=bias, start_index=start_index)), outputs)
+
+
+@pytest.mark.parametrize("start_index", [5, np.array([2, 30], "int32")])
+@pytest.mark.parametrize("flash_attention", [None, True])
+def test_the_start_index_moves_queries_and_keys(flash_attention, start_index):
+    layer = build(
+        MultiHeadAttention(
+            2, 4, sliding_window=3, rotary=RotaryPositions(), flash_attention=flash_attention
+        ),
+        X,
+    )
+    call = {"use_causal_mask": True}
+    # Everything in it depends on distances alone.
+    assert_close(numpy(layer(X, **call, start_index=start_index)), numpy(layer(X, **call)))
+
+
+FLASH = {
+    "plain": ({}, {}),
+    "causal": ({}, {"use_causal_mask": True}),
+    "window": ({"sliding_window": 2}, {}),
+    "padding": ({}, {"attention_mask": PADDING}),
+    "grouped, causal, padding": (
+        {"num_key_value_heads": 1, "value_dim": 3},
+        {"use_causal_mask": True, "attention_mask": PADDING},
+    ),
+    "rotary, gate, causal window": (
+        {"rotary": RotaryPositions(), "sliding_window": 3, "use_gate": True},
+        {"use_causal_mask": True},
+    ),
+    "alibi": ({}, {"position_bias": AlibiBias(2)}),
+}
+
+
+@pytest.mark.parametrize("name", FLASH)
+def test_the_blockwise_form_equals_the_plain_one(name):
+    arguments, call = FLASH[name]
+    plain = build(MultiHeadAttention(2, 4, **arguments), X)
+    blockwise = MultiHeadAttention(2, 4, flash_attention=True, **arguments)
+    blockwise(X)
+    blockwise.set_weights(plain.get_weights())
+    assert_close(numpy(blockwise(X, **call)), numpy(plain(X, **call)))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ({"return_attention_scores": True}, "no scores to return"),
+        ({"attention_mask": random_mask(2, 6, 6)}, r"needs an attention_mask .*shape \(2, 6, 6\)"),
+        ({"attention_mask": random_mask(2, 1, 6, 6)}, r"Received: .*shape \(2, 1, 6, 6\)"),
+        ({"position_bias": BIAS[:, :2]}, r"needs a layer .*shape \(2, 2, 6, 6\)"),
+    ],
+)
+def test_the_blockwise_form_refuses_what_it_has_not(call, message):
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(2, 4, flash_attention=True)(X, **call)
+
+
+STEPS = {
+    "plain": ({}, None),
+    "grouped, gate, value size": (
+        {"num_key_value_heads": 2, "use_gate": True, "value_dim": 3},
+        None,
+    ),
+    "rotary, multi-query": ({"num_key_value_heads": 1, "rotary": RotaryPositions()}, None),
+    "window": ({"sliding_window": 2}, None),
+    "rotary interleaved, window": (
+        {"sliding_window": 3, "rotary": RotaryPositions(layout="interleaved")},
+        None,
+    ),
+    "alibi": ({}, lambda: AlibiBias(4)),
+    "relative, window, no bias": (
+        {"sliding_window": 3, "use_bias": False},
+        lambda: RelativePositionBias(4, 8, 6, bidirectional=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("growing", [True, False], ids=["growing", "fixed"])
+@pytest.mark.parametrize("name", STEPS)
+def test_cached_steps_equal_the_full_pass(name, growing):
+    arguments, make_bias = STEPS[name]
+    layer = build(MultiHeadAttention(4, 6, **arguments), X)
+    bias = make_bias and randomize(build(make_bias(), np.arange(6)[None], np.arange(6)[None]))
+    call = {"use_causal_mask": True, "position_bias": bias}
+    outputs, weights = numpy(layer(X, **call, return_attention_scores=True))
+    for parts in ((1, 1, 1, 3), (2, 1, 3)):
+        cache, slot = layer.new_cache(2, 9, np.int32(0), growing), 0
+        for new in parts:
+            now = slice(slot, slot + new)
+            step_outputs, step_weights, cache = layer.step(
+                X[:, now], cache, np.int32(slot), position_bias=bias, growing=growing
+            )
+            slot += new
+            assert_close(numpy(step_outputs), outputs[:, now])
+            step_weights = numpy(step_weights)
+            assert step_weights.shape[3] == (slot if growing else 9)
+            assert_close(step_weights[..., :slot], weights[:, :, now, :slot])
+            assert not step_weights[..., slot:].any()
+
+
+@pytest.mark.parametrize("growing", [True, False], ids=["growing", "fixed"])
+@pytest.mark.parametrize("make_bias", [None, lambda: AlibiBias(2)], ids=["rotary", "alibi"])
+def test_steps_of_rows_that_began_at_other_slots_equal_those_of_each_row(make_bias, growing):
+    rotary = RotaryPositions() if make_bias is None else None
+    layer = build(MultiHeadAttention(2, 4, rotary=rotary, sliding_window=4), X)
+    call = {"position_bias": make_bias and make_bias()}
+    first = np.array([2, 0], "int32")  # the slot of the first position; noise is before it
+    cache = layer.new_cache(2, 7, np.int32(0), growing)
+    found = []
+    for slot, new in ((0, 4), (4, 1), (5, 1)):
+        slots = np.arange(slot + new if growing else 7, dtype="int32")
+        outputs, weights, cache = layer.step(
+            X[:, slot : slot + new],
+            cache,
+            np.int32(slot),
+            start_index=slot - first,
+            key_positions=slots - first[:, None],
+            growing=growing,
+            **call,
+        )
+        assert not numpy(weights)[0, :, :, :2].any()
+        found.append(numpy(outputs))
+    found = np.concatenate(found, axis=1)
+    for b, begin in enumerate(first):
+        alone = X[b : b + 1, begin:]
+        assert_close(found[b, begin:], numpy(layer(alone, use_causal_mask=True, **call))[0])
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("shared_key", [True, False], ids=["value is key", "key"])
+def test_a_prepared_memory_serves_all_beams(shared_key, beams):
+    inputs = (VALUE,) if shared_key else (VALUE, KEY)
+    layer = build(MultiHeadAttention(4, 6, num_key_value_heads=2), X, *inputs)
+    queries = GENERATOR.normal(size=(2, beams, 6, 8)).astype("float32")
+    memory = layer.prepare_memory(*inputs, attention_mask=VALUE_PADDING)
+    assert numpy(memory["keys"]).shape == numpy(memory["values"]).shape == (2, 2, 5, 6)
+    outputs, weights = numpy(layer.attend(queries.reshape(2, beams * 6, 8), memory))
+    assert outputs.shape == (2, beams * 6, 8) and weights.shape == (2, 4, beams * 6, 5)
+    for k in range(beams):
+        expected = layer(
+            queries[:, k], *inputs, attention_mask=VALUE_PADDING, return_attention_scores=True
+        )
+        own = slice(6 * k, 6 * k + 6)
+        assert_close((outputs[:, own], weights[:, :, own]), numpy(expected))
+
+
+@pytest.mark.parametrize("mask", [None, random_mask(2, 6, 5)], ids=["no mask", "rank 3"])
+def test_a_memory_takes_any_mask(mask):
+    layer = build(MultiHeadAttention(2, 4), X, VALUE)
+    memory = layer.prepare_memory(VALUE, attention_mask=mask)
+    expected = layer(X, VALUE, attention_mask=mask, return_attention_scores=True)
+    assert_close(numpy(layer.attend(X, memory)), numpy(expected))
+
+
+@pytest.mark.parametrize("flash_attention", [None, True])
+def test_a_query_that_may_attend_to_nothing_gets_the_bias_of_the_output(flash_attention):
+    layer = build(MultiHeadAttention(2, 4, flash_attention=flash_attention), X)
+    outputs = numpy(layer(X, attention_mask=PADDING & np.array([[False], [True]])))
+    assert_close(outputs[0], np.tile(numpy(layer.output_bias), (6, 1)))
+    assert np.ptp(outputs[1], axis=0).min() > 0
+    if not flash_attention:
+        mask = CAUSAL & ~np.eye(6, dtype=bool)  # the first query alone has nothing to see
+        received = layer(X, attention_mask=mask[None], return_attention_scores=True)
+        outputs, weights = numpy(received)
+        assert_close(outputs[:, 0], np.tile(numpy(layer.output_bias), (2, 1)))
+        assert not weights[:, :, 0].any()
+        assert_close(weights[:, :, 1:].sum(axis=3), np.ones((2, 2, 5)))
+
+
+def test_masks_of_other_kinds_of_numbers_and_of_all_ranks_are_one():
+    layer = build(MultiHeadAttention(2, 4), X, VALUE)
+    expected = numpy(layer(X, VALUE, attention_mask=VALUE_PADDING))
+    rank_3 = np.tile(VALUE_PADDING[:, None, :], (1, 6, 1))
+    masks = [rank_3, VALUE_PADDING[:, None], VALUE_PADDING[:, None, None], rank_3[:, None]]
+    masks += [mask.astype("int32") for mask in masks]
+    for mask in masks:
+        assert_close(numpy(layer(X, VALUE, attention_mask=mask)), expected)
+
+
+def eyes():
+    """A layer whose outputs are the weights, after dropout."""
+    layer = MultiHeadAttention(1, 6, dropout=0.5, use_bias=False, output_shape=6, seed=3)
+    value = np.tile(np.eye(6, dtype="float32"), (2, 1, 1))
+    build(layer, X, value)
+    layer.value_kernel.assign(np.eye(6))
+    layer.output_kernel.assign(np.eye(6))
+    return layer, value
+
+
+def test_dropout_zeroes_weights_and_scales_the_others_in_training_alone():
+    layer, value = eyes()
+    outputs, weights = numpy(layer(X, value, training=True, return_attention_scores=True))
+    kept = outputs != 0
+    assert 0.2 < kept.mean() < 0.8
+    assert_close(outputs[kept], 2 * weights[:, 0][kept])
+    assert_close(weights.sum(axis=3), np.ones((2, 1, 6)))
+    assert_close(numpy(layer(X, value, training=False)), weights[:, 0])
+    assert_close(numpy(layer(X, value)), weights[:, 0])
+
+
+def test_a_seed_makes_the_same_dropout():
+    (one, value), (other, _) = eyes(), eyes()
+    assert_identical(numpy(one(X, value, training=True)), numpy(other(X, value, training=True)))
+
+
+def test_is_a_good_layer():
+    def layer():
+        return MultiHeadAttention(
+            4,
+            6,
+            value_dim=3,
+            use_bias=False,
+            output_shape=5,
+            kernel_initializer="he_normal",
+            kernel_regularizer="l2",
+            kernel_constraint="max_norm",
+            use_gate=True,
+            seed=1,
+            num_key_value_heads=2,
+        )
+
+    inputs = {"query": X, "value": VALUE, "key": KEY, "attention_mask": VALUE_PADDING}
+    masked = {"value": "attention_mask", "key": "attention_mask"}
+    check_layer(layer, inputs, masked)
+
+
+@pytest.mark.parametrize("flash_attention", [None, True])
+def test_rotary_self_attention_is_a_good_layer(flash_attention):
+    check_layer(
+        lambda: MultiHeadAttention(
+            2,
+            4,
+            use_bias=False,
+            sliding_window=4,
+            flash_attention=flash_attention,
+            rotary=RotaryPositions(layout="interleaved"),
+        ),
+        {"query": X, "attention_mask": PADDING},
+    )
+
+
+def test_regularizers_constraints_and_initializers_reach_the_weights():
+    layer = MultiHeadAttention(
+        2,
+        4,
+        bias_initializer="ones",
+        kernel_initializer=keras.initializers.Constant(2.0),
+        kernel_regularizer=keras.regularizers.L1(1.0),
+        bias_regularizer=keras.regularizers.L1(3.0),
+        kernel_constraint="non_neg",
+        bias_constraint="unit_norm",
+    )
+    layer(X)
+    for weight in layer.weights:
+        is_kernel = weight.path.endswith("kernel")
+        np.testing.assert_array_equal(numpy(weight), 2.0 if is_kernel else 1.0)
+        kind = keras.constraints.NonNeg if is_kernel else keras.constraints.UnitNorm
+        assert isinstance(weight.constraint, kind)
+    kernels, biases = 4 * 8 * 8 * 2.0, 4 * 8 * 3.0
+    assert_close(float(sum(layer.losses)), kernels + biases)
+
+
+def test_symbolic_scores_have_the_shape_of_the_scores():
+    layer = MultiHeadAttention(2, 4, output_shape=5)
+    query, value = keras.Input((6, 8)), keras.Input((5, 7))
+    outputs, weights = layer(query, value, return_attention_scores=True)
+    assert outputs.shape == (None, 6, 5) and weights.shape == (None, 2, 6, 5)
+    model = keras.Model([query, value], [outputs, weights])
+    expected = numpy(layer(X, VALUE, return_attention_scores=True))
+    assert_close(tuple(numpy(model([X, VALUE]))), expected)
+
+
+@pytest.mark.parametrize("growing", [True, False])
+def test_half_precision_goes_through_the_cache_with_float32_biases(growing):
+    layer = MultiHeadAttention(2, 4, dtype="mixed_float16", rotary=RotaryPositions())
+    build(layer, X)
+    full = MultiHeadAttention(2, 4, rotary=RotaryPositions())
+    full(X)
+    full.set_weights(layer.get_weights())
+    bias = AlibiBias(2)
+    assert numpy(bias(np.arange(6)[None], np.arange(6)[None])).dtype == "float32"
+    expected = numpy(full(X, position_bias=bias, use_causal_mask=True))
+    outputs = numpy(layer(X, position_bias=bias, use_causal_mask=True))
+    assert outputs.dtype == "float16"
+    assert_close(outputs, expected, 0.02)
+    cache = layer.new_cache(2, 6, np.int32(0), growing)
+    for t in range(6):
+        now = X[:, t : t + 1].astype("float16")
+        step = layer.step(now, cache, np.int32(t), position_bias=bias, growing=growing)
+        outputs, _, cache = step
+        assert {str(leaf.dtype) for leaf in tree.flatten(numpy(step))} == {"float16"}
+        assert_close(numpy(outputs)[:, 0], expected[:, t], 0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_heads": 0}, "num_heads must be a positive integer. Received: num_heads=0"),
+        ({"num_heads": 1.5}, "Received: num_heads=1.5"),
+        ({"key_dim": -1}, "key_dim must be a positive integer. Received: key_dim=-1"),
+        ({"value_dim": 0}, "value_dim must be a positive integer. Received: value_dim=0"),
+        ({"output_shape": 0}, "output_shape must be a positive integer. Received: output_shape=0"),
+        ({"sliding_window": 0}, "sliding_window must be .* Received: sliding_window=0"),
+        ({"num_key_value_heads": 0}, "must be .* Received: num_key_value_heads=0"),
+        ({"num_key_value_heads": 3}, "must divide num_heads. Received: num_key_value_heads=3"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\). Received: dropout=1.0"),
+        ({"dropout": -0.1}, "Received: dropout=-0.1"),
+        ({"dropout": 0.1, "flash_attention": True}, "Received: flash_attention=True, dropout=0.1"),
+    ],
+)
+def test_arguments_are_checked(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(**{"num_heads": 4, "key_dim": 4, **arguments})
+
+
+@pytest.mark.parametrize("name", ["query", "value", "key"])
+def test_inputs_must_be_of_rank_3(name):
+    inputs = {"query": X, "value": VALUE, "key": KEY}
+    inputs[name] = inputs[name][:, None]
+    with pytest.raises(ValueError, match=rf"{name} must have shape .* Received: {name} with shape"):
+        MultiHeadAttention(2, 4)(**inputs)
+
+
+def test_a_mask_of_another_rank_is_refused():
+    with pytest.raises(ValueError, match=r"attention_mask must have .* with shape \(6,\)"):
+        MultiHeadAttention(2, 4)(X, attention_mask=np.ones(6, bool))
+
+
+def test_rotary_positions_need_heads_of_even_size():
+    with pytest.raises(ValueError, match="head_dim must be even.* Received: head_dim=3"):
+        MultiHeadAttention(2, 3, rotary=RotaryPositions())(X)

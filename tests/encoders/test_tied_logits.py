@@ -1,0 +1,38 @@
+import math
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import TiedLogits
+from tests.contracts import assert_close, check_layer, numpy, randomize
+
+INPUTS = np.random.default_rng(0).normal(size=(2, 3, 6)).astype("float32")
+
+
+def make():
+    return TiedLogits(keras.layers.ReversibleEmbedding(7, 4))
+
+
+def test_is_a_good_layer():
+    check_layer(make, {"inputs": INPUTS}, mixed_dtype="float32")
+
+
+def test_equals_the_equation():
+    layer = make()
+    layer(INPUTS)
+    randomize(layer)
+    kernel, bias = numpy(layer.dense.kernel), numpy(layer.dense.bias)
+    hidden = INPUTS.astype("float64") @ kernel + bias
+    hidden = hidden * 0.5 * (1 + np.vectorize(math.erf)(hidden / math.sqrt(2)))
+    hidden = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(
+        hidden.var(-1, keepdims=True) + 1e-5
+    )
+    hidden = hidden * numpy(layer.norm.gamma) + numpy(layer.norm.beta)
+    expected = hidden @ numpy(layer.embedding.embeddings).T + numpy(layer.bias)
+    assert_close(numpy(layer(INPUTS)), expected)
+
+
+def test_refuses_an_embedding_that_cannot_be_reversed():
+    with pytest.raises(ValueError, match="Received: embedding=Embedding"):
+        TiedLogits(keras.layers.Embedding(7, 4))
