@@ -4,7 +4,7 @@
 #   make test       all tests but the slow ones         make test-slow  the slow ones
 #   make test-jax   layer, decoder and search tests on JAX, in an environment without TensorFlow
 #   make lint       check the code                      make format     mend what can be mended
-#   make bench      training speed against PyTorch      make clean      remove all that was made here
+#   make bench      training speed against the peers    make clean      remove all that was made here
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -44,7 +44,7 @@ DEMO := build/demo
 	touch $@
 
 .venv-bench/installed: $(PROJECT)
-	@echo "== Installing keras-attn and PyTorch into .venv-bench"
+	@echo "== Installing keras-attn, PyTorch and KerasHub into .venv-bench"
 	$(PYTHON) -m venv --clear .venv-bench
 	.venv-bench/bin/pip install --quiet -e '.[all,bench]'
 	touch $@
@@ -93,6 +93,7 @@ format: .venv/installed
 
 bench: .venv-bench/installed
 	.venv-bench/bin/python benchmarks/train_rnn.py
+	.venv-bench/bin/python benchmarks/train_transformer.py
 
 clean:
 	rm -rf .venv .venv-jax .venv-runtime .venv-bench build export/build

@@ -17,6 +17,12 @@ def machine():
     return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "system": platform.system()}
 
 
+def use_cores(number):
+    """Keeps this process on the first cores that it may use, where the system can."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:number])
+
+
 def versions(*packages):
     """Versions of Python and of the packages, by name."""
     found = {"python": platform.python_version()}

@@ -7,25 +7,15 @@ the peer, and the losses of three steps are printed; where it is `"rate"`, the s
 warm-up, in target tokens per second.
 """
 
-import json
-import os
-import sys
-import time
-
-import keras
+import keras_side
 import numpy as np
-import tensorflow as tf
 
 import keras_attn
 from keras_attn.training import compile_for_training
 
 
 def main():
-    settings = json.loads(sys.argv[1])
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: settings["threads"]])
-    tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
-    tf.config.threading.set_inter_op_parallelism_threads(settings["threads"])
+    settings = keras_side.read_settings()
     encoder, decoder = keras_attn.rnn_seq2seq(
         settings["vocabulary_size"],
         settings["vocabulary_size"],
@@ -42,45 +32,9 @@ def main():
         label_smoothing=settings["label_smoothing"],
         epsilon=settings["epsilon"],
     )
-    batches = read_batches(settings["batches"])
     if settings["measure"] == "losses":
         np.savez(settings["weights"], **weights_for_pytorch(encoder, decoder))
-        losses = []
-        for inputs, labels in batches[:3]:
-            trainer.reset_metrics()  # or the loss is the mean since the start
-            losses.append(trainer.train_on_batch(inputs, labels, return_dict=True)["loss"])
-        print(json.dumps({"losses": [float(loss) for loss in losses]}))
-        return
-
-    fit(trainer, batches[: settings["warmup_steps"]])
-    timed = batches[settings["warmup_steps"] :]
-    started = time.perf_counter()
-    fit(trainer, timed)
-    seconds = time.perf_counter() - started
-    tokens = sum(int(np.count_nonzero(labels)) for _, labels in timed)
-    versions = {"keras": keras.__version__, "tensorflow": tf.__version__, "numpy": np.__version__}
-    print(json.dumps({"rate": tokens / seconds, "versions": versions}))
-
-
-def fit(trainer, batches):
-    ids = tf.TensorSpec((None, None), tf.int32)
-    dataset = tf.data.Dataset.from_generator(
-        lambda: iter(batches), output_signature=({"source_ids": ids, "target_ids": ids}, ids)
-    )
-    dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(batches)))
-    trainer.fit(dataset.prefetch(8), shuffle=False, verbose=0)
-
-
-def read_batches(path):
-    """Pairs of inputs and labels, as `LengthBucketedBatches` gives them."""
-    with np.load(path) as arrays:
-        return [
-            (
-                {name: arrays[f"{name}_{step}"] for name in ("source_ids", "target_ids")},
-                arrays[f"labels_{step}"],
-            )
-            for step in range(len(arrays.files) // 3)
-        ]
+    keras_side.measure(trainer, settings)
 
 
 def weights_for_pytorch(encoder, decoder):

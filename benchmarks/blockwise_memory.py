@@ -1,0 +1,162 @@
+"""Peak memory and time of blockwise attention against the plain form, over the sequence length.
+
+    python benchmarks/blockwise_memory.py
+
+runs causal self-attention of one sequence, forward alone and forward with the gradients of query,
+keys and values, each measurement in a process of its own. The memory is the largest resident size
+of the process less that of the same process before the first long sequence, so without the
+libraries and the program. The time is that of the fastest call after the first.
+
+Writes `benchmarks/results/blockwise_memory.json`.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from machine import date, machine, versions
+
+HERE = Path(__file__).parent
+MEBIBYTE = 1024  # `ru_maxrss` counts KiB on Linux.
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--head-dim", type=int, default=32)
+    parser.add_argument("--block-size", type=int, default=512)
+    parser.add_argument("--calls", type=int, default=3, help="of which the first is not timed")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)  # one measurement, in its process
+    args = parser.parse_args()
+    if args.measure:
+        print(json.dumps(measure(**json.loads(args.measure))))
+        return
+    load = os.getloadavg()[0]
+
+    rows = []
+    for gradients in (False, True):
+        for tokens in args.tokens:
+            settings = {
+                "tokens": tokens,
+                "gradients": gradients,
+                "heads": args.heads,
+                "head_dim": args.head_dim,
+                "block_size": args.block_size,
+                "calls": args.calls,
+                "threads": args.threads,
+                "seed": args.seed,
+            }
+            ours, theirs = (run({**settings, "form": form}) for form in ("blockwise", "plain"))
+            row = {
+                "model": "causal self-attention",
+                "what": "forward and backward" if gradients else "forward",
+                "tokens": tokens,
+                "ours": round(ours["peak"], 1),
+                "theirs": round(theirs["peak"], 1),
+                "peer": "scaled_dot_product",
+                "unit": "MiB at the peak",
+                "ratio": round(ours["peak"] / theirs["peak"], 3),
+                "ours_seconds": round(ours["seconds"], 3),
+                "theirs_seconds": round(theirs["seconds"], 3),
+            }
+            rows.append(row)
+            print(
+                f"{row['what']}, {tokens} tokens: blockwise {row['ours']} MiB in "
+                f"{row['ours_seconds']} s, plain {row['theirs']} MiB in {row['theirs_seconds']} s"
+            )
+
+    results = {
+        "benchmark": "blockwise_memory",
+        "command": " ".join(["python", *sys.argv]),
+        "settings": {
+            "batch": 1,
+            "heads": args.heads,
+            "head_dim": args.head_dim,
+            "block_size": args.block_size,
+            "threads": args.threads,
+        },
+        "seed": args.seed,
+        "date": date(),
+        "machine": machine(),
+        "load_average_before": round(load, 2),
+        "versions": versions("keras", "tensorflow"),
+        "rows": rows,
+    }
+    path = args.out / "blockwise_memory.json"
+    path.write_text(json.dumps(results, indent=2) + "\n")
+    print(path)
+
+
+def run(settings):
+    """What a measurement gives, run in a process of its own."""
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": "tensorflow",
+        "OMP_NUM_THREADS": str(settings["threads"]),
+        "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")]),
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "TF_NUM_INTEROP_THREADS": str(settings["threads"]),
+        "TF_NUM_INTRAOP_THREADS": str(settings["threads"]),
+    }
+    process = subprocess.run(
+        [sys.executable, __file__, "--measure", json.dumps(settings)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    if process.returncode != 0:
+        raise SystemExit("A measurement failed; its message is above.")
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def measure(form, tokens, gradients, heads, head_dim, block_size, calls, seed, threads):
+    """Peak memory in MiB and seconds of a call."""
+    import tensorflow as tf
+
+    from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
+    from keras_attn.attention.scaled_dot_product import scaled_dot_product
+    from keras_attn.masks import causal_mask
+
+    def attend(query, keys, values):
+        if form == "blockwise":
+            return blockwise_dot_product(query, keys, values, causal=True, block_size=block_size)
+        positions = tf.range(tf.shape(query)[2])[None]
+        return scaled_dot_product(query, keys, values, causal_mask(positions, positions))[0]
+
+    @tf.function(reduce_retracing=True)
+    def call(*inputs):
+        if not gradients:
+            return attend(*inputs)
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            loss = tf.reduce_sum(tf.square(attend(*inputs)))
+        return tape.gradient(loss, inputs)
+
+    def seconds(tokens):
+        shape = (3, 1, heads, tokens, head_dim)
+        inputs = tf.unstack(tf.random.stateless_normal(shape, (seed, 0)) * head_dim**-0.25)
+        start = time.perf_counter()
+        call(*inputs)
+        return time.perf_counter() - start
+
+    for short in (8, 16):  # Two lengths, so that the function is traced for all.
+        seconds(short)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    times = [seconds(tokens) for _ in range(calls)]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {"peak": peak / MEBIBYTE, "seconds": min(times[1:])}
+
+
+if __name__ == "__main__":
+    main()

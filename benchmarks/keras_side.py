@@ -1,0 +1,76 @@
+"""What the measurements with Keras have in common: they train as a user does, with `model.fit`."""
+
+import json
+import sys
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+from machine import use_cores
+
+
+def read_settings():
+    """The settings of this process, whose threads are set up by them."""
+    settings = json.loads(sys.argv[-1])
+    use_cores(settings["threads"])
+    tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
+    tf.config.threading.set_inter_op_parallelism_threads(settings["threads"])
+    return settings
+
+
+def measure(trainer, settings, **versions):
+    """Prints, as JSON, the losses of three steps or the speed after a warm-up.
+
+    Args:
+        trainer: compiled model from `source_ids` and `target_ids` to logits.
+        settings: as from `read_settings`; `measure` is `"losses"` or `"rate"`.
+        **versions: of packages besides Keras, TensorFlow and NumPy.
+    """
+    batches = read_batches(settings["batches"])
+    if settings["measure"] == "losses":
+        losses = []
+        for inputs, labels in batches[:3]:
+            trainer.reset_metrics()  # or the loss is the mean since the start
+            losses.append(trainer.train_on_batch(inputs, labels, return_dict=True)["loss"])
+        print(json.dumps({"losses": [float(loss) for loss in losses]}))
+        return
+
+    fit(trainer, batches[: settings["warmup_steps"]])
+    timed = batches[settings["warmup_steps"] :]
+    started = time.perf_counter()
+    fit(trainer, timed)
+    seconds = time.perf_counter() - started
+    print(json.dumps({"rate": num_tokens(timed) / seconds, "versions": with_ours(versions)}))
+
+
+def fit(trainer, batches):
+    ids = tf.TensorSpec((None, None), tf.int32)
+    dataset = tf.data.Dataset.from_generator(
+        lambda: iter(batches), output_signature=({"source_ids": ids, "target_ids": ids}, ids)
+    )
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(batches)))
+    trainer.fit(dataset.prefetch(8), shuffle=False, verbose=0)
+
+
+def read_batches(path):
+    """Pairs of inputs and labels, as `LengthBucketedBatches` gives them."""
+    with np.load(path) as arrays:
+        return [
+            (
+                {name: arrays[f"{name}_{step}"] for name in ("source_ids", "target_ids")},
+                arrays[f"labels_{step}"],
+            )
+            for step in range(len(arrays.files) // 3)
+        ]
+
+
+def num_tokens(batches):
+    """Target tokens, padding left out."""
+    return sum(int(np.count_nonzero(labels)) for _, labels in batches)
+
+
+def with_ours(versions):
+    """Versions of packages, with those of what all measurements with Keras use."""
+    ours = {"keras": keras.__version__, "tensorflow": tf.__version__, "numpy": np.__version__}
+    return {**ours, **versions}

@@ -1,0 +1,127 @@
+"""Speed of training: our Transformer against PyTorch's and KerasHub's layers.
+
+    python benchmarks/train_transformer.py --data DIR --source en --target de
+
+trains a small (d=128) and a base (d=512) model on the same batches of `DIR/train.en` and
+`DIR/train.de` (plain or `.gz`), or, without `--data`, on generated ids with the lengths of
+captions. Model, loss, clipping and optimizer are the same, which is tested first: from the same
+weights and without dropout, all sides must have the same losses. Then each side is timed several
+times, in turn, each time in a process of its own; what counts is the median. KerasHub's blocks have
+no dropout inside of the feed-forward network, so ours is timed without it too. In the same turns
+the matrix products of a step are timed alone: what no implementation can go below.
+
+Writes `benchmarks/results/train_transformer-NAME.json`.
+"""
+
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from sentences import read_corpus, write_batches
+from training_speed import (
+    HERE,
+    TRAINING,
+    argument_parser,
+    check_same_model,
+    comparison,
+    load_average,
+    time_in_turn,
+    write_results,
+)
+
+VOCABULARY_SIZE = 8000
+SIZES = {
+    128: {
+        "num_layers": 4,
+        "num_heads": 4,
+        "embedding_dim": 128,
+        "intermediate_dim": 256,
+        "dropout": 0.3,
+        "learning_rate": 1e-3,
+    },
+    512: {
+        "num_layers": 6,
+        "num_heads": 8,
+        "embedding_dim": 512,
+        "intermediate_dim": 2048,
+        "dropout": 0.1,
+        # Larger, the first steps of Adam would make differences of rounding visible in the losses.
+        "learning_rate": 1e-4,
+    },
+}
+# Name and package of each peer, and the side of ours that has dropout at the same places.
+PEERS = {
+    "pytorch": ("PyTorch", "torch", "ours"),
+    "kerashub": ("KerasHub", "keras_hub", "ours_for_kerashub"),
+}
+
+
+def main():
+    parser = argument_parser(__doc__.split("\n")[0], tokens_per_batch=4096)
+    parser.add_argument("--kerashub-python", default=sys.executable, help="Python with KerasHub")
+    parser.add_argument("--sizes", type=int, nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument(
+        "--steps", type=int, nargs="+", default=[30, 6], help="timed, in each run of each size"
+    )
+    parser.add_argument("--warmup-steps", type=int, default=3, help="not timed, in each run")
+    args = parser.parse_args()
+    if len(args.steps) != len(args.sizes):
+        parser.error("--steps and --sizes must be as many.")
+    load = load_average()
+    commands = {
+        "ours": [sys.executable, script("keras")],
+        "pytorch": [args.peer_python, script("pytorch")],
+        "ours_for_kerashub": [sys.executable, script("keras"), "--no-activation-dropout"],
+        "kerashub": [args.kerashub_python, script("kerashub")],
+        "matmul_only": [sys.executable, script("matmul")],
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        directory = Path(directory)
+        corpus, vocabulary_size = read_corpus(args, VOCABULARY_SIZE, directory)
+        settings = {
+            **TRAINING,
+            "vocabulary_size": vocabulary_size,
+            "batches": str(directory / "batches.npz"),
+            "weights": str(directory / "weights.npz"),
+            "warmup_steps": args.warmup_steps,
+            "threads": args.threads,
+            "seed": args.seed,
+        }
+        rows, versions = [], {}
+        for size, steps in zip(args.sizes, args.steps, strict=True):
+            # At least the three steps of the check.
+            write_batches(corpus, args, max(args.warmup_steps + steps, 3), settings["batches"])
+            size_rows, size_versions = measure_size(commands, {**settings, **SIZES[size]}, args)
+            rows += size_rows
+            versions |= size_versions
+
+    sizes = {f"d={size}": SIZES[size] for size in args.sizes}
+    recorded = {**TRAINING, "vocabulary_size": vocabulary_size, "sizes": sizes}
+    recorded["tokens_per_batch"] = args.tokens_per_batch
+    write_results("train_transformer", args, recorded, load, versions, rows)
+
+
+def script(side):
+    return str(HERE / f"train_transformer_{side}.py")
+
+
+def measure_size(commands, settings, args):
+    """The rows of one size, a peer in each, and the versions of what ran."""
+    sides = {side: command for side, command in commands.items() if side != "matmul_only"}
+    losses = check_same_model(sides, settings)
+    rates, versions = time_in_turn(commands, settings, args.rounds)
+    matmul_only = statistics.median(rates["matmul_only"])
+    layers, size = settings["num_layers"], settings["embedding_dim"]
+    model = f"transformer_seq2seq, d={size}, {layers} + {layers} layers"
+    rows = []
+    for peer, (name, package, our_side) in PEERS.items():
+        row = comparison(model, f"{name} {versions[package]}", rates, losses, peer, our_side)
+        row["matmul_only"] = matmul_only
+        row["matmul_only_share"] = round(row["ours"] / matmul_only, 3)
+        rows.append(row)
+    return rows, versions
+
+
+if __name__ == "__main__":
+    main()

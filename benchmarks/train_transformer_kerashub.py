@@ -1,0 +1,104 @@
+"""One measurement of a peer in `train_transformer.py`: the same model from KerasHub's layers.
+
+    python benchmarks/train_transformer_kerashub.py SETTINGS
+
+takes and prints what `train_transformer_keras.py` does, and reads the weights that it wrote. Loss,
+optimizer and metrics are ours too, so that the layers alone are compared. KerasHub's blocks have no
+dropout inside of the feed-forward network; elsewhere it is where ours is. Ours is compared with it
+without that dropout too.
+"""
+
+import keras
+import keras_hub
+import keras_side
+import numpy as np
+from keras_hub.layers import (
+    ReversibleEmbedding,
+    SinePositionEncoding,
+    TransformerDecoder,
+    TransformerEncoder,
+)
+
+from keras_attn.training import compile_for_training
+
+# Names of the layers of a block: KerasHub's and ours.
+LAYERS = {
+    "self_attention_layer": "self_attention",  # of an encoder
+    "self_attention": "self_attention",  # of a decoder
+    "self_attention_layer_norm": "attention_norm",
+    "cross_attention": "memory_attention",
+    "cross_attention_layer_norm": "memory_norm",
+    "feedforward_intermediate_dense": "feed_forward/expansion",
+    "feedforward_output_dense": "feed_forward/contraction",
+    "feedforward_layer_norm": "feed_forward_norm",
+}
+
+
+def main():
+    settings = keras_side.read_settings()
+    keras.utils.set_random_seed(settings["seed"])
+    trainer = compile_for_training(
+        kerashub_transformer(settings),
+        learning_rate=settings["learning_rate"],
+        global_clipnorm=settings["global_clipnorm"],
+        label_smoothing=settings["label_smoothing"],
+        epsilon=settings["epsilon"],
+    )
+    with np.load(settings["weights"]) as arrays:
+        for weight in trainer.trainable_weights:
+            weight.assign(arrays[our_path(weight.path)].reshape(weight.shape))
+    keras_side.measure(trainer, settings, keras_hub=keras_hub.__version__)
+
+
+def kerashub_transformer(settings):
+    """Model from `source_ids` and `target_ids` to logits."""
+    dim = settings["embedding_dim"]
+    embedding = ReversibleEmbedding(settings["vocabulary_size"], dim, name="target_embedding")
+    positions = SinePositionEncoding()
+    block = {
+        "intermediate_dim": settings["intermediate_dim"],
+        "num_heads": settings["num_heads"],
+        "dropout": settings["dropout"],
+        "normalize_first": True,
+    }
+
+    def embed(ids):
+        vectors = embedding(ids) * dim**0.5  # (B, T, D)
+        return keras.layers.Dropout(settings["dropout"])(vectors + positions(vectors))
+
+    source_ids = keras.Input((None,), dtype="int32", name="source_ids")
+    target_ids = keras.Input((None,), dtype="int32", name="target_ids")
+    mask = keras.ops.not_equal(source_ids, 0)  # (B, S)
+    memory = embed(source_ids)  # (B, S, D)
+    for index in range(settings["num_layers"]):
+        layer = TransformerEncoder(**block, name=f"encoder-{index}")
+        memory = layer(memory, padding_mask=mask)
+    memory = final_norm("encoder")(memory)
+    outputs = embed(target_ids)  # (B, T, D)
+    for index in range(settings["num_layers"]):
+        layer = TransformerDecoder(**block, name=f"decoder-{index}")
+        outputs = layer(outputs, memory, encoder_padding_mask=mask)
+    logits = embedding(final_norm("decoder")(outputs), reverse=True)  # (B, T, V)
+    return keras.Model({"source_ids": source_ids, "target_ids": target_ids}, logits)
+
+
+def final_norm(side):
+    return keras.layers.LayerNormalization(epsilon=1e-5, name=f"{side}-final_norm")
+
+
+def our_path(path):
+    """The path of the weight in our model that belongs to a path such as
+    `encoder-0/self_attention_layer/query/kernel`."""
+    first, *rest = path.split("/")
+    if first == "target_embedding":
+        return "encoder/stack/target_embedding/embeddings"
+    side, index = first.split("-")
+    if index == "final_norm":
+        return f"{side}/stack/final_norm/{rest[0]}"
+    name, *projection, kind = rest
+    weight = "_".join([*projection, kind]).replace("attention_output", "output")
+    return f"{side}/stack/block_{index}/{LAYERS[name]}/{weight}"
+
+
+if __name__ == "__main__":
+    main()

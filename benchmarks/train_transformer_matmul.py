@@ -1,0 +1,72 @@
+"""The matrix products of `train_transformer.py` alone: what no side can go below.
+
+    python benchmarks/train_transformer_matmul.py SETTINGS
+
+takes the settings of the other measurements and prints the target tokens per second of a training
+that consists of the products of TensorFlow and nothing else, forward and backward.
+"""
+
+import json
+import time
+from collections import Counter
+
+import keras_side
+import tensorflow as tf
+
+
+def main():
+    settings = keras_side.read_settings()
+    timed = keras_side.read_batches(settings["batches"])[settings["warmup_steps"] :]
+    seconds = sum(
+        seconds_of(product) * count
+        for inputs, labels in timed
+        for product, count in products(*inputs["source_ids"].shape, labels.shape[1], settings)
+    )
+    rate = keras_side.num_tokens(timed) / seconds
+    print(json.dumps({"rate": rate, "versions": keras_side.with_ours({})}))
+
+
+def products(batch, source, target, settings):
+    """Pairs of a product `(matrices, rows, inner, columns)` and how often a forward pass has it."""
+    dim, inner = settings["embedding_dim"], settings["intermediate_dim"]
+    heads, layers = settings["num_heads"], settings["num_layers"]
+    found = Counter({(1, batch * target, dim, settings["vocabulary_size"]): 1})
+
+    def add(*product):
+        found[product] += layers
+
+    def add_attention(queries, keys):
+        add(batch * heads, queries, dim // heads, keys)
+        add(batch * heads, queries, keys, dim // heads)
+        add(1, batch * queries, dim, dim)  # output
+
+    for length in (source, target):
+        add(1, batch * length, dim, 3 * dim)  # queries, keys and values
+        add_attention(length, length)
+        add(1, batch * length, dim, inner)
+        add(1, batch * length, inner, dim)
+    add(1, batch * target, dim, dim)  # queries to the source
+    add(1, batch * source, dim, 2 * dim)  # its keys and values
+    add_attention(target, source)
+    return found.items()
+
+
+def seconds_of(product, repeats=3):
+    """Of a product and of the two in its gradient: the fastest of some repeats."""
+    matrices, rows, inner, columns = product
+    left, right, upstream = (
+        tf.random.normal(shape if matrices == 1 else (matrices, *shape))
+        for shape in ((rows, inner), (inner, columns), (rows, columns))
+    )
+    fastest = float("inf")
+    for _ in range(repeats):
+        started = time.perf_counter()
+        tf.matmul(left, right)
+        tf.matmul(upstream, right, transpose_b=True)
+        tf.matmul(left, upstream, transpose_a=True)
+        fastest = min(fastest, time.perf_counter() - started)
+    return fastest
+
+
+if __name__ == "__main__":
+    main()
