@@ -1,3 +1,7 @@
+import keras
+import pytest
+
+
 def pytest_ignore_collect(collection_path):
     """Of tests/, only test_*.py is imported: the modules and scripts beside them are for the tests.
 
@@ -5,3 +9,17 @@ def pytest_ignore_collect(collection_path):
     """
     helper = collection_path.suffix == ".py" and not collection_path.name.startswith("test_")
     return True if helper else None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_compiled_functions():
+    """Under JAX, drops what a module compiled.
+
+    Each compiled function holds several memory mappings; the whole suite would need more than the
+    65,530 that Linux gives a process, and LLVM crashes when it gets no more.
+    """
+    yield
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.clear_caches()

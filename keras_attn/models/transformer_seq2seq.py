@@ -65,7 +65,7 @@ def transformer_seq2seq(
     )
 
     def side(bidirectional):
-        """Arguments of a stack and of its blocks that make the positions known."""
+        """Arguments of a stack and of its blocks."""
         stack, rotary = {}, None
         if positions == "sinusoidal":
             stack["positions"] = SinusoidalPositions()
@@ -77,13 +77,11 @@ def transformer_seq2seq(
             stack["position_bias"] = AlibiBias(num_heads)
         else:
             stack["position_bias"] = RelativePositionBias(num_heads, bidirectional=bidirectional)
-        arguments = {
-            "num_layers": num_layers,
-            "scale_embedding": True,
-            "dropout": dropout,
-            "seed": seed,
-        }
-        return {**arguments, **stack}, {"rotary": rotary, "dropout": dropout, "seed": seed, **block}
+        # The blocks of an encoder take the seeds up to `seed + num_layers`.
+        own_seed = seed if seed is None or bidirectional else seed + num_layers + 1
+        shared = {"dropout": dropout, "seed": own_seed}
+        arguments = {"num_layers": num_layers, "scale_embedding": True}
+        return {**arguments, **shared, **stack}, {"rotary": rotary, **shared, **block}
 
     stack, arguments = side(bidirectional=True)
     encoder_block = TransformerEncoderBlock(num_heads, intermediate_dim, **arguments)

@@ -55,8 +55,8 @@ class TransformerStack(keras.layers.Layer):
             self.pattern.new_layer(
                 name=f"block_{index}",
                 dtype=self.dtype_policy,
-                # With one seed, all blocks would drop the same features.
-                seed=None if block.seed is None else block.seed + index,
+                # With one seed, all blocks and the input would drop the same features.
+                seed=None if block.seed is None else block.seed + 1 + index,
             )
             for index in range(num_layers)
         ]
@@ -97,9 +97,12 @@ class TransformerStack(keras.layers.Layer):
         return self.input_dropout(vectors)
 
     def bias(self, query_positions, key_positions):
-        """What the blocks add to their scores, or `None`."""
-        if self.position_bias is None:
-            return None
+        """What the blocks add to their scores, or `None`.
+
+        The blockwise form asks the layer itself, for a part of the scores at a time.
+        """
+        if self.position_bias is None or self.blocks[0].flash_attention:
+            return self.position_bias
         return self.position_bias(query_positions, key_positions)
 
     def normalize(self, outputs):

@@ -55,6 +55,9 @@ DECODERS = {
         num_heads=4, num_key_value_heads=1, rotary=RotaryPositions(layout="interleaved")
     ),
     "alibi": lambda: decoder(stack={"position_bias": AlibiBias(2)}),
+    "alibi, blockwise": lambda: decoder(
+        flash_attention=True, use_bias=False, stack={"position_bias": AlibiBias(2)}
+    ),
     "relative bias, rms, post-norm": lambda: decoder(
         normalization="rms",
         normalize_first=False,

@@ -51,6 +51,10 @@ ENCODERS = {
     "rotary, rms": lambda: make({"normalization": "rms", "rotary": RotaryPositions()}),
     "alibi": lambda: make(position_bias=AlibiBias(2), scale_embedding=True),
     "relative": lambda: make(position_bias=RelativePositionBias(2, 8, 6)),
+    "alibi, blockwise": lambda: make({"flash_attention": True}, position_bias=AlibiBias(2)),
+    "relative, blockwise": lambda: make(
+        {"flash_attention": True}, position_bias=RelativePositionBias(2, 8, 6)
+    ),
 }
 
 
@@ -63,9 +67,9 @@ def test_equals_the_equations(name):
     positions, block = np.arange(5), {}
     if name.startswith("rotary"):
         block["rotate"] = rotate
-    elif name == "alibi":
+    elif name.startswith("alibi"):
         block["bias"] = position_oracles.alibi_bias(2, positions, positions)
-    elif name == "relative":
+    elif name.startswith("relative"):
         table = numpy(encoder.stack.position_bias.embeddings)
         block["bias"] = position_oracles.t5_bias(table, positions, positions, max_distance=6)
     for b, ids in enumerate(IDS):
