@@ -6,6 +6,7 @@ from keras_attn.arguments import check_positive_integer
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn.attention.scaled_dot_product import scaled_dot_product
+from keras_attn.dropout import Dropout
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer import kv_cache
 
@@ -152,7 +153,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.seed = seed
         self.num_key_value_heads = num_key_value_heads
         self.rotary = rotary
-        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         value_shape = query_shape if value_shape is None else value_shape

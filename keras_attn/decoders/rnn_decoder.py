@@ -3,6 +3,7 @@ from keras import ops, tree
 
 from keras_attn.build_once import build_once
 from keras_attn.decoders.token_decoder import TokenDecoder
+from keras_attn.dropout import Dropout
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.state_bridge import StateBridge
 from keras_attn.rnn.state_sizes import state_sizes
@@ -54,8 +55,8 @@ class RNNDecoder(TokenDecoder):
         self.state_bridge = StateBridge(
             state_sizes(self.cell.cell), bridge, dtype=self.dtype_policy
         )
-        self.input_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
-        self.output_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.input_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.output_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(
         self,

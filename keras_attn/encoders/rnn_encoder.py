@@ -4,6 +4,7 @@ from keras import ops, tree
 from keras_attn import masks
 from keras_attn.arguments import check_positive_integer
 from keras_attn.build_once import build_once
+from keras_attn.dropout import Dropout
 from keras_attn.pattern import Pattern
 from keras_attn.rnn.recurrent_layer import recurrent_layer
 from keras_attn.serialize_shared import serialize_shared
@@ -90,8 +91,7 @@ class RNNEncoder(keras.layers.Layer):
                 layer = keras.layers.Bidirectional(layer, dtype=self.dtype_policy)
             self.recurrent_layers.append(layer)
         self.dropout_layers = [
-            keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
-            for _ in range(num_layers + 1)
+            Dropout(dropout, seed=seed, dtype=self.dtype_policy) for _ in range(num_layers + 1)
         ]
 
     def build(self, inputs_shape):

@@ -1,5 +1,6 @@
 import keras
 
+from keras_attn.dropout import Dropout
 from keras_attn.encoders.sequence_pooling import SequencePooling
 
 
@@ -31,6 +32,6 @@ def sequence_classifier(
     pooled = SequencePooling(pooling, name="pooling")(
         encoded["encoder_outputs"], encoded["encoder_mask"]
     )
-    pooled = keras.layers.Dropout(dropout, name="dropout")(pooled)
+    pooled = Dropout(dropout, name="dropout")(pooled)
     logits = keras.layers.Dense(num_classes, dtype="float32", name="logits")(pooled)
     return keras.Model(inputs, logits, name=name)

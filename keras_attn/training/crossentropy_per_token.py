@@ -1,3 +1,5 @@
+import math
+
 from keras import ops
 
 
@@ -13,8 +15,12 @@ def crossentropy_per_token(labels, logits, label_smoothing=0.0):
     OpenNMT and fairseq the smoothed mass goes to the other `V - 1` classes;
     `keras.losses.CategoricalCrossentropy` gives the label a share of it too.
 
-    The `log_softmax` is computed once per graph, however many losses and metrics use it, and the
-    gradient is written by hand: both matter, because logits are the largest tensors of a training.
+    Logits are the largest tensors of a training, so they are passed over as seldom as possible: the
+    softmax and the normalizer are computed once per graph, however many losses and metrics use
+    them, and the gradient, `softmax(x) - target`, is written by hand. The normalizer comes from the
+    most probable class, whose probability cannot vanish:
+
+        log sum over v of exp x[v] = max x - log max softmax(x)
 
     Args:
         labels: int `(...)`, in `[0, V)`. A label outside has the loss NaN.
@@ -44,20 +50,27 @@ def crossentropy_per_token(labels, logits, label_smoothing=0.0):
     # A gather outside its bounds fails on some devices and is silent on others.
     labels = ops.clip(labels, 0, num_classes - 1)
     others = label_smoothing / (num_classes - 1)
-    label_excess = 1.0 - label_smoothing - others
 
     @ops.custom_gradient
     def loss(logits):
-        log_probs = ops.log_softmax(logits)  # (..., V)
-        losses = -label_excess * _at(log_probs, labels)  # (...)
+        probabilities = ops.softmax(logits)  # (..., V)
+        # The initial values are for batches of no tokens.
+        largest = ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)  # (..., 1)
+        of_largest = ops.max(probabilities, axis=-1, keepdims=True, initial=0.0)  # (..., 1)
+        normalizer = ops.squeeze(largest - ops.log(of_largest), axis=-1)  # (...)
+        losses = (1.0 - label_smoothing - others) * (normalizer - _at(logits, labels))  # (...)
         if others:
-            losses = losses - others * ops.sum(log_probs, axis=-1)  # (...)
+            losses += others * (num_classes * normalizer - ops.sum(logits, axis=-1))  # (...)
 
         def gradient(*args, upstream=None):
             if upstream is None:
                 (upstream,) = args
-            smoothed = label_excess * ops.one_hot(labels, num_classes) + others  # (..., V)
-            return (ops.exp(log_probs) - smoothed) * ops.expand_dims(upstream, -1)  # (..., V)
+            upstream = ops.expand_dims(upstream, -1)  # (..., 1)
+            gradients = probabilities * upstream  # (..., V)
+            if others:
+                gradients -= others * upstream  # (..., V)
+            of_labels = (_at(probabilities, labels) - 1.0 + label_smoothing) * upstream[..., 0]
+            return _put(gradients, labels, of_labels)  # (..., V)
 
         return losses, gradient
 
@@ -67,6 +80,15 @@ def crossentropy_per_token(labels, logits, label_smoothing=0.0):
 def _at(values, labels):
     """The value of each label: `(..., V)` and `(...)` to `(...)`."""
     return ops.squeeze(ops.take_along_axis(values, ops.expand_dims(labels, -1), axis=-1), axis=-1)
+
+
+def _put(values, labels, of_labels):
+    """The values `(..., V)`, with others for the labels: both `(...)`."""
+    rows = ops.reshape(values, (-1, values.shape[-1]))  # (N, V)
+    flat = ops.reshape(labels, (-1,))  # (N,)
+    indices = ops.stack([ops.arange(ops.shape(flat)[0]), flat], axis=-1)  # (N, 2)
+    rows = ops.scatter_update(rows, indices, ops.reshape(of_labels, (-1,)))  # (N, V)
+    return ops.reshape(rows, (*ops.shape(labels), values.shape[-1]))
 
 
 def of_real_tokens(values, labels, ignore_class):

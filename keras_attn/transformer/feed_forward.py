@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn.arguments import check_positive_integer
+from keras_attn.dropout import Dropout
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -64,7 +65,7 @@ class FeedForward(keras.layers.Layer):
         self.seed = seed
         # The gate and what it multiplies come from one product.
         self.expansion = self._dense(intermediate_dim * (2 if self.is_gated else 1), "expansion")
-        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def _dense(self, units, name):
         return keras.layers.Dense(

@@ -2,6 +2,7 @@ import keras
 
 from keras_attn.arguments import check_positive_integer
 from keras_attn.attention.multi_head_attention import MultiHeadAttention
+from keras_attn.dropout import Dropout
 from keras_attn.transformer.feed_forward import FeedForward
 
 NORMALIZATIONS = {
@@ -126,7 +127,7 @@ class TransformerEncoderBlock(keras.layers.Layer):
         )
         self.feed_forward_norm = self._norm("feed_forward_norm")
         self.attention_norm = self._norm("attention_norm")
-        self.residual_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.residual_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, inputs_shape):
         if len(inputs_shape) != 3:

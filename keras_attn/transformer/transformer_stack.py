@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_attn.arguments import check_positive_integer
 from keras_attn.build_once import build_once
+from keras_attn.dropout import Dropout
 from keras_attn.pattern import Pattern
 from keras_attn.serialize_shared import serialize_shared
 
@@ -60,7 +61,7 @@ class TransformerStack(keras.layers.Layer):
             )
             for index in range(num_layers)
         ]
-        self.input_dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.input_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         # The output of a pre-norm block is a sum that nothing has normalized.
         self.final_norm = block._norm("final_norm") if block.normalize_first else None
 

@@ -1,0 +1,223 @@
+"""Time of a decoding step in ONNX Runtime over the length of the output, with and without cache.
+
+    python benchmarks/decoding_length.py
+
+A Transformer with random weights, which never emits the end token, is exported twice: as it is, and
+with a decoder that keeps no keys and values but runs over all tokens again in each step (those of
+the source are computed once in both). Search, loop and file format are the same. Each round opens
+both files in turn, in a process of its own; what counts is the median of the rounds, as the time of
+the whole call over the number of steps. A measurement without cache that would take longer than
+`--longest` seconds, by the square of the length, is left out.
+
+Writes `benchmarks/results/decoding_length.json`.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from machine import date, machine, versions
+
+HERE = Path(__file__).parent
+VOCABULARY_SIZE = 8000
+SIZES = ("tiny", "base")
+FORMS = ("cached", "recomputed")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--lengths", type=int, nargs="+", default=[32, 64, 128, 256, 512])
+    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--source-length", type=int, default=32)
+    parser.add_argument("--beam-width", type=int, default=1, help="1: greedy")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--longest", type=float, default=30, help="seconds, without cache")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)  # one file, in its process
+    args = parser.parse_args()
+    if args.measure:
+        print(json.dumps(measure(args.measure, args)))
+        return
+    load = round(os.getloadavg()[0], 2)
+
+    rows = []
+    for size in args.sizes:
+        with tempfile.TemporaryDirectory() as directory:
+            files = {form: str(Path(directory) / f"{form}.onnx") for form in FORMS}
+            for form, path in files.items():
+                write_translator(path, size, form, args)
+            milliseconds = {form: [] for form in FORMS}
+            for number in range(args.rounds):
+                for form, path in files.items():
+                    milliseconds[form].append(run(path))
+                print(f"{size}: round {number + 1} of {args.rounds}", file=sys.stderr)
+        rows += size_rows(size, milliseconds, args)
+    results = {
+        "benchmark": "decoding_length",
+        "command": " ".join(["python", *sys.argv]),
+        "settings": {"vocabulary_size": VOCABULARY_SIZE, **settings(args)},
+        "seed": args.seed,
+        "date": date(),
+        "machine": machine(),
+        "load_average_before": load,
+        "versions": versions("tensorflow", "keras", "tf2onnx", "onnxruntime"),
+        "rows": rows,
+    }
+    name = "decoding_length" if args.beam_width == 1 else f"decoding_length-beam{args.beam_width}"
+    path = args.out / f"{name}.json"
+    path.write_text(json.dumps(results, indent=2) + "\n")
+    print(path)
+
+
+def settings(args):
+    names = ("source_length", "beam_width", "rounds", "longest", "threads")
+    return {name: getattr(args, name) for name in names}
+
+
+def write_translator(path, size, form, args):
+    """Exports a model that only its limit ends."""
+    import keras_attn
+    from keras_attn.export import export_onnx
+    from keras_attn.models import transformer_sizes
+
+    make = getattr(transformer_sizes, f"transformer_{size}")
+    encoder, decoder = make(VOCABULARY_SIZE, VOCABULARY_SIZE, seed=args.seed)
+    arguments = {
+        # That of the comparison with Keras; it is given anew in each call.
+        "max_length": 8,
+        "relative_max_length": None,
+        "suppressed_token_ids": [0, 1, 2],  # padding, start and end
+        "name": "search",
+    }
+    if form == "recomputed":
+        decoder = without_cache(decoder)
+    if args.beam_width == 1:
+        search = keras_attn.GreedyDecoder(decoder, **arguments)
+    else:
+        search = keras_attn.BeamDecoder(decoder, args.beam_width, **arguments)
+    export_onnx(keras_attn.search_model(encoder, search), path)
+
+
+def without_cache(decoder):
+    """A decoder with the weights of another, whose state is the tokens so far."""
+    from keras import ops
+
+    from keras_attn import history
+    from keras_attn.decoders.decoder import Decoder
+
+    class RecomputingDecoder(Decoder):
+        def __init__(self, decoder):
+            super().__init__()
+            self.decoder = decoder
+            self.embedding = decoder.embedding
+
+        def build(self, *shapes):
+            self.decoder.build(*shapes)
+
+        def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+            return self.decoder.prepare_memory(encoder_outputs, encoder_mask)
+
+        def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
+            mask = memory["blocks"][0]["mask"]  # (B, 1, S)
+            rows = (ops.shape(mask)[0] * beam_width, 1)
+            zero = history.hidden_zero(mask)
+            return {"token_ids": history.new_history(rows, (), "int32", max_length, zero)}
+
+        def step(self, token_ids, state, memory):
+            token_ids = history.append(state["token_ids"], token_ids[:, None], 0)  # (B*K, 1, T)
+            vectors = self.decoder.stack.embed(token_ids[:, 0])  # (B*K, T, D)
+            for block, block_memory in zip(
+                self.decoder.stack.blocks, memory["blocks"], strict=True
+            ):
+                vectors, _ = block.run(vectors, block_memory)
+            outputs = self.decoder.stack.normalize(vectors)[:, -1]  # (B*K, D)
+            return self.decoder.project(outputs), {"token_ids": token_ids}
+
+    return RecomputingDecoder(decoder)
+
+
+def run(path):
+    """The milliseconds that a process of its own measures for a file."""
+    process = subprocess.run(
+        [sys.executable, *sys.argv, "--measure", path], stdout=subprocess.PIPE, text=True
+    )
+    if process.returncode != 0:
+        raise SystemExit("A measurement failed; its message is above.")
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def measure(path, args):
+    """Milliseconds per step, by batch size and length."""
+    import numpy as np
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = args.threads
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    generator = np.random.default_rng(args.seed)
+    found = {}
+    for batch_size in args.batch_sizes:
+        shape = (batch_size, args.source_length)
+        source_ids = generator.integers(4, VOCABULARY_SIZE, shape).astype("int32")
+
+        def translate(length, source_ids=source_ids):
+            inputs = {
+                "source_ids": source_ids,
+                "max_length": np.array(length, "int32"),
+                "length_penalty": np.array(1, "float32"),
+            }
+            started = time.perf_counter()
+            (lengths,) = session.run(["lengths"], inputs)
+            if not (lengths == length).all():
+                raise SystemExit(f"Expected {length} tokens each, received: {lengths.tolist()}.")
+            return time.perf_counter() - started
+
+        translate(args.lengths[0])  # the first call allocates
+        found[batch_size], seconds, last = {}, 0.0, args.lengths[0]
+        for length in args.lengths:
+            if "recomputed" in path and seconds * (length / last) ** 2 > args.longest:
+                break
+            seconds, last = translate(length), length
+            found[batch_size][length] = 1000 * seconds / length
+    return found
+
+
+def size_rows(size, milliseconds, args):
+    """The rows of one model."""
+
+    def median(form, batch_size, length):
+        runs = [found[str(batch_size)].get(str(length)) for found in milliseconds[form]]
+        return None if None in runs else round(statistics.median(runs), 3)
+
+    rows = []
+    for batch_size in args.batch_sizes:
+        shortest = median("cached", batch_size, args.lengths[0])
+        for length in args.lengths:
+            ours = median("cached", batch_size, length)
+            theirs = median("recomputed", batch_size, length)
+            row = {
+                "model": f"transformer_{size}, batch {batch_size}, {length} tokens",
+                "ours": ours,
+                "unit": "ms a step",
+                "times_shortest": round(ours / shortest, 2),
+            }
+            if theirs is not None:
+                row |= {"theirs": theirs, "peer": "without cache", "ratio": round(ours / theirs, 3)}
+            rows.append(row)
+            print(json.dumps(row))
+    return rows
+
+
+if __name__ == "__main__":
+    main()
