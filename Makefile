@@ -76,7 +76,8 @@ test: .venv/installed
 test-slow: .venv/installed
 	.venv/bin/python -m pytest -m slow
 
-JAX_TESTS := tests/test_dropout.py tests/test_masks.py $(addprefix tests/,attention rnn encoders decoders search models)
+JAX_TESTS := $(addprefix tests/,attention rnn encoders decoders search models) \
+	$(addprefix tests/test_,dropout.py layer_normalization.py masks.py)
 
 # Nearly all the time goes into compiling small functions once: the less is optimised, the faster.
 test-jax: .venv-jax/installed

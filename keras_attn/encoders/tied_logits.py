@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn.build_once import build_once
+from keras_attn.layer_normalization import LayerNormalization
 from keras_attn.serialize_shared import serialize_shared
 from keras_attn.transformer.feed_forward import erf_gelu
 
@@ -41,9 +42,7 @@ class TiedLogits(keras.layers.Layer):
         self.dense = keras.layers.Dense(
             embedding.output_dim, activation=erf_gelu, dtype=self.dtype_policy, name="dense"
         )
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=1e-5, dtype=self.dtype_policy, name="norm"
-        )
+        self.norm = LayerNormalization(epsilon=1e-5, dtype=self.dtype_policy, name="norm")
 
     def build(self, inputs_shape):
         inner_shape = (*inputs_shape[:-1], self.embedding.output_dim)

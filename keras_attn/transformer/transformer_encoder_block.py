@@ -3,10 +3,11 @@ import keras
 from keras_attn.arguments import check_positive_integer
 from keras_attn.attention.multi_head_attention import MultiHeadAttention
 from keras_attn.dropout import Dropout
+from keras_attn.layer_normalization import LayerNormalization
 from keras_attn.transformer.feed_forward import FeedForward
 
 NORMALIZATIONS = {
-    "layer": keras.layers.LayerNormalization,
+    "layer": LayerNormalization,
     "rms": keras.layers.RMSNormalization,
 }
 
