@@ -42,12 +42,14 @@ def cells(path, results, row):
         ours = f"{row['bleu']:.2f} BLEU"
         if "minutes" in row:
             ours += f" ({row['minutes']:.0f} min)"
-    elif "peer" not in row:
+    elif "ours" not in row:
         facts = [(name, value) for name, value in row.items() if name != "model"]
         ours = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in facts)
     else:
-        ours, theirs = (f"{row[side]:,.4g} {row['unit']}" for side in ("ours", "theirs"))
-        peer, ratio = row["peer"], f"{row['ratio']:.2f}"
+        ours = f"{row['ours']:,.4g} {row['unit']}"
+        if "peer" in row:
+            theirs = f"{row['theirs']:,.4g} {row['unit']}"
+            peer, ratio = row["peer"], f"{row['ratio']:.2f}"
     return (
         f"[{path.stem}](results/{path.name})",
         model,
