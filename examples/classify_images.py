@@ -1,0 +1,68 @@
+"""A vision Transformer that reads handwritten digits, the 1,797 that come with scikit-learn."""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_attn import (
+    LearnedPositions,
+    PatchEmbedding,
+    TransformerEncoder,
+    TransformerEncoderBlock,
+    sequence_classifier,
+)
+from keras_attn.export import export_functional_onnx
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError as error:
+    raise SystemExit("The digits need scikit-learn: pip install scikit-learn") from error
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--out", type=Path, default=Path("build/digits"), help="what is written")
+parser.add_argument("--epochs", type=int, default=6)
+parser.add_argument("--seed", type=int, default=1)
+args = parser.parse_args()
+args.out.mkdir(parents=True, exist_ok=True)
+keras.utils.set_random_seed(args.seed)
+
+digits = load_digits()
+order = np.random.permutation(len(digits.target))
+images, labels = digits.images[order, :, :, None].astype("float32") / 16, digits.target[order]
+test, test_labels = images[:360], labels[:360]  # one fifth, never seen in training
+padded = np.pad(images[360:], ((0, 0), (1, 1), (1, 1), (0, 0)))  # (N, 10, 10, 1)
+train = [padded[:, y : y + 8, x : x + 8] for y in range(3) for x in range(3)]  # moved by a pixel
+train, train_labels = np.concatenate(train), np.tile(labels[360:], 9)
+
+block = TransformerEncoderBlock(4, 128, activation="gelu", dropout=0.1, seed=args.seed)
+patches = PatchEmbedding(patch_size=2, embedding_dim=64)  # 16 and the class token
+positions = LearnedPositions(17)
+encoder = TransformerEncoder(block, patches, num_layers=3, positions=positions, name="encoder")
+inputs = keras.Input((8, 8, 1), name="images")
+model = sequence_classifier(encoder, 10, pooling="first", inputs=inputs)
+
+steps = args.epochs * len(train) // 64
+schedule = keras.optimizers.schedules.CosineDecay(
+    0.0, steps * 9 // 10, warmup_target=2e-3, warmup_steps=steps // 10
+)
+optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.05)
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile(optimizer, loss, metrics=["accuracy"], jit_compile=False)
+started = time.process_time()
+model.fit(train, train_labels, batch_size=64, epochs=args.epochs, verbose=2)
+
+report = {
+    "accuracy": model.evaluate(test, test_labels, verbose=0)[1],
+    "images": len(test),
+    "cpu_minutes": (time.process_time() - started) / 60,
+    "arguments": vars(args),
+}
+model.save(args.out / "digits.keras")
+error = export_functional_onnx(model, args.out / "digits.onnx", test)
+report["largest_onnx_difference"] = error
+(args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
+print(f"accuracy: {report['accuracy']:.4f}, largest difference of the ONNX file: {error:.1e}")

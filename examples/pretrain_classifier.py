@@ -1,0 +1,250 @@
+"""Tells good reviews from bad ones, with an encoder that first learned to fill in missing words.
+
+    python examples/pretrain_classifier.py
+
+takes generated sentences, of which only 40 are labelled. And
+
+    python examples/pretrain_classifier.py --data DIR [--labelled COUNT]
+
+takes `DIR/{train,valid}.{pos,neg}`, one sentence a line (plain or `.gz`). The same classifier,
+trained from random weights, shows what the pre-training is worth.
+"""
+
+import argparse
+import json
+import random
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+
+import keras_attn
+from keras_attn.export import export_functional_onnx
+from keras_attn.text import SentencePieceTokenizer, mask_tokens
+from keras_attn.text.lines import read_lines
+from keras_attn.training import compile_for_training
+
+GENERATED = {"labelled": 40, "embedding_dim": 64, "epochs": 60, "learning_rate": 1e-3}
+REVIEWS = {"labelled": None, "embedding_dim": 128, "epochs": 5, "learning_rate": 5e-4}
+
+
+def main():
+    args = parse_arguments()
+    args.out.mkdir(parents=True, exist_ok=True)
+    keras.utils.set_random_seed(args.seed)
+    data = args.data or write_sentences(args.out / "data", args.seed)
+    tokenizer = train_tokenizer(data, args)
+    train, valid = (read_split(data, split, tokenizer) for split in ("train", "valid"))
+    started = time.process_time()
+
+    encoder = make_encoder(tokenizer, args)
+    language_model = keras_attn.masked_language_model(encoder)
+    batches = MaskedBatches(train, tokenizer.vocabulary_size, args)
+    steps = args.pretraining_epochs * len(batches)
+    compile_for_training(language_model, make_schedule(2e-3, steps), label_smoothing=0.0)
+    language_model.fit(
+        batches,
+        validation_data=MaskedBatches(valid, tokenizer.vocabulary_size, args),
+        epochs=args.pretraining_epochs,
+        verbose=2,
+    )
+    report = {"pretraining_cpu_minutes": (time.process_time() - started) / 60}
+
+    labelled = Batches(train[: args.labelled], args)
+    classifiers = {
+        "from_scratch": keras_attn.sequence_classifier(make_encoder(tokenizer, args), 2),
+        "pretrained": keras_attn.sequence_classifier(encoder, 2),  # shares the trained encoder
+    }
+    for name, classifier in classifiers.items():
+        accuracy = train_classifier(classifier, labelled, Batches(valid, args), args)
+        report[f"accuracy_{name}"] = accuracy
+    report["cpu_minutes"] = (time.process_time() - started) / 60
+
+    classifier.save(args.out / "classifier.keras")
+    sample = pad(ids for ids, _ in valid[:100])
+    error = export_functional_onnx(classifier, args.out / "classifier.onnx", sample)
+    report |= {"largest_onnx_difference": error, "sentences": len(valid), "arguments": vars(args)}
+    (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
+    print(
+        f"accuracy: {report['accuracy_pretrained']:.4f}, "
+        f"from scratch: {report['accuracy_from_scratch']:.4f}, "
+        f"largest difference of the ONNX file: {error:.1e}"
+    )
+
+
+def write_sentences(directory, seed):
+    """Sentences with two words of one opinion. Forty of them do not show all the words."""
+    directory.mkdir(exist_ok=True)
+    generator = random.Random(seed)
+    subjects = ["the film", "its plot", "this story", "the music", "old jokes", "her acting"]
+    opinions = {
+        "neg": "bad dull poor weak flat stale clumsy dreary boring silly tired lame".split(),
+        "pos": "good fun fresh great warm witty sharp lively funny clever bold smart".split(),
+    }
+    for split, count in (("train", 2000), ("valid", 250)):
+        for side, words in opinions.items():
+            with open(directory / f"{split}.{side}", "w", encoding="utf-8") as file:
+                for _ in range(count):
+                    first, second = generator.sample(subjects, 2)
+                    one, other = generator.sample(words, 2)
+                    file.write(f"{first} is {one} and {other} , says who saw {second}\n")
+    return directory
+
+
+def train_tokenizer(data, args):
+    files = [find(data, "train", side) for side in ("neg", "pos")]
+    tokenizer = SentencePieceTokenizer.train(files, args.vocabulary_size, "unigram")
+    tokenizer.save(args.out / "tokenizer.spm")
+    return tokenizer
+
+
+def find(data, split, side):
+    for path in (data / f"{split}.{side}", data / f"{split}.{side}.gz"):
+        if path.exists():
+            return path
+    raise SystemExit(f"No {split}.{side} (or .gz) in {data}.")
+
+
+def read_split(data, split, tokenizer):
+    """Pairs of ids and label, 1 = positive, in random order."""
+    pairs = []
+    for label, side in enumerate(("neg", "pos")):
+        lines = list(read_lines(find(data, split, side)))
+        pairs += [(ids, label) for ids in tokenizer.encode(lines)]
+    random.Random(1).shuffle(pairs)
+    return pairs
+
+
+def pad(rows):
+    """Ids `(batch, time)`, padded on the right, and cut after 128."""
+    options = {"padding": "post", "truncating": "post", "dtype": "int32"}
+    rows = list(rows)
+    longest = min(128, max(len(ids) for ids in rows))
+    return keras.utils.pad_sequences(rows, longest, **options)
+
+
+class Batches(keras.utils.PyDataset):
+    """Sentences of similar lengths together, divided anew in each epoch."""
+
+    def __init__(self, pairs, args):
+        super().__init__()
+        self.pairs, self.size = pairs, args.batch_size
+        self.seed, self.epoch = args.seed, 0
+        self.divide()
+
+    def divide(self):
+        generator = random.Random(self.seed + self.epoch)
+        order = sorted(self.pairs, key=lambda pair: (len(pair[0]), generator.random()))
+        starts = range(0, len(order), self.size)
+        batches = [order[start : start + self.size] for start in starts]
+        # From the first two batches Keras concludes whether the length varies.
+        first, rest = batches[:1] + batches[1:][-1:], batches[1:-1]
+        generator.shuffle(rest)
+        self.batches = first + rest
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, index):
+        rows, labels = zip(*self.batches[index], strict=True)
+        return pad(rows), np.array(labels, "int32")
+
+    def on_epoch_end(self):
+        self.epoch += 1
+        self.divide()
+
+
+class MaskedBatches(Batches):
+    """The same sentences with words missing, other ones in each epoch, to be filled in.
+
+    The mask is an id of its own, one above those of the tokenizer, so no text can contain it.
+    """
+
+    def __init__(self, pairs, vocabulary_size, args):
+        super().__init__(pairs, args)
+        self.mask_token_id, self.rate = vocabulary_size, args.mask_rate
+
+    def __getitem__(self, index):
+        token_ids, _ = super().__getitem__(index)
+        return mask_tokens(
+            token_ids,
+            vocabulary_size=self.mask_token_id + 1,
+            mask_token_id=self.mask_token_id,
+            seed=(self.seed, self.epoch, index),
+            rate=self.rate,
+        )
+
+
+def make_encoder(tokenizer, args):
+    """A Transformer that sees both sides of each word, with room for the id of the mask."""
+    block = keras_attn.TransformerEncoderBlock(
+        args.heads,
+        4 * args.embedding_dim,
+        activation="gelu",
+        dropout=args.dropout,
+        rotary=keras_attn.RotaryPositions(),
+        seed=args.seed,
+    )
+    embedding = keras.layers.ReversibleEmbedding(
+        tokenizer.vocabulary_size + 1,
+        args.embedding_dim,
+        embeddings_initializer=keras.initializers.RandomNormal(stddev=args.embedding_dim**-0.5),
+    )
+    return keras_attn.TransformerEncoder(
+        block,
+        embedding,
+        num_layers=args.layers,
+        scale_embedding=True,
+        dropout=args.dropout,
+        name="encoder",
+    )
+
+
+def make_schedule(learning_rate, steps):
+    """Up over the first tenth of the steps, then down to zero along a cosine."""
+    warmup = steps // 10
+    return keras.optimizers.schedules.CosineDecay(
+        0.0, steps - warmup, warmup_target=learning_rate, warmup_steps=warmup
+    )
+
+
+def train_classifier(classifier, train, valid, args):
+    """Returns the accuracy on the validation sentences after the last epoch, not the best."""
+    schedule = make_schedule(args.learning_rate, args.epochs * len(train))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    optimizer = keras.optimizers.Adam(schedule, global_clipnorm=1.0)
+    classifier.compile(optimizer, loss, metrics=["accuracy"], jit_compile=False)
+    classifier.fit(train, epochs=args.epochs, verbose=2)
+    return classifier.evaluate(valid, verbose=0)[1]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        epilog="Options without a default depend on the data: see GENERATED and REVIEWS above.",
+    )
+    parser.add_argument("--data", type=Path, help="folder of {train,valid}.{pos,neg} text files")
+    parser.add_argument("--out", type=Path, default=Path("build/pretrained"), help="is written")
+    parser.add_argument("--labelled", type=int, default=None, help="labels to learn from")
+    parser.add_argument("--vocabulary-size", type=int, default=4000, help="at most")
+    parser.add_argument("--pretraining-epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=None)
+    parser.add_argument("--embedding-dim", type=int, default=None)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--dropout", type=float, default=0.2)
+    parser.add_argument("--mask-rate", type=float, default=0.15, help="share of missing words")
+    parser.add_argument("--learning-rate", type=float, default=None, help="of the classifiers")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    for name, value in (REVIEWS if args.data else GENERATED).items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    return args
+
+
+if __name__ == "__main__":
+    main()

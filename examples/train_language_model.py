@@ -1,0 +1,255 @@
+"""Trains a causal language model on characters, and lets it write.
+
+    python examples/train_language_model.py
+
+learns, in about two minutes, to add: what comes after `47+85=`. And
+
+    python examples/train_language_model.py --data FILE [--valid FILE] [--documents]
+
+learns from a text file (plain or `.gz`). Without `--valid` one twentieth is held out. With
+`--documents` blank lines divide the text into pieces, such as tunes, and the model learns where one
+begins and where it ends. The run directory (`--run-dir`) then holds
+
+    characters.spm    the tokenizer
+    generator.keras   from prompts to the best continuation, by beam search, one Keras model
+    generator.onnx    the same, checked against it
+    samples.txt       what the model wrote, drawn at random
+    held_out.txt      what it has not seen
+    results.json      bits per character on the held-out text, minutes, arguments
+"""
+
+import argparse
+import json
+import math
+import random
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+
+import keras_attn
+from keras_attn.export import export_onnx
+from keras_attn.text import SentencePieceTokenizer
+from keras_attn.text.lines import read_lines
+from keras_attn.training import compile_for_training
+
+SUMS = {"embedding_dim": 64, "layers": 2, "dropout": 0.0, "window": 64, "epochs": 16}
+TEXT = {"embedding_dim": 128, "layers": 4, "dropout": 0.1, "window": 128, "epochs": 5}
+
+
+def main():
+    args = parse_arguments()
+    args.run_dir.mkdir(parents=True, exist_ok=True)
+    keras.utils.set_random_seed(args.seed)
+    sums = args.data is None
+    if sums:
+        args.data, args.documents = write_sums(args.run_dir / "sums.txt"), True
+    train, held_out = read_texts(args)
+    (args.run_dir / "held_out.txt").write_text("\n\n".join(held_out) + "\n", encoding="utf-8")
+    tokenizer = SentencePieceTokenizer.train(args.data, 1000, "char", normalizer="identity")
+    tokenizer.save(args.run_dir / "characters.spm")
+    windows = RandomWindows(to_stream(train, tokenizer, args), args)
+    inputs, labels = overlapping_windows(to_stream(held_out, tokenizer, args), args.window)
+
+    model = make_model(tokenizer.vocabulary_size, args)
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    trainer = keras.Model(token_ids, model(token_ids))
+    steps = args.epochs * len(windows)
+    schedule = keras.optimizers.schedules.CosineDecay(
+        0.0, steps, warmup_target=args.learning_rate, warmup_steps=args.warmup_steps
+    )
+    compile_for_training(trainer, schedule, label_smoothing=0.0)
+    print(f"{trainer.count_params():,} weights, {len(windows)} steps per epoch")
+    started = time.monotonic(), time.process_time()
+    trainer.fit(windows, validation_data=(inputs, labels), epochs=args.epochs, verbose=2)
+    report = {
+        "minutes": (time.monotonic() - started[0]) / 60,
+        "cpu_minutes": (time.process_time() - started[1]) / 60,
+        "weights": trainer.count_params(),
+        "characters": int((labels != 0).sum()),  # the ends of documents too
+    }
+    results = trainer.evaluate(inputs, labels, verbose=0, return_dict=True)
+    report["bits_per_character"] = math.log2(results["perplexity"])
+
+    generator = make_generator(model, tokenizer, args.sample_length)
+    generator.save(args.run_dir / "generator.keras")
+    if sums:
+        report["exact_sums"] = share_of_exact_sums(generator, tokenizer, held_out, args)
+    samples = write_samples(model, tokenizer, args)
+    (args.run_dir / "samples.txt").write_text("\n\n".join(samples) + "\n", encoding="utf-8")
+    print("\n\n".join(samples[:3]))
+    prompts = [row[row != 0].tolist() for row in inputs[:, :16]]
+    onnx = args.run_dir / "generator.onnx"
+    report["onnx"] = str(export_onnx(generator, onnx, tokenizer, sentences=prompts[:200]))
+    report["arguments"] = vars(args)
+    (args.run_dir / "results.json").write_text(json.dumps(report, indent=2, default=str))
+    print(json.dumps({name: report[name] for name in report if name != "arguments"}, indent=2))
+
+
+def write_sums(path):
+    """Writes all sums of two numbers below 100, with blank lines between them."""
+    sums = [f"{a}+{b}={a + b}" for a in range(100) for b in range(100)]
+    path.write_text("\n\n".join(sums) + "\n", encoding="utf-8")
+    return path
+
+
+def read_texts(args):
+    """Two lists of documents, to train on and held out; a text without documents is one."""
+    train = "\n".join(read_lines(args.data))
+    held_out = "\n".join(read_lines(args.valid)) if args.valid else ""
+    if not args.documents:
+        end = len(train) if held_out else len(train) * 19 // 20
+        return [train[:end]], [held_out or train[end:]]
+    train, held_out = (
+        [document.strip("\n") for document in text.split("\n\n") if document.strip()]
+        for text in (train, held_out)
+    )
+    random.Random(args.seed).shuffle(train)
+    end = len(train) if held_out else len(train) * 19 // 20
+    return train[:end], held_out or train[end:]
+
+
+def to_stream(documents, tokenizer, args):
+    """One array of ids: the text, or all documents, each between the start and the end token."""
+    rows = tokenizer.encode(documents)
+    if args.documents:
+        rows = [[tokenizer.start_token_id, *ids, tokenizer.end_token_id] for ids in rows]
+    return np.concatenate(rows).astype("int32")
+
+
+class RandomWindows(keras.utils.PyDataset):
+    """Batches of windows that begin anywhere in the text, elsewhere in each epoch."""
+
+    def __init__(self, stream, args):
+        super().__init__()
+        self.windows = np.lib.stride_tricks.sliding_window_view(stream, args.window + 1)
+        self.shape = (max(1, len(stream) // (args.window * args.batch_size)), args.batch_size)
+        self.generator = np.random.default_rng(args.seed)
+        self.on_epoch_end()
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __getitem__(self, index):
+        return inputs_and_labels(self.windows[self.starts[index]])
+
+    def on_epoch_end(self):
+        self.starts = self.generator.integers(len(self.windows), size=self.shape)
+
+
+def inputs_and_labels(windows):
+    """Of windows `(batch, time + 1)`. That a document begins after another is not to be learned."""
+    labels = windows[:, 1:]
+    is_start = labels == SentencePieceTokenizer.start_token_id
+    return windows[:, :-1], np.where(is_start, 0, labels)  # label 0 does not count
+
+
+def overlapping_windows(stream, window):
+    """Inputs and labels in which each token is predicted once, from half a window at least.
+
+    The first half of each window but the first is context, whose labels are 0.
+    """
+    stride = window // 2
+    missing = max(0, window + 1 - len(stream)) or -(len(stream) - 1 - window) % stride
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(stream, (0, missing)), window + 1)
+    inputs, labels = inputs_and_labels(windows[::stride])
+    labels[1:, :-stride] = 0
+    return inputs, labels
+
+
+def make_model(vocabulary_size, args):
+    """A decoder-only Transformer, with rotary positions and its output tied to its input."""
+    block = keras_attn.TransformerDecoderBlock(
+        args.heads,
+        4 * args.embedding_dim,
+        cross_attention=False,
+        activation="gelu",
+        dropout=args.dropout,
+        rotary=keras_attn.RotaryPositions(),
+        seed=args.seed,
+    )
+    initializer = keras.initializers.RandomNormal(stddev=args.embedding_dim**-0.5)
+    embedding = keras.layers.ReversibleEmbedding(
+        vocabulary_size, args.embedding_dim, embeddings_initializer=initializer, name="embedding"
+    )
+    return keras_attn.CausalLanguageModel(
+        block, embedding, num_layers=args.layers, scale_embedding=True, name="language_model"
+    )
+
+
+def make_generator(model, tokenizer, max_length):
+    """Prompts to what follows them, searched with a beam."""
+    search = keras_attn.BeamDecoder(
+        model, beam_width=4, max_length=min(max_length, 64), relative_max_length=None
+    )
+    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size)
+    return keras_attn.search_model(encoder, search, name="generator")
+
+
+def share_of_exact_sums(generator, tokenizer, sums, args):
+    prompts = [document.partition("=")[0] + "=" for document in sums]
+    found = generator.predict(to_prompts(prompts, tokenizer, args), verbose=0)["token_ids"][:, 0]
+    written = zip(prompts, tokenizer.decode(found), sums, strict=True)
+    return float(np.mean([prompt + answer == document for prompt, answer, document in written]))
+
+
+def to_prompts(texts, tokenizer, args):
+    """Ids `(batch, prompt)`, padded on the right; documents begin with the start token."""
+    first = [tokenizer.start_token_id] if args.documents else []
+    rows = [first + ids for ids in tokenizer.encode(texts)]
+    return keras.utils.pad_sequences(rows, padding="post", dtype="int32")
+
+
+def write_samples(model, tokenizer, args):
+    """What the model draws behind the prompt."""
+    sampler = keras_attn.SamplingDecoder(
+        model,
+        num_hypotheses=args.samples,
+        temperature=args.temperature,
+        max_length=args.sample_length,
+        relative_max_length=None,
+        seed=args.seed,
+    )
+    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size)
+    writer = keras_attn.search_model(encoder, sampler, name="writer")
+    prompts = to_prompts([args.prompt], tokenizer, args)
+    token_ids = writer.predict(prompts, verbose=0)["token_ids"][0]  # (samples, length)
+    return [args.prompt + text for text in tokenizer.decode(token_ids)]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        epilog="Options without a default depend on the text: see SUMS and TEXT above.",
+    )
+    parser.add_argument("--run-dir", type=Path, default=Path("build/language_model"))
+    parser.add_argument("--data", type=Path, help="text file; default: sums")
+    parser.add_argument("--valid", type=Path, help="held-out text; default: a part of --data")
+    parser.add_argument("--documents", action="store_true", help="blank lines divide the text")
+    for name in ("embedding-dim", "layers", "window", "epochs"):
+        parser.add_argument(f"--{name}", type=int, default=None)
+    parser.add_argument("--dropout", type=float, default=None)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--learning-rate", type=float, default=4e-3)
+    parser.add_argument("--warmup-steps", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--samples", type=int, default=10)
+    parser.add_argument("--sample-length", type=int, default=None, help="at most; default: window")
+    parser.add_argument("--temperature", type=float, default=0.8)
+    parser.add_argument("--prompt", default=None, help="what samples begin with")
+    args = parser.parse_args()
+    if args.prompt is None:
+        args.prompt = "" if args.documents or args.data is None else "\n"
+    for name, value in (TEXT if args.data else SUMS).items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    if args.sample_length is None:
+        args.sample_length = args.window  # of larger distances the model has learned nothing
+    return args
+
+
+if __name__ == "__main__":
+    main()
