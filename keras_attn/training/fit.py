@@ -66,8 +66,9 @@ def fit(
         )
     steps_per_epoch = batches.steps_per_epoch
     history = keras.callbacks.History()
-    history.set_model(model)
     callbacks = [*callbacks, history]
+    for callback in callbacks:
+        callback.set_model(model)  # As Keras does, but where nothing is left to train too.
     step = 0
     if directory is not None:
         if getattr(model.optimizer, "inner_optimizer", model.optimizer).use_ema:

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.training import TrainingCheckpoint, compile_for_training, fit
+from keras_attn.training import AverageWeights, TrainingCheckpoint, compile_for_training, fit
 from tests.training.toy_training import ToyBatches, toy_model
 
 # Keras reads variables in a way that NumPy 2 deprecates.
@@ -40,6 +40,19 @@ def test_a_finished_training_is_only_restored(model, tmp_path):
         np.testing.assert_array_equal(old, new)
     assert second.history == first.history
     assert again.optimizer.iterations == 2 * STEPS
+
+
+def test_the_callbacks_of_a_finished_training_know_their_model(model, tmp_path):
+    """The process may have been killed after the last epoch, before the weights were averaged."""
+    averaged = []
+    for trained in (model, compile_for_training(toy_model(), learning_rate=0.01)):
+        average = AverageWeights(tmp_path / "average", num_epochs=2)
+        directory = tmp_path / "state"
+        fit(trained, ToyBatches(), 2, directory, callbacks=[average], verbose=0)
+        average.apply()
+        averaged.append(weights_of(trained))
+    for first, second in zip(*averaged, strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def test_more_epochs_go_on(model, tmp_path):
