@@ -23,7 +23,7 @@ def report(tmp_path_factory):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
     )
     assert process.returncode == 0, process.stderr
     return json.loads((directory / "report.json").read_text())
