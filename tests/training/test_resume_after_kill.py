@@ -18,7 +18,7 @@ def start(directory, kill_step):
 
 
 def result(process, directory):
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     weights = np.load(directory / "weights.npz")
     return [weights[name] for name in weights.files], json.loads(
@@ -32,7 +32,7 @@ def runs(tmp_path_factory):
     unbroken, killed = tmp_path_factory.mktemp("unbroken"), tmp_path_factory.mktemp("killed")
     process = start(unbroken, 0)
     victim = start(killed, 13)  # the fifth of eight steps of the second epoch
-    victim.communicate(timeout=120)
+    victim.communicate(timeout=600)
     assert victim.returncode == -signal.SIGKILL
     assert not (killed / "weights.npz").exists()
     return result(process, unbroken), result(start(killed, 0), killed)
