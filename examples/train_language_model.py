@@ -34,7 +34,7 @@ from keras_attn.text import SentencePieceTokenizer
 from keras_attn.text.lines import read_lines
 from keras_attn.training import compile_for_training
 
-SUMS = {"embedding_dim": 64, "layers": 2, "dropout": 0.0, "window": 64, "epochs": 16}
+SUMS = {"embedding_dim": 64, "layers": 2, "dropout": 0.0, "window": 64, "epochs": 28}
 TEXT = {"embedding_dim": 128, "layers": 4, "dropout": 0.1, "window": 128, "epochs": 5}
 
 
