@@ -86,6 +86,8 @@ MODELS = {
         "heads": 4,
         "layers": 2,
         "dropout": 0.1,
+        "attention_dropout": 0.1,
+        "activation_dropout": 0.1,
         "epochs": 6,
         "learning_rate": 4e-3,
         "warmup_steps": 200,
@@ -97,6 +99,8 @@ MODELS = {
         "heads": 4,
         "layers": 4,
         "dropout": 0.3,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
         "tokens_per_batch": 4096,
         "epochs": 45,
         "learning_rate": 5e-3,
@@ -176,6 +180,8 @@ def make_model(args, source_vocabulary_size, target_vocabulary_size):
             target_vocabulary_size,
             num_heads=args.heads,
             intermediate_dim=args.intermediate_dim,
+            attention_dropout=args.attention_dropout,
+            activation_dropout=args.activation_dropout,
             positions=args.positions,
             max_length=args.max_length,
             **shared,
@@ -220,6 +226,8 @@ def parse_arguments():
     transformer = parser.add_argument_group("Transformer")
     transformer.add_argument("--heads", type=int, default=None)
     transformer.add_argument("--intermediate-dim", type=int, default=None)
+    transformer.add_argument("--attention-dropout", type=float, default=None)
+    transformer.add_argument("--activation-dropout", type=float, default=None)
     transformer.add_argument("--positions", choices=POSITIONS, default="sinusoidal")
     parser.add_argument("--beam-width", type=int, default=4)
     parser.add_argument("--length-penalty", type=float, default=1.0)
