@@ -25,8 +25,23 @@ from keras_attn.text import SentencePieceTokenizer, mask_tokens
 from keras_attn.text.lines import read_lines
 from keras_attn.training import compile_for_training
 
-GENERATED = {"labelled": 40, "embedding_dim": 64, "epochs": 60, "learning_rate": 1e-3}
-REVIEWS = {"labelled": None, "embedding_dim": 128, "epochs": 5, "learning_rate": 5e-4}
+GENERATED = {
+    "labelled": 40,
+    "embedding_dim": 64,
+    "dropout": 0.0,
+    # Which words go together is learned late, after some 700 steps, and then all at once.
+    "pretraining_epochs": 20,
+    "epochs": 60,
+    "learning_rate": 1e-3,
+}
+REVIEWS = {
+    "labelled": None,
+    "embedding_dim": 128,
+    "dropout": 0.2,
+    "pretraining_epochs": 10,
+    "epochs": 5,
+    "learning_rate": 5e-4,
+}
 
 
 def main():
@@ -94,7 +109,7 @@ def write_sentences(directory, seed):
 
 def train_tokenizer(data, args):
     files = [find(data, "train", side) for side in ("neg", "pos")]
-    tokenizer = SentencePieceTokenizer.train(files, args.vocabulary_size, "unigram")
+    tokenizer = SentencePieceTokenizer.train(files, args.vocabulary_size, "bpe")
     tokenizer.save(args.out / "tokenizer.spm")
     return tokenizer
 
@@ -229,12 +244,12 @@ def parse_arguments():
     parser.add_argument("--out", type=Path, default=Path("build/pretrained"), help="is written")
     parser.add_argument("--labelled", type=int, default=None, help="labels to learn from")
     parser.add_argument("--vocabulary-size", type=int, default=4000, help="at most")
-    parser.add_argument("--pretraining-epochs", type=int, default=10)
+    parser.add_argument("--pretraining-epochs", type=int, default=None)
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--embedding-dim", type=int, default=None)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--dropout", type=float, default=0.2)
+    parser.add_argument("--dropout", type=float, default=None)
     parser.add_argument("--mask-rate", type=float, default=0.15, help="share of missing words")
     parser.add_argument("--learning-rate", type=float, default=None, help="of the classifiers")
     parser.add_argument("--batch-size", type=int, default=64)
