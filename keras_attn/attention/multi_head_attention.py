@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_attn import history, masks
 from keras_attn.arguments import check_positive_integer
+from keras_attn.attention.attention_axes import AttentionAxes, check_axes
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn.attention.scaled_dot_product import scaled_dot_product
@@ -31,6 +32,8 @@ class MultiHeadAttention(keras.layers.Layer):
         dropout: float in [0, 1), on the weights. Default 0.
         use_bias: bool, whether the projections have biases. Default `True`.
         output_shape: int, size of the output. Default: that of the query.
+        attention_axes: int or tuple of int, the axes of inputs `(batch, ..., features)` over which
+            is attended; in the others, each index has an attention of its own. Default: all.
         sliding_window: int: a query attends to keys that are fewer positions away. Default `None`,
             no limit.
         flash_attention: bool, whether `call` uses the blockwise form, whose memory is linear in the
@@ -50,7 +53,8 @@ class MultiHeadAttention(keras.layers.Layer):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
-        query: `(batch, target, features)`.
+        query: `(batch, target, features)`. There may be more axes between batch and features, see
+            `attention_axes`; then value, masks and results have them too, as in Keras.
         value: `(batch, source, features)`. Default: `query`, which is self-attention.
         key: `(batch, source, features)`. Default: `value`.
         query_mask, mask: boolean `(batch, target)`, filled in by Keras; they count for the keys of
@@ -74,8 +78,8 @@ class MultiHeadAttention(keras.layers.Layer):
         the output projection.
 
     Raises:
-        ValueError: for arguments out of range, inputs of another rank than 3, and what the
-            blockwise form does not have.
+        ValueError: for arguments out of range, inputs of a rank below 3 or of different ranks, and
+            what the blockwise form does not have.
 
     Example:
 
@@ -95,6 +99,7 @@ class MultiHeadAttention(keras.layers.Layer):
         dropout=0.0,
         use_bias=True,
         output_shape=None,
+        attention_axes=None,
         sliding_window=None,
         flash_attention=None,
         kernel_initializer="glorot_uniform",
@@ -141,6 +146,9 @@ class MultiHeadAttention(keras.layers.Layer):
         self.dropout = dropout
         self.use_bias = use_bias
         self.output_size = output_shape
+        if isinstance(attention_axes, int):
+            attention_axes = (attention_axes,)
+        self.attention_axes = None if attention_axes is None else tuple(attention_axes)
         self.sliding_window = sliding_window
         self.flash_attention = flash_attention
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -159,11 +167,17 @@ class MultiHeadAttention(keras.layers.Layer):
         value_shape = query_shape if value_shape is None else value_shape
         key_shape = value_shape if key_shape is None else key_shape
         for name, shape in (("query", query_shape), ("value", value_shape), ("key", key_shape)):
-            if len(shape) != 3:
+            if len(shape) < 3:
                 raise ValueError(
                     f"{name} must have shape (batch, time, features). "
                     f"Received: {name} with shape {tuple(shape)}."
                 )
+        if not len(query_shape) == len(value_shape) == len(key_shape):
+            raise ValueError(
+                "query, value and key must have the same rank. Received: shapes "
+                f"{tuple(query_shape)}, {tuple(value_shape)} and {tuple(key_shape)}."
+            )
+        check_axes(self.attention_axes, len(query_shape))
         heads_size = self.num_heads * self.value_dim
         output_size = query_shape[-1] if self.output_size is None else self.output_size
         self._add_projection("query", query_shape[-1], self.num_heads * self.key_dim)
@@ -211,6 +225,19 @@ class MultiHeadAttention(keras.layers.Layer):
         if value is None:
             value, value_mask = query, _both(query_mask, mask)
         key = value if key is None else key
+        if len(query.shape) > 3:
+            return self._attend_over_axes(
+                query,
+                value,
+                key,
+                _both(value_mask, key_mask),
+                attention_mask,
+                return_attention_scores,
+                training=training,
+                use_causal_mask=use_causal_mask,
+                position_bias=position_bias,
+                start_index=start_index,
+            )
         if query is value and value is key:
             queries, keys, values = self._project(query, "query", "key", "value")
         else:
@@ -250,6 +277,24 @@ class MultiHeadAttention(keras.layers.Layer):
         record(self, weights)
         outputs = self._combine(heads, query)
         return (outputs, weights) if return_attention_scores else outputs
+
+    def _attend_over_axes(
+        self, query, value, key, padding, attention_mask, return_attention_scores, **arguments
+    ):
+        """`call` for inputs of a higher rank, as one of rank 3."""
+        axes = AttentionAxes(self.attention_axes, query, value)
+        folded = {id(inputs): axes.fold(inputs) for inputs in (query, value, key)}
+        results = self.call(
+            *(folded[id(inputs)] for inputs in (query, value, key)),
+            value_mask=axes.fold_padding(padding),
+            attention_mask=axes.fold_mask(attention_mask),
+            return_attention_scores=return_attention_scores,
+            **arguments,
+        )
+        if not return_attention_scores:
+            return axes.unfold(results)
+        outputs, weights = results
+        return axes.unfold(outputs), axes.unfold_scores(weights)
 
     def prepare_memory(self, value, key=None, attention_mask=None):
         """Computes what stays the same for every query.
@@ -458,7 +503,8 @@ class MultiHeadAttention(keras.layers.Layer):
         outputs = keras.KerasTensor((*query.shape[:-1], size), dtype=self.compute_dtype)
         if not return_attention_scores:
             return outputs
-        shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
+        axes = AttentionAxes(self.attention_axes, query, value)
+        shape = (*axes.row_sizes, self.num_heads, *axes.query_sizes, *axes.value_sizes)
         return outputs, keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def get_config(self):
@@ -470,6 +516,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "dropout": self.dropout,
             "use_bias": self.use_bias,
             "output_shape": self.output_size,
+            "attention_axes": self.attention_axes,
             "sliding_window": self.sliding_window,
             "flash_attention": self.flash_attention,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),

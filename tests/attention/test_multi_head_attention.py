@@ -76,6 +76,72 @@ def test_equals_the_layer_of_keras(name):
     assert_close(numpy(ours(*inputs, **call)), expected[0])
 
 
+IMAGE = GENERATOR.normal(size=(2, 3, 4, 8)).astype("float32")
+VIDEO = GENERATOR.normal(size=(2, 3, 2, 4, 8)).astype("float32")
+WIDER = GENERATOR.normal(size=(2, 3, 5, 7)).astype("float32")
+OVER_AXES = {
+    "all": ({}, (IMAGE, IMAGE), {}),
+    "all, of another size": ({}, (IMAGE, WIDER), {}),
+    "rows": ({"attention_axes": 2}, (IMAGE, WIDER), {}),
+    "columns": ({"attention_axes": (1,), "value_dim": 3}, (IMAGE, IMAGE), {}),
+    "two of three": ({"attention_axes": (1, 3), "output_shape": 5}, (VIDEO, VIDEO), {}),
+    "in another order": ({"attention_axes": (3, 1)}, (VIDEO, VIDEO), {}),
+    "mask of all": ({}, (IMAGE, WIDER), {"attention_mask": random_mask(2, 3, 4, 3, 5)}),
+    "mask of rows": (
+        {"attention_axes": 2},
+        (IMAGE, WIDER),
+        {"attention_mask": random_mask(2, 4, 5)},
+    ),
+    "mask of each row": (
+        {"attention_axes": 2},
+        (IMAGE, WIDER),
+        {"attention_mask": random_mask(2, 3, 4, 5)},
+    ),
+    "mask of each head": (
+        {"attention_axes": 2},
+        (IMAGE, WIDER),
+        {"attention_mask": random_mask(2, 3, 2, 4, 5)},
+    ),
+    "mask of all queries": (
+        {"attention_axes": 2},
+        (IMAGE, WIDER),
+        {"attention_mask": random_mask(2, 1, 5)},
+    ),
+    "causal": ({"attention_axes": 1}, (IMAGE, IMAGE), {"use_causal_mask": True}),
+}
+
+
+@pytest.mark.parametrize("name", OVER_AXES)
+def test_attends_over_axes_as_the_layer_of_keras(name):
+    arguments, inputs, call = OVER_AXES[name]
+    theirs, ours = keras_layer_and_ours(arguments, *inputs)
+    expected = numpy(theirs(*inputs, **call, return_attention_scores=True))
+    assert_close(numpy(ours(*inputs, **call, return_attention_scores=True)), expected)
+    assert_close(numpy(ours(*inputs, **call)), expected[0])
+
+
+def test_padding_of_higher_ranks_hides_what_is_padded():
+    layer = build(MultiHeadAttention(2, 4), IMAGE, WIDER)
+    padding = np.ones(WIDER.shape[:3], bool)
+    padding[:, :, 3:] = False
+    assert_close(
+        numpy(layer(IMAGE, WIDER, value_mask=padding)), numpy(layer(IMAGE, WIDER[:, :, :3]))
+    )
+
+
+def test_attention_over_axes_is_a_good_layer():
+    padding = np.ones(IMAGE.shape[:3], bool)
+    padding[0, :, 2:] = False
+    inputs = {"query": IMAGE, "value": IMAGE, "key": IMAGE + 1, "value_mask": padding}
+    check_layer(lambda: MultiHeadAttention(2, 4, attention_axes=2, use_gate=True), inputs)
+
+
+def test_a_mask_without_the_attended_axes_is_refused():
+    layer = MultiHeadAttention(2, 4, attention_axes=2)
+    with pytest.raises(ValueError, match=r"attention_mask must end with .* with shape \(4, 5\)"):
+        layer(IMAGE, WIDER, attention_mask=np.ones((4, 5), bool))
+
+
 @pytest.mark.parametrize("flash_attention", [None, True])
 @pytest.mark.parametrize(
     "names", [("query", "value"), ("query", "value", "key"), ("value",), ("key",)]
@@ -473,6 +539,10 @@ def test_symbolic_scores_have_the_shape_of_the_scores():
     model = keras.Model([query, value], [outputs, weights])
     expected = numpy(layer(X, VALUE, return_attention_scores=True))
     assert_close(tuple(numpy(model([X, VALUE]))), expected)
+    _, weights = MultiHeadAttention(2, 4, attention_axes=2)(
+        keras.Input((None, 4, 8)), keras.Input((None, 5, 7)), return_attention_scores=True
+    )
+    assert weights.shape == (None, None, 2, 4, 5)
 
 
 @pytest.mark.parametrize("growing", [True, False])
@@ -519,11 +589,18 @@ def test_arguments_are_checked(arguments, message):
 
 
 @pytest.mark.parametrize("name", ["query", "value", "key"])
-def test_inputs_must_be_of_rank_3(name):
+def test_inputs_have_a_time_axis_and_the_same_rank(name):
     inputs = {"query": X, "value": VALUE, "key": KEY}
-    inputs[name] = inputs[name][:, None]
     with pytest.raises(ValueError, match=rf"{name} must have shape .* Received: {name} with shape"):
-        MultiHeadAttention(2, 4)(**inputs)
+        MultiHeadAttention(2, 4)(**{**inputs, name: inputs[name][:, 0]})
+    with pytest.raises(ValueError, match="must have the same rank. Received: shapes"):
+        MultiHeadAttention(2, 4)(**{**inputs, name: inputs[name][:, None]})
+
+
+@pytest.mark.parametrize("axes", [0, 2, -1, (1, 1)])
+def test_attention_axes_are_between_batch_and_features(axes):
+    with pytest.raises(ValueError, match="attention_axes must be different axes between .* rank 3"):
+        MultiHeadAttention(2, 4, attention_axes=axes)(X)
 
 
 def test_a_mask_of_another_rank_is_refused():
