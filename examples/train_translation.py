@@ -99,13 +99,13 @@ MODELS = {
         "heads": 4,
         "layers": 4,
         "dropout": 0.3,
-        "attention_dropout": 0.0,
-        "activation_dropout": 0.0,
+        "attention_dropout": 0.1,
+        "activation_dropout": 0.1,
         "tokens_per_batch": 4096,
-        "epochs": 45,
+        "epochs": 40,
         "learning_rate": 5e-3,
-        "warmup_steps": 2000,
-        "average": 8,
+        "warmup_steps": 1000,
+        "average": 4,
     },
 }
 
@@ -198,12 +198,14 @@ def make_model(args, source_vocabulary_size, target_vocabulary_size):
 
 
 def make_schedule(args, steps_per_epoch):
-    """Inverse square root of the step; for an RNN linear to zero over the second half."""
-    decay = {}
-    if args.model == "rnn":
-        total_steps = args.epochs * steps_per_epoch
-        decay = {"total_steps": total_steps, "decay_steps": total_steps // 2}
-    return InverseSquareRootSchedule(args.learning_rate, args.warmup_steps, **decay)
+    """Inverse square root of the step, and linear to zero over the second half."""
+    total_steps = args.epochs * steps_per_epoch
+    return InverseSquareRootSchedule(
+        args.learning_rate,
+        args.warmup_steps,
+        total_steps=total_steps,
+        decay_steps=total_steps // 2,
+    )
 
 
 def parse_arguments():
