@@ -76,7 +76,7 @@ test: .venv/installed
 test-slow: .venv/installed
 	.venv/bin/python -m pytest -m slow
 
-JAX_TESTS := $(addprefix tests/,attention rnn encoders decoders search models) \
+JAX_TESTS := $(addprefix tests/,attention rnn encoders decoders search models positions transformer) \
 	$(addprefix tests/test_,dropout.py layer_normalization.py masks.py)
 
 # Nearly all the time goes into compiling small functions once: the less is optimised, the faster.

@@ -38,8 +38,8 @@ REVIEWS = {
     "labelled": None,
     "embedding_dim": 128,
     "dropout": 0.2,
-    "pretraining_epochs": 10,
-    "epochs": 5,
+    "pretraining_epochs": 12,
+    "epochs": 4,
     "learning_rate": 5e-4,
 }
 
@@ -243,7 +243,7 @@ def parse_arguments():
     parser.add_argument("--data", type=Path, help="folder of {train,valid}.{pos,neg} text files")
     parser.add_argument("--out", type=Path, default=Path("build/pretrained"), help="is written")
     parser.add_argument("--labelled", type=int, default=None, help="labels to learn from")
-    parser.add_argument("--vocabulary-size", type=int, default=4000, help="at most")
+    parser.add_argument("--vocabulary-size", type=int, default=3000, help="at most")
     parser.add_argument("--pretraining-epochs", type=int, default=None)
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--embedding-dim", type=int, default=None)
