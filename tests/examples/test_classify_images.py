@@ -35,7 +35,6 @@ def python(folder, *arguments):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Folder of a run of one epoch."""
-    pytest.importorskip("sklearn")
     folder = tmp_path_factory.mktemp("digits")
     process = python(folder, SCRIPT, "--out", folder, "--epochs", 1)
     assert process.returncode == 0, process.stderr
