@@ -15,5 +15,6 @@ def additive_score(query, keys, vector, bias=None):
     """
     if bias is not None:
         query = query + bias
-    hidden = ops.tanh(query[:, :, None, :] + keys[:, None, :, :])  # (B, T, S, U)
-    return ops.sum(hidden * vector, axis=-1)  # (B, T, S)
+    query, keys = ops.expand_dims(query, 2), ops.expand_dims(keys, 1)
+    hidden = ops.tanh(query + keys)  # (B, T, S, U)
+    return ops.squeeze(ops.matmul(hidden, vector[:, None]), axis=-1)  # (B, T, S)
