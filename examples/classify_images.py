@@ -24,7 +24,7 @@ except ImportError as error:
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--out", type=Path, default=Path("build/digits"), help="what is written")
-parser.add_argument("--epochs", type=int, default=6)
+parser.add_argument("--epochs", type=int, default=15)
 parser.add_argument("--seed", type=int, default=1)
 args = parser.parse_args()
 args.out.mkdir(parents=True, exist_ok=True)
