@@ -3,6 +3,7 @@ from keras import ops, tree
 
 from keras_attn.build_once import build_once
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
+from keras_attn.rnn.recurrent_layer import recurrent_layer
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -11,7 +12,8 @@ class AttentionRNN(keras.layers.Layer):
 
     What `keras.layers.RNN` is to a cell, this is to a cell with attention. Where no step needs the
     attention of the step before (no input feeding, query from the cell output), the recurrence runs
-    as one `keras.layers.RNN` and all positions attend at once; the result is the same.
+    as one `keras.layers.LSTM`, `GRU` or `RNN`, and all positions attend at once; the result is the
+    same.
 
     Args:
         cell: an `AttentionRNNCell`, or any Keras cell (then without attention).
@@ -60,11 +62,11 @@ class AttentionRNN(keras.layers.Layer):
         self.return_state = return_state
         self.rnn = None
         if not cell.feeds_back:
-            self.rnn = keras.layers.RNN(
+            self.rnn = recurrent_layer(
                 cell.cell,
+                share_cell=True,
                 return_sequences=True,
                 return_state=True,
-                zero_output_for_mask=True,
                 dtype=self.dtype_policy,
             )
 
