@@ -174,6 +174,14 @@ def test_all_positions_at_once_give_what_single_steps_give(cell):
     assert_close(received[2], last)
 
 
+@pytest.mark.parametrize(
+    ("cell", "kind"),
+    [("lstm", keras.layers.LSTM), ("gru", keras.layers.GRU), ("list", keras.layers.RNN)],
+)
+def test_a_cell_with_a_fused_kernel_runs_in_it(cell, kind):
+    assert type(AttentionRNN(CELLS[cell]()).rnn) is kind
+
+
 def test_only_what_needs_the_step_before_is_a_loop():
     feeds_back = {
         order: AttentionRNNCell(
