@@ -50,7 +50,10 @@ def fit(trainer, batches):
         lambda: iter(batches), output_signature=({"source_ids": ids, "target_ids": ids}, ids)
     )
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(batches)))
-    trainer.fit(dataset.prefetch(8), shuffle=False, verbose=0)
+    options = tf.data.Options()
+    # Its thread sleeps for as long as it has run, and the end of the data waits for it.
+    options.autotune.enabled = False
+    trainer.fit(dataset.prefetch(8).with_options(options), shuffle=False, verbose=0)
 
 
 def read_batches(path):

@@ -186,6 +186,9 @@ class LengthBucketedBatches:
         data_policy = tf.data.experimental.AutoShardPolicy.DATA
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = data_policy
+        # There is nothing to tune, and the end of the data would wait for the thread that does it,
+        # which sleeps up to as long as it has run: in each validation, and after the last epoch.
+        options.autotune.enabled = False
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
         # A buffer of many batches bridges the shuffle between two epochs.
         return dataset.prefetch(64).with_options(options)
