@@ -67,15 +67,6 @@ AS_IN_KERAS = {
 }
 
 
-@pytest.mark.parametrize("name", AS_IN_KERAS)
-def test_equals_the_layer_of_keras(name):
-    arguments, inputs, call = AS_IN_KERAS[name]
-    theirs, ours = keras_layer_and_ours(arguments, *inputs)
-    expected = numpy(theirs(*inputs, **call, return_attention_scores=True))
-    assert_close(numpy(ours(*inputs, **call, return_attention_scores=True)), expected)
-    assert_close(numpy(ours(*inputs, **call)), expected[0])
-
-
 IMAGE = GENERATOR.normal(size=(2, 3, 4, 8)).astype("float32")
 VIDEO = GENERATOR.normal(size=(2, 3, 2, 4, 8)).astype("float32")
 WIDER = GENERATOR.normal(size=(2, 3, 5, 7)).astype("float32")
@@ -111,9 +102,12 @@ OVER_AXES = {
 }
 
 
-@pytest.mark.parametrize("name", OVER_AXES)
-def test_attends_over_axes_as_the_layer_of_keras(name):
-    arguments, inputs, call = OVER_AXES[name]
+NAMES = [*AS_IN_KERAS, *(f"over axes: {name}" for name in OVER_AXES)]
+
+
+@pytest.mark.parametrize("case", [*AS_IN_KERAS.values(), *OVER_AXES.values()], ids=NAMES)
+def test_equals_the_layer_of_keras(case):
+    arguments, inputs, call = case
     theirs, ours = keras_layer_and_ours(arguments, *inputs)
     expected = numpy(theirs(*inputs, **call, return_attention_scores=True))
     assert_close(numpy(ours(*inputs, **call, return_attention_scores=True)), expected)
