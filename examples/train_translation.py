@@ -48,6 +48,7 @@ TEXT = {
         "separate_vocabularies": True,
         "tokens_per_batch": 4096,
         "label_smoothing": 0.0,
+        "subword_sampling": 0.0,
         "max_length": 48,
     },
     "sentences": {
@@ -55,6 +56,7 @@ TEXT = {
         "vocabulary_size": 8000,
         "separate_vocabularies": False,
         "label_smoothing": 0.1,
+        "subword_sampling": 0.0,
         "max_length": 256,
     },
 }
@@ -241,7 +243,7 @@ def parse_arguments():
         parser.add_argument(f"--{name}", type=int, default=None)
     for name in ("warmup-steps", "average", "max-length"):
         parser.add_argument(f"--{name}", type=int, default=None)
-    for name in ("dropout", "label-smoothing", "learning-rate"):
+    for name in ("dropout", "label-smoothing", "learning-rate", "subword-sampling"):
         parser.add_argument(f"--{name}", type=float, default=None)
     args = parser.parse_args()
     text = "sentences" if args.data else "dates"
@@ -318,9 +320,12 @@ def encode(files, source_tokenizer, target_tokenizer, args):
             f"{split}: {len(corpus)} pairs; left out: {corpus.dropped_empty} with an empty side, "
             f"{corpus.dropped_long} too long"
         )
-        shuffle = split == "train"
+        options = {"shuffle": split == "train"}
+        if split == "train" and args.subword_sampling:
+            options["tokenizers"] = source_tokenizer, target_tokenizer
+            options["sampling_alpha"] = args.subword_sampling
         batches.append(
-            LengthBucketedBatches(corpus, args.tokens_per_batch, seed=args.seed, shuffle=shuffle)
+            LengthBucketedBatches(corpus, args.tokens_per_batch, seed=args.seed, **options)
         )
     return batches
 

@@ -5,8 +5,18 @@ from itertools import count, islice, pairwise
 
 import numpy as np
 
+from keras_attn.text.encoded_sentences import EncodedSentences
 from keras_attn.text.parallel_corpus import ParallelCorpus
-from keras_attn.text.tokenizer import END_TOKEN_ID, PAD_TOKEN_ID, START_TOKEN_ID
+from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn.text.tokenizer import (
+    END_TOKEN_ID,
+    PAD_TOKEN_ID,
+    START_TOKEN_ID,
+    UNKNOWN_TOKEN_ID,
+)
+
+# Sampled pieces are more, and a batch is as wide as its longest row.
+_MOST_GROWTH = 1.25
 
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
@@ -36,6 +46,12 @@ class LengthBucketedBatches:
             have an end id as source, a start id as target and no label. Set it to the number of
             replicas: no replica is then without rows, and Keras, which averages the first batch
             over the replicas to learn its shape, needs parts of the same size. Default 1.
+        tokenizers: pair of `SentencePieceTokenizer`, of the source and of the target, to draw the
+            pieces of every sentence anew in every epoch (subword regularization, see their
+            `sample`). Default None: the pieces of the corpus.
+        sampling_alpha: float, their `alpha`. Sampled pieces are more: a batch grows by at most a
+            quarter, and a sentence that would take more room keeps its own pieces, as one with
+            an unknown id does. Default 0.1.
 
     Attributes:
         steps_per_epoch: int, batches per epoch, the same for every epoch.
@@ -75,6 +91,8 @@ class LengthBucketedBatches:
         batches_per_bucket: int = 4,
         length_multiple: int = 1,
         batch_multiple: int = 1,
+        tokenizers: tuple[SentencePieceTokenizer, SentencePieceTokenizer] | None = None,
+        sampling_alpha: float = 0.1,
     ):
         _check_at_least("batches_per_bucket", batches_per_bucket, 1)
         _check_at_least("length_multiple", length_multiple, 1)
@@ -89,6 +107,8 @@ class LengthBucketedBatches:
         self.batches_per_bucket = batches_per_bucket if shuffle else 1
         self.length_multiple = length_multiple
         self.batch_multiple = batch_multiple
+        self.tokenizers = tokenizers
+        self.sampling_alpha = sampling_alpha
 
         source_lengths, target_lengths = corpus.source.lengths, corpus.target.lengths
         widths = self._padded_length(np.maximum(source_lengths, target_lengths) + 1)  # (N,)
@@ -127,6 +147,9 @@ class LengthBucketedBatches:
         """
         rows = self.rows(step)
         source, target = self.corpus.source, self.corpus.target
+        if self.tokenizers is not None:
+            source, target = self._sampled(rows, step)
+            rows = np.arange(len(rows))
         source_width = self._width(source, rows)
         target_width = self._width(target, rows)
         source_ids = source.padded(rows, source_width, end_token_id=END_TOKEN_ID)  # (B, S)
@@ -208,6 +231,23 @@ class LengthBucketedBatches:
         batch_order = generator.permutation(self.steps_per_epoch)
         self._shuffled_epoch = (epoch, order, batch_order)
         return order, batch_order
+
+    def _sampled(self, rows: np.ndarray, step: int) -> list[EncodedSentences]:
+        """The sentences of these rows in pieces drawn for this step, source and target."""
+        seeds = np.random.SeedSequence((self.seed, step)).generate_state(2)
+        sides = []
+        for sentences, tokenizer, seed in zip(
+            (self.corpus.source, self.corpus.target), self.tokenizers, seeds, strict=True
+        ):
+            known = [sentences[row] for row in rows]
+            drawn = tokenizer.sample(tokenizer.decode(known), self.sampling_alpha, int(seed))
+            longest = _MOST_GROWTH * max(map(len, known))
+            for row, pieces in enumerate(drawn):
+                # An unknown id does not tell the text that it stands for.
+                if len(pieces) <= longest and UNKNOWN_TOKEN_ID not in known[row]:
+                    known[row] = pieces
+            sides.append(EncodedSentences.from_lists(known))
+        return sides
 
     def _width(self, sentences, rows: np.ndarray) -> int:
         lengths = sentences.offsets[rows + 1] - sentences.offsets[rows]  # (B,)

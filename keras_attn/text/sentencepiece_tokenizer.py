@@ -2,8 +2,10 @@
 
 import io
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
+from threading import Lock
 
 from keras_attn.replace_when_done import replace_when_done
 from keras_attn.text.complete_model import is_complete_model
@@ -20,6 +22,7 @@ _LONGEST_LINE = 2**16
 # The sums of unigram training depend on how the work is divided: a fixed number of threads, not
 # the number of cores, makes the same files give the same model on every machine.
 _NUM_THREADS = 16
+_SEED_LOCK = Lock()
 
 
 class SentencePieceTokenizer:
@@ -186,11 +189,44 @@ class SentencePieceTokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns one list of ids per text, without start, end or padding ids."""
-        if isinstance(texts, (str, bytes)):
-            raise ValueError(
-                f"Expected a list of texts. Received: texts={texts[:40]!r}. Write encode([text])."
-            )
+        _check_texts(texts)
         return self._processor.encode(list(texts))
+
+    def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
+        """Like `encode`, with pieces drawn at random: subword regularization.
+
+        A model that meets a text in many segmentations learns how its pieces are made up, which
+        helps most where there is little text.
+
+        Args:
+            texts: list of strings.
+            alpha: float in [0, 1]. For a `"bpe"` model the probability to skip a merge
+                (BPE-dropout, Provilkov et al., 2020, https://arxiv.org/abs/1910.13267, who use
+                0.1): 0 is `encode`, 1 spells characters. For `"unigram"` the exponent of the
+                probability of a segmentation (Kudo, 2018, who uses 0.1 to 0.5): 0 draws all of
+                them alike, and larger values favour the best.
+            seed: int in [0, 2**32). The same seed gives the same pieces.
+
+        Raises:
+            ValueError: the model knows one segmentation only (`"char"`), or alpha is out of range.
+        """
+        _check_texts(texts)
+        if not 0.0 <= alpha <= 1.0:
+            raise ValueError(f"Expected alpha to be in [0, 1]. Received: alpha={alpha}")
+        # The generator belongs to a thread and takes the seed when the thread first uses it.
+        with _SEED_LOCK, ThreadPoolExecutor(1) as new_thread:
+            ids = new_thread.submit(self._sample, list(texts), alpha, seed).result()
+        if any(ids) or not any(self.encode(texts)):
+            return ids
+        raise ValueError(
+            "Expected a unigram or bpe model. Received: a model with one way to divide a text."
+        )
+
+    def _sample(self, texts, alpha, seed):
+        _import_sentencepiece().set_random_generator_seed(seed)
+        return self._processor.encode(
+            texts, enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1
+        )
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Returns one text per row of ids (lists or an array); special ids vanish, unknown is ⁇.
@@ -216,6 +252,11 @@ class SentencePieceTokenizer:
         from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
 
         return TensorFlowTokenizer(self.model)
+
+
+def _check_texts(texts):
+    if isinstance(texts, (str, bytes)):
+        raise ValueError(f"Expected a list of texts. Received: texts={texts[:40]!r}. Write [text].")
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

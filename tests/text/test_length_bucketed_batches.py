@@ -7,7 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_attn.text import EncodedSentences, LengthBucketedBatches, ParallelCorpus
+from keras_attn.text import (
+    EncodedSentences,
+    LengthBucketedBatches,
+    ParallelCorpus,
+    SentencePieceTokenizer,
+)
+from tests.text.corpus_text import ENGLISH, GERMAN, sentences
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -206,6 +212,47 @@ def test_bad_arguments_are_refused():
             LengthBucketedBatches(corpus, 100, **{name: value})
     with pytest.raises(ValueError, match="start_step to be at least 0. Received: start_step=-1"):
         LengthBucketedBatches(corpus, 100).stream(-1)
+
+
+def test_sampled_batches_hold_the_same_texts_in_new_pieces_each_epoch(tmp_path):
+    pytest.importorskip("sentencepiece")
+    texts = sentences(ENGLISH, 200), sentences(GERMAN, 200)
+    for name, lines in zip(("en", "de"), texts, strict=True):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    tokenizer = SentencePieceTokenizer.train([tmp_path / "en", tmp_path / "de"], 90, "bpe")
+    ids = [tokenizer.encode(lines) for lines in texts]
+    ids[0][0] = [3, *ids[0][0]]  # what the unknown id stands for cannot be divided anew
+    corpus = ParallelCorpus(*map(EncodedSentences.from_lists, ids))
+    plain = LengthBucketedBatches(corpus, 500, seed=3)
+    batches = LengthBucketedBatches(
+        corpus, 500, seed=3, tokenizers=(tokenizer, tokenizer), sampling_alpha=0.2
+    )
+    assert batches.steps_per_epoch == plain.steps_per_epoch
+    num_steps = 2 * batches.steps_per_epoch
+    assert_equal_batches(
+        [batches.batch(step) for step in range(num_steps)],
+        islice(batches.stream(), num_steps),
+    )
+    seen = {}
+    for step in range(num_steps):
+        inputs, labels = batches.batch(step)
+        plain_inputs, plain_labels = plain.batch(step)
+        assert tokenizer.decode(inputs["source_ids"]) == tokenizer.decode(
+            plain_inputs["source_ids"]
+        )
+        assert tokenizer.decode(labels) == tokenizer.decode(plain_labels)
+        np.testing.assert_array_equal(
+            inputs["target_ids"][:, 1:], np.where(labels[:, :-1] == 2, 0, labels[:, :-1])
+        )
+        for new, old in (
+            (inputs["source_ids"], plain_inputs["source_ids"]),
+            (labels, plain_labels),
+        ):
+            assert new.shape[1] - 1 <= 1.25 * (old.shape[1] - 1)
+        for row, pieces in zip(batches.rows(step), inputs["source_ids"], strict=True):
+            seen.setdefault(row, set()).add(tuple(pieces[pieces != 0]))
+    assert seen[0] == {(*ids[0][0], 2)}
+    assert sum(len(pieces) == 2 for pieces in seen.values()) > 100
 
 
 def test_dataset_gives_the_same_batches():

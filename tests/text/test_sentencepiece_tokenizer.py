@@ -1,5 +1,6 @@
 import gzip
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -176,7 +177,7 @@ def test_ids_outside_the_vocabulary_are_refused(tokenizer):
 
 
 def test_one_text_is_no_list_of_texts(tokenizer):
-    with pytest.raises(ValueError, match=r"Received: texts='the dog'. Write encode\(\[text\]\)"):
+    with pytest.raises(ValueError, match=r"Received: texts='the dog'. Write \[text\]"):
         tokenizer.encode("the dog")
 
 
@@ -220,3 +221,42 @@ def test_pieces_are_the_parts_that_make_up_the_text(tokenizer):
     ids = tokenizer.encode(["the dog"])[0]
     assert "".join(tokenizer.pieces(ids)).replace("▁", " ").strip() == "the dog"
     assert tokenizer.pieces([1, 2]) == ["<s>", "</s>"]
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_sampled_pieces_spell_the_same_text_and_follow_from_the_seed(text_file, model_type):
+    tokenizer = SentencePieceTokenizer.train(text_file, 90, model_type)
+    for texts in (["the old dog sleeps"], sentences(ENGLISH, 20), [], ["", "the"]):
+        samples = [tokenizer.sample(texts, 0.3, seed) for seed in (5, 5, 6)]
+        assert tokenizer.decode(samples[0]) == tokenizer.decode(samples[2]) == texts
+        assert samples[0] == samples[1]
+        if len(texts) == 20:
+            assert samples[0] != samples[2]
+
+
+def test_alpha_is_the_share_of_merges_that_bpe_skips(tokenizer):
+    texts = sentences(ENGLISH, 50)
+    num_ids = [sum(map(len, tokenizer.sample(texts, alpha, 1))) for alpha in (0.1, 0.5)]
+    assert tokenizer.sample(texts, 0.0, 1) == tokenizer.encode(texts)
+    spelled = tokenizer.sample(texts, 1.0, 1)
+    assert all(len(piece) == 1 for row in spelled for piece in tokenizer.pieces(row))
+    num_pieces, num_characters = (sum(map(len, ids)) for ids in (tokenizer.encode(texts), spelled))
+    assert num_pieces < num_ids[0] < num_ids[1] < num_characters
+
+
+def test_threads_that_sample_do_not_disturb_each_other(tokenizer):
+    texts = sentences(ENGLISH, 20)
+    alone = [tokenizer.sample(texts, 0.3, seed) for seed in range(40)]
+    with ThreadPoolExecutor(8) as threads:
+        together = list(threads.map(lambda seed: tokenizer.sample(texts, 0.3, seed), range(40)))
+    assert together == alone
+
+
+def test_what_cannot_be_sampled_is_refused(text_file, tokenizer):
+    characters = SentencePieceTokenizer.train(text_file, 60, "char")
+    with pytest.raises(ValueError, match="unigram or bpe model"):
+        characters.sample(["the dog"], 0.1, 1)
+    with pytest.raises(ValueError, match="alpha=1.5"):
+        tokenizer.sample(["the dog"], 1.5, 1)
+    with pytest.raises(ValueError, match=r"Expected a list of texts.*'the dog'"):
+        tokenizer.sample("the dog", 0.1, 1)
