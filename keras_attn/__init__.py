@@ -7,8 +7,12 @@ Importing the package registers every layer, so that `keras.models.load_model` f
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record_attention_scores
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
+from keras_attn.attention.cosine_attention import CosineAttention
+from keras_attn.attention.linear_score_attention import LinearScoreAttention
+from keras_attn.attention.location_attention import LocationAttention
 from keras_attn.attention.luong_attention import LuongAttention
 from keras_attn.attention.multi_head_attention import MultiHeadAttention
+from keras_attn.attention.scaled_dot_product_attention import ScaledDotProductAttention
 from keras_attn.decoders.causal_language_model import CausalLanguageModel
 from keras_attn.decoders.decoder import Decoder
 from keras_attn.decoders.rnn_decoder import RNNDecoder
@@ -57,10 +61,13 @@ __all__ = [
     "BahdanauAttention",
     "BeamDecoder",
     "CausalLanguageModel",
+    "CosineAttention",
     "Decoder",
     "FeedForward",
     "GreedyDecoder",
     "LearnedPositions",
+    "LinearScoreAttention",
+    "LocationAttention",
     "LuongAttention",
     "MultiHeadAttention",
     "PatchEmbedding",
@@ -71,6 +78,7 @@ __all__ = [
     "RelativePositionBias",
     "RotaryPositions",
     "SamplingDecoder",
+    "ScaledDotProductAttention",
     "Search",
     "SequencePooling",
     "SinusoidalPositions",

@@ -45,17 +45,59 @@ def luong_concat_scores(queries, keys, kernel, vector):
     return _pairwise(lambda q, k: vector @ np.tanh(np.concatenate([q, k]) @ kernel), queries, keys)
 
 
+def scaled_dot_scores(queries, keys):
+    return _pairwise(lambda q, k: q @ k / np.sqrt(len(q)), queries, keys)
+
+
+def cosine_scores(queries, keys, sharpness):
+    """Graves et al. 2014, equations 5 and 6."""
+    return _pairwise(
+        lambda q, k: sharpness * (q @ k) / (np.linalg.norm(q) * np.linalg.norm(k)), queries, keys
+    )
+
+
+def linear_scores(queries, keys, kernel, bias):
+    """A fully connected layer of [q ; k] with one unit."""
+    return _pairwise(lambda q, k: np.concatenate([q, k]) @ kernel + bias, queries, keys)
+
+
+def location_scores(queries, keys, kernel):
+    """Luong et al. 2015, equation 8: W q, of which a short sentence uses the top."""
+    return np.array([(q @ kernel)[: len(keys)] for q in queries])
+
+
 def _pairwise(score, queries, keys):
     return np.array([[score(q, k) for k in keys] for q in queries])
 
 
-def attend(scores, values, mask=None):
+def softmax(scores):
+    return np.exp(log_softmax(scores))
+
+
+def sparsemax(scores):
+    """max(scores - tau, 0), with the tau for which they sum to 1 found by bisection."""
+    scores = np.asarray(scores, "float64")
+    low, high = scores.max() - 1.0, scores.max()
+    for _ in range(100):
+        tau = (low + high) / 2
+        if np.maximum(scores - tau, 0).sum() > 1:
+            low = tau
+        else:
+            high = tau
+    return np.maximum(scores - tau, 0)
+
+
+def hardmax(scores):
+    return np.eye(len(scores))[np.argmax(scores)]
+
+
+def attend(scores, values, mask=None, probabilities=softmax):
     """Contexts (T, D) and weights (T, S) of one sentence; `mask` is (S,) or (T, S)."""
     mask = np.broadcast_to(True if mask is None else mask, scores.shape)
     weights = np.zeros(scores.shape)
     for t, allowed in enumerate(mask):
         if allowed.any():
-            weights[t, allowed] = np.exp(log_softmax(scores[t, allowed]))
+            weights[t, allowed] = probabilities(scores[t, allowed])
     return weights @ values, weights
 
 

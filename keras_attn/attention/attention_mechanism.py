@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_attn import masks
 from keras_attn.attention.attention_recorder import record
+from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 
 
 class AttentionMechanism(keras.layers.Layer):
@@ -22,6 +23,9 @@ class AttentionMechanism(keras.layers.Layer):
 
     Args:
         kernel_initializer: initializer of the matrices. Default `"glorot_uniform"`.
+        probability_fn: how scores become weights. `"softmax"` (default) as above; `"sparsemax"`,
+            which gives all but the best positions weight 0; `"hardmax"`, which takes the best one
+            and has no gradient: train with another, and set the attribute of this name afterwards.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -43,11 +47,17 @@ class AttentionMechanism(keras.layers.Layer):
         and a zero context.
 
     Raises:
-        ValueError: if `query`, `value` or `key` is not of rank 3.
+        ValueError: if `probability_fn` is unknown, or `query`, `value` or `key` is not of rank 3.
     """
 
-    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(self, kernel_initializer="glorot_uniform", probability_fn="softmax", **kwargs):
         super().__init__(**kwargs)
+        if probability_fn not in PROBABILITY_FUNCTIONS:
+            raise ValueError(
+                f"probability_fn must be one of {tuple(PROBABILITY_FUNCTIONS)}. "
+                f"Received: probability_fn={probability_fn!r}."
+            )
+        self.probability_fn = probability_fn
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.supports_masking = True
 
@@ -119,7 +129,7 @@ class AttentionMechanism(keras.layers.Layer):
         """
         query = ops.cast(query, self.compute_dtype)
         scores = self.compute_scores(query, memory["keys"])  # (B, T, S)
-        weights = masks.masked_softmax(scores, memory["mask"])
+        weights = PROBABILITY_FUNCTIONS[self.probability_fn](scores, memory["mask"])
         record(self, weights)
         return ops.matmul(weights, memory["values"]), weights  # (B, T, D), (B, T, S)
 
@@ -150,4 +160,15 @@ class AttentionMechanism(keras.layers.Layer):
         return {
             **super().get_config(),
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "probability_fn": self.probability_fn,
         }
+
+
+def check_same_size(query_dim, key_dim):
+    """Raises `ValueError` where a dot product of query and key is not possible."""
+    if query_dim != key_dim:
+        raise ValueError(
+            "This score needs queries and keys of one size. Received: "
+            f'query_dim={query_dim}, key_dim={key_dim}. LuongAttention("general") and '
+            "BahdanauAttention take any sizes."
+        )

@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn.attention.additive_score import additive_score
-from keras_attn.attention.attention_mechanism import AttentionMechanism
+from keras_attn.attention.attention_mechanism import AttentionMechanism, check_same_size
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -61,11 +61,8 @@ class LuongAttention(AttentionMechanism):
         self.scale = scale
 
     def build_weights(self, query_dim, key_dim):
-        if self.score == "dot" and query_dim != key_dim:
-            raise ValueError(
-                'score="dot" needs queries and keys of one size. '
-                f'Received: query_dim={query_dim}, key_dim={key_dim}. Use score="general".'
-            )
+        if self.score == "dot":
+            check_same_size(query_dim, key_dim)
         if self.score == "general":
             self.key_kernel = self.add_kernel("key_kernel", (key_dim, query_dim))
         if self.score == "concat":

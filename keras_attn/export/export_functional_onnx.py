@@ -11,8 +11,9 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
     """Writes any functional model as an ONNX file, for instance a classifier with attention.
 
     The same conversion and the same checks as in `export_onnx`. Inputs are called like the inputs
-    of the model, outputs like its `output_names`; the first axis is called `batch`, any other
-    dynamic axis like its tensor and its number (`ids_1`).
+    of the model, outputs like the keys of its dictionary of outputs or, without one, like the
+    layers that they come from (a second output of a layer ends in `_1`). The first axis is called
+    `batch`, any other dynamic axis like its tensor and its number (`ids_1`).
 
     Args:
         model: functional Keras model.
@@ -34,7 +35,7 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
 
     if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
         raise ValueError(f"Expected a functional Keras model. Received: model={model}.")
-    inputs, names = model.inputs, model.output_names
+    inputs, names = model.inputs, _output_names(model)
     arrays = _in_order(sample_inputs, inputs)
 
     def function(*tensors):
@@ -70,6 +71,17 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
             {},
             verify,
         )
+
+
+def _output_names(model):
+    """The names of a functional model's outputs, all different, in the order of `model.outputs`."""
+    if isinstance(model.output, dict) and len(model.output) == len(model.outputs):
+        return sorted(model.output)
+    names = []
+    for name in model.output_names:
+        number = model.output_names[: len(names)].count(name)
+        names.append(f"{name}_{number}" if number else name)
+    return names
 
 
 def _axes(name, shape):

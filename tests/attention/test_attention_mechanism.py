@@ -4,7 +4,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn import AttentionMechanism, BahdanauAttention, LuongAttention
+from keras_attn import (
+    AttentionMechanism,
+    BahdanauAttention,
+    CosineAttention,
+    LinearScoreAttention,
+    LocationAttention,
+    LuongAttention,
+    ScaledDotProductAttention,
+)
 from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
 
 GENERATOR = np.random.default_rng(0)
@@ -20,7 +28,13 @@ MECHANISMS = {
     "dot scaled": lambda: LuongAttention("dot", scale=True),
     "general": lambda: LuongAttention("general"),
     "concat": lambda: LuongAttention("concat", units=6),
+    "scaled dot product": lambda: ScaledDotProductAttention(),
+    "cosine": lambda: CosineAttention(),
+    "linear": lambda: LinearScoreAttention(),
+    "location": lambda: LocationAttention(9),
 }
+# The softmax takes away what the query adds to all scores of its row.
+WITHOUT_GRADIENT = {"linear": ("query_kernel", "bias")}
 
 
 @pytest.fixture(params=MECHANISMS)
@@ -33,12 +47,14 @@ def built(layer):
     return randomize(layer)
 
 
-def test_is_a_good_layer(make_mechanism):
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_is_a_good_layer(name):
     inputs = {"query": QUERY, "value": VALUE, "key": KEY, "attention_mask": MASK}
     check_layer(
-        make_mechanism,
+        MECHANISMS[name],
         inputs,
         masked={"value": "attention_mask", "key": "attention_mask"},
+        without_gradient=WITHOUT_GRADIENT.get(name, ()),
     )
 
 
@@ -124,3 +140,13 @@ def test_a_mechanism_must_say_how_it_scores():
 
     with pytest.raises(NotImplementedError, match="Unfinished must override `compute_scores`"):
         Unfinished()(QUERY, VALUE)
+
+
+@pytest.mark.parametrize(
+    "make_dot",
+    [CosineAttention, ScaledDotProductAttention, lambda: LuongAttention("dot")],
+)
+def test_a_dot_product_needs_one_size(make_dot):
+    message = "queries and keys of one size. Received: query_dim=4, key_dim=3"
+    with pytest.raises(ValueError, match=message):
+        make_dot()(QUERY, VALUE, KEY[:, :, :3])

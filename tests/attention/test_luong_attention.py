@@ -52,10 +52,3 @@ def test_an_unknown_score_is_refused():
 def test_concat_needs_units(units):
     with pytest.raises(ValueError, match='"concat" needs units.* Received: units='):
         LuongAttention("concat", units=units)
-
-
-def test_dot_needs_queries_and_keys_of_one_size():
-    with pytest.raises(
-        ValueError, match="of one size. Received: query_dim=6, key_dim=4. Use score"
-    ):
-        LuongAttention("dot")(QUERY, VALUE)

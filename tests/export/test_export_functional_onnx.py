@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn import BahdanauAttention
+from keras_attn import BahdanauAttention, LuongAttention
 from keras_attn.export import ExportError, export_functional_onnx
 from tests.export.small_translator import session
 
@@ -31,13 +31,12 @@ def test_a_classifier_with_attention(tmp_path):
     assert export_functional_onnx(model, path, IDS) < 1e-6
     opened = session(path)
     names = [output.name for output in opened.get_outputs()]
-    assert set(names) == set(model.output_names)
+    assert set(names) == {"label", "weights"}
     assert opened.get_inputs()[0].shape == ["batch", "ids_1"]
     ids = np.random.default_rng(0).integers(1, 10, (4, 7)).astype("int32")
-    actual = opened.run(None, {"ids": ids})
-    expected = keras.tree.flatten(model(ids))
-    for name, value in zip(model.output_names, expected, strict=True):
-        np.testing.assert_allclose(actual[names.index(name)], value, atol=1e-6)
+    actual = dict(zip(names, opened.run(None, {"ids": ids}), strict=True))
+    for name, value in model(ids).items():
+        np.testing.assert_allclose(actual[name], value, atol=1e-6)
 
 
 def test_several_inputs_by_name(tmp_path):
@@ -54,6 +53,19 @@ def test_several_inputs_by_name(tmp_path):
         export_functional_onnx(model, tmp_path / "x.onnx", {"second": np.ones((5, 3))})
     with pytest.raises(ValueError, match="not empty"):
         export_functional_onnx(model, tmp_path / "x.onnx", [np.ones((0, 2)), np.ones((0, 3))])
+
+
+def test_outputs_of_one_layer_get_names_of_their_own(tmp_path):
+    query = keras.Input((None, 4), name="query")
+    outputs = LuongAttention("dot", name="attention")(query, query, return_attention_scores=True)
+    export_functional_onnx(
+        keras.Model(query, list(outputs)), tmp_path / "model.onnx", np.ones((2, 3, 4))
+    )
+    shapes = {each.name: each.shape for each in session(tmp_path / "model.onnx").get_outputs()}
+    assert shapes == {
+        "attention": ["batch", "attention_1", 4],
+        "attention_1": ["batch", "attention_1_1", "attention_1_2"],
+    }
 
 
 @pytest.mark.parametrize("wrong", [0.01, np.nan])

@@ -1,0 +1,53 @@
+import keras
+from keras import ops
+
+from keras_attn.arguments import check_positive_integer
+from keras_attn.attention.attention_mechanism import AttentionMechanism
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class LocationAttention(AttentionMechanism):
+    """Attention that looks at the query alone: where, not what.
+
+        e_ts = w_s . q_t                                                    for s < max_length
+
+    Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), equation 8. As there, a
+    short memory uses the first scores only, and what lies beyond `max_length` gets weight 0.
+
+    Args:
+        max_length: int, positions of a memory that can be attended to.
+        **kwargs: arguments of `AttentionMechanism`.
+
+    Call arguments, returns, masking: see `AttentionMechanism`. Keys are not used.
+
+    Raises:
+        ValueError: if `max_length` is not a positive integer.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = LocationAttention(max_length=50)
+    >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 4), "float32")
+    >>> tuple(layer(query, value).shape)
+    (2, 3, 4)
+    """
+
+    def __init__(self, max_length, **kwargs):
+        super().__init__(**kwargs)
+        check_positive_integer("max_length", max_length)
+        self.max_length = max_length
+
+    def build_weights(self, query_dim, key_dim):
+        self.kernel = self.add_kernel("kernel", (query_dim, self.max_length))
+
+    def prepare_memory(self, value, key=None, attention_mask=None):
+        memory = super().prepare_memory(value, key, attention_mask)
+        is_within = ops.arange(ops.shape(memory["values"])[1]) < self.max_length  # (S,)
+        return {**memory, "mask": memory["mask"] & is_within}  # (B, 1 or T, S)
+
+    def compute_scores(self, query, keys):
+        positions = ops.minimum(ops.arange(ops.shape(keys)[1]), self.max_length - 1)  # (S,)
+        return ops.matmul(query, ops.take(self.kernel, positions, axis=1))  # (B, T, S)
+
+    def get_config(self):
+        return {**super().get_config(), "max_length": self.max_length}

@@ -1,0 +1,51 @@
+"""Scores to weights: the functions that a mechanism's `probability_fn` names.
+
+Each takes scores `(batch, target, source)` and a boolean mask that broadcasts to them, and returns
+weights of the scores' shape and dtype. Masked positions get weight exactly 0; the others of a row
+sum to 1, unless all of it is masked. Computed in float32 at least.
+"""
+
+from keras import ops
+
+from keras_attn.masks import MASKED_SCORE, masked_softmax
+
+
+def masked_sparsemax(scores, mask):
+    """Sparsemax: the point of the simplex that is nearest to the scores.
+
+        a_s = max(e_s - tau, 0)                               with tau such that sum_s a_s = 1
+
+    [Martins and Astudillo, 2016](https://arxiv.org/abs/1602.02068), algorithm 1. Positions whose
+    score is far below the best get weight exactly 0.
+    """
+    allowed = ops.cast(mask, "float32")
+    masked = ops.cast(scores, "float32") + (1.0 - allowed) * MASKED_SCORE  # (B, T, S)
+    masked = masked - ops.stop_gradient(ops.max(masked, axis=-1, keepdims=True))
+    falling = -ops.sort(-ops.stop_gradient(masked), axis=-1)  # (B, T, S)
+    rank = 1.0 + ops.cast(ops.arange(ops.shape(masked)[-1]), "float32")  # (S,)
+    # The condition holds for the best ones and fails from the first that it fails for.
+    is_in_support = 1.0 + rank * falling > ops.cumsum(falling, axis=-1)  # (B, T, S)
+    least = ops.min(ops.where(is_in_support, falling, 0.0), axis=-1, keepdims=True)  # (B, T, 1)
+    support = ops.cast(masked >= least, "float32")  # (B, T, S)
+    size = ops.sum(support, axis=-1, keepdims=True)
+    threshold = (ops.sum(support * masked, axis=-1, keepdims=True) - 1.0) / size  # (B, T, 1)
+    return ops.cast(ops.relu(masked - threshold) * support * allowed, scores.dtype)
+
+
+def masked_hardmax(scores, mask):
+    """All weight on the position with the best score; of several, on the first.
+
+    No gradient passes: train with another function, and set `probability_fn` for inference.
+    """
+    allowed = ops.cast(mask, "float32")
+    masked = ops.cast(scores, "float32") + (1.0 - allowed) * MASKED_SCORE  # (B, T, S)
+    is_best = ops.cast(masked >= ops.max(masked, axis=-1, keepdims=True), "float32")
+    is_first = ops.cast(ops.cumsum(is_best, axis=-1) < 1.5, "float32")
+    return ops.cast(ops.stop_gradient(is_best * is_first * allowed), scores.dtype)
+
+
+PROBABILITY_FUNCTIONS = {
+    "softmax": masked_softmax,
+    "sparsemax": masked_sparsemax,
+    "hardmax": masked_hardmax,
+}

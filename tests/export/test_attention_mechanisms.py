@@ -1,0 +1,78 @@
+"""Every mechanism in an exported file: as a layer, and inside of a beam search."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import (
+    AttentionRNNCell,
+    BahdanauAttention,
+    BeamDecoder,
+    CosineAttention,
+    LinearScoreAttention,
+    LocationAttention,
+    LuongAttention,
+    RNNDecoder,
+    RNNEncoder,
+    ScaledDotProductAttention,
+    search_model,
+)
+from keras_attn.export import export_functional_onnx, export_onnx
+from keras_attn.masks import padding_mask
+from tests.export.small_translator import session
+
+MECHANISMS = {
+    "dot": lambda: LuongAttention("dot"),
+    "concat": lambda: LuongAttention("concat", units=6),
+    "scaled dot product": lambda: ScaledDotProductAttention(),
+    "cosine": lambda: CosineAttention(),
+    "linear": lambda: LinearScoreAttention(),
+    "location": lambda: LocationAttention(4),
+    "sparsemax": lambda: BahdanauAttention(6, probability_fn="sparsemax"),
+    "hardmax": lambda: LuongAttention("general", probability_fn="hardmax"),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_as_a_layer(name, tmp_path):
+    query, value = keras.Input((None, 8), name="query"), keras.Input((None, 8), name="value")
+    ids = keras.Input((None,), dtype="int32", name="ids")
+    context, weights = MECHANISMS[name]()(
+        query, value, attention_mask=padding_mask(ids), return_attention_scores=True
+    )
+    model = keras.Model([query, value, ids], {"context": context, "weights": weights})
+    generator = np.random.default_rng(0)
+
+    def inputs(batch, target, source):
+        return {
+            "query": generator.normal(size=(batch, target, 8)).astype("float32"),
+            "value": generator.normal(size=(batch, source, 8)).astype("float32"),
+            "ids": generator.integers(0, 3, (batch, source)).astype("int32"),
+        }
+
+    path = tmp_path / "attention.onnx"
+    assert export_functional_onnx(model, path, inputs(3, 2, 5)) < 1e-5
+    opened = session(path)
+    names = [output.name for output in opened.get_outputs()]
+    for shape in [(1, 1, 1), (5, 3, 9)]:
+        fed = inputs(*shape)
+        actual, expected = dict(zip(names, opened.run(None, fed), strict=True)), model(fed)
+        for output_name, value in expected.items():
+            np.testing.assert_allclose(actual[output_name], value, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_inside_of_a_search(name, tmp_path):
+    # One size of queries and keys, for those that need it.
+    encoder = RNNEncoder(
+        keras.layers.GRUCell(8), keras.layers.Embedding(45, 8), bidirectional=False, name="encoder"
+    )
+    cell = AttentionRNNCell(keras.layers.GRUCell(8), MECHANISMS[name](), attention_units=8)
+    decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(46, 8), name="decoder")
+    translator = search_model(encoder, BeamDecoder(decoder, beam_width=3, max_length=30))
+    keras.utils.set_random_seed(4)
+    for weight in translator.weights:
+        weight.assign(keras.random.normal(weight.shape, stddev=0.7))
+    report = export_onnx(translator, tmp_path / "translator.onnx", alignments=True)
+    assert report.best_equal == 1.0
