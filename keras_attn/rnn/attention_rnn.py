@@ -130,7 +130,7 @@ class AttentionRNN(keras.layers.Layer):
         cell_state = tree.pack_sequence_as(state["cell"], tree.flatten(cell_state))
         weights = None
         if self.cell.attention is not None:
-            context, weights = self.cell.attention.attend(outputs, memory)
+            context, weights = self.cell.attend(outputs, memory)
             outputs, _ = self.cell.combine(outputs, context)
         return outputs, weights, {**state, "cell": cell_state}
 

@@ -36,7 +36,7 @@ class AttentionRNNCell(keras.layers.Layer):
 
     Args:
         cell: a Keras cell (`keras.layers.LSTMCell(256)`), or a list of cells, which are stacked.
-        attention: an `AttentionMechanism`, or `None`. Default `None`.
+        attention: an `AttentionMechanism`, a `MultiHeadAttention`, or `None`. Default `None`.
         input_feeding: bool, whether the previous attention vector is an input of the cell. Default
             `True`.
         attention_units: int, size of the attention vector. Default `None`: no attention vector
@@ -112,14 +112,18 @@ class AttentionRNNCell(keras.layers.Layer):
                     "A cell with attention is built with the shape of what it attends to. "
                     "Received: encoder_outputs_shape=None."
                 )
-            context_size = encoder_outputs_shape[-1]
             if self.query == "previous_state":
                 self.query_size = _top(self.cell, self.cell.state_size)
+            query_shape = (None, None, self.query_size)
+            context_size = self.attention.compute_output_spec(
+                keras.KerasTensor(query_shape), keras.KerasTensor(encoder_outputs_shape)
+            ).shape[-1]
+            if self.query == "previous_state":
                 cell_features += context_size
             self.attention_size = self.attention_units or context_size
             if self.input_feeding:
                 cell_features += self.attention_size
-            build_once(self.attention, (None, None, self.query_size), encoder_outputs_shape)
+            build_once(self.attention, query_shape, encoder_outputs_shape)
             joined_size = self.output_size + context_size
             self.output_size = self.attention_units or joined_size
             if self.attention_layer is not None:
@@ -182,6 +186,14 @@ class AttentionRNNCell(keras.layers.Layer):
                 new_state["alignments"] = weights
         return output, new_state
 
+    def attend(self, query, memory):
+        """Contexts `(batch, target, features)` and weights `(batch, target, source)` of queries.
+
+        The weights of several heads are averaged.
+        """
+        context, weights = self.attention.attend(query, memory)
+        return context, ops.mean(weights, axis=1) if len(weights.shape) == 4 else weights
+
     def combine(self, output, context):
         """Joins cell output and context to the output and the attention vector."""
         joined = ops.concatenate([output, context], axis=-1)
@@ -204,7 +216,7 @@ class AttentionRNNCell(keras.layers.Layer):
         rows, batch = ops.shape(query)[0], ops.shape(memory["mask"])[0]
         query = ops.reshape(query, (rows, 1, self.query_size))  # (B*K, 1, D)
         folded = fold_beams(query, batch)  # (B, K, D)
-        results = self.attention.attend(folded, memory)  # (B, K, Dv), (B, K, S)
+        results = self.attend(folded, memory)  # (B, K, Dv), (B, K, S)
         return tuple(unfold_beams(each, rows, 1)[:, 0] for each in results)  # (B*K, Dv), (B*K, S)
 
     def get_config(self):

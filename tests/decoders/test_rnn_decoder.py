@@ -7,7 +7,9 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     Decoder,
+    LocationAttention,
     LuongAttention,
+    MultiHeadAttention,
     RNNCell,
     RNNDecoder,
 )
@@ -61,6 +63,16 @@ DECODERS = {
         tied(),
         bridge="zero",
     ),
+    "several heads": lambda: with_head(
+        attention_cell(attention=MultiHeadAttention(2, 3), query="previous_state")
+    ),
+    "several heads, no input feeding": lambda: with_head(
+        attention_cell(attention=MultiHeadAttention(2, 3, output_shape=5), input_feeding=False)
+    ),
+    "sparse": lambda: with_head(
+        attention_cell(attention=BahdanauAttention(5, probability_fn="sparsemax"))
+    ),
+    "location": lambda: with_head(attention_cell(attention=LocationAttention(20))),
     "stack": lambda: with_head(
         attention_cell([keras.layers.SimpleRNNCell(3), RNNCell(4)], query="previous_state")
     ),

@@ -12,6 +12,7 @@ from keras_attn import (
     LinearScoreAttention,
     LocationAttention,
     LuongAttention,
+    MultiHeadAttention,
     RNNDecoder,
     RNNEncoder,
     ScaledDotProductAttention,
@@ -29,6 +30,7 @@ MECHANISMS = {
     "linear": lambda: LinearScoreAttention(),
     "location": lambda: LocationAttention(4),
     "sparsemax": lambda: BahdanauAttention(6, probability_fn="sparsemax"),
+    "several heads": lambda: MultiHeadAttention(2, 4),
     "hardmax": lambda: LuongAttention("general", probability_fn="hardmax"),
 }
 
@@ -38,7 +40,7 @@ def test_as_a_layer(name, tmp_path):
     query, value = keras.Input((None, 8), name="query"), keras.Input((None, 8), name="value")
     ids = keras.Input((None,), dtype="int32", name="ids")
     context, weights = MECHANISMS[name]()(
-        query, value, attention_mask=padding_mask(ids), return_attention_scores=True
+        query, value, attention_mask=padding_mask(ids)[:, None], return_attention_scores=True
     )
     model = keras.Model([query, value, ids], {"context": context, "weights": weights})
     generator = np.random.default_rng(0)

@@ -8,6 +8,7 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     LuongAttention,
+    MultiHeadAttention,
     RNNCell,
 )
 from tests import oracles
@@ -342,3 +343,17 @@ def test_the_implicit_mask_of_the_memory_counts():
     assert outputs.shape == (2, 3, 9)
     assert (numpy(weights)[np.repeat(source_ids[:, None] == 0, 3, axis=1)] == 0).all()
     assert (numpy(weights)[np.repeat(source_ids[:, None] != 0, 3, axis=1)] > 0).all()
+
+
+@pytest.mark.parametrize("input_feeding", [False, True])
+def test_weights_of_several_heads_are_averaged(input_feeding):
+    attention = MultiHeadAttention(2, 3, name="attention")
+    cell = AttentionRNNCell(keras.layers.GRUCell(5), attention, input_feeding)
+    layer = AttentionRNN(cell)
+    outputs, weights = layer(INPUTS, MEMORY, MASK, return_attention_scores=True)
+    hidden, context = numpy(outputs)[..., :5], numpy(outputs)[..., 5:]
+    expected, scores = attention(
+        hidden, MEMORY, attention_mask=MASK[:, None], return_attention_scores=True
+    )
+    assert_close(context, numpy(expected))
+    assert_close(numpy(weights), numpy(scores).mean(axis=1))
