@@ -1,20 +1,72 @@
 from keras import ops
 
+from keras_attn.attention.in_turn import add_same_shape, map_in_turn, while_in_turn
 
-def additive_score(query, keys, vector, bias=None):
+
+def additive_score(query, keys, vector, bias=None, chunk_size=None):
     """The additive score e_ts = v . tanh(q_t + k_s + b), of projected queries and keys.
+
+    In one piece it holds all `batch * target * source * units` values of the tanh, and training
+    keeps them. In chunks it holds those of `chunk_size` keys, and the backward pass computes them
+    again. With h_ts = tanh(q_t + k_s + b) and g_ts the gradient of the loss for e_ts,
+
+        z_ts = g_ts v (1 - h_ts^2)
+        dq_t = sum_s z_ts,  dk_s = sum_t z_ts,  dv = sum_ts g_ts h_ts.
 
     Args:
         query: `(batch, target, units)`.
         keys: `(batch, source, units)`.
         vector: `(units,)`, the vector v.
         bias: `(units,)` or `None`, the vector b.
+        chunk_size: int of at least 1, most keys at a time, or `None` (default): all at once.
 
     Returns:
         Scores `(batch, target, source)`.
     """
     if bias is not None:
         query = query + bias
-    query, keys = ops.expand_dims(query, 2), ops.expand_dims(keys, 1)
-    hidden = ops.tanh(query + keys)  # (B, T, S, U)
-    return ops.squeeze(ops.matmul(hidden, vector[:, None]), axis=-1)  # (B, T, S)
+    if chunk_size is None:
+        return ops.squeeze(ops.matmul(_hidden(query, keys), vector[:, None]), axis=-1)  # (B, T, S)
+    target, source = ops.shape(query)[1], ops.shape(keys)[1]
+    num_chunks = (source + chunk_size - 1) // chunk_size
+    size = (source + num_chunks - 1) // num_chunks  # Equal chunks need the least padding.
+    chunks = ops.pad(keys, ((0, 0), (0, num_chunks * size - source), (0, 0)))
+    chunks = ops.reshape(chunks, (-1, num_chunks, size, keys.shape[2]))  # (B, N, s, U)
+    chunks = ops.transpose(chunks, (1, 0, 2, 3))  # (N, B, s, U)
+    scores = ops.transpose(_chunked(query, chunks, vector), (1, 2, 0, 3))  # (B, T, N, s)
+    return ops.reshape(scores, (-1, target, num_chunks * size))[:, :, :source]  # (B, T, S)
+
+
+def _hidden(query, keys):
+    return ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(keys, 1))  # (B, T, S, U)
+
+
+@ops.custom_gradient
+def _chunked(query, chunks, vector):
+    """Scores `(N, B, T, s)` of queries `(B, T, U)` and N chunks of keys `(N, B, s, U)`."""
+    scores = map_in_turn(lambda keys: additive_score(query, keys, vector), chunks)
+
+    def gradients(*args, upstream=None):
+        upstreams = args[0] if upstream is None else upstream  # (N, B, T, s)
+
+        def add_chunk(number, chunks, query_sum, vector_sum):
+            upstream = ops.take(upstreams, number, axis=0)[..., None]  # (B, T, s, 1)
+            hidden = _hidden(query, ops.take(chunks, number, axis=0))  # (B, T, s, U)
+            of_vector = ops.sum(upstream * hidden, axis=(0, 1, 2))  # (U,)
+            inner = upstream * vector * (1.0 - ops.square(hidden))  # (B, T, s, U)
+            of_keys = ops.sum(inner, axis=1)  # (B, s, U)
+            # The chunk is not needed any more, so its gradient takes its place.
+            chunks = ops.slice_update(chunks, (number, 0, 0, 0), of_keys[None])
+            of_query = ops.sum(inner, axis=2)  # (B, T, U)
+            sums = add_same_shape(query_sum, of_query), add_same_shape(vector_sum, of_vector)
+            return number + 1, chunks, *sums
+
+        sums = (ops.zeros(ops.shape(x), "float32") for x in (query, vector))
+        num_chunks = ops.shape(chunks)[0]
+        _, of_chunks, *sums = while_in_turn(
+            lambda number, *_: number < num_chunks, add_chunk, (0, chunks, *sums)
+        )
+        of_query, of_vector = sums
+        return ops.cast(of_query, query.dtype), of_chunks, ops.cast(of_vector, vector.dtype)
+
+    return scores, gradients

@@ -25,6 +25,9 @@ class BahdanauAttention(AttentionMechanism):
     Args:
         units: int, size of the space in which queries and keys are compared.
         normalize: bool, whether v is weight-normalised. Default `False`.
+        chunk_size: int, keys that are scored at a time; a `(batch, target, source, units)` tensor
+            is then never made, in training neither, which costs time. For long sequences attended
+            to by many queries at once. Default `None`: all.
         kernel_initializer: initializer of W_q, W_k and v. Default `"glorot_uniform"`.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -43,11 +46,21 @@ class BahdanauAttention(AttentionMechanism):
     ((2, 3, 4), (2, 3, 7))
     """
 
-    def __init__(self, units, normalize=False, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self,
+        units,
+        normalize=False,
+        kernel_initializer="glorot_uniform",
+        chunk_size=None,
+        **kwargs,
+    ):
         super().__init__(kernel_initializer=kernel_initializer, **kwargs)
         check_positive_integer("units", units)
+        if chunk_size is not None:
+            check_positive_integer("chunk_size", chunk_size)
         self.units = units
         self.normalize = normalize
+        self.chunk_size = chunk_size
 
     def build_weights(self, query_dim, key_dim):
         self.query_kernel = self.add_kernel("query_kernel", (query_dim, self.units))
@@ -66,11 +79,13 @@ class BahdanauAttention(AttentionMechanism):
         vector = self.vector[:, 0]  # (U,)
         if self.normalize:
             vector = vector * (self.gain / ops.sqrt(ops.sum(vector * vector)))
-        return additive_score(ops.matmul(query, self.query_kernel), keys, vector, self.bias)
+        query = ops.matmul(query, self.query_kernel)  # (B, T, U)
+        return additive_score(query, keys, vector, self.bias, self.chunk_size)
 
     def get_config(self):
         return {
             **super().get_config(),
             "units": self.units,
             "normalize": self.normalize,
+            "chunk_size": self.chunk_size,
         }

@@ -2,9 +2,9 @@
 
 import functools
 
-import keras
 from keras import ops
 
+from keras_attn.attention.in_turn import add_same_shape, map_in_turn, while_in_turn
 from keras_attn.attention.scaled_dot_product import matmul_groups, scaled_dot_product
 from keras_attn.masks import causal_mask, window_mask
 
@@ -134,32 +134,6 @@ def split(query, num_blocks, size):
     query = ops.pad(query, ((0, 0), (0, 0), (0, num_blocks * size - target), (0, 0)))
     query = ops.reshape(query, (-1, heads, num_blocks, size, head_dim))  # (B, H, N, t, d)
     return ops.transpose(query, (2, 0, 1, 3, 4))  # (N, B, H, t, d)
-
-
-# The loops of keras.ops let TensorFlow compute ten blocks at once, in ten times the memory.
-
-
-def map_in_turn(function, blocks):
-    """`ops.map`, one block after the other; the result has the dtype of the last of `blocks`."""
-    if keras.backend.backend() != "tensorflow":
-        return ops.map(function, blocks)
-    import tensorflow as tf
-
-    return tf.map_fn(function, blocks, fn_output_signature=blocks[-1].dtype, parallel_iterations=1)
-
-
-def while_in_turn(condition, body, state):
-    """`ops.while_loop`, one step after the other."""
-    if keras.backend.backend() != "tensorflow":
-        return ops.while_loop(condition, body, state)
-    import tensorflow as tf
-
-    return tf.while_loop(condition, body, state, parallel_iterations=1)
-
-
-def add_same_shape(total, addend):
-    """Sum that keeps the static shape, as the state of a loop must."""
-    return total + ops.reshape(ops.cast(addend, total.dtype), ops.shape(total))
 
 
 def block_mask(query_positions, key_positions, mask, causal, sliding_window):

@@ -24,6 +24,7 @@ MASK = np.array([[True, True, True, False, False], [True, False, True, True, Fal
 MECHANISMS = {
     "bahdanau": lambda: BahdanauAttention(6),
     "bahdanau normalized": lambda: BahdanauAttention(6, normalize=True),
+    "bahdanau in chunks": lambda: BahdanauAttention(6, normalize=True, chunk_size=2),
     "dot": lambda: LuongAttention("dot"),
     "dot scaled": lambda: LuongAttention("dot", scale=True),
     "general": lambda: LuongAttention("general"),

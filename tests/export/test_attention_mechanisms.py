@@ -23,6 +23,7 @@ from keras_attn.masks import padding_mask
 from tests.export.small_translator import session
 
 MECHANISMS = {
+    "additive in chunks": lambda: BahdanauAttention(6, chunk_size=2),
     "dot": lambda: LuongAttention("dot"),
     "concat": lambda: LuongAttention("concat", units=6),
     "scaled dot product": lambda: ScaledDotProductAttention(),

@@ -1,0 +1,30 @@
+"""Loops that compute one step after the other, so that the memory is that of one step.
+
+The loops of keras.ops let TensorFlow compute ten steps at once, in ten times the memory.
+"""
+
+import keras
+from keras import ops
+
+
+def map_in_turn(function, blocks):
+    """`ops.map`, one block after the other; the result has the dtype of the last of `blocks`."""
+    if keras.backend.backend() != "tensorflow":
+        return ops.map(function, blocks)
+    import tensorflow as tf
+
+    return tf.map_fn(function, blocks, fn_output_signature=blocks[-1].dtype, parallel_iterations=1)
+
+
+def while_in_turn(condition, body, state):
+    """`ops.while_loop`, one step after the other."""
+    if keras.backend.backend() != "tensorflow":
+        return ops.while_loop(condition, body, state)
+    import tensorflow as tf
+
+    return tf.while_loop(condition, body, state, parallel_iterations=1)
+
+
+def add_same_shape(total, addend):
+    """Sum that keeps the static shape, as the state of a loop must."""
+    return total + ops.reshape(ops.cast(addend, total.dtype), ops.shape(total))
