@@ -1,9 +1,10 @@
-"""Peak memory and time of blockwise attention against the plain form, over the sequence length.
+"""Peak memory and time of attention in blocks against the plain form, over the sequence length.
 
     python benchmarks/blockwise_memory.py
 
 runs causal self-attention of one sequence, forward alone and forward with the gradients of query,
-keys and values, each measurement in a process of its own. The memory is the largest resident size
+keys and values, and the additive score of 64 queries in chunks of 64 keys, forward and backward;
+each measurement in a process of its own. The memory is the largest resident size
 of the process less that of the same process before the first long sequence, so without the
 libraries and the program. The time is that of the fastest call after the first.
 
@@ -22,6 +23,8 @@ from pathlib import Path
 from machine import date, machine, versions
 
 HERE = Path(__file__).parent
+MODELS = {"dot": "causal self-attention", "additive": "additive score"}
+QUERIES = CHUNK_SIZE = 64  # of the additive score
 MEBIBYTE = 1024  # `ru_maxrss` counts KiB on Linux.
 
 
@@ -33,6 +36,7 @@ def main():
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--head-dim", type=int, default=32)
     parser.add_argument("--block-size", type=int, default=512)
+    parser.add_argument("--units", type=int, default=512, help="of the additive score")
     parser.add_argument("--calls", type=int, default=3, help="of which the first is not timed")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
@@ -45,26 +49,28 @@ def main():
     load = os.getloadavg()[0]
 
     rows = []
-    for gradients in (False, True):
+    for attention, gradients in (("dot", False), ("dot", True), ("additive", True)):
         for tokens in args.tokens:
             settings = {
+                "attention": attention,
                 "tokens": tokens,
                 "gradients": gradients,
                 "heads": args.heads,
                 "head_dim": args.head_dim,
                 "block_size": args.block_size,
+                "units": args.units,
                 "calls": args.calls,
                 "threads": args.threads,
                 "seed": args.seed,
             }
             ours, theirs = (run({**settings, "form": form}) for form in ("blockwise", "plain"))
             row = {
-                "model": "causal self-attention",
+                "model": MODELS[attention],
                 "what": "forward and backward" if gradients else "forward",
                 "tokens": tokens,
                 "ours": round(ours["peak"], 1),
                 "theirs": round(theirs["peak"], 1),
-                "peer": "scaled_dot_product",
+                "peer": "the plain form",
                 "unit": "MiB at the peak",
                 "ratio": round(ours["peak"] / theirs["peak"], 3),
                 "ours_seconds": round(ours["seconds"], 3),
@@ -72,7 +78,7 @@ def main():
             }
             rows.append(row)
             print(
-                f"{row['what']}, {tokens} tokens: blockwise {row['ours']} MiB in "
+                f"{row['model']}, {row['what']}, {tokens} tokens: blockwise {row['ours']} MiB in "
                 f"{row['ours_seconds']} s, plain {row['theirs']} MiB in {row['theirs_seconds']} s"
             )
 
@@ -84,6 +90,9 @@ def main():
             "heads": args.heads,
             "head_dim": args.head_dim,
             "block_size": args.block_size,
+            "units": args.units,
+            "queries": QUERIES,
+            "chunk_size": CHUNK_SIZE,
             "threads": args.threads,
         },
         "seed": args.seed,
@@ -120,19 +129,11 @@ def run(settings):
     return json.loads(process.stdout.splitlines()[-1])
 
 
-def measure(form, tokens, gradients, heads, head_dim, block_size, calls, seed, threads):
+def measure(attention, form, gradients, tokens, calls, seed, threads, **sizes):
     """Peak memory in MiB and seconds of a call."""
     import tensorflow as tf
 
-    from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
-    from keras_attn.attention.scaled_dot_product import scaled_dot_product
-    from keras_attn.masks import causal_mask
-
-    def attend(query, keys, values):
-        if form == "blockwise":
-            return blockwise_dot_product(query, keys, values, causal=True, block_size=block_size)
-        positions = tf.range(tf.shape(query)[2])[None]
-        return scaled_dot_product(query, keys, values, causal_mask(positions, positions))[0]
+    attend = {"dot": dot, "additive": additive}[attention](form, **sizes)
 
     @tf.function(reduce_retracing=True)
     def call(*inputs):
@@ -144,8 +145,10 @@ def measure(form, tokens, gradients, heads, head_dim, block_size, calls, seed, t
         return tape.gradient(loss, inputs)
 
     def seconds(tokens):
-        shape = (3, 1, heads, tokens, head_dim)
-        inputs = tf.unstack(tf.random.stateless_normal(shape, (seed, 0)) * head_dim**-0.25)
+        inputs = [
+            tf.random.stateless_normal(shape, (seed, number))
+            for number, shape in enumerate(shapes(attention, tokens, **sizes))
+        ]
         start = time.perf_counter()
         call(*inputs)
         return time.perf_counter() - start
@@ -156,6 +159,39 @@ def measure(form, tokens, gradients, heads, head_dim, block_size, calls, seed, t
     times = [seconds(tokens) for _ in range(calls)]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return {"peak": peak / MEBIBYTE, "seconds": min(times[1:])}
+
+
+def shapes(attention, tokens, heads, head_dim, units, block_size):
+    """Of the inputs: queries, keys and values; or queries, keys and the vector."""
+    if attention == "dot":
+        return [(1, heads, tokens, head_dim)] * 3
+    return [(1, QUERIES, units), (1, tokens, units), (units,)]
+
+
+def dot(form, head_dim, block_size, **sizes):
+    """Function of queries, keys and values."""
+    import tensorflow as tf
+
+    from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
+    from keras_attn.attention.scaled_dot_product import scaled_dot_product
+    from keras_attn.masks import causal_mask
+
+    def attend(query, keys, values):
+        query = query * head_dim**-0.5
+        if form == "blockwise":
+            return blockwise_dot_product(query, keys, values, causal=True, block_size=block_size)
+        positions = tf.range(tf.shape(query)[2])[None]
+        return scaled_dot_product(query, keys, values, causal_mask(positions, positions))[0]
+
+    return attend
+
+
+def additive(form, **sizes):
+    """Function of queries, keys and the vector."""
+    from keras_attn.attention.additive_score import additive_score
+
+    chunk_size = CHUNK_SIZE if form == "blockwise" else None
+    return lambda query, keys, vector: additive_score(query, keys, vector, None, chunk_size)
 
 
 if __name__ == "__main__":
