@@ -9,6 +9,7 @@ from keras_attn.attention.attention_recorder import record_attention_scores
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
 from keras_attn.attention.cosine_attention import CosineAttention
 from keras_attn.attention.linear_score_attention import LinearScoreAttention
+from keras_attn.attention.local_attention import LocalAttention
 from keras_attn.attention.location_attention import LocationAttention
 from keras_attn.attention.luong_attention import LuongAttention
 from keras_attn.attention.multi_head_attention import MultiHeadAttention
@@ -67,6 +68,7 @@ __all__ = [
     "GreedyDecoder",
     "LearnedPositions",
     "LinearScoreAttention",
+    "LocalAttention",
     "LocationAttention",
     "LuongAttention",
     "MultiHeadAttention",

@@ -7,6 +7,7 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     Decoder,
+    LocalAttention,
     LocationAttention,
     LuongAttention,
     MultiHeadAttention,
@@ -72,6 +73,9 @@ DECODERS = {
     "sparse": lambda: with_head(
         attention_cell(attention=BahdanauAttention(5, probability_fn="sparsemax"))
     ),
+    "local": lambda: with_head(
+        attention_cell(attention=LocalAttention(BahdanauAttention(5), window=1))
+    ),
     "location": lambda: with_head(attention_cell(attention=LocationAttention(20))),
     "stack": lambda: with_head(
         attention_cell([keras.layers.SimpleRNNCell(3), RNNCell(4)], query="previous_state")
@@ -102,7 +106,7 @@ def built(make_decoder, encoded=ENCODED):
 
 
 def test_keeps_the_contract(name):
-    check_decoder(DECODERS[name], encoded_for(name), TOKEN_IDS)
+    check_decoder(DECODERS[name], encoded_for(name), TOKEN_IDS, sum_to_one=name != "local")
 
 
 def test_keeps_the_contract_for_an_encoder_without_state():

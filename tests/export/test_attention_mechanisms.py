@@ -10,6 +10,7 @@ from keras_attn import (
     BeamDecoder,
     CosineAttention,
     LinearScoreAttention,
+    LocalAttention,
     LocationAttention,
     LuongAttention,
     MultiHeadAttention,
@@ -31,6 +32,7 @@ MECHANISMS = {
     "linear": lambda: LinearScoreAttention(),
     "location": lambda: LocationAttention(4),
     "sparsemax": lambda: BahdanauAttention(6, probability_fn="sparsemax"),
+    "local": lambda: LocalAttention(LuongAttention("dot"), window=2),
     "several heads": lambda: MultiHeadAttention(2, 4),
     "hardmax": lambda: LuongAttention("general", probability_fn="hardmax"),
 }

@@ -1,0 +1,139 @@
+import keras
+from keras import ops
+
+from keras_attn.arguments import check_positive_integer
+from keras_attn.attention.attention_mechanism import AttentionMechanism
+from keras_attn.attention.attention_recorder import record
+from keras_attn.attention.location_attention import LocationAttention
+from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
+from keras_attn.build_once import build_once
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class LocalAttention(AttentionMechanism):
+    """Attends to a window around a predicted position, with the scores of another mechanism.
+
+        p_t  = S sigmoid(v_p . tanh(W_p q_t))                   S = length of the sentence
+        a_ts = softmax_s(e_ts) exp(-(s - p_t)^2 / (2 sigma^2))       |s - p_t| <= D, sigma = D / 2
+
+    Introduced as local-p by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), equations 9 and
+    10; positions count from 0. Only the 2 D + 1 positions of the window are scored, so a query
+    costs the same however long the memory is.
+
+    Args:
+        mechanism: an `AttentionMechanism`, whose scores are taken; not a `LocationAttention`.
+        window: int, the half width D. Default 10.
+        units: int, rows of W_p. Default `None`: as many as the query has features.
+        **kwargs: arguments of `AttentionMechanism`. `probability_fn` is over the window, and takes
+            the place of that of `mechanism`.
+
+    Call arguments, returns: see `AttentionMechanism`.
+
+    Masking: as everywhere, and positions outside of the window have weight exactly 0. The weights
+    sum to less than 1, because of the Gaussian. S is the position of the last one that is not
+    masked for all queries, plus 1.
+
+    Raises:
+        ValueError: if `mechanism` has no scores of single positions, or `window` or `units` is not
+            a positive integer.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import LuongAttention
+    >>> layer = LocalAttention(LuongAttention("general"), window=2)
+    >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 70, 4), "float32")
+    >>> _, weights = layer(query, value, return_attention_scores=True)
+    >>> int(np.count_nonzero(weights[0, 0])) <= 5
+    True
+    """
+
+    def __init__(self, mechanism, window=10, units=None, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(mechanism, AttentionMechanism) or isinstance(
+            mechanism, (LocationAttention, LocalAttention)
+        ):
+            raise ValueError(
+                "mechanism must be an AttentionMechanism that scores a query and a key, such as "
+                f'LuongAttention("general"). Received: mechanism={mechanism}.'
+            )
+        check_positive_integer("window", window)
+        if units is not None:
+            check_positive_integer("units", units)
+        self.mechanism = mechanism
+        self.window = window
+        self.units = units
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        build_once(self.mechanism, query_shape, value_shape, key_shape)
+        super().build(query_shape, value_shape, key_shape)
+
+    def build_weights(self, query_dim, key_dim):
+        units = query_dim if self.units is None else self.units
+        self.position_kernel = self.add_kernel("position_kernel", (query_dim, units))
+        self.position_vector = self.add_kernel("position_vector", (units, 1))
+
+    def prepare_memory(self, value, key=None, attention_mask=None):
+        memory = self.mechanism.prepare_memory(value, key, attention_mask)
+        is_real = ops.any(memory["mask"], axis=1)  # (B, S)
+        positions = ops.arange(ops.shape(is_real)[1], dtype="int32")  # (S,)
+        lengths = ops.max(ops.where(is_real, positions + 1, 0), axis=1, initial=0)  # (B,)
+        return {**memory, "lengths": lengths}
+
+    def attend(self, query, memory):
+        query = ops.cast(query, self.compute_dtype)
+        keys, values, mask = memory["keys"], memory["values"], memory["mask"]
+        batch, target = ops.shape(query)[0], ops.shape(query)[1]
+        source, width = ops.shape(values)[1], 2 * self.window + 1
+        center = self.predict_position(query, memory["lengths"])[..., None]  # (B, T, 1)
+        start = ops.cast(ops.round(center), "int32") - self.window  # (B, T, 1)
+        positions = start + ops.arange(width, dtype="int32")  # (B, T, W)
+        distance = ops.cast(positions, "float32") - center  # (B, T, W)
+        is_inside = (positions >= 0) & (positions < source) & (ops.abs(distance) <= self.window)
+        columns = ops.clip(positions, 0, source - 1)  # (B, T, W)
+        mask = ops.broadcast_to(mask, (batch, target, source))
+        allowed = ops.take_along_axis(mask, columns, axis=2) & is_inside  # (B, T, W)
+
+        # Each query is a sentence of its own, whose memory is its window.
+        rows = ops.reshape(ops.arange(batch, dtype="int32") * source, (-1, 1, 1)) + columns
+        scores = self.mechanism.compute_scores(
+            ops.reshape(query, (batch * target, 1, query.shape[2])), _windows(keys, rows, width)
+        )  # (B*T, 1, W)
+        allowed = ops.reshape(allowed, (batch * target, 1, width))
+        weights = PROBABILITY_FUNCTIONS[self.probability_fn](scores, allowed)  # (B*T, 1, W)
+        gaussian = ops.exp(-2.0 * ops.square(distance / self.window))  # (B, T, W)
+        gaussian = ops.reshape(ops.cast(gaussian, weights.dtype), (batch * target, 1, width))
+        weights = weights * gaussian  # (B*T, 1, W)
+        context = ops.matmul(weights, _windows(values, rows, width))  # (B*T, 1, D)
+
+        column = ops.arange(source, dtype="int32") - start  # (B, T, S), of the window
+        is_inside = ops.cast((column >= 0) & (column < width), weights.dtype)
+        weights = ops.reshape(weights, (batch, target, width))
+        weights = ops.take_along_axis(weights, ops.clip(column, 0, width - 1), axis=2) * is_inside
+        record(self, weights)
+        return ops.reshape(context, (batch, target, values.shape[2])), weights
+
+    def predict_position(self, query, lengths):
+        """The centers p `(batch, target)`, float32, of the windows of queries."""
+        hidden = ops.tanh(ops.matmul(query, self.position_kernel))  # (B, T, U)
+        logits = ops.cast(ops.matmul(hidden, self.position_vector), "float32")[..., 0]  # (B, T)
+        return ops.cast(lengths, "float32")[:, None] * ops.sigmoid(logits)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "mechanism": keras.saving.serialize_keras_object(self.mechanism),
+            "window": self.window,
+            "units": self.units,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
+        return cls(**{**config, "mechanism": mechanism})
+
+
+def _windows(vectors, rows, width):
+    """Takes `(B * T, W, features)` out of `(B, S, features)`, given flat rows `(B, T, W)`."""
+    flat = ops.reshape(vectors, (-1, vectors.shape[2]))  # (B*S, D)
+    return ops.reshape(ops.take(flat, rows, axis=0), (-1, width, vectors.shape[2]))
