@@ -32,7 +32,7 @@ MODEL = {"vocabulary_size": 8000, "embedding_dim": 256, "units": 256, "dropout":
 
 
 def main():
-    parser = argument_parser(__doc__.split("\n")[0], tokens_per_batch=2048)
+    parser = argument_parser(__doc__.split("\n")[0], tokens_per_batch=4096)
     parser.add_argument("--steps", type=int, default=30, help="timed, in each run")
     parser.add_argument("--warmup-steps", type=int, default=6, help="not timed, in each run")
     args = parser.parse_args()
