@@ -221,7 +221,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        epilog="Options without a default depend on text and model: see TEXT and MODELS above.",
+        epilog="Options without a default depend on text and model: see the tables above.",
     )
     parser.add_argument("--run-dir", type=Path, default=Path("build/run"), help="what is written")
     parser.add_argument("--data", type=Path, help="directory of parallel files; default: dates")

@@ -25,7 +25,8 @@ class AttentionMechanism(keras.layers.Layer):
         kernel_initializer: initializer of the matrices. Default `"glorot_uniform"`.
         probability_fn: how scores become weights. `"softmax"` (default) as above; `"sparsemax"`,
             which gives all but the best positions weight 0; `"hardmax"`, which takes the best one
-            and has no gradient: train with another, and set the attribute of this name afterwards.
+            and has no gradient: train with another, and set the attribute of this name before the
+            model is used or exported for inference.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:

@@ -26,8 +26,8 @@ class BahdanauAttention(AttentionMechanism):
         units: int, size of the space in which queries and keys are compared.
         normalize: bool, whether v is weight-normalised. Default `False`.
         chunk_size: int, keys that are scored at a time; a `(batch, target, source, units)` tensor
-            is then never made, in training neither, which costs time. For long sequences attended
-            to by many queries at once. Default `None`: all.
+            is then never made, in training neither. For long sequences attended to by many queries
+            at once. Default `None`: all.
         kernel_initializer: initializer of W_q, W_k and v. Default `"glorot_uniform"`.
         **kwargs: arguments of `keras.layers.Layer`.
 

@@ -17,8 +17,8 @@ class LocalAttention(AttentionMechanism):
         a_ts = softmax_s(e_ts) exp(-(s - p_t)^2 / (2 sigma^2))       |s - p_t| <= D, sigma = D / 2
 
     Introduced as local-p by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), equations 9 and
-    10; positions count from 0. Only the 2 D + 1 positions of the window are scored, so a query
-    costs the same however long the memory is.
+    10; positions count from 0. Only the 2 D + 1 positions of the window are scored and averaged;
+    the mask and the returned weights still have a number for every position.
 
     Args:
         mechanism: an `AttentionMechanism`, whose scores are taken; not a `LocationAttention`.
@@ -30,8 +30,8 @@ class LocalAttention(AttentionMechanism):
     Call arguments, returns: see `AttentionMechanism`.
 
     Masking: as everywhere, and positions outside of the window have weight exactly 0. The weights
-    sum to less than 1, because of the Gaussian. S is the position of the last one that is not
-    masked for all queries, plus 1.
+    sum to less than 1, because of the Gaussian. S counts the positions up to the last one that any
+    query may attend to.
 
     Raises:
         ValueError: if `mechanism` has no scores of single positions, or `window` or `units` is not
