@@ -1,3 +1,5 @@
+from itertools import count
+
 import keras
 import numpy as np
 
@@ -79,8 +81,8 @@ def _output_names(model):
         return sorted(model.output)
     names = []
     for name in model.output_names:
-        number = model.output_names[: len(names)].count(name)
-        names.append(f"{name}_{number}" if number else name)
+        different = (f"{name}_{number}" if number else name for number in count())
+        names.append(next(each for each in different if each not in names))
     return names
 
 

@@ -195,8 +195,8 @@ class SentencePieceTokenizer:
     def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
         """Like `encode`, with pieces drawn at random: subword regularization.
 
-        A model that meets a text in many segmentations learns how its pieces are made up, which
-        helps most where there is little text.
+        A model that meets a text in many segmentations learns how its pieces are made up. It needs
+        more training for it.
 
         Args:
             texts: list of strings.

@@ -68,6 +68,15 @@ def test_outputs_of_one_layer_get_names_of_their_own(tmp_path):
     }
 
 
+def test_a_layer_with_the_name_that_another_output_got_keeps_its_output(tmp_path):
+    query = keras.Input((3, 4), name="query")
+    outputs = LuongAttention("dot", name="layer")(query, query, return_attention_scores=True)
+    model = keras.Model(query, [*outputs, keras.layers.Dense(2, name="layer_1")(query)])
+    export_functional_onnx(model, tmp_path / "model.onnx", np.ones((2, 3, 4)))
+    names = [each.name for each in session(tmp_path / "model.onnx").get_outputs()]
+    assert names == ["layer", "layer_1", "layer_1_1"]
+
+
 @pytest.mark.parametrize("wrong", [0.01, np.nan])
 def test_a_model_that_disagrees_is_refused(tmp_path, monkeypatch, wrong):
     x = keras.Input((3,), name="x")
