@@ -22,6 +22,7 @@ A run that was killed goes on where it stopped when the command is given again.
 
 import argparse
 import json
+import math
 import time
 from pathlib import Path
 
@@ -69,6 +70,7 @@ MODELS = {
         "epochs": 3,
         "learning_rate": 4e-3,
         "warmup_steps": 100,
+        "decay": 0.5,
         "average": 1,
     },
     ("rnn", "sentences"): {
@@ -80,6 +82,7 @@ MODELS = {
         "epochs": 18,
         "learning_rate": 2e-3,
         "warmup_steps": 500,
+        "decay": 0.5,
         "average": 4,
     },
     ("transformer", "dates"): {
@@ -93,6 +96,7 @@ MODELS = {
         "epochs": 6,
         "learning_rate": 4e-3,
         "warmup_steps": 200,
+        "decay": 0.5,
         "average": 1,
     },
     ("transformer", "sentences"): {
@@ -104,10 +108,11 @@ MODELS = {
         "attention_dropout": 0.1,
         "activation_dropout": 0.1,
         "tokens_per_batch": 4096,
-        "epochs": 40,
+        "epochs": 45,
         "learning_rate": 5e-3,
-        "warmup_steps": 1000,
-        "average": 4,
+        "warmup_steps": 2000,
+        "decay": 0.0,
+        "average": 8,
     },
 }
 # Without attention it takes many steps until the decoder reads what the encoder leaves it.
@@ -207,14 +212,12 @@ def make_model(args, source_vocabulary_size, target_vocabulary_size):
 
 
 def make_schedule(args, steps_per_epoch):
-    """Inverse square root of the step, and linear to zero over the second half."""
-    total_steps = args.epochs * steps_per_epoch
-    return InverseSquareRootSchedule(
-        args.learning_rate,
-        args.warmup_steps,
-        total_steps=total_steps,
-        decay_steps=total_steps // 2,
-    )
+    """Inverse square root of the step, and linear to zero over the last steps, if so asked."""
+    decay = {}
+    if args.decay:
+        total_steps = args.epochs * steps_per_epoch
+        decay = {"total_steps": total_steps, "decay_steps": math.ceil(args.decay * total_steps)}
+    return InverseSquareRootSchedule(args.learning_rate, args.warmup_steps, **decay)
 
 
 def parse_arguments():
@@ -252,6 +255,9 @@ def parse_arguments():
         parser.add_argument(f"--{name}", type=int, default=None)
     for name in ("dropout", "label-smoothing", "learning-rate", "subword-sampling"):
         parser.add_argument(f"--{name}", type=float, default=None)
+    parser.add_argument(
+        "--decay", type=float, default=None, help="share of the steps in which the rate falls to 0"
+    )
     args = parser.parse_args()
     text = "sentences" if args.data else "dates"
     defaults = {**TEXT[text], **MODELS[args.model, text]}
