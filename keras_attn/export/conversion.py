@@ -5,6 +5,7 @@ import keras
 
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.passes.graph import rename_values
+from keras_attn.export.recurrent_operator import HANDLERS
 
 OPSET = 18
 """The newest opset tf2onnx writes, and the newest whose Loop, TopK and LSTM all have CUDA kernels
@@ -88,6 +89,7 @@ def _to_onnx(concrete, input_names, output_names):
                     tf_graph,
                     continue_on_error=True,
                     opset=OPSET,
+                    custom_op_handlers=HANDLERS,
                     input_names=tensor_names,
                     output_names=result_names,
                     tensors_to_rename=renamed,

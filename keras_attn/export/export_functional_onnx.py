@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.fused_recurrence import fused_recurrence
 from keras_attn.export.onnx_file import write_onnx
 from keras_attn.export.requirements import require
 from keras_attn.export.without_cudnn import without_cudnn
@@ -60,7 +61,7 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
     with without_cudnn(model):
         return write_onnx(
             path,
-            function,
+            fused_recurrence(model)(function),
             [tf.TensorSpec(value.shape, value.dtype, name=value.name) for value in inputs],
             model.weights,
             {

@@ -1,3 +1,4 @@
+from keras_attn.export.fused_recurrence import fused_recurrence
 from keras_attn.export.metadata import describe
 from keras_attn.export.onnx_file import write_onnx
 from keras_attn.export.parity_sentences import parity_sentences
@@ -14,7 +15,8 @@ def export_onnx(
 
     Opset 18, operators of the standard domain only. Inputs: `source_ids` int32
     `(batch, source_length)`, `max_length` int32 `()`, `length_penalty` float32 `()`. Outputs:
-    `token_ids`, `lengths`, `scores`, `log_probs`, and `alignments` on request.
+    `token_ids`, `lengths`, `scores`, `log_probs`, and `alignments` on request. LSTM and GRU layers
+    become the operators of these names, see `fused_recurrence`.
 
     The file appears under its name only after it passed: allowed operators, `onnx.checker`, a
     session of ONNX Runtime, and a comparison with Keras on at least 200 sentences in batches of
@@ -57,7 +59,7 @@ def export_onnx(
     with without_cudnn(model):
         return write_onnx(
             path,
-            function,
+            fused_recurrence(model)(function),
             function.signature,
             function.weights,
             function.dimensions,

@@ -1,8 +1,10 @@
 """Clean-up of converted graphs: each pass changes an `onnx.ModelProto` in place."""
 
 from keras_attn.export.passes.constant_reshapes import constant_reshapes
+from keras_attn.export.passes.fold_recurrent_weights import fold_recurrent_weights
 from keras_attn.export.passes.fuse_normalization import fuse_normalization
 from keras_attn.export.passes.hoist_invariants import hoist_invariants
+from keras_attn.export.passes.lower_constants import lower_constants
 from keras_attn.export.passes.make_names_unique import make_names_unique
 from keras_attn.export.passes.matmul_of_any_rank import matmul_of_any_rank
 from keras_attn.export.passes.name_dimensions import name_dimensions
@@ -20,15 +22,19 @@ PASSES = (
     matmul_of_any_rank,
     constant_reshapes,
     fuse_normalization,
+    fold_recurrent_weights,
     remove_unused,
+    lower_constants,
 )
 """The passes that need nothing but the model, in the order they run."""
 
 __all__ = [
     "PASSES",
     "constant_reshapes",
+    "fold_recurrent_weights",
     "fuse_normalization",
     "hoist_invariants",
+    "lower_constants",
     "make_names_unique",
     "matmul_of_any_rank",
     "name_dimensions",

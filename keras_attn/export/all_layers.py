@@ -1,0 +1,28 @@
+import keras
+
+
+def all_layers(roots):
+    """Every layer reachable through attributes, lists and dictionaries, each once.
+
+    Args:
+        roots: iterable of Keras layers, models, or lists and dictionaries of them.
+
+    Returns:
+        List of Keras layers, the roots among them.
+    """
+    seen, found, open_values = set(), [], list(roots)
+    while open_values:
+        value = open_values.pop()
+        if id(value) in seen:
+            continue
+        if isinstance(value, keras.Layer):
+            found.append(value)
+            open_values.extend(vars(value).values())
+        elif isinstance(value, dict):
+            open_values.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            open_values.extend(value)
+        else:
+            continue
+        seen.add(id(value))
+    return found

@@ -1,0 +1,115 @@
+import contextlib
+import functools
+
+import keras
+
+from keras_attn.export.all_layers import all_layers
+from keras_attn.export.recurrent_operator import recurrent_operator
+
+
+@contextlib.contextmanager
+def fused_recurrence(*layers):
+    """Makes LSTM and GRU layers trace operators of ONNX inside the block, instead of loops.
+
+    What is traced can be converted to ONNX, not run. It equals Keras for every mask: the real
+    positions of each row are moved to its front, in the order in which the layer reads them, so
+    that ONNX's `sequence_lens` says all about them; then each output moves back to its position.
+    Each move is one Gather, in place of the transposition that ONNX's layout needs anyway.
+
+    Other activations than the default, another type than float32, a mask that is not `(batch,
+    time)`, and cells other than `keras.layers.LSTMCell` and `GRUCell` keep their loop.
+
+    Args:
+        layers: Keras layers or models; all layers inside them are treated, however deep.
+    """
+    kinds = (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
+    changed = [layer for layer in all_layers(layers) if type(layer) in kinds]
+    for layer in changed:
+        layer.inner_loop = functools.partial(_inner_loop, layer)
+    try:
+        yield
+    finally:
+        for layer in changed:
+            del layer.inner_loop
+
+
+def _has_operator(layer):
+    cell = layer.cell
+    return (
+        type(cell) in (keras.layers.LSTMCell, keras.layers.GRUCell)
+        and cell.activation is keras.activations.tanh
+        and cell.recurrent_activation is keras.activations.sigmoid
+        and cell.compute_dtype == layer.compute_dtype == "float32"
+    )
+
+
+def _inner_loop(layer, sequences, initial_state, mask, training=False):
+    """Stands in for `keras.layers.RNN.inner_loop`.
+
+    Args:
+        layer: an `LSTM`, a `GRU` or an `RNN`.
+        sequences: `(batch, time, features)`.
+        initial_state: list of `(batch, units)`.
+        mask: `None` or `(batch, time)`, True = real.
+        training: bool; the operators are for inference.
+
+    Returns:
+        Tuple of the last output `(batch, units)`, the outputs `(batch, time, units)` (only the
+        last, `(batch, 1, units)`, if the layer returns no sequences), and the list of the last
+        states. As in Keras, a layer that goes backwards gives them in the order it reads.
+    """
+    import tensorflow as tf
+
+    masks = [each for each in keras.tree.flatten(mask) if each is not None]
+    if training or not _has_operator(layer) or any(len(each.shape) != 2 for each in masks):
+        if not masks and isinstance(layer.cell, keras.layers.LSTMCell):
+            # tf2onnx recognises the loop of an LSTM without a mask, and fails on its weights.
+            mask = tf.fill(tf.shape(sequences)[:2], True)
+        return type(layer).inner_loop(layer, sequences, initial_state, mask, training=training)
+    mask = masks[0] if masks else tf.ones(tf.shape(sequences)[:2], tf.int32)
+    states = keras.tree.flatten(initial_state)
+    outputs, states = _fused_loop(layer, sequences, states, tf.cast(mask, tf.int32))
+    return outputs[:, -1], outputs, states
+
+
+def _fused_loop(layer, sequences, initial_state, mask):
+    """The outputs and the states of `_inner_loop` for a mask: int32 `(B, T)`, 1 = real."""
+    import tensorflow as tf
+
+    batch, time = tf.shape(mask)[0], tf.shape(mask)[1]
+    # ONNX Runtime aborts on an empty batch. So there is one row and one step at least: (R, S).
+    more_rows, more_steps = 1 - tf.minimum(batch, 1), 1 - tf.minimum(time, 1)
+    rows = tf.expand_dims(tf.range(batch), 1)  # (B, 1)
+    if layer.go_backwards:
+        mask = tf.reverse(mask, [1])
+    # All keys are different: first the real positions, in order, then the others.
+    positions = tf.math.top_k(mask * time - tf.range(time), time).indices  # (B, T)
+    if layer.go_backwards:
+        positions = time - 1 - positions
+    positions = tf.pad(rows * time + positions, [[0, more_rows], [0, more_steps]])  # (R, S)
+    features = sequences.shape[-1]
+    flat = tf.concat([tf.reshape(sequences, (-1, features)), tf.zeros((1, features))], 0)
+    counts = tf.reduce_sum(mask, 1, keepdims=True)  # (B, 1)
+    outputs, states = recurrent_operator(
+        layer.cell,
+        tf.gather(flat, tf.transpose(positions)),  # (S, R, I)
+        # A row without real positions takes one step too, whose results are not looked at.
+        tf.maximum(tf.pad(tf.squeeze(counts, 1), [[0, more_rows]]), 1),  # (R,)
+        [tf.pad(state, [[0, more_rows], [0, 0]]) for state in initial_state],  # (R, H)
+    )
+    started = tf.cast(tf.minimum(counts, 1), tf.float32)  # (B, 1)
+    states = [
+        started * state[:batch] + (1 - started) * initial
+        for state, initial in zip(states, initial_state, strict=True)
+    ]
+    done = tf.cumsum(mask, axis=1)  # (B, T), real positions up to here
+    if not layer.return_sequences:
+        done, mask = counts, mask[:, -1:]  # (B, 1)
+    outputs = tf.gather(
+        tf.reshape(outputs, (-1, layer.cell.units)),
+        tf.maximum(done - 1, 0) * (batch + more_rows) + rows,
+    )  # (B, T, H)
+    # At a masked position Keras repeats the output before it, or gives zero.
+    visible = mask if layer.zero_output_for_mask else tf.minimum(done, 1)
+    outputs *= tf.expand_dims(tf.cast(visible, tf.float32), -1)
+    return outputs, states

@@ -1,0 +1,88 @@
+from itertools import count
+from math import prod
+
+from keras_attn.export.passes.graph import (
+    defined_names,
+    nested_graphs,
+    read_names,
+    rename_values,
+)
+from keras_attn.export.passes.remove_unused import remove_unused
+
+
+def fold_recurrent_weights(model):
+    """Stores the weights of LSTM and GRU nodes in the order that these want.
+
+    They are computed from the weights of Keras: transposed, with other gates first. Here that is
+    done once, and the results take the places and the names of the weights, unless these are read
+    elsewhere too. Expects unique names and all constants in the main graph.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place.
+    """
+    from onnx import numpy_helper
+
+    graphs = list(nested_graphs(model.graph))
+    producers = {name: node for graph in graphs for node in graph.node for name in node.output}
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    folded, weights = {}, {}
+    for graph in graphs:
+        for node in graph.node:
+            if node.op_type not in ("LSTM", "GRU"):
+                continue
+            for index, name in list(enumerate(node.input))[1:4]:  # kernel, recurrent kernel, bias
+                nodes = _computation(name, producers, constants)
+                if not nodes:
+                    continue
+                used = [constants[each] for each in _inputs(nodes) if each in constants]
+                array = _compute(name, nodes, used, model)
+                content = (array.shape, array.tobytes())
+                if content not in folded:
+                    folded[content] = f"{name}/folded"
+                    weights[folded[content]] = max(used, key=_num_floats).name
+                    tensor = numpy_helper.from_array(array, folded[content])
+                    model.graph.initializer.append(tensor)
+                node.input[index] = folded[content]
+    remove_unused(model)
+    taken = {name for graph in nested_graphs(model.graph) for name in defined_names(graph)}
+    for name, weight in weights.items():
+        free = (f"{weight}_{number}" if number else weight for number in count())
+        weights[name] = next(each for each in free if each not in taken)
+        taken.add(weights[name])
+    rename_values(model.graph, weights)
+
+
+def _inputs(nodes):
+    return sorted({name for node in nodes for name in read_names(node)})
+
+
+def _computation(name, producers, constants):
+    """The nodes that compute a value from constants, in order; `None` if they need more."""
+    nodes, open_names = [], [name]
+    while open_names:
+        name = open_names.pop()
+        if name in constants or not name:
+            continue
+        if name not in producers:
+            return None
+        node = producers[name]
+        # Once more, if another node needs it too: before both.
+        nodes = [node, *(each for each in nodes if each is not node)]
+        open_names.extend(_inputs([node]))
+    return nodes
+
+
+def _compute(name, nodes, tensors, model):
+    from onnx import TensorProto, helper
+    from onnx.reference import ReferenceEvaluator
+
+    output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "weights", [], [output], tensors)
+    small = helper.make_model(graph, opset_imports=model.opset_import)
+    return ReferenceEvaluator(small).run(None, {})[0]
+
+
+def _num_floats(tensor):
+    from onnx import TensorProto
+
+    return prod(tensor.dims) if tensor.data_type == TensorProto.FLOAT else 0

@@ -1,0 +1,106 @@
+"""The LSTM and GRU operators of ONNX, from TensorFlow.
+
+TensorFlow has no such operators. So a function call that is never run stands for one while the
+graph is traced, and tf2onnx is told what to make of it.
+"""
+
+_NAME = "recurrent_operator"
+
+
+def recurrent_operator(cell, steps, lengths, states):
+    """What a Keras cell computes over a sequence, as one operator of ONNX.
+
+    It can be traced and converted, not run. The weights are reordered as ONNX wants them: a row for
+    each unit, and the gates of an LSTM in the order input, output, forget, candidate.
+
+    Args:
+        cell: `keras.layers.LSTMCell` or `GRUCell`, float32, with the default activations.
+        steps: `(time, batch, features)`, the inputs.
+        lengths: int32 `(batch,)`, how many steps of each row to compute, at least 1: what an empty
+            row gives is up to the runtime.
+        states: list of `(batch, units)`, the states before the first step: h, and c of an LSTM.
+
+    Returns:
+        Tuple of the outputs `(time, batch, units)`, zero after the last step of a row, and the list
+        of the states `(batch, units)` after that step.
+    """
+    import tensorflow as tf
+
+    kernel, recurrent_kernel, bias = _weights(cell)
+    values = tf.numpy_function(
+        _never_run,
+        [
+            int(getattr(cell, "reset_after", False)),
+            steps,
+            tf.expand_dims(tf.transpose(kernel), 0, name="kernel"),  # (1, gates*H, I)
+            tf.expand_dims(tf.transpose(recurrent_kernel), 0, name="recurrent_kernel"),
+            tf.expand_dims(bias, 0, name="bias"),  # (1, 2*gates*H)
+            lengths,
+            *(tf.expand_dims(state, 0) for state in states),  # (1, B, H)
+        ],
+        [tf.float32] * (1 + len(states)),
+        stateful=False,
+        name=_NAME,
+    )
+    # What `set_shape` says would be lost when the graph is frozen.
+    outputs = tf.ensure_shape(values[0], (steps.shape[0], 1, steps.shape[1], cell.units))
+    states = [tf.ensure_shape(value, (1, steps.shape[1], cell.units)) for value in values[1:]]
+    return tf.squeeze(outputs, 1), [tf.squeeze(state, 0) for state in states]
+
+
+def _never_run(*_):
+    raise NotImplementedError("This operator exists in ONNX only.")
+
+
+def _weights(cell):
+    """Kernel `(I, gates*H)`, recurrent kernel `(H, gates*H)` and bias `(2*gates*H,)` of a cell.
+
+    The first half of the bias belongs to the inputs, the second half to the state.
+    """
+    import tensorflow as tf
+
+    weights = [tf.convert_to_tensor(cell.kernel), tf.convert_to_tensor(cell.recurrent_kernel)]
+    size = weights[0].shape[-1]
+    bias = tf.zeros((2 * size,)) if cell.bias is None else tf.reshape(cell.bias, (-1,))
+    if bias.shape[0] == size:
+        bias = tf.pad(bias, [[0, size]])
+    weights.append(bias)
+    if hasattr(cell, "reset_after"):
+        return weights  # a GRU, whose gates have the same order in both
+    return [_reorder_gates(weight, cell.units) for weight in weights]
+
+
+def _reorder_gates(weight, units):
+    """Brings the gates of an LSTM from the order of Keras, i f c o, to that of ONNX, i o f c."""
+    import tensorflow as tf
+
+    gates = tf.split(weight, weight.shape[-1] // units, -1)
+    order = [index + gate for index in range(0, len(gates), 4) for gate in (0, 3, 1, 2)]
+    return tf.concat([gates[index] for index in order], -1)
+
+
+def _make_node(graph, node, name, args):
+    """Replaces the function call by the operator it stands for."""
+    if _NAME not in name.split("/")[-1]:
+        raise ValueError(f"{name} calls a Python function, which ONNX cannot do.")
+    reset_after, *inputs = node.input
+    steps, kernel, recurrent_kernel, bias, lengths, *states = inputs
+    attributes = {"hidden_size": graph.get_shape(recurrent_kernel)[-1]}
+    if len(states) == 1:
+        reset_after = int(node.inputs[0].get_tensor_value())
+        attributes["linear_before_reset"] = reset_after
+    shapes, types = node.output_shapes, node.output_dtypes
+    graph.remove_node(node.name)
+    graph.make_node(
+        "LSTM" if len(states) == 2 else "GRU",
+        [steps, kernel, recurrent_kernel, bias, lengths, *states],
+        attr=attributes,
+        name=name,
+        outputs=node.output,
+        shapes=shapes,
+        dtypes=types,
+    )
+
+
+HANDLERS = {"PyFuncStateless": (_make_node, [])}
+"""How tf2onnx converts `recurrent_operator`: its argument `custom_op_handlers`."""
