@@ -1,15 +1,19 @@
 """The command: `python -m keras_attn_runtime model.onnx < in.txt > out.txt`."""
 
 import argparse
+import io
 import os
 import sys
 
-from keras_attn_runtime.errors import SentenceError
+from keras_attn_runtime.errors import ModelFileError, SentenceError
+from keras_attn_runtime.interruption import Interruption
+from keras_attn_runtime.json_line import json_line
 from keras_attn_runtime.lines import read_lines
 from keras_attn_runtime.progress import Progress
 from keras_attn_runtime.translator import Translator
 
-SUCCESS, FAILURE, INTERRUPTED = 0, 1, 130  # and 2, argparse's, for a wrong command line
+SUCCESS, FAILURE = 0, 1  # 2 is argparse's, for a wrong command line
+SIGNAL = 128  # and the signal's number, as in a shell
 
 
 def build_parser():
@@ -18,7 +22,8 @@ def build_parser():
         description="Translates standard input, one sentence a line, to standard output: as many "
         "lines come out as go in, in the same order. Only \\n ends a line.",
         epilog="Exit status: 0 all translated; 1 stopped by an error, with every line before it "
-        "translated; 2 wrong command line; 130 interrupted, with whole windows translated.",
+        "translated; 2 wrong command line; 130 interrupted by Ctrl-C, 143 by SIGTERM, with whole "
+        "windows translated.",
     )
     parser.add_argument("model", help="ONNX file exported by keras_attn")
     parser.add_argument(
@@ -44,12 +49,35 @@ def build_parser():
         help="exponent of the length in the score (the file's)",
     )
     parser.add_argument(
+        "--format",
+        choices=("text", "jsonl"),
+        default="text",
+        help="a line of text, or a JSON object in a line, for each line (%(default)s)",
+    )
+    parser.add_argument(
+        "--num-hypotheses",
+        type=positive_integer,
+        metavar="N",
+        help="translations of each line, best first; jsonl only",
+    )
+    parser.add_argument(
+        "--alignments", action="store_true", help="with attention weights; jsonl only"
+    )
+    parser.add_argument(
         "--threads", type=positive_integer, metavar="N", help="CPU threads (all cores)"
     )
     parser.add_argument(
         "--provider",
         default="cpu",
         help="cpu, cuda or another provider of ONNX Runtime (%(default)s)",
+    )
+    parser.add_argument(
+        "--provider-option",
+        type=key_and_value,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="for the provider, as in device_id=1; can be repeated",
     )
     parser.add_argument(
         "--max-source-length",
@@ -75,13 +103,15 @@ def build_parser():
 
 def main(arguments=None):
     """Runs the command and returns its exit status."""
-    arguments = build_parser().parse_args(arguments)
-    progress = Progress(sys.stderr)
+    arguments = _parse(arguments)
+    progress = Progress(sys.stderr or io.StringIO())  # None where it was closed by `2>&-`
+    interruption = Interruption()
     try:
-        _translate(arguments, progress)
+        with interruption:
+            _translate(arguments, progress, interruption)
         return SUCCESS
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return SIGNAL + interruption.number
     except BrokenPipeError:
         return FAILURE  # the reader has gone, as in `| head`: nobody is left to tell
     except SentenceError as error:
@@ -92,46 +122,72 @@ def main(arguments=None):
         return FAILURE
     finally:
         progress.close()
-        _close(sys.stdout)
 
 
-def _translate(arguments, progress):
+def _parse(arguments):
+    parser = build_parser()
+    arguments = parser.parse_args(arguments)
+    if arguments.format == "text":
+        # A line of text has room for one translation and nothing about it.
+        if arguments.alignments:
+            parser.error("--alignments needs --format jsonl")
+        if arguments.num_hypotheses not in (None, 1):
+            parser.error(
+                f"--num-hypotheses {arguments.num_hypotheses} needs --format jsonl; "
+                "--format text writes the best translation alone"
+            )
+    return arguments
+
+
+def _translate(arguments, progress, interruption):
+    if sys.stdin is None or sys.stdout is None:
+        raise OSError("Expected standard input and standard output. Received: one that is closed.")
     translator = Translator(
         arguments.model,
-        providers=arguments.provider,
+        providers=[(arguments.provider, dict(arguments.provider_option))],
         num_threads=arguments.threads,
         max_source_length=arguments.max_source_length,
         truncate=arguments.long_lines == "truncate",
     )
+    if arguments.alignments and not translator.has_alignments:
+        raise ModelFileError(
+            "Expected a file with alignments, because of --alignments. Received: "
+            f"{arguments.model!r}, which has none. Export it with alignments=True."
+        )
     window = arguments.window
     if window is None and sys.stdin.isatty():
         window = 1  # somebody types and waits for the answer
     errors = "strict" if arguments.invalid_utf8 == "error" else "replace"
     translations = translator.translate_iterable(
-        read_lines(sys.stdin.buffer, errors),
+        interruption.lines(read_lines(sys.stdin.buffer, errors)),
         max_length=arguments.max_length,
         length_penalty=arguments.length_penalty,
+        num_hypotheses=arguments.num_hypotheses or 1,
         batch_size=arguments.batch_size,
         window=window,
     )
     for number, translation in enumerate(translations, start=1):
+        interruption.hold()
         if translation.truncated:
             progress.message(
                 f"warning: line {number}: cut to its first {arguments.max_source_length} tokens"
             )
-        # A model whose vocabulary has newlines must not add lines.
-        line = translation.text.replace("\n", " ")
-        sys.stdout.buffer.write(line.encode() + b"\n")
-        sys.stdout.buffer.flush()
+        if arguments.format == "text":
+            # A model whose vocabulary has newlines must not add lines.
+            line = translation.text.replace("\n", " ")
+        else:
+            line = json_line(
+                translation, arguments.num_hypotheses is not None, arguments.alignments
+            )
+        _write(sys.stdout.fileno(), line.encode() + b"\n")
         progress.advance()
 
 
-def _close(stream):
-    """Flushes; if that fails, keeps the interpreter from trying again on its way out."""
-    try:
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def _write(descriptor, line):
+    """Writes a whole line, also where PYTHONUNBUFFERED makes sys.stdout write what just fits."""
+    line = memoryview(line)
+    while line:
+        line = line[os.write(descriptor, line) :]
 
 
 def positive_integer(text):
@@ -144,6 +200,15 @@ def integer(text):
 
 def number(text):
     return _at_least(0.0, float(text))
+
+
+def key_and_value(text):
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(
+            f"expected KEY=VALUE, as in device_id=1, received {text!r}"
+        )
+    return key, value
 
 
 def _at_least(least, value):

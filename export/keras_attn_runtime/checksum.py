@@ -1,6 +1,7 @@
 import hashlib
 import json
 
+from keras_attn_runtime import file_checksum
 from keras_attn_runtime.errors import ModelFileError
 
 KEY = "keras_attn.checksum"
@@ -15,7 +16,8 @@ def verify_checksum(metadata):
     Args:
         metadata: dict of strings, the `metadata_props` of the ONNX file. `keras_attn.checksum`,
             where the file has one, is the SHA-256, in hexadecimal, of
-            `json.dumps(others, sort_keys=True)`, the dict of all other `keras_attn.` entries.
+            `json.dumps(others, sort_keys=True)`, the dict of all other `keras_attn.` entries but
+            the checksum of the file.
 
     Raises:
         ModelFileError: if the checksum does not match.
@@ -25,7 +27,7 @@ def verify_checksum(metadata):
     others = {
         key: value
         for key, value in metadata.items()
-        if key.startswith("keras_attn.") and key != KEY
+        if key.startswith("keras_attn.") and key not in (KEY, file_checksum.KEY)
     }
     checksum = hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
     if metadata[KEY] != checksum:

@@ -2,6 +2,7 @@ import numpy as np
 
 from keras_attn_runtime.checksum import verify_checksum
 from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_checksum import verify_file_checksum
 from keras_attn_runtime.session import create_session
 from keras_attn_runtime.settings import Settings
 from keras_attn_runtime.tokenizer import Tokenizer
@@ -22,6 +23,7 @@ class ExportedModel:
     """
 
     def __init__(self, path, providers=None, num_threads=None):
+        verify_file_checksum(path)
         self._session = create_session(path, providers, num_threads)
         try:
             metadata = self._session.get_modelmeta().custom_metadata_map

@@ -1,6 +1,8 @@
 from dataclasses import dataclass
 from numbers import Integral, Real
 
+import numpy as np
+
 LARGEST_INT32 = 2**31 - 1
 
 
@@ -50,11 +52,13 @@ def require_integer(name, value, least):
 
 
 def _require(name, value, kind, expected, least):
+    # NumPy would compare in the value's own type, in which the limit may not exist.
+    plain = value.item() if isinstance(value, np.generic) else value
     # Python counts True as 1; nan is in no range.
     if (
-        isinstance(value, bool)
-        or not isinstance(value, kind)
-        or not least <= value <= LARGEST_INT32
+        isinstance(plain, bool)
+        or not isinstance(plain, kind)
+        or not least <= plain <= LARGEST_INT32
     ):
         raise ValueError(
             f"Expected {name} to be {expected} in [{least}, {LARGEST_INT32}]. Received: "

@@ -54,9 +54,10 @@ def create_session(path, providers=None, num_threads=None):
             str(path), options, providers=providers, enable_fallback=0
         )
     except Exception as error:  # the exceptions of ONNX Runtime have no common base class
+        given = "".join(f" Check the options {given}." for _, given in providers if given)
         raise ModelFileError(
             f"ONNX Runtime cannot load {str(path)!r} on {', '.join(names)}: {error}. "
-            "If the file is damaged or incomplete, export or copy it again."
+            f"If the file is damaged or incomplete, export or copy it again.{given}"
         ) from error
     missing = [name for name in names if name not in session.get_providers()]
     if missing:
@@ -106,4 +107,11 @@ def _resolve(onnxruntime, providers):
             f"Expected providers among {sorted(available)}, those of the installed onnxruntime. "
             f"Received: {providers=}.{hint}"
         )
+    for name, (_, options) in zip(names, pairs, strict=True):
+        if name == "cpu" and options:
+            # ONNX Runtime would ignore them, also where "cuda" was forgotten.
+            raise ProviderError(
+                f"Expected no options for the CPU. Received: {options}. Name the provider they "
+                "are for."
+            )
     return [(available[name], options) for name, (_, options) in zip(names, pairs, strict=True)]

@@ -72,12 +72,23 @@ class Settings:
             accepted = (int, float) if field.type is float else field.type
             if not isinstance(value, accepted) or isinstance(value, bool):
                 self._refuse(field.name, f"of type {field.type.__name__}")
-        for name in ("source_vocabulary_size", "target_vocabulary_size", "num_hypotheses"):
-            if getattr(self, name) < 1:
-                self._refuse(name, "of at least 1")
-        for name in ("start_token_id", "end_token_id", "pad_token_id", "max_length"):
-            if not 0 <= getattr(self, name) < 2**31:
+        for name in (
+            "source_vocabulary_size",
+            "target_vocabulary_size",
+            "beam_width",
+            "num_hypotheses",
+        ):
+            if not 1 <= getattr(self, name) < 2**31:
+                self._refuse(name, "in [1, 2**31)")
+        for name in ("max_length", "length_penalty"):
+            if not 0 <= getattr(self, name) < 2**31:  # false for nan too
                 self._refuse(name, "in [0, 2**31)")
+        for name in ("start_token_id", "end_token_id", "pad_token_id"):
+            if not 0 <= getattr(self, name) < self.target_vocabulary_size:
+                self._refuse(name, "in [0, target_vocabulary_size)")
+        for name in ("end_token_id", "pad_token_id"):  # which the source has too
+            if not 0 <= getattr(self, name) < self.source_vocabulary_size:
+                self._refuse(name, "in [0, source_vocabulary_size)")
 
     def _refuse(self, name, expected):
         raise ModelFileError(

@@ -26,6 +26,10 @@ class Translator:
         truncate: bool, whether a longer sentence is cut to the limit (`Translation.truncated`
             tells) instead of refused with a `SentenceError`. Default: False.
 
+    Attributes:
+        settings: `Settings`, what the file says about its model.
+        has_alignments: bool, whether translations have alignments.
+
     Raises:
         FileNotFoundError: if there is no such file.
         ModelFileError: if the file is damaged, from elsewhere, or of another format.
@@ -45,6 +49,7 @@ class Translator:
         require_integer("max_source_length", max_source_length, least=1)
         self._model = ExportedModel(path, providers, num_threads)
         self.settings = self._model.settings
+        self.has_alignments = self._model.has_alignments
         self._reader = SourceReader(
             self._model.source_tokenizer, self.settings, max_source_length, bool(truncate)
         )

@@ -1,3 +1,5 @@
+import hashlib
+
 from keras_attn.export.conversion import OPSET, convert
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.onnx_gate import check_model, open_session
@@ -40,10 +42,17 @@ def write_onnx(path, function, signature, weights, dimensions, metadata, verify)
 
 
 def _serialize(model):
+    """The bytes of the file, with a checksum of all before it, which the runtime verifies."""
+    import onnx
+
     try:
-        return model.SerializeToString()
+        content = model.SerializeToString()
     except Exception as error:  # protobuf's error has moved between its releases
         raise ExportError(
             "The model could not be written as one ONNX file, whose limit is 2 GB. "
             f"Received: {error}."
         ) from error
+    digest = hashlib.sha256(content).hexdigest()
+    entry = onnx.StringStringEntryProto(key="keras_attn.file_checksum", value=digest)
+    # Two protobuf messages in a row are one: this adds the entry to the metadata.
+    return content + onnx.ModelProto(metadata_props=[entry]).SerializeToString()

@@ -68,6 +68,15 @@ def with_checksum(properties):
     return properties | {"keras_attn.checksum": hashlib.sha256(text.encode()).hexdigest()}
 
 
+def with_file_checksum(content):
+    """The bytes of an ONNX file with the checksum of an exporter at their end."""
+    entry = onnx.StringStringEntryProto(
+        key="keras_attn.file_checksum", value=hashlib.sha256(content).hexdigest()
+    )
+    # Two messages in a row are one: protobuf adds the entry to those that are there.
+    return content + onnx.ModelProto(metadata_props=[entry]).SerializeToString()
+
+
 def build_model(metadata, alignments=True):
     """The ONNX model described above, with these `metadata_props`."""
     node, integers = helper.make_node, TensorProto.INT32

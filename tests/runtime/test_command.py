@@ -1,9 +1,11 @@
 """The command `python -m keras_attn_runtime`, mostly as a process with pipes."""
 
+import json
 import os
 import signal
 import subprocess
 
+import numpy as np
 import pytest
 from keras_attn_runtime.__main__ import main
 
@@ -73,6 +75,12 @@ def test_invalid_utf8_is_replaced_on_request(start_command, model_path):
         ["model.onnx", "--length-penalty", "nan"],
         ["model.onnx", "--long-lines", "lose"],
         ["model.onnx", "--unknown"],
+        ["model.onnx", "--num-hypotheses", "2"],
+        ["model.onnx", "--format", "jsonl", "--num-hypotheses", "0"],
+        ["model.onnx", "--alignments"],
+        ["model.onnx", "--format", "xml"],
+        ["model.onnx", "--provider", "cuda", "--provider-option", "device_id"],
+        ["model.onnx", "--provider", "cuda", "--provider-option", "=1"],
     ],
 )
 def test_wrong_command_line(arguments, capsys):
@@ -87,6 +95,7 @@ def test_wrong_command_line(arguments, capsys):
     [
         (["nothing.onnx"], "nothing.onnx"),
         (["model.onnx", "--provider", "tpu"], "Expected providers among"),
+        (["model.onnx", "--provider-option", "device_id=1"], "no options for the CPU"),
     ],
 )
 def test_what_cannot_be_used(arguments, message, capsys, tmp_path, monkeypatch):
@@ -97,15 +106,145 @@ def test_what_cannot_be_used(arguments, message, capsys, tmp_path, monkeypatch):
     assert output == "" and messages.startswith("error: ") and message in messages
 
 
-def test_interrupt_keeps_what_is_done(start_command, model_path):
-    process = start_command(model_path, "--window", 2)
+def test_json_lines(start_command, model_path):
+    text = "two dogs\n\nsome text 🙂\nno end".encode()
+    status, output, messages = run(start_command, model_path, "--format", "jsonl", text=text)
+    assert (status, messages) == (0, "")
+    lines = output.decode().split("\n")
+    assert lines.pop() == ""
+    results = [json.loads(line) for line in lines]
+    assert len(results) == 4
+    first, empty = results[:2]
+    assert list(first) == (
+        ["text", "score", "log_prob", "token_ids", "pieces", "source_pieces", "truncated"]
+    )
+    length = len(first["token_ids"])
+    assert (first["text"], first["score"], first["log_prob"]) == ("two dogs", -1.0, -length)
+    assert first["source_pieces"] == [*first["pieces"], "</s>"]
+    assert empty == {
+        "text": "",
+        "score": 0.0,
+        "log_prob": 0.0,
+        "token_ids": [],
+        "pieces": [],
+        "source_pieces": [],
+        "truncated": False,
+    }
+
+
+def test_json_lines_with_hypotheses_and_alignments(start_command, model_path):
+    options = ["--format", "jsonl", "--num-hypotheses", 2, "--alignments"]
+    _, output, _ = run(start_command, model_path, *options, text=b"two dogs\n")
+    result = json.loads(output)
+    best, second = result["hypotheses"]
+    assert best == {key: result[key] for key in best}
+    assert (best["text"], second["text"], second["alignments"]) == ("two dogs", "", [])
+    length = len(best["token_ids"])
+    np.testing.assert_array_equal(best["alignments"], np.eye(length, length + 1))
+
+
+def test_json_lines_tell_what_was_cut(start_command, model_path):
+    options = ["--format", "jsonl", "--max-source-length", 3]
+    _, output, messages = run(start_command, model_path, *options, text=b"two dogs run\na\n")
+    assert [json.loads(line)["truncated"] for line in output.splitlines()] == [True, False]
+    assert messages == "warning: line 1: cut to its first 3 tokens\n"
+
+
+def test_hypotheses_and_alignments_that_the_file_lacks(write_model, capsys):
+    path = str(write_model(alignments=False))
+    assert main([path, "--format", "jsonl", "--num-hypotheses", "3"]) == 1
+    assert "num_hypotheses of at most 2" in capsys.readouterr().err
+    assert main([path, "--format", "jsonl", "--alignments"]) == 1
+    assert "Expected a file with alignments" in capsys.readouterr().err
+
+
+def test_provider_options_reach_the_session(model_path, monkeypatch, capsys):
+    import onnxruntime
+
+    def refuse(path, options, providers, **rest):
+        raise RuntimeError(f"no session with {providers}")
+
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["TestExecutionProvider"])
+    monkeypatch.setattr(onnxruntime, "InferenceSession", refuse)
+    options = ["--provider-option", "device_id=1", "--provider-option", "mode=a=b"]
+    assert main([str(model_path), "--provider", "test", *options]) == 1
+    messages = capsys.readouterr().err
+    assert "[('TestExecutionProvider', {'device_id': '1', 'mode': 'a=b'})]" in messages
+    assert "Check the options {'device_id': '1', 'mode': 'a=b'}" in messages
+
+
+def handle_interrupts():
+    """In the new process: as in a terminal, also where the tests run in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+SIGNALS = pytest.mark.parametrize("number, expected", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+
+
+@SIGNALS
+def test_signal_while_waiting_for_lines(start_command, model_path, number, expected):
+    process = start_command(model_path, "--window", 2, preexec_fn=handle_interrupts)
     process.stdin.write(b"two dogs\nsome text\na tree\n")
     process.stdin.flush()
     done = process.stdout.readline() + process.stdout.readline()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     rest, messages = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == expected
     assert (done, rest, messages) == (b"two dogs\nsome text\n", b"", b"")
+
+
+@SIGNALS
+def test_signal_in_the_middle_of_a_file(
+    start_command, write_model, tmp_path, monkeypatch, number, expected
+):
+    # Lines longer than any pipe holds, and a reader that does not read: the signal comes inside of
+    # one. Without buffers in Python, the system then writes a part of the line.
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    line = b"some text " * 2000
+    path = write_model(alignments=False)  # they would be large
+    (tmp_path / "in.txt").write_bytes((line + b"\n") * 50)
+    options = ["--max-source-length", 30_000, "--max-length", 30_000, "--window", 8]
+    with open(tmp_path / "in.txt", "rb") as lines:
+        process = start_command(
+            path, *options, "--format", "jsonl", stdin=lines, preexec_fn=handle_interrupts
+        )
+        begin = os.read(process.stdout.fileno(), 10)
+        process.send_signal(number)
+        rest, messages = process.communicate(timeout=30)
+    assert (process.returncode, messages) == (expected, b"")
+    *results, end = (begin + rest).split(b"\n")
+    assert end == b"" and len(results) == 8  # the whole window, which was translated already
+    for result in results:
+        assert json.loads(result)["text"].encode() == line.strip()
+
+
+def test_second_signal_ends_a_command_that_cannot_write(start_command, model_path, tmp_path):
+    (tmp_path / "in.txt").write_bytes((b"some text " * 20 + b"\n") * 2000)
+    with open(tmp_path / "in.txt", "rb") as lines:
+        process = start_command(
+            model_path, "--window", 2000, stdin=lines, preexec_fn=handle_interrupts
+        )
+        assert process.stdout.read(10) == b"some text "
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=0.5)  # the pipe is full
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == -signal.SIGINT
+
+
+def test_background_job_goes_on_ignoring_interrupts(start_command, model_path):
+    process = start_command(
+        model_path,
+        "--window",
+        1,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    process.stdin.write(b"two dogs\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"two dogs\n"
+    process.send_signal(signal.SIGINT)
+    output, messages = process.communicate(b"a tree\n", timeout=30)
+    assert (process.returncode, output, messages) == (0, b"a tree\n", b"")
 
 
 def test_reader_that_goes_away(start_command, model_path):
@@ -118,6 +257,17 @@ def test_reader_that_goes_away(start_command, model_path):
     process.stdin.close()
     assert process.wait(timeout=30) == 1
     assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_closed_streams(start_command, model_path, closed):
+    process = start_command(model_path, preexec_fn=lambda: os.close(closed))
+    output, messages = process.communicate(b"" if closed == 0 else b"two dogs\n", timeout=30)
+    if closed == 2:
+        assert (process.returncode, output) == (0, b"two dogs\n")
+    else:
+        assert (process.returncode, output) == (1, b"")
+        assert messages.startswith(b"error: Expected standard input and standard output.")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

@@ -168,18 +168,31 @@ def test_eight_threads_share_one_translator(translator):
         [" ".join(random.choice(words, random.integers(0, 15))) for _ in range(40)]
         for _ in range(8)
     ]
-    expected = [translator.translate(texts, batch_size=4) for texts in inputs]
-    results = [None] * 8
-    barrier = threading.Barrier(8)
 
     def work(number):
+        # Other options in each thread: what one asks for must not reach the others.
+        options = {"batch_size": 1 + number, "length_penalty": number / 4, "num_hypotheses": 2}
+        results = translator.translate(inputs[number], max_length=5 + number, **options)
+        texts = translator.translate_iterable(inputs[number], window=1 + number)
+        ids = translator.translate_ids([[5 + number] * (1 + number)])
+        return results, list(texts), ids
+
+    expected = [work(number) for number in range(8)]
+    results = [[] for _ in range(8)]
+    barrier = threading.Barrier(8)
+
+    def repeat(number):
         barrier.wait()
         for _ in range(5):
-            results[number] = translator.translate(inputs[number], batch_size=4)
+            results[number].append(work(number))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    threads = [threading.Thread(target=repeat, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert results == expected
+    for result, of_one_thread in zip(results, expected, strict=True):
+        assert result == [of_one_thread] * 5
+        for again in result:
+            for new, old in zip(again[0], of_one_thread[0], strict=True):
+                np.testing.assert_array_equal(new.alignments, old.alignments)

@@ -1,7 +1,5 @@
 """Bad sentences and options: a clear ValueError for each."""
 
-import random
-
 import numpy as np
 import pytest
 from keras_attn_runtime import SentenceError, Translator
@@ -110,55 +108,3 @@ def test_limit_of_the_source_is_exact(translator):
 def test_limit_of_the_source_out_of_range(model_path, limit):
     with pytest.raises(ValueError, match="max_source_length"):
         Translator(model_path, max_source_length=limit)
-
-
-def _random_text(generator):
-    kind = generator.randrange(5)
-    length = generator.choice([0, 1, 3, 20, 600])
-    if kind == 0:
-        return "".join(chr(generator.randrange(0x110000)) for _ in range(length))
-    if kind == 1:
-        return generator.randbytes(length).decode("utf-8", "surrogateescape")
-    if kind == 2:
-        return "".join(generator.choice("\0\n\r\t \u2028\ufeff\u200d") for _ in range(length))
-    if kind == 3:
-        return generator.choice([None, 3, b"x", [], ""])
-    return "some text " * length
-
-
-def _random_ids(generator):
-    length = generator.choice([0, 1, 5, 600])
-    item = generator.choice([2, 63, 64, -5, 2**40, 2**70])
-    ids = [generator.randrange(1, 64) for _ in range(length)] + [item] * generator.randrange(2)
-    return generator.choice([ids, np.array(ids, dtype=object), [ids], ids * 2, [float(len(ids))]])
-
-
-def _random_options(generator):
-    values = {
-        "max_length": [None, 0, 1, 7, -1, 2**31 - 1, 2**40, "x"],
-        "length_penalty": [None, 0, 1.0, 50, 1e9, -1, float("nan")],
-        "num_hypotheses": [1, 2, 3, None],
-        "batch_size": [1, 3, 32, 10**6, 0],
-        "window": [None, 1, 5, 10**9, -2],
-    }
-    chosen = generator.sample(sorted(values), generator.randrange(3))
-    return {name: generator.choice(values[name]) for name in chosen}
-
-
-def test_random_input_gives_results_or_value_errors(translator):
-    outcomes = {"translated": 0, "refused": 0}
-    for seed in range(600):
-        generator = random.Random(seed)
-        make, translate = generator.choice(
-            [(_random_text, translator.translate), (_random_ids, translator.translate_ids)]
-        )
-        sentences = [make(generator) for _ in range(generator.randrange(3))]
-        try:
-            results = translate(sentences, **_random_options(generator))
-        except ValueError as error:
-            assert str(error)
-            outcomes["refused"] += 1
-        else:
-            assert len(results) == len(sentences)
-            outcomes["translated"] += 1
-    assert min(outcomes.values()) > 100

@@ -1,0 +1,150 @@
+"""Memory of the runtime's command over many lines, and whether each comes out, in its order.
+
+    python benchmarks/runtime_stress.py build/demo/translator.onnx --lines 1000000
+
+feeds dates (examples/dates.py) through a pipe to `python -m keras_attn_runtime`, a process of its
+own, and compares each line that comes back. What is expected are the translations of the distinct
+lines by the `Translator` in this process; the file is drawn from them at random. The resident
+memory of the command is read each second (VmRSS and VmHWM in /proc, so on Linux).
+
+Writes `benchmarks/results/runtime_stress.json`. The exit status is 1 if a line was wrong.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from keras_attn_runtime import Translator
+from machine import date, machine, versions
+
+HERE = Path(__file__).parent
+SHARES = (0.1, 0.5, 1.0)  # of the lines, at which the memory is told
+COURSE = 60  # samples of the memory that are kept
+MEBIBYTE = 1024  # /proc counts KiB.
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("model", help="ONNX file of a translator of dates")
+    parser.add_argument("--lines", type=int, default=1_000_000)
+    parser.add_argument("--distinct", type=int, default=20_000, help="different lines")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--interval", type=float, default=1, help="seconds between samples")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
+    args = parser.parse_args()
+    load = round(os.getloadavg()[0], 2)
+
+    expected = translations(args)
+    found = stress(args, list(expected), expected)
+    results = {
+        "benchmark": "runtime_stress",
+        "command": " ".join(["python", *sys.argv]),
+        "seed": args.seed,
+        "date": date(),
+        "machine": machine(),
+        "load_average_before": load,
+        "versions": versions("numpy", "onnxruntime", "sentencepiece"),
+        **found,
+    }
+    path = args.out / "runtime_stress.json"
+    path.write_text(json.dumps(results, indent=2) + "\n")
+    print(path)
+    row = found["rows"][0]
+    return int(row["lines_out"] != args.lines or row["wrong_lines"] > 0)
+
+
+def translations(args):
+    """Dictionary of the distinct lines and their translations, made without the command."""
+    sys.path.append(str(HERE.parent / "examples"))
+    import dates
+
+    sources, _ = dates.generate(args.distinct, args.seed, "test")
+    sources = sorted(set(sources))
+    translator = Translator(args.model, num_threads=args.threads)
+    return dict(zip(sources, translator(sources, batch_size=args.batch_size), strict=True))
+
+
+def drawn(sources, args):
+    """The lines of the file, the same ones each time, without holding them all."""
+    generator = random.Random(args.seed)
+    for _ in range(args.lines):
+        yield generator.choice(sources)
+
+
+def stress(args, sources, expected):
+    """Runs the command; returns the entries of the results that it made."""
+    options = ["--threads", str(args.threads), "--batch-size", str(args.batch_size)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "keras_attn_runtime", args.model, *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    started = time.perf_counter()
+    threading.Thread(target=feed, args=(process.stdin, sources, args), daemon=True).start()
+    course, lines_out, wrong = [], 0, []
+    due = time.perf_counter()
+    for line, source in zip(process.stdout, drawn(sources, args), strict=False):
+        lines_out += 1
+        if line != expected[source].encode() + b"\n":
+            wrong.append({"line": lines_out, "source": source, "received": line.decode()})
+        if time.perf_counter() >= due and process.poll() is None:
+            due = time.perf_counter() + args.interval
+            course.append((lines_out, *memory(process.pid)))
+            if len(course) % 30 == 0:
+                print(f"{lines_out} lines, {course[-1][1]:.1f} MiB", file=sys.stderr)
+    lines_out += sum(1 for _ in process.stdout)  # more than were fed
+    seconds = time.perf_counter() - started
+    if process.wait() != 0:
+        raise SystemExit(f"The command ended with status {process.returncode}.")
+
+    row = {"model": f"{Path(args.model).name}, {args.lines} lines", "lines_out": lines_out}
+    row |= {"wrong_lines": len(wrong), "lines_per_second": round(lines_out / seconds, 1)}
+    for share in SHARES:
+        _, resident, _ = min(course, key=lambda sample: abs(sample[0] - share * args.lines))
+        row[f"mib_at_{share:.0%}"] = round(resident, 1)
+    row["mib_at_the_peak"] = round(max(peak for _, _, peak in course), 1)
+    print(json.dumps(row))
+    step = -(-len(course) // COURSE)
+    return {
+        "settings": {
+            "batch_size": args.batch_size,
+            "threads": args.threads,
+            "distinct_lines": len(sources),
+            "seconds": round(seconds, 1),
+        },
+        "rows": [row],
+        "wrong": wrong[:20],
+        "course": [
+            {"lines": lines, "mib": round(resident, 1)} for lines, resident, _ in course[::step]
+        ],
+    }
+
+
+def feed(stream, sources, args):
+    """Writes all lines; blocks where the command does not read on."""
+    try:
+        with stream:
+            for source in drawn(sources, args):
+                stream.write(source.encode() + b"\n")
+    except BrokenPipeError:
+        pass  # The command has ended; its status tells.
+
+
+def memory(pid):
+    """Resident MiB of a process: now, and at its peak."""
+    entries = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").open())
+    return [int(entries[name].split()[0]) / MEBIBYTE for name in ("VmRSS", "VmHWM")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+import json
+import math
+
+
+def json_line(translation, hypotheses=False, alignments=False):
+    """One translation as a JSON object in one line, without its end.
+
+    Args:
+        translation: `Translation`.
+        hypotheses: bool, whether the object has the list `hypotheses`. Default: False.
+        alignments: bool, whether it, and each of its hypotheses, has `alignments`, to six decimals.
+            Default: False.
+
+    Returns:
+        String. A number that JSON does not have (nan, inf) is null.
+    """
+    entries = _entries(translation, alignments) | {
+        "source_pieces": translation.source_pieces,
+        "truncated": translation.truncated,
+    }
+    if hypotheses:
+        entries["hypotheses"] = [
+            _entries(hypothesis, alignments) for hypothesis in translation.hypotheses
+        ]
+    return json.dumps(entries, ensure_ascii=False, allow_nan=False)
+
+
+def _entries(hypothesis, alignments):
+    entries = {
+        "text": hypothesis.text,
+        "score": _number(hypothesis.score),
+        "log_prob": _number(hypothesis.log_prob),
+        "token_ids": hypothesis.token_ids,
+        "pieces": hypothesis.pieces,
+    }
+    if alignments:
+        # As float64, so that they are short when written.
+        weights = hypothesis.alignments.astype(float).round(6).tolist()
+        entries["alignments"] = [[_number(weight) for weight in row] for row in weights]
+    return entries
+
+
+def _number(value):
+    return value if math.isfinite(value) else None

@@ -1,0 +1,39 @@
+"""One translation as a line of JSON."""
+
+import json
+
+import numpy as np
+import pytest
+from keras_attn_runtime import Hypothesis, Translation
+from keras_attn_runtime.json_line import json_line
+
+
+def translation(**changes):
+    values = {
+        "text": "one\ntwo\u2028\0ä",
+        "token_ids": [5],
+        "pieces": ["▁one"],
+        "score": -0.5,
+        "log_prob": -1.0,
+        "alignments": np.array([[1 / 3, np.float32(1e-9)]], np.float32),
+    }
+    return Translation.from_hypotheses([Hypothesis(**values | changes)], ["▁one", "</s>"], False)
+
+
+def test_any_text_is_one_line_and_comes_back():
+    line = json_line(translation())
+    assert "\n" not in line and "ä" in line
+    assert json.loads(line)["text"] == "one\ntwo\u2028\0ä"
+
+
+def test_alignments_are_short():
+    line = json_line(translation(), hypotheses=True, alignments=True)
+    assert line.count('"alignments": [[0.333333, 0.0]]') == 2
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_what_json_cannot_write_is_null(value):
+    alignments = np.array([[value, 0.5]], np.float32)
+    line = json_line(translation(score=value, alignments=alignments), alignments=True)
+    result = json.loads(line)
+    assert (result["score"], result["alignments"]) == (None, [[None, 0.5]])
