@@ -1,6 +1,8 @@
 import keras
 from keras import ops, tree
 
+from keras_attn.gather import gather_rows
+
 
 class Decoder(keras.layers.Layer):
     """The contract between a decoder and everything that drives it: training, search, export.
@@ -92,4 +94,4 @@ class Decoder(keras.layers.Layer):
 
     def select(self, memory, rows):
         """Keeps the sentences `rows`, an int32 vector, of a memory."""
-        return tree.map_structure(lambda leaf: ops.take(leaf, rows, axis=0), memory)
+        return tree.map_structure(lambda leaf: gather_rows(leaf, rows), memory)

@@ -2,8 +2,8 @@ import keras
 from keras import ops
 
 from keras_attn.arguments import check_positive_integer
+from keras_attn.gather import gather_rows
 from keras_attn.positions.position_range import position_range
-from keras_attn.search.gather import gather_rows
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

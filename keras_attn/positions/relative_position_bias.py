@@ -3,8 +3,8 @@ import numpy as np
 from keras import ops
 
 from keras_attn.arguments import check_positive_integer
+from keras_attn.gather import gather_rows
 from keras_attn.positions.position_range import check_position_shapes
-from keras_attn.search.gather import gather_rows
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

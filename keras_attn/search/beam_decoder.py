@@ -1,9 +1,9 @@
 import keras
 from keras import ops, tree
 
-from keras_attn import history
+from keras_attn import gather, history
 from keras_attn.arguments import check_positive_integer
-from keras_attn.search import gather, logits
+from keras_attn.search import logits
 from keras_attn.search.length_penalty import best_attainable, divisor
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
@@ -57,6 +57,10 @@ class BeamDecoder(Search):
         self.stop = stop
         self.patience = patience
 
+    @property
+    def width(self):
+        return self.beam_width
+
     def start(self, memory, limits, encoder_mask):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         beams, pool = (batch, self.beam_width), (batch, self.num_hypotheses)
@@ -85,7 +89,7 @@ class BeamDecoder(Search):
                 "last": ops.broadcast_to(first_tokens[:, None], beams),
                 "log_probs": ops.zeros(beams) + ops.where(first_beam, 0.0, IMPOSSIBLE),
             },
-            "pool": {
+            "hypotheses": {
                 "token_ids": new_history(pool),
                 "lengths": ops.zeros(pool, dtype="int32"),
                 "scores": empty_log_probs,
@@ -95,7 +99,7 @@ class BeamDecoder(Search):
         if self.return_alignments:
             dtype = self.decoder.compute_dtype
             carry["beams"]["alignments"] = new_history(beams, (source,), dtype)
-            carry["pool"]["alignments"] = new_history(pool, (source,), dtype)
+            carry["hypotheses"]["alignments"] = new_history(pool, (source,), dtype)
         return carry
 
     def advance(self, carry, memory, limits, length_penalty):
@@ -133,12 +137,12 @@ class BeamDecoder(Search):
             "collected": collected,
             "state": state,
             "beams": beams,
-            "pool": pool,
+            "hypotheses": pool,
         }
 
-    def finish(self, carry):
-        pool = carry["pool"]
-        return {**pool, "token_ids": self.padded(pool["token_ids"], pool["lengths"])}
+    def finish(self, hypotheses):
+        token_ids = self.padded(hypotheses["token_ids"], hypotheses["lengths"])
+        return {**hypotheses, "token_ids": token_ids}
 
     def _candidates(self, step_logits, log_probs, step):
         """The best continuations, 2 * beam_width of each sentence, best first."""
@@ -173,7 +177,7 @@ class BeamDecoder(Search):
 
     def _collect(self, carry, candidates, at_limit, length_penalty):
         """Moves what ends at this step to the pool; returns the pool and what ended, `(B, K)`."""
-        step, pool = carry["step"], dict(carry["pool"])
+        step, pool = carry["step"], dict(carry["hypotheses"])
         first = {
             name: candidates[name][:, : self.beam_width] for name in pool if name in candidates
         }

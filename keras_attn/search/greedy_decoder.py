@@ -32,44 +32,47 @@ class GreedyDecoder(Search):
                 memory, 1, self.return_alignments, max(1, self.max_length)
             ),
             "last": self.decoder.first_token_ids(memory, self.start_token_id),
-            "token_ids": new_history(),
-            "lengths": ops.zeros_like(limits),
-            "log_probs": ops.zeros((batch,), dtype="float32"),
-            "scores": ops.zeros((batch,), dtype="float32"),
+            "hypotheses": {
+                "token_ids": new_history(),
+                "lengths": ops.zeros((batch, 1), dtype="int32"),
+                "scores": ops.zeros((batch, 1), dtype="float32"),
+                "log_probs": ops.zeros((batch, 1), dtype="float32"),
+            },
         }
         if self.return_alignments:
-            carry["alignments"] = new_history((source,), self.decoder.compute_dtype)
+            carry["hypotheses"]["alignments"] = new_history((source,), self.decoder.compute_dtype)
         return carry
 
     def advance(self, carry, memory, limits, length_penalty):
-        step, is_open = carry["step"], ops.logical_not(carry["done"])
+        step, hypotheses = carry["step"], carry["hypotheses"]
+        is_open = ops.logical_not(carry["done"])[:, None]  # (B, 1)
         step_logits, state = self.decoder.step(carry["last"], carry["state"], memory)
         allowed = logits.suppress(step_logits, self.suppressed_token_ids)
         allowed = logits.suppress_before(allowed, self.end_token_id, step, self.min_length)
         values, tokens = ops.top_k(allowed, 1)  # (B, 1)
-        log_probs = (values - logits.log_normalizer(step_logits))[:, 0]
-        last = ops.where(is_open, ops.cast(tokens[:, 0], "int32"), self.pad_token_id)
+        values = values - logits.log_normalizer(step_logits)
+        last = ops.where(is_open, ops.cast(tokens, "int32"), self.pad_token_id)
         is_end = last == self.end_token_id
-        lengths = carry["lengths"] + ops.cast(is_open & ops.logical_not(is_end), "int32")
-        log_probs = carry["log_probs"] + ops.where(is_open, log_probs, 0.0)
-        new_carry = {
-            "step": step + 1,
-            "done": carry["done"] | is_end | (step + 1 >= limits),
-            "state": state,
-            "last": last,
-            "token_ids": history.append(carry["token_ids"], last[:, None], step),
+        lengths = hypotheses["lengths"] + ops.cast(is_open & ops.logical_not(is_end), "int32")
+        log_probs = hypotheses["log_probs"] + ops.where(is_open, values, 0.0)
+        new_hypotheses = {
+            "token_ids": history.append(hypotheses["token_ids"], last, step),
             "lengths": lengths,
-            "log_probs": log_probs,
             "scores": log_probs / divisor(lengths, length_penalty, self.length_penalty_form),
+            "log_probs": log_probs,
         }
         if self.return_alignments:
-            weights = state["alignments"] * ops.cast(is_open, state["alignments"].dtype)[:, None]
-            new_carry["alignments"] = history.append(carry["alignments"], weights[:, None], step)
-        return new_carry
+            weights = state["alignments"][:, None]  # (B, 1, S)
+            weights = weights * ops.cast(is_open, weights.dtype)[:, :, None]
+            new_hypotheses["alignments"] = history.append(hypotheses["alignments"], weights, step)
+        return {
+            "step": step + 1,
+            "done": carry["done"] | is_end[:, 0] | (step + 1 >= limits),
+            "state": state,
+            "last": last[:, 0],
+            "hypotheses": new_hypotheses,
+        }
 
-    def finish(self, carry):
-        results = {name: carry[name][:, None] for name in ("lengths", "scores", "log_probs")}
-        results["token_ids"] = self.padded(carry["token_ids"], results["lengths"])
-        if self.return_alignments:
-            results["alignments"] = carry["alignments"]
-        return results
+    def finish(self, hypotheses):
+        token_ids = self.padded(hypotheses["token_ids"], hypotheses["lengths"])
+        return {**hypotheses, "token_ids": token_ids}

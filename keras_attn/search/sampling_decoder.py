@@ -63,6 +63,10 @@ class SamplingDecoder(Search):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
+    @property
+    def width(self):
+        return self.num_hypotheses
+
     def start(self, memory, limits, encoder_mask):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         samples, zero = (batch, self.num_hypotheses), history.hidden_zero(encoder_mask)
@@ -79,61 +83,63 @@ class SamplingDecoder(Search):
                 memory, self.num_hypotheses, self.return_alignments, max(1, self.max_length)
             ),
             "last": ops.broadcast_to(first_tokens[:, None], samples),
-            "token_ids": new_history(),
-            "lengths": ops.zeros(samples, dtype="int32"),
-            "log_probs": ops.zeros(samples, dtype="float32"),
             "uniforms": self._uniforms(samples, limits),
+            "hypotheses": {
+                "token_ids": new_history(),
+                "lengths": ops.zeros(samples, dtype="int32"),
+                "log_probs": ops.zeros(samples, dtype="float32"),
+            },
         }
         if self.return_alignments:
-            carry["alignments"] = new_history((source,), self.decoder.compute_dtype)
+            carry["hypotheses"]["alignments"] = new_history((source,), self.decoder.compute_dtype)
         return carry
 
     def advance(self, carry, memory, limits, length_penalty):
-        step, is_open = carry["step"], ops.logical_not(carry["ended"])  # (B, N)
+        step, hypotheses = carry["step"], carry["hypotheses"]
+        is_open = ops.logical_not(carry["ended"])  # (B, N)
         samples = ops.shape(is_open)
         step_logits, state = self.decoder.step(
             ops.reshape(carry["last"], (-1,)), carry["state"], memory
         )  # (B*N, V)
         allowed = logits.suppress(step_logits, self.suppressed_token_ids)
         allowed = logits.suppress_before(allowed, self.end_token_id, step, self.min_length)
-        uniform = ops.reshape(ops.take(carry["uniforms"], step, axis=0), (-1, 1))  # (B*N, 1)
+        uniform = ops.reshape(ops.take(carry["uniforms"], step, axis=2), (-1, 1))  # (B*N, 1)
         tokens, values = self._draw(allowed, uniform)  # (B*N, 1)
         log_probs = ops.reshape(values - logits.log_normalizer(step_logits), samples)
         last = ops.where(is_open, ops.reshape(tokens, samples), self.pad_token_id)
         is_end = last == self.end_token_id
         ended = carry["ended"] | is_end | (step + 1 >= limits)[:, None]
-        new_carry = {
+        taken = ops.cast(is_open & ops.logical_not(is_end), "int32")
+        new_hypotheses = {
+            "token_ids": history.append(hypotheses["token_ids"], last, step),
+            "lengths": hypotheses["lengths"] + taken,
+            "log_probs": hypotheses["log_probs"] + ops.where(is_open, log_probs, 0.0),
+        }
+        if self.return_alignments:
+            weights = ops.reshape(state["alignments"], (*samples, -1))  # (B, N, S)
+            weights = weights * ops.cast(is_open, weights.dtype)[:, :, None]
+            new_hypotheses["alignments"] = history.append(hypotheses["alignments"], weights, step)
+        return {
             **carry,
             "step": step + 1,
             "done": ops.all(ended, axis=1),
             "ended": ended,
             "state": state,
             "last": last,
-            "token_ids": history.append(carry["token_ids"], last, step),
-            "lengths": carry["lengths"] + ops.cast(is_open & ops.logical_not(is_end), "int32"),
-            "log_probs": carry["log_probs"] + ops.where(is_open, log_probs, 0.0),
+            "hypotheses": new_hypotheses,
         }
-        if self.return_alignments:
-            weights = ops.reshape(state["alignments"], (*samples, -1))  # (B, N, S)
-            weights = weights * ops.cast(is_open, weights.dtype)[:, :, None]
-            new_carry["alignments"] = history.append(carry["alignments"], weights, step)
-        return new_carry
 
-    def finish(self, carry):
-        results = {name: carry[name] for name in ("lengths", "log_probs")}
-        results["scores"] = carry["log_probs"]
-        results["token_ids"] = self.padded(carry["token_ids"], carry["lengths"])
-        if self.return_alignments:
-            results["alignments"] = carry["alignments"]
-        return results
+    def finish(self, hypotheses):
+        token_ids = self.padded(hypotheses["token_ids"], hypotheses["lengths"])
+        return {**hypotheses, "scores": hypotheses["log_probs"], "token_ids": token_ids}
 
     def _uniforms(self, samples, limits):
-        """A random number for each token, float32 `(steps, B, N)`.
+        """A random number for each token, float32 `(B, N, steps)`.
 
         All are drawn before the loop, inside of which a generator cannot count on every backend.
         """
         steps = ops.max(limits, initial=0) if history.grows() else max(1, self.max_length)
-        return keras.random.uniform((steps, *samples), dtype="float32", seed=self.seed_generator)
+        return keras.random.uniform((*samples, steps), dtype="float32", seed=self.seed_generator)
 
     def _draw(self, allowed, uniform):
         """Inverse transform sampling among the tokens that are kept.

@@ -4,15 +4,15 @@ from keras import ops
 from keras_attn import history, masks
 from keras_attn.build_once import build_once
 from keras_attn.search.length_penalty import FORMS
+from keras_attn.search.loop import run_search
 
 
 class Search(keras.layers.Layer):
     """Base of all searches: the loop around the steps of a decoder.
 
     A search is three functions over a *carry*, a nested dict of tensors: `start` makes it,
-    `advance` takes it one token further, `finish` turns it into results. `call` runs them, with the
-    loop in the graph. The carry has at least `step` (int32 scalar, tokens so far) and `done`
-    (boolean `(batch,)`).
+    `advance` takes it one token further, `finish` turns its `hypotheses` into results. `call` runs
+    them, with the loop in the graph: see `keras_attn.search.loop`, which tells what a carry holds.
 
     Args:
         decoder: a `Decoder`.
@@ -124,12 +124,15 @@ class Search(keras.layers.Layer):
                 "return_alignments=True needs a decoder with attention. "
                 f"Received: decoder={self.decoder.name!r}, whose state has no alignments."
             )
-        (carry,) = ops.while_loop(
-            lambda carry: ops.any(ops.logical_not(carry["done"])),
-            lambda carry: (self.advance(carry, memory, limits, penalty),),
-            (carry,),
+        hypotheses = run_search(
+            lambda carry, memory, limits: self.advance(carry, memory, limits, penalty),
+            self.decoder.select,
+            carry,
+            memory,
+            limits,
+            self.width,
         )
-        return self.finish(carry)
+        return self.finish(hypotheses)
 
     def limits(self, encoder_mask, max_length=None):
         """Most tokens of each sentence's hypotheses, the end token included.
@@ -152,6 +155,11 @@ class Search(keras.layers.Layer):
         relative = ops.cast(factor * ops.cast(source_lengths, "float32") + margin, "int32")
         return ops.minimum(relative, limit)
 
+    @property
+    def width(self):
+        """int, hypotheses of a sentence that are open at once."""
+        return 1
+
     def start(self, memory, limits, encoder_mask):
         """The carry before the first token."""
         raise NotImplementedError(f"{type(self).__name__} must override `start`.")
@@ -160,7 +168,7 @@ class Search(keras.layers.Layer):
         """The carry after one more token."""
         raise NotImplementedError(f"{type(self).__name__} must override `advance`.")
 
-    def finish(self, carry):
+    def finish(self, hypotheses):
         """The results, see Returns."""
         raise NotImplementedError(f"{type(self).__name__} must override `finish`.")
 

@@ -9,7 +9,7 @@ import pytest
 
 from keras_attn import GreedyDecoder, rnn_seq2seq, search_model
 from keras_attn.export import ExportError, export_onnx
-from keras_attn.export.passes.graph import defined_names, nested_graphs
+from keras_attn.export.passes.graph import defined_names, nested_graphs, subgraphs
 from tests.export.small_translator import make_translator, session
 
 IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
@@ -134,8 +134,12 @@ def test_a_row_of_padding_does_not_disturb_the_others(exported):
     assert np.isfinite(with_padding["scores"]).all()
 
 
+def all_initializers(onnx_model):
+    return [tensor for graph in nested_graphs(onnx_model.graph) for tensor in graph.initializer]
+
+
 def test_weights_do_not_go_through_a_loop(onnx_model):
-    constants = {tensor.name for tensor in onnx_model.graph.initializer}
+    constants = {tensor.name: tensor for tensor in all_initializers(onnx_model)}
     for graph in nested_graphs(onnx_model.graph):
         copies = {
             node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity"
@@ -152,8 +156,7 @@ def test_weights_do_not_go_through_a_loop(onnx_model):
                 while end in behind:
                     end = behind[end]
                 assert end != body.input[2 + index].name, f"{start} is carried unchanged"
-                tensor = [each for each in onnx_model.graph.initializer if each.name == start]
-                assert start not in constants or np.prod(tensor[0].dims) < 8
+                assert start not in constants or np.prod(constants[start].dims) < 8
 
 
 def test_the_file_has_no_repetitions_and_no_foreign_parts(onnx_model, translator):
@@ -161,23 +164,39 @@ def test_the_file_has_no_repetitions_and_no_foreign_parts(onnx_model, translator
     graphs = list(nested_graphs(onnx_model.graph))
     operators = {node.op_type for graph in graphs for node in graph.node}
     assert "Loop" in operators and not operators & {"Einsum", "Constant"}
-    assert not any(graph.initializer for graph in graphs[1:])
     contents = [
         (tensor.data_type, tuple(tensor.dims), tensor.raw_data)
-        for tensor in onnx_model.graph.initializer
+        for tensor in all_initializers(onnx_model)
     ]
     assert len(contents) == len(set(contents))
     names = [name for graph in graphs for name in defined_names(graph)]
     assert len(names) == len(set(names))
-    stored = {tensor.name for tensor in onnx_model.graph.initializer}
+    stored = {tensor.name for tensor in all_initializers(onnx_model)}
     assert {weight.path for weight in translator.weights} <= stored
+
+
+def test_each_weight_of_a_loop_is_stored_where_onnx_runtime_prepacks_it(onnx_model):
+    products = 0
+
+    def look(graph, outside, further_outside):
+        nonlocal products
+        own = {tensor.name for tensor in graph.initializer}
+        for node in graph.node:
+            if node.op_type in ("MatMul", "Gemm"):
+                products += node.input[1] in own | outside
+                assert node.input[1] not in further_outside
+            for inner in subgraphs(node):
+                look(inner, own, further_outside | outside)
+
+    look(onnx_model.graph, set(), set())
+    assert products > 5
 
 
 def test_greedy_search_and_tied_embeddings_that_are_stored_once(tmp_path):
     encoder, decoder = rnn_seq2seq(30, 30, embedding_dim=8, units=8, share_embeddings=True)
     model = search_model(encoder, GreedyDecoder(decoder, max_length=12))
     export_onnx(model, tmp_path / "model.onnx")
-    tensors = onnx.load(tmp_path / "model.onnx").graph.initializer
+    tensors = all_initializers(onnx.load(tmp_path / "model.onnx"))
     assert sum(tuple(tensor.dims) in {(30, 8), (8, 30)} for tensor in tensors) == 1
 
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from keras_attn.search import gather
+from keras_attn import gather
 from tests.contracts import assert_identical, numpy
 
 

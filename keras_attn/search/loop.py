@@ -1,0 +1,96 @@
+"""The loop around the steps of a search: the only file that wraps the backend's while loop."""
+
+from keras import ops, tree
+
+from keras_attn import history
+from keras_attn.gather import gather_rows
+
+
+def run_search(advance, select, carry, memory, limits, width):
+    """Advances all sentences until each is done.
+
+    Where tensors can change their shape in a loop, sentences that are done are dropped as soon as
+    they are more than a quarter of those that are left, so that what has ended is not paid for:
+    an inner loop takes the steps, an outer one drops.
+
+    Args:
+        advance: function `(carry, memory, limits) -> carry` of one step.
+        select: function `(memory, rows) -> memory` that keeps some sentences.
+        carry: nested dict with at least `step` (int32 scalar), `done` (boolean `(batch,)`), `state`
+            (leaves `(batch * width, ...)`) and `hypotheses` (leaves `(batch, n)`, or `(batch, n,
+            steps, ...)` if they grow); all other leaves are `(batch, ...)`.
+        memory: nested dict, leaves `(batch, ...)`.
+        limits: int32 `(batch,)`.
+        width: int, hypotheses of a sentence that are open at once.
+
+    Returns:
+        `hypotheses` of all sentences as they were when each was done.
+    """
+    if not history.grows():
+        return _take_steps(advance, carry, memory, limits, _any_open)["hypotheses"]
+
+    def some_left(carry, memory, limits, rows, results):
+        return _any_open(carry["done"])
+
+    def take_steps_and_drop(carry, memory, limits, rows, results):
+        carry = _take_steps(advance, carry, memory, limits, _most_open)
+        results = tree.map_structure(
+            lambda old, new: _update(old, new, rows), results, carry["hypotheses"]
+        )
+        (left,) = ops.nonzero(ops.logical_not(carry["done"]))
+        return (*keep(carry, memory, limits, rows, ops.cast(left, "int32")), results)
+
+    def keep(carry, memory, limits, rows, left):
+        return (
+            _select(carry, left, width),
+            select(memory, left),
+            gather_rows(limits, left),
+            gather_rows(rows, left),
+        )
+
+    batch = ops.shape(limits)[0]
+    start = (carry, memory, limits, ops.arange(batch, dtype="int32"))
+    if isinstance(batch, int):
+        # A batch of known size could not shrink in the loop: its size must look unknown.
+        (everyone,) = ops.nonzero(ops.ones((batch,), dtype="bool"))
+        start = keep(*start, ops.cast(everyone, "int32"))
+    return ops.while_loop(some_left, take_steps_and_drop, (*start, carry["hypotheses"]))[-1]
+
+
+def _take_steps(advance, carry, memory, limits, condition):
+    (carry,) = ops.while_loop(
+        lambda carry: condition(carry["done"]),
+        lambda carry: (advance(carry, memory, limits),),
+        (carry,),
+    )
+    return carry
+
+
+def _any_open(done):
+    return ops.any(ops.logical_not(done))
+
+
+def _most_open(done):
+    """Whether some are open, and at most a quarter of all is done."""
+    num_done = ops.sum(ops.cast(done, "int32"))
+    num_all = ops.shape(done)[0]
+    return (num_done < num_all) & (4 * num_done <= num_all)
+
+
+def _select(carry, rows, width):
+    """Keeps some sentences of a carry."""
+    beams = ops.reshape(rows[:, None] * width + ops.arange(width, dtype="int32"), (-1,))
+
+    def kept(value, rows):
+        return tree.map_structure(lambda t: gather_rows(t, rows) if len(t.shape) else t, value)
+
+    return {name: kept(value, beams if name == "state" else rows) for name, value in carry.items()}
+
+
+def _update(old, new, rows):
+    """`old` with the rows `new`, which may have more columns; the others are filled with zeros."""
+    if len(old.shape) > 2:
+        shape, columns = ops.shape(old), ops.shape(new)[2]
+        missing = ops.zeros((*shape[:2], columns - shape[2], *shape[3:]), dtype=old.dtype)
+        old = ops.concatenate([old, missing], axis=2)
+    return ops.scatter_update(old, rows[:, None], new)
