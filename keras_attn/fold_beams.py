@@ -8,14 +8,20 @@ def fold_beams(query, batch):
     """Puts the queries of all beams of a sentence side by side.
 
     Args:
-        query: `(batch * beams, time, features)`, the beams of a sentence side by side.
+        query: `(batch * beams, time, features)`, or `(batch * beams, features)` for one query
+            each; the beams of a sentence side by side.
         batch: int32 scalar, the number of sentences.
 
     Returns:
         `(batch, beams * time, features)`.
     """
-    rows, time, features = ops.shape(query)
-    return ops.reshape(query, (batch, _beams(rows, batch) * time, features))
+    rows, *time, features = ops.shape(query)
+    if not time and not isinstance(rows, int):
+        # Unlike a division, this costs nothing in an exported graph. Nobody takes a step there for
+        # zero sentences, of which -1 would tell nothing.
+        return ops.reshape(query, (batch, -1, features))
+    beams = _beams(rows, batch)
+    return ops.reshape(query, (batch, beams * time[0] if time else beams, features))
 
 
 def unfold_beams(results, rows, time):

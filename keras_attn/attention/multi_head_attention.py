@@ -1,3 +1,5 @@
+import itertools
+
 import keras
 from keras import ops
 
@@ -8,6 +10,7 @@ from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn.attention.scaled_dot_product import scaled_dot_product
 from keras_attn.dropout import Dropout
+from keras_attn.fold_beams import fold_beams
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer import kv_cache
 
@@ -320,14 +323,17 @@ class MultiHeadAttention(keras.layers.Layer):
         """Attends to a prepared memory.
 
         Args:
-            query: `(batch, target, features)`.
+            query: `(batch * beams, target, features)`, or `(batch * beams, features)` for one
+                query each; the beams of a sentence side by side.
             memory: what `prepare_memory` returned.
 
         Returns:
-            Tuple of `(batch, target, output_shape)` and the weights `(batch, heads, target,
-            source)`.
+            Tuple of the outputs, shaped as `query` but for the features, and the weights `(batch,
+            heads, beams * target, source)`.
         """
-        (queries,) = self._project(query, "query")
+        # Beams are further queries of their sentence.
+        folded = fold_beams(self._multiply(query, "query"), ops.shape(memory["mask"])[0])
+        (queries,) = self._split_heads(folded, "query")  # (B, H, K*T, d)
         heads, weights = scaled_dot_product(
             self._turn(queries, 0),
             memory["keys"],
@@ -365,7 +371,7 @@ class MultiHeadAttention(keras.layers.Layer):
         """Causal self-attention of new positions to those of a cache and to themselves.
 
         Args:
-            query: `(rows, new positions, features)`.
+            query: `(rows, new positions, features)`, or `(rows, features)` for a single one.
             cache: as from `new_cache` or the step before.
             slot: int32 scalar, slots in use before these.
             start_index: int32 scalar or `(rows,)`, position of the first query. Default: `slot`.
@@ -374,16 +380,17 @@ class MultiHeadAttention(keras.layers.Layer):
             position_bias, growing: as in `call` and `new_cache`.
 
         Returns:
-            Tuple of `(rows, new positions, output_shape)`, the weights `(rows, heads, new
-            positions, slots)` and the new cache.
+            Tuple of the outputs, shaped as `query` but for the features, the weights `(rows, heads,
+            new positions, slots)` and the new cache.
         """
         start_index = slot if start_index is None else start_index
         queries, keys, values = self._project(query, "query", "key", "value")
         queries, keys = self._turn(queries, start_index), self._turn(keys, start_index)
         cache = kv_cache.extend(cache, keys, values, slot, growing)
-        query_positions = position_range(ops.shape(query)[1], start_index)
+        new_positions = 1 if len(query.shape) == 2 else query.shape[1]
+        query_positions = position_range(ops.shape(queries)[2], start_index)
         # A cache that grows ends with the newest position: a single one may attend to all of it.
-        everything = history.grows(growing) and query.shape[1] == 1 and key_positions is None
+        everything = history.grows(growing) and new_positions == 1 and key_positions is None
         used = None if key_positions is None else (key_positions >= 0)[:, None, :]
         if key_positions is None:
             key_positions = position_range(kv_cache.num_slots(cache))
@@ -399,13 +406,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _project(self, inputs, *names):
         """Projections of one input, by one product: a list of `(B, heads, T, head size)`."""
-        projected = self._multiply(inputs, *names)  # (B, T, sum of sizes)
-        if len(names) == 1:
-            return [self._split_heads(projected, names[0])]
-        sizes = [getattr(self, f"{name}_kernel").shape[1] for name in names]
-        starts = [sum(sizes[:index]) for index in range(1, len(sizes))]
-        parts = ops.split(projected, starts, axis=-1)
-        return [self._split_heads(part, name) for part, name in zip(parts, names, strict=True)]
+        return self._split_heads(self._multiply(inputs, *names), *names)
 
     def _project_memory(self, key, value):
         if key is value:
@@ -413,29 +414,39 @@ class MultiHeadAttention(keras.layers.Layer):
         return self._project(key, "key") + self._project(value, "value")
 
     def _multiply(self, inputs, *names):
+        """The projections `names` side by side: `(..., features)` to `(..., sum of sizes)`."""
+
         def joined(kind):
-            parts = [
-                ops.cast(getattr(self, f"{name}_{kind}"), self.compute_dtype) for name in names
-            ]
+            parts = [self._scaled(name, getattr(self, f"{name}_{kind}")) for name in names]
             return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
 
         outputs = ops.matmul(ops.cast(inputs, self.compute_dtype), joined("kernel"))
         return outputs + joined("bias") if self.use_bias else outputs
 
-    def _split_heads(self, projected, name):
-        batch, time = ops.shape(projected)[0], ops.shape(projected)[1]
-        num_heads = self.num_heads if name == "query" else self.num_key_value_heads
-        head_dim = self.value_dim if name == "value" else self.key_dim
-        if name == "query":
-            projected = projected * self.key_dim**-0.5
-        heads = ops.reshape(projected, (batch, time, num_heads, head_dim))  # (B, T, H, d)
-        return ops.transpose(heads, (0, 2, 1, 3))  # (B, H, T, d)
+    def _scaled(self, name, weight):
+        """A weight as it is used: scaling those of the queries is cheaper than the queries."""
+        weight = ops.cast(weight, self.compute_dtype)
+        return weight * self.key_dim**-0.5 if name == "query" else weight
+
+    def _split_heads(self, projected, *names):
+        """`(B, T, sum of sizes)`, or `(B, sum of sizes)`, to a list of `(B, heads, T, head size)`.
+
+        Heads of one size are split after the transposition, which moves all of them at once.
+        """
+        counts = [self.num_heads if name == "query" else self.num_key_value_heads for name in names]
+        head_dims = [self.value_dim if name == "value" else self.key_dim for name in names]
+        if len(set(head_dims)) == 1:
+            return _parts(_heads_first(projected, sum(counts), head_dims[0]), counts, axis=1)
+        sizes = [count * head_dim for count, head_dim in zip(counts, head_dims, strict=True)]
+        parts = _parts(projected, sizes, axis=-1)
+        return [_heads_first(*each) for each in zip(parts, counts, head_dims, strict=True)]
 
     def _combine(self, heads, query):
-        """Output of the heads `(B, H, T, dv)`."""
-        batch, time = ops.shape(heads)[0], ops.shape(heads)[2]
-        heads = ops.transpose(heads, (0, 2, 1, 3))  # (B, T, H, dv)
-        heads = ops.reshape(heads, (batch, time, self.num_heads * self.value_dim))
+        """Output of the heads `(B, H, T, dv)`, shaped as `query` but for the features."""
+        if heads.shape[2] != 1:
+            heads = ops.transpose(heads, (0, 2, 1, 3))  # (B, T, H, dv)
+        shape = ops.shape(query)[:-1]
+        heads = ops.reshape(heads, (*shape, self.num_heads * self.value_dim))
         if self.use_gate:
             heads = heads * ops.sigmoid(self._multiply(query, "gate"))  # (B, T, H * dv)
         return self._multiply(heads, "output")  # (B, T, E)
@@ -542,6 +553,22 @@ def _both(mask, other):
     if mask is None or other is None:
         return other if mask is None else mask
     return ops.cast(mask, "bool") & ops.cast(other, "bool")
+
+
+def _heads_first(projected, num_heads, head_dim):
+    """`(B, T, heads * head_dim)`, or `(B, heads * head_dim)`, to `(B, heads, T, head_dim)`."""
+    batch, *time, _ = ops.shape(projected)
+    if not time:
+        return ops.reshape(projected, (batch, num_heads, 1, head_dim))
+    heads = ops.reshape(projected, (batch, *time, num_heads, head_dim))
+    return ops.transpose(heads, (0, 2, 1, 3))
+
+
+def _parts(tensor, sizes, axis):
+    if len(sizes) == 1:
+        return [tensor]
+    ends = list(itertools.accumulate(sizes))
+    return ops.split(tensor, ends[:-1], axis=axis)
 
 
 def _with_heads(mask):

@@ -121,7 +121,7 @@ class TransformerDecoder(TokenDecoder):
 
     def step(self, token_ids, state, memory):
         slot = ops.max(state["position"])
-        vectors = self.stack.embed(token_ids[:, None], slot)  # (B*K, 1, D)
+        vectors = self.stack.embed(token_ids[:, None], slot)[:, 0]  # (B*K, D)
         slots = kv_cache.num_slots(state["caches"][0], 1, self.growing_cache)
         bias = self.stack.bias(position_range(1, slot), position_range(slots))
         new_state = {"position": state["position"] + 1, "caches": []}
@@ -142,7 +142,7 @@ class TransformerDecoder(TokenDecoder):
             new_state["alignments"] = ops.reshape(
                 ops.mean(weights, axis=1), ops.shape(state["alignments"])
             )
-        return self.project(self.stack.normalize(vectors)[:, 0]), new_state  # (B*K, V)
+        return self.project(self.stack.normalize(vectors)), new_state  # (B*K, V)
 
     def get_config(self):
         return {

@@ -213,9 +213,8 @@ class AttentionRNNCell(keras.layers.Layer):
 
     def _attend(self, query, memory):
         """Attends with one query a row: `(B*K, D)` queries to a memory of B sentences."""
-        rows, batch = ops.shape(query)[0], ops.shape(memory["mask"])[0]
-        query = ops.reshape(query, (rows, 1, self.query_size))  # (B*K, 1, D)
-        folded = fold_beams(query, batch)  # (B, K, D)
+        rows = ops.shape(query)[0]
+        folded = fold_beams(query, ops.shape(memory["mask"])[0])  # (B, K, D)
         results = self.attend(folded, memory)  # (B, K, Dv), (B, K, S)
         return tuple(unfold_beams(each, rows, 1)[:, 0] for each in results)  # (B*K, Dv), (B*K, S)
 

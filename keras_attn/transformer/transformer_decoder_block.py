@@ -1,8 +1,6 @@
 import keras
-from keras import ops
 
 from keras_attn.build_once import build_once
-from keras_attn.fold_beams import fold_beams, unfold_beams
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 
@@ -110,7 +108,8 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         """New positions, given those in the state.
 
         Args:
-            inputs: `(batch * beams, new positions, features)`.
+            inputs: `(batch * beams, new positions, features)`, or `(batch * beams, features)` for a
+                single one.
             state: as from `initial_state` or the step before.
             memory: as from `prepare_memory`.
             slot: int32 scalar, slots of the state that are in use.
@@ -118,9 +117,8 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
                 `MultiHeadAttention.step`.
 
         Returns:
-            Tuple of outputs `(batch * beams, new positions, features)`, the weights `(batch,
-            heads, beams * new positions, source)` of the cross-attention, `None` without one, and
-            the new state.
+            Tuple of outputs, shaped as `inputs`, the weights `(batch, heads, beams * new positions,
+            source)` of the cross-attention, `None` without one, and the new state.
         """
         new_state = {}
 
@@ -134,20 +132,15 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
 
     def _rest(self, inputs, memory):
         """What follows the self-attention, and the weights of the cross-attention."""
-        outputs, weights = inputs, None
+        outputs, found = inputs, [None]
         if self.cross_attention:
-            rows, time, _ = ops.shape(inputs)
-            folded = fold_beams(inputs, ops.shape(memory["mask"])[0])  # (B, K*T, D)
-            found = []
 
             def attend(x):
-                context, scores = self.memory_attention.attend(x, memory)
-                found.append(scores)
+                context, found[0] = self.memory_attention.attend(x, memory)
                 return context
 
-            folded = self._residual(folded, self.memory_norm, attend)
-            outputs, weights = unfold_beams(folded, rows, time), found[0]  # (B*K, T, D)
-        return self._residual(outputs, self.feed_forward_norm, self.feed_forward), weights
+            outputs = self._residual(inputs, self.memory_norm, attend)
+        return self._residual(outputs, self.feed_forward_norm, self.feed_forward), found[0]
 
     def get_config(self):
         return {**super().get_config(), "cross_attention": self.cross_attention}
