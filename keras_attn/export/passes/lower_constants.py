@@ -18,34 +18,35 @@ def lower_constants(model):
 def _lower_in(graph):
     for holder in graph.node:
         for body in subgraphs(holder):
-            _lower_nodes(body, holder, graph)
-            _lower_initializers(body, holder, graph)
+            _lower_into(body, holder, graph)
             _lower_in(body)
 
 
-def _lower_nodes(body, holder, graph):
-    constants = {tensor.name for tensor in graph.initializer}
-    read = _read_beside(body, holder, graph)
-    computed = [
-        node
-        for node in graph.node
-        if node.input and read_names(node) <= constants and read.isdisjoint(node.output)
-    ]
-    for index, node in enumerate(computed):
-        body.node.insert(index, node)
-        graph.node.remove(node)
-
-
-def _lower_initializers(body, holder, graph):
+def _lower_into(body, holder, graph):
+    """Moves constants of `graph` into `body`, a graph of its node `holder`."""
+    initializers = {tensor.name for tensor in graph.initializer}
+    for node in reversed(_constant_nodes(graph, initializers)):
+        if _read_beside(body, holder, graph).isdisjoint(node.output):
+            body.node.insert(0, node)
+            graph.node.remove(node)
     read = _read_beside(body, holder, graph)
     for tensor in [each for each in graph.initializer if each.name not in read]:
         body.initializer.append(tensor)
         graph.initializer.remove(tensor)
 
 
+def _constant_nodes(graph, initializers):
+    """The nodes that compute with initializers alone, or with the results of such nodes."""
+    constants, nodes = set(initializers), []
+    for node in graph.node:
+        if node.input and read_names(node) <= constants:
+            constants.update(node.output)
+            nodes.append(node)
+    return nodes
+
+
 def _read_beside(body, holder, graph):
     """Names that are read in `graph`, but not by a graph inside of `body`."""
-    constants = {tensor.name for each in (graph, body) for tensor in each.initializer}
     read = {value.name for value in [*graph.output, *body.output]} | set(holder.input)
     for node in graph.node:
         if node is not holder:
@@ -53,8 +54,11 @@ def _read_beside(body, holder, graph):
     for sibling in subgraphs(holder):
         if sibling is not body:
             read |= captured_names(sibling)
+    # Nodes that were lowered will be folded: what they read has to be beside them.
+    constants = {tensor.name for each in (graph, body) for tensor in each.initializer}
+    constants |= {name for node in _constant_nodes(graph, constants) for name in node.output}
+    lowered = {name for node in _constant_nodes(body, constants) for name in node.output}
     for node in body.node:
-        # One that computes with constants alone will be folded: it has to have them beside it.
-        if not read_names(node) <= constants:
+        if lowered.isdisjoint(node.output):
             read.update(node.input)
     return read

@@ -17,7 +17,7 @@ from tests.export.small_graphs import (
 X = np.array([[1, -2], [3, 4]], "float32")
 CONSTANTS = {
     "deep": np.array([[2, 0], [1, 1]], "float32"),  # read by the inner loop alone
-    "turned_deep": np.array([[1, 2], [0, 1]], "float32"),  # its transpose is
+    "turned_deep": np.array([[1, 2], [0, 1]], "float32"),  # the transpose of its double is
     "middle": np.array([[0, 1], [1, 0]], "float32"),  # by the outer loop
     "both": np.array([[1, 1], [0, 1]], "float32"),  # by the inner loop and the main graph
     "trips": np.array(2),
@@ -50,7 +50,8 @@ def loop_in_a_loop():
     )
     return model(
         [
-            node("Transpose", "turned_deep", "turned"),
+            node("Add", "turned_deep turned_deep", "twice"),
+            node("Transpose", "twice", "turned"),
             node("MatMul", "x both", "x_1"),
             node("Loop", "trips yes x_1", "y", body=outer),
         ],
@@ -66,7 +67,8 @@ def test_constants_go_down_to_one_level_above_their_reader():
     lower_constants(made)
     outer, inner = loop_bodies(made)
     assert {tensor.name for tensor in outer.initializer} == {"deep", "turned_deep"}
-    assert "Transpose" in operators(outer) and "Transpose" not in operators(made.graph)
+    assert operators(outer)[:2] == ["Add", "Transpose"]
+    assert operators(made.graph) == ["MatMul", "Loop"]
     assert not inner.initializer
     names = {tensor.name for tensor in made.graph.initializer}
     assert names == CONSTANTS.keys() - {"deep", "turned_deep"}
