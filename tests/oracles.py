@@ -192,17 +192,20 @@ def attention_rnn(
 # that follows a tuple of tokens. A hypothesis is (tokens, length, score, log probability).
 
 
-def length_divisor(length, length_penalty, form):
+def length_divisor(length, length_penalty, form, has_end=False):
     return {
         "average": max(length, 1) ** length_penalty,
+        "average_with_end": max(length + has_end, 1) ** length_penalty,
         "gnmt": ((5 + length) / 6) ** length_penalty,
         "none": 1.0,
     }[form]
 
 
 def hypothesis(tokens, log_prob, length_penalty=1.0, form="average", end=2):
-    length = len(tokens) - (tokens[-1:] == (end,))
-    return tokens, length, log_prob / length_divisor(length, length_penalty, form), log_prob
+    has_end = tokens[-1:] == (end,)
+    length = len(tokens) - has_end
+    divisor = length_divisor(length, length_penalty, form, has_end)
+    return tokens, length, log_prob / divisor, log_prob
 
 
 def allowed_tokens(log_probs, prefix, min_length=0, end=2, suppressed=(0, 1)):
@@ -264,7 +267,7 @@ def beam_search(
             break
         if stop == "exact" and len(pool) >= num_hypotheses:
             attainable = max(
-                beams[0][1] / length_divisor(final, length_penalty, form)
+                beams[0][1] / length_divisor(final, length_penalty, form, final < limit)
                 for final in range(length, limit + 1)
             )
             if pool[num_hypotheses - 1][2] >= attainable:

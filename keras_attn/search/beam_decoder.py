@@ -189,7 +189,7 @@ class BeamDecoder(Search):
         )
         first["lengths"] = step + 1 - ops.cast(is_end, "int32")
         scores = first["log_probs"] / divisor(
-            first["lengths"], length_penalty, self.length_penalty_form
+            first["lengths"], is_end, length_penalty, self.length_penalty_form
         )
         first["scores"] = ops.where(ended, scores, IMPOSSIBLE)
 

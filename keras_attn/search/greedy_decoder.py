@@ -55,10 +55,11 @@ class GreedyDecoder(Search):
         is_end = last == self.end_token_id
         lengths = hypotheses["lengths"] + ops.cast(is_open & ops.logical_not(is_end), "int32")
         log_probs = hypotheses["log_probs"] + ops.where(is_open, values, 0.0)
+        scores = log_probs / divisor(lengths, is_end, length_penalty, self.length_penalty_form)
         new_hypotheses = {
             "token_ids": history.append(hypotheses["token_ids"], last, step),
             "lengths": lengths,
-            "scores": log_probs / divisor(lengths, length_penalty, self.length_penalty_form),
+            "scores": ops.where(is_open, scores, hypotheses["scores"]),
             "log_probs": log_probs,
         }
         if self.return_alignments:

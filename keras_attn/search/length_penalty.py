@@ -4,23 +4,26 @@
 penalty favours longer hypotheses. Length counts tokens without the end token; the log probability
 includes the end token's.
 
-    average   max(L, 1)^a        CTranslate2, fairseq and others; a = 1 is the mean per token
-    gnmt      ((5 + L) / 6)^a    [Wu et al., 2016](https://arxiv.org/abs/1609.08144), equation 14
-    none      1
+    average            max(L, 1)^a        a = 1 is the mean per token
+    average_with_end   max(L + e, 1)^a    e is 1 if the hypothesis has ended by the end token, else
+                                          0: CTranslate2 4.8, fairseq
+    gnmt               ((5 + L) / 6)^a    [Wu et al., 2016](https://arxiv.org/abs/1609.08144), (14)
+    none               1
 """
 
 from keras import ops
 
-FORMS = ("average", "gnmt", "none")
+FORMS = ("average", "average_with_end", "gnmt", "none")
 
 
-def divisor(lengths, length_penalty, form="average"):
+def divisor(lengths, has_end, length_penalty, form="average"):
     """What the log probability is divided by.
 
     Args:
         lengths: integer tensor, tokens without the end token.
+        has_end: boolean tensor of the same shape, or bool, whether there is an end token.
         length_penalty: float scalar, the exponent a.
-        form: `"average"`, `"gnmt"` or `"none"`.
+        form: one of `FORMS`.
 
     Returns:
         float32 tensor of the shape of `lengths`.
@@ -28,8 +31,11 @@ def divisor(lengths, length_penalty, form="average"):
     lengths = ops.cast(lengths, "float32")
     if form == "none":
         return ops.ones_like(lengths)
-    base = ops.maximum(lengths, 1.0) if form == "average" else (lengths + 5.0) / 6.0
-    return ops.power(base, length_penalty)
+    if form == "gnmt":
+        return ops.power((lengths + 5.0) / 6.0, length_penalty)
+    if form == "average_with_end":
+        lengths = lengths + ops.cast(has_end, "float32")
+    return ops.power(ops.maximum(lengths, 1.0), length_penalty)
 
 
 def best_attainable(log_probs, length, max_length, length_penalty, form="average"):
@@ -49,6 +55,6 @@ def best_attainable(log_probs, length, max_length, length_penalty, form="average
         float32 `(batch,)`.
     """
     return ops.maximum(
-        log_probs / divisor(length, length_penalty, form),
-        log_probs / divisor(max_length, length_penalty, form),
+        log_probs / divisor(length, True, length_penalty, form),
+        log_probs / divisor(max_length, False, length_penalty, form),
     )

@@ -21,7 +21,7 @@ class Search(keras.layers.Layer):
             length + margin` tokens. `None` for no such limit. Default `(2, 10)`.
         min_length: int, fewest tokens of a hypothesis, without the end token. Default 0.
         length_penalty: float, exponent of the length. Default 1.
-        length_penalty_form: `"average"`, `"gnmt"` or `"none"`, see
+        length_penalty_form: `"average"`, `"average_with_end"`, `"gnmt"` or `"none"`, see
             `keras_attn.search.length_penalty`. Default `"average"`.
         start_token_id: int. Default 1.
         end_token_id: int. Default 2.

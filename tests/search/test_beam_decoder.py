@@ -43,6 +43,8 @@ SETTINGS = [
     {"beam_width": 3, "num_hypotheses": 2, "stop": "exact", "length_penalty": 2.0},
     {"beam_width": 3, "stop": "exact", "length_penalty": -1.0},
     {"beam_width": 4, "stop": "exact", "length_penalty": 1.5, "form": "gnmt", "min_length": 2},
+    {"beam_width": 4, "num_hypotheses": 4, "form": "average_with_end"},
+    {"beam_width": 4, "stop": "exact", "length_penalty": 2.0, "form": "average_with_end"},
     {"beam_width": 3, "suppressed": (0, 1, 3, 5)},
     {"beam_width": 3, "suppressed": ()},
     {"beam_width": 8, "num_hypotheses": 8},  # more candidates than tokens
@@ -69,7 +71,7 @@ def test_half_hypotheses_of_patience_are_rounded_up():
 def test_a_wide_beam_that_stops_exactly_finds_the_best_of_all():
     limit, vocabulary_size = 4, 6
     tables = random_tables(3, batch=3, vocabulary_size=vocabulary_size, scale=1.0)
-    for form, penalty in (("average", 1.0), ("gnmt", 1.5), ("none", 1.0), ("average", 3.0)):
+    for form, penalty in (("average", 1.0), ("gnmt", 1.5), ("none", 1.0), ("average_with_end", 3.0)):
         results = found(
             tables,
             beam_width=3**3 * 4,
@@ -92,6 +94,20 @@ def test_one_beam_is_greedy(penalty):
     arguments = {"max_length": MAX_LENGTH, "length_penalty": penalty}
     greedy = numpy(GreedyDecoder(TableDecoder(), **arguments)(tables))
     assert_close(numpy(BeamDecoder(TableDecoder(), 1, **arguments)(tables)), greedy)
+
+
+def test_one_beam_is_greedy_where_the_score_depends_on_the_end():
+    tables = random_tables(11, batch=8, end_logit=0.5)
+    mask = masks_of_all_lengths(tables)
+    arguments = {
+        "max_length": MAX_LENGTH,
+        "relative_max_length": (1, 1),
+        "length_penalty_form": "average_with_end",
+    }
+    greedy = numpy(GreedyDecoder(TableDecoder(), **arguments)(tables, mask))
+    has_end = (greedy["token_ids"] == 2).any(axis=-1)
+    assert has_end.any() and not has_end.all()
+    assert_close(numpy(BeamDecoder(TableDecoder(), 1, **arguments)(tables, mask)), greedy)
 
 
 @pytest.mark.parametrize("relative", [(1, 2), (0.5, 1), None])

@@ -10,12 +10,16 @@ from tests.contracts import assert_close, numpy
 @pytest.mark.parametrize("form", length_penalty.FORMS)
 def test_divisor_equals_its_formula(form, exponent):
     lengths = np.array([[0, 1, 2], [5, 10, 200]], "int32")
-    received = numpy(length_penalty.divisor(lengths, exponent, form))
-    assert received.dtype == "float32"
-    expected = [
-        [oracles.length_divisor(int(length), exponent, form) for length in row] for row in lengths
-    ]
-    assert_close(received, np.array(expected), 1e-6)
+    for has_end in (np.array([[True, True, False], [False, True, False]]), True, False):
+        received = numpy(length_penalty.divisor(lengths, has_end, exponent, form))
+        assert received.dtype == "float32"
+        expected = [
+            oracles.length_divisor(length, exponent, form, ended)
+            for length, ended in zip(
+                lengths.ravel().tolist(), np.broadcast_to(has_end, (2, 3)).ravel(), strict=True
+            )
+        ]
+        assert_close(received, np.reshape(expected, (2, 3)), 1e-6)
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.6, 2.0, -0.5])
@@ -25,7 +29,7 @@ def test_best_attainable_is_reached_and_not_exceeded(form, exponent):
     received = numpy(length_penalty.best_attainable(log_probs, 3, limits, exponent, form))
     for best, log_prob, limit in zip(received, log_probs, limits, strict=True):
         attainable = [
-            log_prob / oracles.length_divisor(length, exponent, form)
+            log_prob / oracles.length_divisor(length, exponent, form, length < limit)
             for length in range(3, limit + 1)
         ]
         assert_close(best, max(attainable), 1e-6)
