@@ -5,11 +5,12 @@
 #   make test-jax   layer, decoder and search tests on JAX, in an environment without TensorFlow
 #   make lint       check the code                      make format     mend what can be mended
 #   make bench      training speed against the peers    make clean      remove all that was made here
+#   make bench-decode RUN=... DATA=... SOURCE=... TARGET=...  translation speed against CTranslate2
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-jax lint format bench clean
+.PHONY: demo test test-slow test-jax lint format bench bench-decode clean
 
 PYTHON ?= python3
 # Warnings and errors of TensorFlow's C++ side, without its information about the machine.
@@ -44,7 +45,7 @@ DEMO := build/demo
 	touch $@
 
 .venv-bench/installed: $(PROJECT)
-	@echo "== Installing keras-attn, PyTorch and KerasHub into .venv-bench"
+	@echo "== Installing keras-attn, PyTorch, KerasHub and CTranslate2 into .venv-bench"
 	$(PYTHON) -m venv --clear .venv-bench
 	.venv-bench/bin/pip install --quiet -e '.[all,bench]'
 	touch $@
@@ -95,6 +96,9 @@ format: .venv/installed
 bench: .venv-bench/installed
 	.venv-bench/bin/python benchmarks/train_rnn.py
 	.venv-bench/bin/python benchmarks/train_transformer.py
+
+bench-decode: .venv-bench/installed
+	.venv-bench/bin/python benchmarks/decode.py $(RUN) --data $(DATA) --source $(SOURCE) --target $(TARGET)
 
 clean:
 	rm -rf .venv .venv-jax .venv-runtime .venv-bench build export/build

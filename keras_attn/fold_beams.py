@@ -4,24 +4,26 @@ import keras
 from keras import ops
 
 
-def fold_beams(query, batch):
+def fold_beams(query, batch, sizes=None):
     """Puts the queries of all beams of a sentence side by side.
 
     Args:
         query: `(batch * beams, time, features)`, or `(batch * beams, features)` for one query
             each; the beams of a sentence side by side.
         batch: int32 scalar, the number of sentences.
+        sizes: tuple of ints with the product `features`, the axes that these become. Default: one.
 
     Returns:
-        `(batch, beams * time, features)`.
+        `(batch, beams * time, *sizes)`.
     """
     rows, *time, features = ops.shape(query)
+    sizes = (features,) if sizes is None else sizes
     if not time and not isinstance(rows, int):
         # Unlike a division, this costs nothing in an exported graph. Nobody takes a step there for
         # zero sentences, of which -1 would tell nothing.
-        return ops.reshape(query, (batch, -1, features))
+        return ops.reshape(query, (batch, -1, *sizes))
     beams = _beams(rows, batch)
-    return ops.reshape(query, (batch, beams * time[0] if time else beams, features))
+    return ops.reshape(query, (batch, beams * time[0] if time else beams, *sizes))
 
 
 def unfold_beams(results, rows, time):

@@ -64,7 +64,17 @@ def build_parser():
         "--alignments", action="store_true", help="with attention weights; jsonl only"
     )
     parser.add_argument(
-        "--threads", type=positive_integer, metavar="N", help="CPU threads (all cores)"
+        "--threads",
+        type=positive_integer,
+        metavar="N",
+        help="CPU threads of each worker (all cores, divided by the workers)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=positive_integer,
+        default=1,
+        metavar="N",
+        help="batches translated at once (%(default)s)",
     )
     parser.add_argument(
         "--provider",
@@ -146,6 +156,7 @@ def _translate(arguments, progress, interruption):
         arguments.model,
         providers=[(arguments.provider, dict(arguments.provider_option))],
         num_threads=arguments.threads,
+        num_workers=arguments.workers,
         max_source_length=arguments.max_source_length,
         truncate=arguments.long_lines == "truncate",
     )

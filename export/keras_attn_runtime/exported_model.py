@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 
 from keras_attn_runtime.checksum import verify_checksum
@@ -17,16 +19,19 @@ class ExportedModel:
     Args:
         path: string or path of the file.
         providers, num_threads: see `create_session`.
+        num_sessions: int of at least 1, sessions that take turns. Threads that run at the same time
+            in one session wait for each other's memory. Default: 1.
 
     Raises:
         ModelFileError: if the file is damaged, from elsewhere, or of another format.
     """
 
-    def __init__(self, path, providers=None, num_threads=None):
+    def __init__(self, path, providers=None, num_threads=None, num_sessions=1):
         verify_file_checksum(path)
-        self._session = create_session(path, providers, num_threads)
+        self._sessions = [create_session(path, providers, num_threads) for _ in range(num_sessions)]
+        self._turns = itertools.cycle(self._sessions)
         try:
-            metadata = self._session.get_modelmeta().custom_metadata_map
+            metadata = self._sessions[0].get_modelmeta().custom_metadata_map
         except UnicodeDecodeError as error:
             raise ModelFileError(
                 f"The metadata of the file is not text ({error}). The file is damaged; export it "
@@ -70,7 +75,7 @@ class ExportedModel:
             "length_penalty": np.array(length_penalty, np.float32),
         }
         try:
-            outputs = self._session.run(self._output_names, feeds)
+            outputs = next(self._turns).run(self._output_names, feeds)
         except Exception as error:  # the exceptions of ONNX Runtime have no common base class
             raise ModelFileError(
                 f"ONNX Runtime failed on {len(sentences)} sentences of up to {source_length} "
@@ -81,8 +86,8 @@ class ExportedModel:
         return outputs
 
     def _check_signature(self):
-        inputs = [input.name for input in self._session.get_inputs()]
-        outputs = [output.name for output in self._session.get_outputs()]
+        inputs = [input.name for input in self._sessions[0].get_inputs()]
+        outputs = [output.name for output in self._sessions[0].get_outputs()]
         if sorted(inputs) != sorted(INPUTS) or not set(OUTPUTS) <= set(outputs):
             raise ModelFileError(
                 f"Expected a file with inputs {list(INPUTS)} and outputs {list(OUTPUTS)}. "

@@ -331,9 +331,12 @@ class MultiHeadAttention(keras.layers.Layer):
             Tuple of the outputs, shaped as `query` but for the features, and the weights `(batch,
             heads, beams * target, source)`.
         """
-        # Beams are further queries of their sentence.
-        folded = fold_beams(self._multiply(query, "query"), ops.shape(memory["mask"])[0])
-        (queries,) = self._split_heads(folded, "query")  # (B, H, K*T, d)
+        queries = fold_beams(  # beams are further queries of their sentence
+            self._multiply(query, "query"),
+            ops.shape(memory["mask"])[0],
+            (self.num_heads, self.key_dim),
+        )  # (B, K*T, H, d)
+        queries = ops.transpose(queries, (0, 2, 1, 3))  # (B, H, K*T, d)
         heads, weights = scaled_dot_product(
             self._turn(queries, 0),
             memory["keys"],

@@ -8,7 +8,7 @@ import keras
 
 import keras_attn  # noqa: F401 - registers the layers that the model is made of
 from keras_attn.export.export_error import ExportError
-from keras_attn.export.export_onnx import export_onnx
+from keras_attn.export.export_onnx import PRECISIONS, export_onnx
 from keras_attn.export.export_saved_model import export_saved_model
 from keras_attn.text import SentencePieceTokenizer
 
@@ -31,14 +31,23 @@ def main(arguments=None):
         help="source sentences, one a line, on which the export is compared with Keras; by "
         "default they are random",
     )
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="float32",
+        help="of the weights of an ONNX file (%(default)s)",
+    )
     options = parser.parse_args(arguments)
+    if options.format != "onnx" and options.precision != "float32":
+        parser.error(f"only an ONNX file has a precision, received {options.precision}")
     export = export_onnx if options.format == "onnx" else export_saved_model
     try:
         model, tokenizers = _load(options.run)
         sentences = None
         if options.sentences is not None:
             sentences = options.sentences.read_text(encoding="utf-8").splitlines()
-        report = export(model, options.out, *tokenizers, sentences=sentences)
+        choice = {"precision": options.precision} if options.format == "onnx" else {}
+        report = export(model, options.out, *tokenizers, sentences=sentences, **choice)
     except (ExportError, ImportError, OSError, RuntimeError, ValueError) as error:
         print(f"Nothing was exported. {error}", file=sys.stderr)
         return 1

@@ -3,11 +3,13 @@ import hashlib
 from keras_attn.export.conversion import OPSET, convert
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.onnx_gate import check_model, open_session
-from keras_attn.export.passes import PASSES, name_dimensions
+from keras_attn.export.passes import PASSES, lower_constants, name_dimensions, quantize_weights
 from keras_attn.replace_when_done import replace_when_done
 
 
-def write_onnx(path, function, signature, weights, dimensions, metadata, verify):
+def write_onnx(
+    path, function, signature, weights, dimensions, metadata, verify, verify_precision=None
+):
     """Converts a function to an ONNX file that exists only if it passed every check.
 
     Args:
@@ -18,6 +20,9 @@ def write_onnx(path, function, signature, weights, dimensions, metadata, verify)
         verify: callable that is given the runner of an ONNX Runtime session (named arrays ->
             dictionary of arrays), raises `ExportError` if it disagrees with Keras, and returns a
             report.
+        verify_precision: `None`, or a callable that makes the file one with 8-bit weights; it is
+            given the report and two runners, of the float32 model and of this file, and raises
+            `ExportError` if they are too far from each other.
 
     Returns:
         What `verify` returned.
@@ -36,9 +41,24 @@ def write_onnx(path, function, signature, weights, dimensions, metadata, verify)
         del model.opset_import[:]
         model.opset_import.append(helper.make_opsetid("", OPSET))
         helper.set_model_props(model, metadata)
-        check_model(model)
-        partial.write_bytes(_serialize(model))
-        return verify(open_session(partial))
+        quantized = None
+        if verify_precision is not None:
+            quantized = type(model)()
+            quantized.CopyFrom(model)
+            quantize_weights(quantized)
+        run = _write(model, partial)
+        report = verify(run)
+        if quantized is not None:
+            verify_precision(report, run, _write(quantized, partial))
+        return report
+
+
+def _write(model, path):
+    """Writes a model, checks it, and returns the runner of a session of it."""
+    lower_constants(model)
+    check_model(model)
+    path.write_bytes(_serialize(model))
+    return open_session(path)
 
 
 def _serialize(model):

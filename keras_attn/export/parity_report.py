@@ -1,6 +1,7 @@
 import dataclasses
 
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.precision_report import PrecisionReport
 
 TOLERANCE = 1e-4
 """Largest difference allowed of a score, a log probability or an attention weight."""
@@ -24,6 +25,8 @@ class ParityReport:
             their scores differ by at most 1e-3.
         largest_difference: float, of scores, log probabilities for each token (both natural log)
             and alignments, over the hypotheses whose ids are equal.
+        precision: `PrecisionReport` of a file of lower precision, whose float32 form is what all
+            else is about; otherwise `None`.
     """
 
     sentences: int = 0
@@ -34,6 +37,7 @@ class ParityReport:
     best_tied: float = 1.0
     all_tied: float = 1.0
     largest_difference: float = 0.0
+    precision: PrecisionReport | None = None
 
     def __str__(self):
         sizes = ", ".join(str(size) for size in sorted(self.batch_sizes))
@@ -42,6 +46,7 @@ class ParityReport:
             f"the same best ids for {self.best_equal:.1%} ({self.best_tied:.1%} with ties), all "
             f"hypotheses in the same order for {self.all_equal:.1%} ({self.all_tied:.1%}), "
             f"largest difference of a score {self.largest_difference:.1e}"
+            + ("" if self.precision is None else f"; {self.precision}")
         )
 
     def check(self):

@@ -68,6 +68,16 @@ def compare_translations(expected, actual, sentences, search):
     return report
 
 
+def whole_batches(sentences, search, size=32):
+    """Yields the inputs for the sentences, with the limit and the penalty of the search."""
+    for begin in range(0, len(sentences), size):
+        yield {
+            "source_ids": pad(sentences[begin : begin + size], search.pad_token_id),
+            "max_length": np.array(search.max_length, "int32"),
+            "length_penalty": np.array(search.length_penalty, "float32"),
+        }
+
+
 def _share(values):
     return float(np.mean(values))
 

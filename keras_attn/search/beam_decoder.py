@@ -147,12 +147,11 @@ class BeamDecoder(Search):
     def _candidates(self, step_logits, log_probs, step):
         """The best continuations, 2 * beam_width of each sentence, best first."""
         batch = ops.shape(log_probs)[0]
-        allowed = logits.suppress(step_logits, self.suppressed_token_ids)
+        allowed = logits.suppress(ops.log_softmax(step_logits), self.suppressed_token_ids)
         allowed = logits.suppress_before(allowed, self.end_token_id, step, self.min_length)
         # The best of all beams are among the best of each beam, which takes far less sorting.
         width = min(2 * self.beam_width, step_logits.shape[-1])
         values, tokens = ops.top_k(allowed, width)  # (B*K, C)
-        values = values - logits.log_normalizer(step_logits)
         values = ops.reshape(values, (batch, self.beam_width, width)) + log_probs[:, :, None]
         values, chosen = ops.top_k(
             ops.reshape(values, (batch, self.beam_width * width)), 2 * self.beam_width

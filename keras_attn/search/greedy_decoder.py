@@ -47,10 +47,9 @@ class GreedyDecoder(Search):
         step, hypotheses = carry["step"], carry["hypotheses"]
         is_open = ops.logical_not(carry["done"])[:, None]  # (B, 1)
         step_logits, state = self.decoder.step(carry["last"], carry["state"], memory)
-        allowed = logits.suppress(step_logits, self.suppressed_token_ids)
+        allowed = logits.suppress(ops.log_softmax(step_logits), self.suppressed_token_ids)
         allowed = logits.suppress_before(allowed, self.end_token_id, step, self.min_length)
         values, tokens = ops.top_k(allowed, 1)  # (B, 1)
-        values = values - logits.log_normalizer(step_logits)
         last = ops.where(is_open, ops.cast(tokens, "int32"), self.pad_token_id)
         is_end = last == self.end_token_id
         lengths = hypotheses["lengths"] + ops.cast(is_open & ops.logical_not(is_end), "int32")

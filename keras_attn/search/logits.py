@@ -7,17 +7,11 @@ from keras import ops
 IMPOSSIBLE = -1e9
 
 
-def log_normalizer(logits):
-    """log sum exp over the vocabulary: `(rows, V)` to `(rows, 1)`."""
-    highest = ops.max(logits, axis=-1, keepdims=True)
-    return highest + ops.log(ops.sum(ops.exp(logits - highest), axis=-1, keepdims=True))
-
-
 def suppress(logits, token_ids):
     """Makes some tokens impossible.
 
     Args:
-        logits: float32 `(rows, V)`.
+        logits: float32 `(rows, V)`, also as log probabilities.
         token_ids: list of int, fixed when tracing.
 
     Returns:

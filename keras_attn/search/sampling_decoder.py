@@ -101,11 +101,11 @@ class SamplingDecoder(Search):
         step_logits, state = self.decoder.step(
             ops.reshape(carry["last"], (-1,)), carry["state"], memory
         )  # (B*N, V)
-        allowed = logits.suppress(step_logits, self.suppressed_token_ids)
+        allowed = logits.suppress(ops.log_softmax(step_logits), self.suppressed_token_ids)
         allowed = logits.suppress_before(allowed, self.end_token_id, step, self.min_length)
         uniform = ops.reshape(ops.take(carry["uniforms"], step, axis=2), (-1, 1))  # (B*N, 1)
-        tokens, values = self._draw(allowed, uniform)  # (B*N, 1)
-        log_probs = ops.reshape(values - logits.log_normalizer(step_logits), samples)
+        tokens, log_probs = self._draw(allowed, uniform)  # (B*N, 1)
+        log_probs = ops.reshape(log_probs, samples)
         last = ops.where(is_open, ops.reshape(tokens, samples), self.pad_token_id)
         is_end = last == self.end_token_id
         ended = carry["ended"] | is_end | (step + 1 >= limits)[:, None]

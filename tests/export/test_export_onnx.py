@@ -217,6 +217,33 @@ def test_other_models(tmp_path, attention, cell, alignments):
         np.testing.assert_array_equal(first[1, 2:], 0)
 
 
+def test_weights_of_8_bits(translator, exported, tmp_path):
+    report = export_onnx(translator, tmp_path / "model.onnx", precision="int8")
+    assert report.best_equal >= 0.95 and report.precision.precision == "int8"
+    assert report.precision.sentences >= 200 and 0 < report.precision.mean_difference < 0.1
+    assert "int8 against float32" in str(report)
+    quantized = onnx.load(tmp_path / "model.onnx")
+    kinds = {tensor.data_type for tensor in all_initializers(quantized) if len(tensor.dims) == 2}
+    assert onnx.TensorProto.INT8 in kinds
+    for graph in nested_graphs(quantized.graph):
+        constants = {tensor.name for tensor in graph.initializer}
+        assert not [n for n in graph.node if n.op_type == "MatMul" and n.input[1] in constants]
+    scores, float_scores = (run(path)["scores"] for path in (tmp_path / "model.onnx", exported[0]))
+    assert 0 < np.abs(scores - float_scores).max() < 0.1
+
+
+def test_a_model_that_does_not_bear_8_bits_is_refused(translator, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["keras_attn.export.precision_report"], "TOLERANCE", 0.0)
+    with pytest.raises(ExportError, match="does not bear int8.*mean difference"):
+        export_onnx(translator, tmp_path / "model.onnx", precision="int8")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_precision_is_refused(translator, tmp_path):
+    with pytest.raises(ValueError, match="precision must be one of .* Received: precision='int3'"):
+        export_onnx(translator, tmp_path / "model.onnx", precision="int3")
+
+
 def test_an_export_that_disagrees_leaves_the_old_file(
     translator, onnx_model, tmp_path, monkeypatch
 ):

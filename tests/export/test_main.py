@@ -44,6 +44,20 @@ def test_saved_model(run, tmp_path, monkeypatch, capsys):
     assert source.model == (run / "source.spm").read_bytes()
 
 
+def test_the_precision_is_handed_on_and_only_onnx_has_one(run, tmp_path, monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr(
+        sys.modules["keras_attn.export.__main__"],
+        "export_onnx",
+        lambda *arguments, **options: calls.append(options) or "a report",
+    )
+    assert main(["onnx", str(run), str(tmp_path / "model.onnx"), "--precision", "int8"]) == 0
+    assert calls == [{"sentences": None, "precision": "int8"}]
+    with pytest.raises(SystemExit):
+        main(["saved-model", str(run), str(tmp_path / "model"), "--precision", "int8"])
+    assert "only an ONNX file has a precision, received int8" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["translator.keras", "source.spm", "target.spm"])
 def test_a_missing_file_is_named(run, tmp_path, capsys, name):
     for each in run.iterdir():

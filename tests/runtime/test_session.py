@@ -49,7 +49,7 @@ def test_provider_that_does_not_start_is_an_error(model_path, monkeypatch, capsy
 
 
 def test_no_fallback_while_running(translator):
-    assert not translator._model._session._enable_fallback
+    assert not translator._model._sessions[0]._enable_fallback
 
 
 @pytest.mark.parametrize("num_threads", [0, -1, 1.5, "2", True])
@@ -60,7 +60,7 @@ def test_threads_out_of_range(model_path, num_threads):
 
 def test_threads_reach_the_session(model_path):
     translator = Translator(model_path, num_threads=2)
-    assert translator._model._session.get_session_options().intra_op_num_threads == 2
+    assert translator._model._sessions[0].get_session_options().intra_op_num_threads == 2
 
 
 def test_without_onnxruntime_the_extras_are_named(model_path, monkeypatch):

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 import sentencepiece
-from keras_attn_runtime import Translator
+from keras_attn_runtime import SentenceError, Translator
 
 from tests.runtime.fake_model import SENTENCES, train_tokenizer
 
@@ -159,6 +159,23 @@ def test_text_keeps_separators_and_strange_characters(translator):
     # One result for each item, whatever separators or control characters it has.
     texts = ["some\u2028text", "some\ntext", "two\0dogs", "\u200d", "🙂", "e\u0301"]
     assert len(translator(texts)) == len(texts)
+
+
+@pytest.mark.parametrize("num_workers", [2, 3])
+def test_workers_translate_several_batches_at_once(translator, model_path, num_workers):
+    several = Translator(model_path, num_threads=1, num_workers=num_workers)
+    assert len(several._model._sessions) == num_workers
+    texts = [*SENTENCES, "", *SENTENCES[::-1]] * 5
+    for options in ({"batch_size": 3}, {"batch_size": 1, "window": 4, "num_hypotheses": 2}):
+        assert several.translate(texts, **options) == translator.translate(texts, **options)
+    with pytest.raises(SentenceError):
+        list(several.translate_iterable([*SENTENCES, "\ud800"], batch_size=2))
+
+
+@pytest.mark.parametrize("num_workers", [0, -1, 1.5, "2", True])
+def test_workers_out_of_range(model_path, num_workers):
+    with pytest.raises(ValueError, match="num_workers"):
+        Translator(model_path, num_workers=num_workers)
 
 
 def test_eight_threads_share_one_translator(translator):

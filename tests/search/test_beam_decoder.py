@@ -71,7 +71,12 @@ def test_half_hypotheses_of_patience_are_rounded_up():
 def test_a_wide_beam_that_stops_exactly_finds_the_best_of_all():
     limit, vocabulary_size = 4, 6
     tables = random_tables(3, batch=3, vocabulary_size=vocabulary_size, scale=1.0)
-    for form, penalty in (("average", 1.0), ("gnmt", 1.5), ("none", 1.0), ("average_with_end", 3.0)):
+    for form, penalty in (
+        ("average", 1.0),
+        ("gnmt", 1.5),
+        ("none", 1.0),
+        ("average_with_end", 3.0),
+    ):
         results = found(
             tables,
             beam_width=3**3 * 4,

@@ -8,9 +8,12 @@ from keras_attn.export.passes.lower_constants import lower_constants
 from keras_attn.export.passes.make_names_unique import make_names_unique
 from keras_attn.export.passes.matmul_of_any_rank import matmul_of_any_rank
 from keras_attn.export.passes.name_dimensions import name_dimensions
+from keras_attn.export.passes.plain_gather import plain_gather
+from keras_attn.export.passes.quantize_weights import quantize_weights
 from keras_attn.export.passes.remove_identities import remove_identities
 from keras_attn.export.passes.remove_unused import remove_unused
 from keras_attn.export.passes.reshape_to_zero import reshape_to_zero
+from keras_attn.export.passes.restore_where import restore_where
 from keras_attn.export.passes.share_initializers import share_initializers
 
 PASSES = (
@@ -19,14 +22,16 @@ PASSES = (
     reshape_to_zero,
     hoist_invariants,
     remove_identities,
+    restore_where,
+    plain_gather,
     matmul_of_any_rank,
     constant_reshapes,
     fuse_normalization,
     fold_recurrent_weights,
     remove_unused,
-    lower_constants,
 )
-"""The passes that need nothing but the model, in the order they run."""
+"""The passes that need nothing but the model, in the order they run. `quantize_weights` may follow,
+and `lower_constants` is the last one: after it constants are no longer in the main graph alone."""
 
 __all__ = [
     "PASSES",
@@ -38,8 +43,11 @@ __all__ = [
     "make_names_unique",
     "matmul_of_any_rank",
     "name_dimensions",
+    "plain_gather",
+    "quantize_weights",
     "remove_identities",
     "remove_unused",
     "reshape_to_zero",
+    "restore_where",
     "share_initializers",
 ]

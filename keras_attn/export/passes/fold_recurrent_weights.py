@@ -1,10 +1,10 @@
 from itertools import count
 from math import prod
 
+from keras_attn.export.passes.constant_values import computation, compute, inputs_of
 from keras_attn.export.passes.graph import (
     defined_names,
     nested_graphs,
-    read_names,
     rename_values,
 )
 from keras_attn.export.passes.remove_unused import remove_unused
@@ -31,11 +31,11 @@ def fold_recurrent_weights(model):
             if node.op_type not in ("LSTM", "GRU"):
                 continue
             for index, name in list(enumerate(node.input))[1:4]:  # kernel, recurrent kernel, bias
-                nodes = _computation(name, producers, constants)
+                nodes = computation(name, producers, constants)
                 if not nodes:
                     continue
-                used = [constants[each] for each in _inputs(nodes) if each in constants]
-                array = _compute(name, nodes, used, model)
+                used = [constants[each] for each in inputs_of(nodes) if each in constants]
+                array = compute(name, nodes, used, model)
                 content = (array.shape, array.tobytes())
                 if content not in folded:
                     folded[content] = f"{name}/folded"
@@ -50,36 +50,6 @@ def fold_recurrent_weights(model):
         weights[name] = next(each for each in free if each not in taken)
         taken.add(weights[name])
     rename_values(model.graph, weights)
-
-
-def _inputs(nodes):
-    return sorted({name for node in nodes for name in read_names(node)})
-
-
-def _computation(name, producers, constants):
-    """The nodes that compute a value from constants, in order; `None` if they need more."""
-    nodes, open_names = [], [name]
-    while open_names:
-        name = open_names.pop()
-        if name in constants or not name:
-            continue
-        if name not in producers:
-            return None
-        node = producers[name]
-        # Once more, if another node needs it too: before both.
-        nodes = [node, *(each for each in nodes if each is not node)]
-        open_names.extend(_inputs([node]))
-    return nodes
-
-
-def _compute(name, nodes, tensors, model):
-    from onnx import TensorProto, helper
-    from onnx.reference import ReferenceEvaluator
-
-    output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
-    graph = helper.make_graph(nodes, "weights", [], [output], tensors)
-    small = helper.make_model(graph, opset_imports=model.opset_import)
-    return ReferenceEvaluator(small).run(None, {})[0]
 
 
 def _num_floats(tensor):

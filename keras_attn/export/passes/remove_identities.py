@@ -1,21 +1,41 @@
 from keras_attn.export.passes.graph import nested_graphs, rename_values
+from keras_attn.export.passes.symbolic_shapes import UNLIMITED
 
 
 def remove_identities(model):
-    """Removes the Identity nodes that only give a second name to a value.
+    """Removes the nodes that only give a second name to a value.
 
-    An Identity stays where it defines an output of its graph: such a value must be made there.
-    Expects unique names.
+    These are Identity, and Slice of everything, which tf2onnx makes of each `x[:, None]`. A node
+    stays where it defines an output of its graph: such a value must be made there. Expects unique
+    names and all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
     """
+    from onnx import numpy_helper
+
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+
+    def takes_everything(node):
+        """Whether a Slice starts at 0 and ends nowhere before the end of each axis."""
+        if node.op_type != "Slice" or any(name not in constants for name in node.input[1:]):
+            return False
+        starts, ends, *axes_and_steps = (
+            numpy_helper.to_array(constants[name]) for name in node.input[1:] if name
+        )
+        return (
+            not starts.any()
+            and (ends >= UNLIMITED).all()
+            and all((steps == 1).all() for steps in axes_and_steps[1:])
+        )
+
     names = {}
     for graph in nested_graphs(model.graph):
         outputs = {value.name for value in graph.output}
         kept = []
         for node in graph.node:
-            if node.op_type == "Identity" and node.output[0] not in outputs:
+            second_name = node.op_type == "Identity" or takes_everything(node)
+            if second_name and node.output[0] not in outputs:
                 names[node.output[0]] = node.input[0]
             else:
                 copy = type(node)()

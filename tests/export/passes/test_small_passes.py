@@ -71,6 +71,26 @@ def test_identities_vanish_but_for_those_that_make_an_output():
     np.testing.assert_array_equal(run(made, x=X)[0], -X)
 
 
+def test_a_slice_of_everything_vanishes_and_other_slices_stay():
+    cuts = {"all": (0, 2**31 - 1, 1), "later": (1, 2**31 - 1, 1), "first": (0, 2, 1)}
+    cuts["every second"] = (0, 2**31 - 1, 2)
+    for name, numbers in cuts.items():
+        made = model(
+            [node("Slice", "x start end axis step", "cut"), node("Neg", "cut", "y")],
+            [value("x", shape=[None])],
+            [value("y", shape=[None])],
+            [
+                constant(each, np.array([number]))
+                for each, number in zip(("start", "end", "step"), numbers, strict=True)
+            ]
+            + [constant("axis", np.array([0]))],
+        )
+        before = run(made, x=np.arange(5, dtype="float32"))
+        remove_identities(made)
+        assert ("Slice" in operators(made.graph)) == (name != "all")
+        np.testing.assert_array_equal(run(made, x=np.arange(5, dtype="float32")), before)
+
+
 def test_identities_that_a_loop_body_captures_vanish_too():
     made = twice_the_same_body()
     made.graph.node.insert(0, node("Identity", "one", "one_too"))

@@ -1,0 +1,250 @@
+"""Speed of translation: an exported ONNX file against CTranslate2, with the same weights.
+
+    python benchmarks/decode.py RUN --data DIR --source en --target de --peer-python PYTHON
+
+RUN is a directory of `examples/train_translation.py --model transformer`. Two models are measured:
+the trained one, whose sentences end where they end, and one of base size with random weights, which
+is forced to the lengths of the references (of each batch: to that of its longest). Both sides get
+the same batches, of the test set sorted by length, as ids, with beam 4, and give back ids; so no
+tokenizer is measured.
+
+Each measurement is a process of its own, the sides take turns, and the machine has to be idle. Each
+side is tried with one worker of all threads and with as many workers of one thread, CTranslate2
+also with both of its libraries for matrix products; after the first round only those go on that
+were best somewhere. What counts for each batch size is the best of the medians.
+
+Writes `benchmarks/results/decode-NAME.json`: tokens per second, end tokens counted.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from machine import date, machine, versions
+from training_speed import load_average
+
+HERE = Path(__file__).parent
+PRECISIONS = ("float32", "int8")
+BEAM = {"beam_width": 4, "length_penalty": 1.0, "max_length": 256}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("run", type=Path, help="directory of a training run of a Transformer")
+    parser.add_argument("--data", type=Path, required=True, help="directory of parallel files")
+    parser.add_argument("--test", default="test", help="start of the names of the test files")
+    parser.add_argument("--source", default="source", help="suffix of the source files")
+    parser.add_argument("--target", default="target", help="suffix of the target files")
+    parser.add_argument("--name", help="of the results; default: of the data")
+    parser.add_argument("--peer-python", default=sys.executable, help="one with CTranslate2")
+    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32, 64])
+    parser.add_argument("--base-sentences", type=int, default=64, help="for the base size")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
+    args = parser.parse_args()
+    load = load_average()
+    sentences, lengths = read_test_set(args)
+
+    rows, found = [], {}
+    with tempfile.TemporaryDirectory() as directory:
+        for model in ("trained", "base"):
+            folder = Path(directory) / model
+            folder.mkdir()
+            facts = write_models(model, folder, args)
+            few = sentences, None
+            if model == "base":
+                chosen = np.linspace(0, len(sentences) - 1, args.base_sentences).astype(int)
+                few = [sentences[i] for i in chosen], [lengths[i] for i in chosen]
+            for precision in PRECISIONS:
+                rows += compare(model, precision, folder, *few, args, found)
+            rows.append(facts)
+    results = {
+        "benchmark": "decode",
+        "command": " ".join(["python", *sys.argv]),
+        "settings": {
+            **BEAM,
+            "threads": args.threads,
+            "rounds": args.rounds,
+            "sentences": {"trained": len(sentences), "base": args.base_sentences},
+        },
+        "seed": 1,
+        "date": date(),
+        "machine": machine(),
+        "load_average_before": load,
+        "versions": {**versions("tensorflow", "keras", "tf2onnx"), **found},
+        "rows": rows,
+    }
+    path = args.out / f"decode-{args.name or args.data.name}.json"
+    path.write_text(json.dumps(results, indent=2) + "\n")
+    print(path)
+
+
+def read_test_set(args):
+    """Source ids of the test set, sorted by length, and the lengths of the references."""
+    from keras_attn.text import SentencePieceTokenizer
+    from keras_attn.text.lines import read_lines
+
+    sides = []
+    for suffix, tokenizer in ((args.source, "source.spm"), (args.target, "target.spm")):
+        path = sorted(args.data.glob(f"{args.test}*.{suffix}"))[0]
+        tokenizer = SentencePieceTokenizer.load(args.run / tokenizer)
+        sides.append([[*ids, 2] for ids in tokenizer.encode(list(read_lines(path)))])
+    pairs = sorted(zip(*sides, strict=True), key=lambda pair: len(pair[0]))
+    return [source for source, _ in pairs], [len(target) for _, target in pairs]
+
+
+def write_models(model, folder, args):
+    """Writes the ONNX files and the weights for CTranslate2; returns times and sizes."""
+    import keras
+
+    import keras_attn
+    from keras_attn.export import export_onnx
+
+    if model == "trained":
+        translator = keras.saving.load_model(args.run / "translator.keras", compile=False)
+        encoder, decoder = translator.layers[1], translator.layers[2].decoder
+        suppressed = None
+    else:
+        encoder, decoder = keras_attn.transformer_base(8000, 8000, seed=1)
+        suppressed = [0, 1, 2]  # the end too: only the limit ends a sentence
+    search = keras_attn.BeamDecoder(
+        decoder,
+        **{**BEAM, "max_length": 8 if suppressed else BEAM["max_length"]},  # of the export's checks
+        length_penalty_form="average_with_end",  # CTranslate2's
+        relative_max_length=None,
+        suppressed_token_ids=suppressed,
+        name="search",
+    )
+    translator = keras_attn.search_model(encoder, search)
+    facts = {"model": f"{model}, export"}
+    for precision in PRECISIONS:
+        path = folder / f"{precision}.onnx"
+        begin = time.perf_counter()
+        export_onnx(translator, path, precision=precision)
+        facts[f"{precision}_seconds"] = round(time.perf_counter() - begin, 1)
+        facts[f"{precision}_mebibytes"] = round(path.stat().st_size / 2**20, 1)
+    write_weights(encoder, decoder, folder)
+    settings = {"measure": "convert", "weights": str(folder / "weights.npz")}
+    run("ctranslate2", {**settings, "model": str(folder / "ctranslate2")}, folder, args)
+    return facts
+
+
+def write_weights(encoder, decoder, folder):
+    """The weights by side and path, and what a CTranslate2 model of them has to know."""
+    values = {}
+    for side, layer in (("encoder", encoder), ("decoder", decoder)):
+        values[f"{side}/embedding"] = np.array(layer.embedding.embeddings)
+        for weight in layer.weights:
+            if "stack/" in weight.path:
+                values[f"{side}/stack/{weight.path.split('stack/', 1)[1]}"] = np.array(weight)
+    nothing = np.zeros((1, 600, values["encoder/embedding"].shape[1]), "float32")
+    values["positions"] = np.array(encoder.stack.positions(nothing))[0]
+    np.savez(folder / "weights.npz", **values)
+    block = decoder.stack.blocks[0]
+    sizes = {
+        "num_layers": len(decoder.stack.blocks),
+        "num_heads": block.num_heads,
+        "layer_norm_epsilon": block.epsilon,
+    }
+    (folder / "weights.json").write_text(json.dumps(sizes))
+
+
+def compare(model, precision, folder, sentences, lengths, args, found):
+    """Measures both sides in turn; returns a row for each batch size."""
+    batches, limits = {}, {}
+    for size in args.batch_sizes:
+        starts = range(0, len(sentences), size)
+        batches[size] = [sentences[start : start + size] for start in starts]
+        if lengths is not None:
+            limits[size] = [max(lengths[start : start + size]) for start in starts]
+    sides = [("onnx", workers, True) for workers in {1, args.threads}]
+    sides += [("ctranslate2", workers, mkl) for workers in {1, args.threads} for mkl in (1, 0)]
+    times = {side: {size: [] for size in args.batch_sizes} for side in sides}
+    hypotheses = {}
+    for number in range(args.rounds):
+        going_on = sides if number == 0 else {best(times, kind, size) for kind, size in cells(args)}
+        for side in going_on:
+            engine, workers, mkl = side
+            file = f"{precision}.onnx" if engine == "onnx" else "ctranslate2"
+            settings = {
+                **BEAM,
+                "measure": "rate",
+                "model": str(folder / file),
+                "precision": precision,
+                "workers": workers,
+                "threads": args.threads,
+                "mkl": mkl,
+                "batches": batches,
+                "lengths": limits,
+            }
+            result = run(engine, settings, folder, args)
+            found.update(result["versions"])
+            for size in args.batch_sizes:
+                row = result["rows"][str(size)]
+                times[side][size].append(row["seconds"])
+                hypotheses.setdefault((engine, size), row["hypotheses"])
+        print(f"{model}, {precision}: round {number + 1} of {args.rounds}", file=sys.stderr)
+    return [row_of(model, precision, size, times, hypotheses) for size in args.batch_sizes]
+
+
+def cells(args):
+    return [(kind, size) for kind in ("onnx", "ctranslate2") for size in args.batch_sizes]
+
+
+def best(times, engine, size):
+    """The settings with which an engine was fastest."""
+    own = [side for side in times if side[0] == engine and times[side][size]]
+    return min(own, key=lambda side: statistics.median(times[side][size]))
+
+
+def row_of(model, precision, size, times, hypotheses):
+    row = {"model": f"{model}, {precision}, batch {size}"}
+    rates = {}
+    for engine, name in (("onnx", "ours"), ("ctranslate2", "theirs")):
+        side = best(times, engine, size)
+        tokens = sum(len(ids) + 1 for ids, _ in hypotheses[engine, size])
+        rates[name] = row[name] = round(tokens / statistics.median(times[side][size]))
+        row[f"{name}_workers"] = side[1]
+        row[f"{name}_seconds"] = [round(seconds, 3) for seconds in times[side][size]]
+    row |= {"peer": "CTranslate2", "unit": "tokens/s"}
+    row["ratio"] = round(rates["ours"] / rates["theirs"], 3)
+    pairs = list(zip(hypotheses["onnx", size], hypotheses["ctranslate2", size], strict=True))
+    equal = [ours[0] == theirs[0] for ours, theirs in pairs]
+    row["equal_hypotheses"] = sum(equal) / len(equal)
+    if any(equal):
+        row["largest_score_difference"] = max(
+            abs(ours[1] - theirs[1])
+            for same, (ours, theirs) in zip(equal, pairs, strict=True)
+            if same
+        )
+    return row
+
+
+def run(engine, settings, folder, args):
+    """What a side prints, run in a process of its own."""
+    path = folder / "settings.json"
+    path.write_text(json.dumps(settings))
+    python = args.peer_python if engine == "ctranslate2" else sys.executable
+    process = subprocess.run(
+        [python, HERE / f"decode_{engine}.py", path],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": str(args.threads)},
+    )
+    if process.returncode != 0:
+        raise SystemExit(f"decode_{engine}.py failed; its message is above.")
+    return json.loads(process.stdout.splitlines()[-1]) if process.stdout else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Values that depend on initializers alone."""
+
+from keras_attn.export.passes.graph import read_names
+
+
+def inputs_of(nodes):
+    """Names of all values that some nodes read."""
+    return sorted({name for node in nodes for name in read_names(node)})
+
+
+def computation(name, producers, constants):
+    """The nodes that compute a value from constants, in order; `None` if they need more."""
+    nodes, open_names = [], [name]
+    while open_names:
+        name = open_names.pop()
+        if name in constants or not name:
+            continue
+        if name not in producers:
+            return None
+        node = producers[name]
+        # Once more, if another node needs it too: before both.
+        nodes = [node, *(each for each in nodes if each is not node)]
+        open_names.extend(inputs_of([node]))
+    return nodes
+
+
+def compute(name, nodes, tensors, model):
+    """The array of floats that nodes compute from tensors as the value `name`."""
+    from onnx import TensorProto, helper
+    from onnx.reference import ReferenceEvaluator
+
+    output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "weights", [], [output], tensors)
+    small = helper.make_model(graph, opset_imports=model.opset_import)
+    return ReferenceEvaluator(small).run(None, {})[0]

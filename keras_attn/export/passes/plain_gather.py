@@ -1,0 +1,33 @@
+from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.patterns import match
+
+WRAPPED = ("Where", ("Less", ("Cast", "x"), "zero"), ("Add", "x", "size"), "x")
+
+
+def plain_gather(model):
+    """Lets `Gather` count negative indices from the end by itself, as it does in ONNX.
+
+    Keras adds the size of the axis to them before. Expects `Where` nodes, see `restore_where`, and
+    all constants in the main graph.
+
+    Args:
+        model: `onnx.ModelProto` with unique names; changed in place.
+    """
+    from onnx import numpy_helper
+
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    nodes = [node for graph in nested_graphs(model.graph) for node in graph.node]
+    producers = {name: node for node in nodes for name in node.output}
+
+    def is_number(name, number):
+        tensor = constants.get(name)
+        return tensor is not None and (numpy_helper.to_array(tensor) == number).all()
+
+    for node in nodes:
+        if node.op_type != "Gather" or node.input[0] not in constants:
+            continue
+        found = match(WRAPPED, node.input[1], producers)
+        axis = node.attribute[0].i if node.attribute else 0
+        size = constants[node.input[0]].dims[axis]
+        if found and is_number(found["zero"], 0) and is_number(found["size"], size):
+            node.input[1] = found["x"]

@@ -1,0 +1,65 @@
+import dataclasses
+
+import numpy as np
+
+from keras_attn.export.export_error import ExportError
+
+TOLERANCE = 0.1
+"""Largest mean difference allowed of the best scores: 10 % of probability, for each token."""
+
+
+@dataclasses.dataclass
+class PrecisionReport:
+    """How far a file of lower precision is from the float32 model.
+
+    Attributes:
+        precision: string, such as `"int8"`.
+        sentences: int, number of sentences translated by both.
+        best_equal: float, share of the sentences whose best hypothesis has the same ids.
+        mean_difference: float, mean absolute difference of the best scores.
+    """
+
+    precision: str
+    sentences: int
+    best_equal: float
+    mean_difference: float
+
+    def __str__(self):
+        return (
+            f"{self.precision} against float32, {self.sentences} sentences: the same best ids for "
+            f"{self.best_equal:.1%}, mean difference of the best scores {self.mean_difference:.1e}"
+        )
+
+    def check(self):
+        """Refuses a file that is too far from the float32 model.
+
+        Raises:
+            ExportError: with the figures.
+        """
+        if not self.mean_difference <= TOLERANCE:
+            raise ExportError(
+                f"The model does not bear {self.precision}. Expected a mean difference of the best "
+                f"scores up to {TOLERANCE}. Received: {self}. Export it with precision='float32'."
+            )
+
+    @classmethod
+    def compare(cls, precision, expected, actual, batches):
+        """Runs both on the same batches.
+
+        Args:
+            precision: string, the name of the precision of `actual`.
+            expected, actual: callables that take named arrays and return a dictionary of arrays
+                with `token_ids` `(batch, hypotheses, length)` and `scores` `(batch, hypotheses)`.
+            batches: iterable of dictionaries of the named arrays.
+
+        Returns:
+            A `PrecisionReport`.
+        """
+        equal, differences = [], []
+        for batch in batches:
+            ours, theirs = expected(**batch), actual(**batch)
+            differences.extend(np.abs(ours["scores"][:, 0] - theirs["scores"][:, 0]).tolist())
+            for ids, other_ids in zip(ours["token_ids"], theirs["token_ids"], strict=True):
+                ids, other_ids = (np.trim_zeros(each[0], "b") for each in (ids, other_ids))
+                equal.append(np.array_equal(ids, other_ids))
+        return cls(precision, len(equal), float(np.mean(equal)), float(np.mean(differences)))

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from keras_attn.export.passes import quantize_weights
+from tests.export.small_graphs import (
+    BOOL,
+    INT64,
+    constant,
+    graph,
+    loop_bodies,
+    model,
+    node,
+    operators,
+    run,
+    value,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(5, 16)).astype("float32")
+WEIGHT = RNG.normal(size=(16, 16)).astype("float32") * RNG.uniform(0.1, 10, 16).astype("float32")
+QUANTIZED = ["DynamicQuantizeLinear", "MatMulInteger", "Cast", "Mul", "Mul"]
+
+
+def products():
+    """A product, one with a weight that is computed, and one of two tensors."""
+    return model(
+        [
+            node("MatMul", "x weight", "a"),
+            node("Transpose", "weight", "turned"),
+            node("MatMul", "x turned", "b"),
+            node("Transpose", "b", "b_turned"),
+            node("MatMul", "a b_turned", "y"),
+        ],
+        [value("x", shape=[None, 16])],
+        [value("a", shape=[None, 16]), value("y", shape=[None, None])],
+        [constant("weight", WEIGHT)],
+    )
+
+
+def expected(x, weight):
+    """The product of what is left of both in 8 bits."""
+    scales = np.abs(weight).max(axis=0) / 64
+    low, high = min(x.min(), 0), max(x.max(), 0)
+    step = (high - low) / 255
+    zero_point = np.rint(-low / step)
+    rounded = (np.clip(np.rint(x / step) + zero_point, 0, 255) - zero_point) * step
+    return rounded @ (np.rint(weight / scales) * scales)
+
+
+def test_products_with_weights_are_those_of_integers():
+    made = products()
+    quantize_weights(made)
+    kinds = operators(made.graph)
+    # One input of two products is quantized once; the product of two tensors stays.
+    assert [kinds.count(kind) for kind in ("DynamicQuantizeLinear", "MatMulInteger")] == [1, 2]
+    assert kinds.count("MatMul") == 1 and kinds[-1] == "MatMul"
+    a, y = run(made, x=X)
+    np.testing.assert_allclose(a, expected(X, WEIGHT), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(y, a @ expected(X, WEIGHT.T).T, rtol=1e-2, atol=1e-1)
+    relative = np.abs(a - X @ WEIGHT).max(axis=0) / np.abs(X @ WEIGHT).max(axis=0)
+    assert 0 < relative.max() < 0.05
+
+
+def test_the_floats_are_gone_and_the_integers_cannot_overflow_16_bits():
+    made = products()
+    quantize_weights(made)
+    tensors = {tensor.name: tensor for tensor in made.graph.initializer}
+    kinds = {tensor.data_type for tensor in tensors.values() if len(tensor.dims) == 2}
+    assert kinds == {TensorProto.INT8}
+    for tensor in tensors.values():
+        if tensor.data_type == TensorProto.INT8:
+            integers = np.frombuffer(tensor.raw_data, "int8").astype(int)
+            assert np.abs(integers).max() == 64
+            assert 2 * 255 * np.abs(integers).max() < 2**15
+
+
+@pytest.mark.parametrize("column", [0.0, 1e-30])
+def test_a_column_of_zeros(column):
+    made = products()
+    weight = WEIGHT.copy()
+    weight[:, 3] = column
+    made.graph.initializer[0].CopyFrom(constant("weight", weight))
+    quantize_weights(made)
+    a, y = run(made, x=X)
+    assert np.isfinite(y).all()
+    np.testing.assert_allclose(a[:, 3], 0, atol=1e-25)
+
+
+def test_weights_of_a_loop_are_quantized_too():
+    body = graph(
+        [node("Identity", "c", "c_out"), node("MatMul", "h weight", "h_out")],
+        [value("i", INT64, []), value("c", BOOL, []), value("h")],
+        [value("c_out", BOOL, []), value("h_out")],
+        name="body",
+    )
+    made = model(
+        [node("Loop", "trips yes x", "y", body=body)],
+        [value("x", shape=[None, 16])],
+        [value("y", shape=[None, 16])],
+        [constant("weight", WEIGHT), constant("trips", 2), constant("yes", True)],
+    )
+    quantize_weights(made)
+    assert operators(loop_bodies(made)[0]) == ["Identity", *QUANTIZED]
+    received = run(made, x=X)[0]
+    np.testing.assert_allclose(received, expected(expected(X, WEIGHT), WEIGHT), rtol=1e-2, atol=1)
