@@ -1,0 +1,57 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder
+from tests.contracts import assert_close, numpy
+from tests.search.table_decoder import TableDecoder, random_tables
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="tensors keep their shape in a loop elsewhere"
+)
+
+
+class CountingDecoder(TableDecoder):
+    """Notes the rows of each step; run eagerly."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.rows = []
+
+    def step(self, token_ids, state, memory):
+        assert len(memory["tables"]) * self.width == len(token_ids) == len(state["node"])
+        self.rows.append(len(token_ids) // self.width)
+        return super().step(token_ids, state, memory)
+
+
+def sentences():
+    """Tables of 8 sentences, the first of which end at once and the last at the limit."""
+    tables = random_tables(4, batch=8)
+    tables[:, :, 2] = np.linspace(30, -30, 8)[:, None]
+    return tables
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda decoder: GreedyDecoder(decoder, max_length=10),
+        lambda decoder: BeamDecoder(decoder, 3, num_hypotheses=2, max_length=10),
+        lambda decoder: SamplingDecoder(decoder, 2, top_k=1, max_length=10),
+    ],
+)
+@pytest.mark.parametrize("alignments", [False, True])
+def test_sentences_that_have_ended_are_dropped_and_give_what_they_give_alone(make, alignments):
+    decoder = CountingDecoder()
+    search = make(decoder)
+    decoder.width, search.return_alignments = search.width, alignments
+    results = numpy(search(sentences()))
+    rows = decoder.rows
+    assert rows[0] == 8 and rows[-1] < 6 and rows == sorted(rows, reverse=True)
+    for b, table in enumerate(sentences()):
+        alone = numpy(search(table[None]))
+        for name, value in alone.items():
+            received = results[name][b : b + 1]
+            if value.ndim > 2:
+                assert not received[:, :, value.shape[2] :].any()
+                received = received[:, :, : value.shape[2]]
+            assert_close(received, value)
