@@ -10,7 +10,7 @@ tokenizer is measured.
 
 Each measurement is a process of its own, the sides take turns, and the machine has to be idle. Each
 side is tried with one worker of all threads and with as many workers of one thread, CTranslate2
-also with both of its libraries for matrix products; after the first round only those go on that
+there also with its other library for matrix products; after the first round only those go on that
 were best somewhere. What counts for each batch size is the best of the medians.
 
 Writes `benchmarks/results/decode-NAME.json`: tokens per second, end tokens counted.
@@ -26,6 +26,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import keras
 import numpy as np
 from machine import date, machine, versions
 from training_speed import load_average
@@ -105,8 +106,6 @@ def read_test_set(args):
 
 def write_models(model, folder, args):
     """Writes the ONNX files and the weights for CTranslate2; returns times and sizes."""
-    import keras
-
     import keras_attn
     from keras_attn.export import export_onnx
 
@@ -141,14 +140,14 @@ def write_models(model, folder, args):
 
 def write_weights(encoder, decoder, folder):
     """The weights by side and path, and what a CTranslate2 model of them has to know."""
-    values = {}
+    numpy, values = keras.ops.convert_to_numpy, {}
     for side, layer in (("encoder", encoder), ("decoder", decoder)):
-        values[f"{side}/embedding"] = np.array(layer.embedding.embeddings)
+        values[f"{side}/embedding"] = numpy(layer.embedding.embeddings)
         for weight in layer.weights:
             if "stack/" in weight.path:
-                values[f"{side}/stack/{weight.path.split('stack/', 1)[1]}"] = np.array(weight)
+                values[f"{side}/stack/{weight.path.split('stack/', 1)[1]}"] = numpy(weight)
     nothing = np.zeros((1, 600, values["encoder/embedding"].shape[1]), "float32")
-    values["positions"] = np.array(encoder.stack.positions(nothing))[0]
+    values["positions"] = numpy(encoder.stack.positions(nothing))[0]
     np.savez(folder / "weights.npz", **values)
     block = decoder.stack.blocks[0]
     sizes = {
@@ -167,8 +166,10 @@ def compare(model, precision, folder, sentences, lengths, args, found):
         batches[size] = [sentences[start : start + size] for start in starts]
         if lengths is not None:
             limits[size] = [max(lengths[start : start + size]) for start in starts]
-    sides = [("onnx", workers, True) for workers in {1, args.threads}]
-    sides += [("ctranslate2", workers, mkl) for workers in {1, args.threads} for mkl in (1, 0)]
+    sides = [("onnx", 1, 1), ("onnx", args.threads, 1)]  # workers; whether to use MKL
+    sides += [("ctranslate2", 1, 1), ("ctranslate2", args.threads, 1)]
+    sides.append(("ctranslate2", args.threads, 0))
+    sides = list(dict.fromkeys(sides))
     times = {side: {size: [] for size in args.batch_sizes} for side in sides}
     hypotheses = {}
     for number in range(args.rounds):
