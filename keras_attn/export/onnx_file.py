@@ -4,6 +4,7 @@ from keras_attn.export.conversion import OPSET, convert
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.onnx_gate import check_model, open_session
 from keras_attn.export.passes import PASSES, lower_constants, name_dimensions, quantize_weights
+from keras_attn.export.passes.graph import copy_of
 from keras_attn.replace_when_done import replace_when_done
 
 
@@ -43,8 +44,7 @@ def write_onnx(
         helper.set_model_props(model, metadata)
         quantized = None
         if verify_precision is not None:
-            quantized = type(model)()
-            quantized.CopyFrom(model)
+            quantized = copy_of(model)
             quantize_weights(quantized)
         run = _write(model, partial)
         report = verify(run)

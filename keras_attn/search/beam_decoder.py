@@ -19,7 +19,8 @@ class BeamDecoder(Search):
     `beam_width` of them are open whatever ends. A continuation ends if it is among the `beam_width`
     best and is the end token, or if its sentence has reached its limit; it then moves to the pool,
     where hypotheses are ranked by score. Ties go to the earlier beam, then to the lower token id.
-    The conventions are those of CTranslate2 and fairseq.
+    The conventions are those of CTranslate2 and fairseq; to rank as they do, the end token counted,
+    ask for `length_penalty_form="average_with_end"`.
 
     Args:
         decoder: a `Decoder`.

@@ -41,6 +41,13 @@ def captured_names(graph):
     return names - defined_names(graph)
 
 
+def copy_of(message):
+    """A copy of a protobuf message, which does not change with the list that it stood in."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
+
+
 def rename_values(graph, names):
     """Renames values wherever they are defined or read, in `graph` and in all graphs inside it.
 

@@ -1,5 +1,5 @@
 from keras_attn.export.passes.constant_values import computation, compute, inputs_of
-from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.graph import copy_of, nested_graphs
 from keras_attn.export.passes.remove_unused import remove_unused
 
 LARGEST = 64
@@ -52,7 +52,7 @@ def quantize_weights(model):
         for node in graph.node:
             names = quantize(node.input[1]) if node.op_type == "MatMul" else None
             if names is None:
-                nodes.append(_copy(node))
+                nodes.append(copy_of(node))
             else:
                 nodes.extend(_integer_product(node, *names, inputs))
         del graph.node[:]
@@ -87,9 +87,3 @@ def _integer_product(node, weight, scales, inputs):
         helper.make_node("Mul", [name("sums"), name("scales")], [result]),
     ]
     return nodes
-
-
-def _copy(node):
-    copy = type(node)()
-    copy.CopyFrom(node)
-    return copy

@@ -1,6 +1,6 @@
 import hashlib
 
-from keras_attn.export.passes.graph import nested_graphs, rename_values, return_own_values
+from keras_attn.export.passes.graph import copy_of, nested_graphs, rename_values, return_own_values
 
 
 def share_initializers(model):
@@ -33,7 +33,7 @@ def share_initializers(model):
             first.setdefault(key, tensor.name)
             unique.append(tensor)
     # The tensors live in the lists that are emptied now.
-    unique = [_copy(tensor) for tensor in unique]
+    unique = [copy_of(tensor) for tensor in unique]
     for graph in nested_graphs(main):
         del graph.initializer[:]
     main.initializer.extend(unique)
@@ -48,18 +48,12 @@ def _take_constant_nodes(graph):
     tensors, nodes = [], []
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute[0].HasField("t"):
-            tensor = _copy(node.attribute[0].t)
+            tensor = copy_of(node.attribute[0].t)
             tensor.name = node.output[0]
             tensors.append(tensor)
         else:
-            nodes.append(_copy(node))
+            nodes.append(copy_of(node))
     if tensors:
         del graph.node[:]
         graph.node.extend(nodes)
     return tensors
-
-
-def _copy(message):
-    copy = type(message)()
-    copy.CopyFrom(message)
-    return copy
