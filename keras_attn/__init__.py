@@ -8,11 +8,15 @@ from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record_attention_scores
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
 from keras_attn.attention.cosine_attention import CosineAttention
+from keras_attn.attention.coverage_attention import CoverageAttention
 from keras_attn.attention.linear_score_attention import LinearScoreAttention
 from keras_attn.attention.local_attention import LocalAttention
 from keras_attn.attention.location_attention import LocationAttention
+from keras_attn.attention.location_sensitive_attention import LocationSensitiveAttention
 from keras_attn.attention.luong_attention import LuongAttention
+from keras_attn.attention.monotonic_attention import MonotonicAttention
 from keras_attn.attention.multi_head_attention import MultiHeadAttention
+from keras_attn.attention.recurrent_attention import RecurrentAttention
 from keras_attn.attention.scaled_dot_product_attention import ScaledDotProductAttention
 from keras_attn.decoders.causal_language_model import CausalLanguageModel
 from keras_attn.decoders.decoder import Decoder
@@ -63,6 +67,7 @@ __all__ = [
     "BeamDecoder",
     "CausalLanguageModel",
     "CosineAttention",
+    "CoverageAttention",
     "Decoder",
     "FeedForward",
     "GreedyDecoder",
@@ -70,13 +75,16 @@ __all__ = [
     "LinearScoreAttention",
     "LocalAttention",
     "LocationAttention",
+    "LocationSensitiveAttention",
     "LuongAttention",
+    "MonotonicAttention",
     "MultiHeadAttention",
     "PatchEmbedding",
     "PromptEncoder",
     "RNNCell",
     "RNNDecoder",
     "RNNEncoder",
+    "RecurrentAttention",
     "RelativePositionBias",
     "RotaryPositions",
     "SamplingDecoder",
@@ -90,8 +98,8 @@ __all__ = [
     "TransformerDecoderBlock",
     "TransformerEncoder",
     "TransformerEncoderBlock",
-    "record_attention_scores",
     "masked_language_model",
+    "record_attention_scores",
     "rnn_seq2seq",
     "search_model",
     "sequence_classifier",

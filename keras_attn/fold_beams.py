@@ -40,6 +40,18 @@ def unfold_beams(results, rows, time):
     return ops.reshape(results, (rows, time, ops.shape(results)[-1]))
 
 
+def split_beams(tensor, batch):
+    """`(batch * beams, ...)` to `(batch, beams, ...)`."""
+    rows, *rest = ops.shape(tensor)
+    beams = _beams(rows, batch) if isinstance(rows, int) else -1
+    return ops.reshape(tensor, (batch, beams, *rest))
+
+
+def merge_beams(tensor, rows):
+    """`(batch, beams, ...)` to `(rows, ...)`, rows being `batch * beams`."""
+    return ops.reshape(tensor, (rows, *ops.shape(tensor)[2:]))
+
+
 def _beams(rows, batch):
     """`rows // batch`, and 0 for a batch of zero sentences."""
     if keras.backend.backend() == "tensorflow":

@@ -188,6 +188,61 @@ def attention_rnn(
     return np.array(outputs), np.array(all_weights), state
 
 
+def location_sensitive(
+    queries, keys, values, mask, kernels, vector, bias, filters=None, cumulative=False
+):
+    """Chorowski et al., 2015, equations 8 and 9; See et al., 2017, equation 11 (no filters).
+
+    Args:
+        queries (T, Q), keys (S, K), values (S, D), mask (S,).
+        kernels: of the query (Q, U), of the keys (K, U) and of the features (F, U).
+        filters: (width, F), F of the convolution; `None`: the feature is the number itself.
+        cumulative: whether the features are made of the sum of all weights before.
+    """
+    before = np.zeros(len(keys))
+    contexts, all_weights = [], []
+    for query in queries:
+        features = before[:, None]
+        if filters is not None:
+            left = (len(filters) - 1) // 2
+            padded = np.pad(before, (left, len(filters)))
+            features = np.array([padded[s : s + len(filters)] @ filters for s in range(len(keys))])
+        hidden = np.tanh(query @ kernels[0] + keys @ kernels[1] + features @ kernels[2] + bias)
+        context, weights = attend((hidden @ vector)[None], values, mask)
+        before = before * cumulative + weights[0]
+        contexts.append(context[0])
+        all_weights.append(weights[0])
+    return np.array(contexts), np.array(all_weights)
+
+
+def monotonic(scores, mask):
+    """Raffel et al., 2017, equation 9: the sum over all that the step before can have chosen."""
+    before = np.eye(len(mask))[0]
+    all_weights = []
+    for row in scores:
+        p = sigmoid(row) * mask
+        before = np.array(
+            [
+                sum(before[j] * np.prod(1 - p[j:s]) * p[s] for j in range(s + 1))
+                for s in range(len(mask))
+            ]
+        )
+        all_weights.append(before)
+    return np.array(all_weights)
+
+
+def monotonic_hard(scores, mask):
+    """Raffel et al., 2017, algorithm 1."""
+    weights, position = np.zeros(scores.shape), 0
+    for t, row in enumerate(scores):
+        chosen = [s for s in range(position, len(mask)) if mask[s] and row[s] > 0]
+        if not chosen:
+            break  # The end was reached: nothing is chosen any more.
+        position = chosen[0]
+        weights[t, position] = 1.0
+    return weights
+
+
 # Search over one sentence. `log_probs_after(prefix)` gives the (V,) log probabilities of the token
 # that follows a tuple of tokens. A hypothesis is (tokens, length, score, log probability).
 

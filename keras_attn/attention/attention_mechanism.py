@@ -3,10 +3,11 @@ from keras import ops
 
 from keras_attn import masks
 from keras_attn.attention.attention_recorder import record
+from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 
 
-class AttentionMechanism(keras.layers.Layer):
+class AttentionMechanism(AttentionSteps, keras.layers.Layer):
     """Base of all attention mechanisms: scores, weights, context.
 
     For queries `q_t` and a memory of keys `k_s` and values `m_s`:

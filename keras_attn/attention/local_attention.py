@@ -7,35 +7,46 @@ from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.location_attention import LocationAttention
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn.build_once import build_once
+from keras_attn.fold_beams import merge_beams, split_beams
+
+ALIGNMENTS = ("predictive", "monotonic")
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LocalAttention(AttentionMechanism):
-    """Attends to a window around a predicted position, with the scores of another mechanism.
+    """Attends to a window around one position, with the scores of another mechanism.
 
-        p_t  = S sigmoid(v_p . tanh(W_p q_t))                   S = length of the sentence
+    The position is predicted from the query (local-p), or the number of the step (local-m), where
+    target and source run in parallel:
+
+        p_t  = S sigmoid(v_p . tanh(W_p q_t))                        S = length of the sentence
         a_ts = softmax_s(e_ts) exp(-(s - p_t)^2 / (2 sigma^2))       |s - p_t| <= D, sigma = D / 2
 
-    Introduced as local-p by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), equations 9 and
-    10; positions count from 0. Only the 2 D + 1 positions of the window are scored and averaged;
-    the mask and the returned weights still have a number for every position.
+        p_t  = min(t, S - 1)
+        a_ts = softmax_s(e_ts)                                       |s - p_t| <= D
+
+    Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section 3.2; positions and
+    steps count from 0, and a target that is longer than the source ends at the last position. Only
+    the 2 D + 1 positions of the window are scored and averaged; the mask and the returned weights
+    still have a number for every position.
 
     Args:
         mechanism: an `AttentionMechanism`, whose scores are taken; not a `LocationAttention`.
         window: int, the half width D. Default 10.
         units: int, rows of W_p. Default `None`: as many as the query has features.
+        alignment: `"predictive"` (local-p, default) or `"monotonic"` (local-m).
         **kwargs: arguments of `AttentionMechanism`. `probability_fn` is over the window, and takes
             the place of that of `mechanism`.
 
     Call arguments, returns: see `AttentionMechanism`.
 
-    Masking: as everywhere, and positions outside of the window have weight exactly 0. The weights
-    sum to less than 1, because of the Gaussian. S counts the positions up to the last one that any
-    query may attend to.
+    Masking: as everywhere, and positions outside of the window have weight exactly 0. Predictive
+    weights sum to less than 1, because of the Gaussian. S counts the positions up to the last one
+    that any query may attend to.
 
     Raises:
-        ValueError: if `mechanism` has no scores of single positions, or `window` or `units` is not
-            a positive integer.
+        ValueError: if `mechanism` has no scores of single positions, `window` or `units` is not a
+            positive integer, or `alignment` is unknown.
 
     Example:
 
@@ -48,10 +59,12 @@ class LocalAttention(AttentionMechanism):
     True
     """
 
-    def __init__(self, mechanism, window=10, units=None, **kwargs):
+    def __init__(self, mechanism, window=10, units=None, alignment="predictive", **kwargs):
         super().__init__(**kwargs)
-        if not isinstance(mechanism, AttentionMechanism) or isinstance(
-            mechanism, (LocationAttention, LocalAttention)
+        if (
+            not isinstance(mechanism, AttentionMechanism)
+            or isinstance(mechanism, (LocationAttention, LocalAttention))
+            or mechanism.feeds_back
         ):
             raise ValueError(
                 "mechanism must be an AttentionMechanism that scores a query and a key, such as "
@@ -60,15 +73,23 @@ class LocalAttention(AttentionMechanism):
         check_positive_integer("window", window)
         if units is not None:
             check_positive_integer("units", units)
+        if alignment not in ALIGNMENTS:
+            raise ValueError(
+                f"alignment must be one of {ALIGNMENTS}. Received: alignment={alignment!r}."
+            )
         self.mechanism = mechanism
         self.window = window
         self.units = units
+        self.alignment = alignment
+        self.feeds_back = alignment == "monotonic"
 
     def build(self, query_shape, value_shape, key_shape=None):
         build_once(self.mechanism, query_shape, value_shape, key_shape)
         super().build(query_shape, value_shape, key_shape)
 
     def build_weights(self, query_dim, key_dim):
+        if self.alignment == "monotonic":
+            return
         units = query_dim if self.units is None else self.units
         self.position_kernel = self.add_kernel("position_kernel", (query_dim, units))
         self.position_vector = self.add_kernel("position_vector", (units, 1))
@@ -80,12 +101,36 @@ class LocalAttention(AttentionMechanism):
         lengths = ops.max(ops.where(is_real, positions + 1, 0), axis=1, initial=0)  # (B,)
         return {**memory, "lengths": lengths}
 
+    def initial_state(self, memory, rows, max_steps=None):
+        if self.alignment == "predictive":
+            return {}
+        return {"step": ops.zeros((rows, 1), dtype="int32")}
+
+    def attend_step(self, query, memory, state):
+        if self.alignment == "predictive":
+            return super().attend_step(query, memory, state)
+        rows, batch = ops.shape(query)[0], ops.shape(memory["mask"])[0]
+        steps = split_beams(state["step"][:, 0], batch)  # (B, K)
+        results = self._attend_around(split_beams(query, batch), memory, steps)
+        context, weights = (merge_beams(each, rows) for each in results)
+        return context, weights, {"step": state["step"] + 1}
+
     def attend(self, query, memory):
+        steps = None
+        if self.alignment == "monotonic":
+            steps = ops.arange(ops.shape(query)[1], dtype="int32")[None]  # (1, T)
+        return self._attend_around(query, memory, steps)
+
+    def _attend_around(self, query, memory, steps):
         query = ops.cast(query, self.compute_dtype)
         keys, values, mask = memory["keys"], memory["values"], memory["mask"]
         batch, target = ops.shape(query)[0], ops.shape(query)[1]
         source, width = ops.shape(values)[1], 2 * self.window + 1
-        center = self.predict_position(query, memory["lengths"])[..., None]  # (B, T, 1)
+        if steps is None:
+            center = self.predict_position(query, memory["lengths"])[..., None]  # (B, T, 1)
+        else:
+            last = ops.maximum(memory["lengths"] - 1, 0)[:, None]  # (B, 1)
+            center = ops.cast(ops.minimum(steps, last), "float32")[..., None]  # (B, T, 1)
         start = ops.cast(ops.round(center), "int32") - self.window  # (B, T, 1)
         positions = start + ops.arange(width, dtype="int32")  # (B, T, W)
         distance = ops.cast(positions, "float32") - center  # (B, T, W)
@@ -101,9 +146,10 @@ class LocalAttention(AttentionMechanism):
         )  # (B*T, 1, W)
         allowed = ops.reshape(allowed, (batch * target, 1, width))
         weights = PROBABILITY_FUNCTIONS[self.probability_fn](scores, allowed)  # (B*T, 1, W)
-        gaussian = ops.exp(-2.0 * ops.square(distance / self.window))  # (B, T, W)
-        gaussian = ops.reshape(ops.cast(gaussian, weights.dtype), (batch * target, 1, width))
-        weights = weights * gaussian  # (B*T, 1, W)
+        if self.alignment == "predictive":
+            gaussian = ops.exp(-2.0 * ops.square(distance / self.window))  # (B, T, W)
+            gaussian = ops.reshape(ops.cast(gaussian, weights.dtype), (batch * target, 1, width))
+            weights = weights * gaussian  # (B*T, 1, W)
         context = ops.matmul(weights, _windows(values, rows, width))  # (B*T, 1, D)
 
         column = ops.arange(source, dtype="int32") - start  # (B, T, S), of the window
@@ -125,6 +171,7 @@ class LocalAttention(AttentionMechanism):
             "mechanism": keras.saving.serialize_keras_object(self.mechanism),
             "window": self.window,
             "units": self.units,
+            "alignment": self.alignment,
         }
 
     @classmethod

@@ -7,6 +7,7 @@ from keras_attn import history, masks
 from keras_attn.arguments import check_positive_integer
 from keras_attn.attention.attention_axes import AttentionAxes, check_axes
 from keras_attn.attention.attention_recorder import record
+from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn.attention.scaled_dot_product import scaled_dot_product
 from keras_attn.dropout import Dropout
@@ -16,7 +17,7 @@ from keras_attn.transformer import kv_cache
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
     """Several scaled dot products side by side, each over projections of its own.
 
         head_i = softmax((q W_i^Q) (k W_i^K)^T / sqrt(key_dim)) (v W_i^V)

@@ -28,7 +28,9 @@ class RNNDecoder(TokenDecoder):
         seed: int, seed of the dropout. Default `None`.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments: see `Decoder.call`; `return_attention_scores` asks for the weights too.
+    Call arguments: see `Decoder.call`; `return_attention_scores` asks for the weights too, and
+        `query_features` `(B, F)` are part of each query where the cell's `query` names them: an
+        encoder passes them on as one of its outputs.
 
     Returns:
         float32 logits `(B, T, V)`, or a tuple of it and the weights `(B, T, S)`.
@@ -64,10 +66,11 @@ class RNNDecoder(TokenDecoder):
         encoder_outputs_shape,
         encoder_mask_shape=None,
         encoder_state_shape=None,
+        query_features_shape=None,
     ):
         build_once(self.embedding, token_ids_shape)
         embedded_shape = self.embedding.compute_output_shape(token_ids_shape)
-        build_once(self.rnn, embedded_shape, encoder_outputs_shape)
+        build_once(self.rnn, embedded_shape, encoder_outputs_shape, query_features_shape)
         build_once(
             self.state_bridge, encoder_outputs_shape, encoder_mask_shape, encoder_state_shape
         )
@@ -81,22 +84,27 @@ class RNNDecoder(TokenDecoder):
         encoder_mask=None,
         encoder_state=None,
         return_attention_scores=False,
+        query_features=None,
     ):
-        memory = self.prepare_memory(encoder_outputs, encoder_mask, encoder_state)
+        memory = self.prepare_memory(encoder_outputs, encoder_mask, encoder_state, query_features)
         inputs = self.input_dropout(self.embedding(token_ids))  # (B, T, E)
         outputs, weights, _ = self.rnn.run(
             inputs,
-            self.initial_state(memory),
             memory.get("attention"),
+            memory["cell"],
             return_attention_scores=return_attention_scores,
         )
         logits = self.project(self.output_dropout(outputs))  # (B, T, V)
         return (logits, weights) if return_attention_scores else logits
 
-    def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+    def prepare_memory(
+        self, encoder_outputs, encoder_mask=None, encoder_state=None, query_features=None
+    ):
         memory = {"cell": self.state_bridge(encoder_outputs, encoder_mask, encoder_state)}
         if self.cell.attention is not None:
-            memory["attention"] = self.cell.prepare_memory(encoder_outputs, encoder_mask)
+            memory["attention"] = self.cell.prepare_memory(
+                encoder_outputs, encoder_mask, query_features
+            )
         return memory
 
     def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
@@ -106,7 +114,7 @@ class RNNDecoder(TokenDecoder):
         cell_state = tree.map_structure(for_each_beam, memory["cell"])
         rows = ops.shape(tree.flatten(cell_state)[0])[0]
         return self.cell.get_initial_state(
-            rows, cell_state, memory.get("attention"), alignments=alignments
+            rows, cell_state, memory.get("attention"), alignments, max_length
         )
 
     def step(self, token_ids, state, memory):

@@ -2,7 +2,7 @@ from keras_attn.export.export_error import ExportError
 
 ALLOWED_OPERATORS = frozenset(
     """
-    Abs Add And ArgMax ArgMin Cast Ceil Clip Concat Constant ConstantOfShape Cos CumSum Div
+    Abs Add And ArgMax ArgMin Cast Ceil Clip Concat Constant ConstantOfShape Conv Cos CumSum Div
     DynamicQuantizeLinear Elu
     Equal Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND Gemm Greater
     GreaterOrEqual Identity If LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax

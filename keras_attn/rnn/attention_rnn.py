@@ -4,6 +4,7 @@ from keras import ops, tree
 from keras_attn.build_once import build_once
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.recurrent_layer import recurrent_layer
+from keras_attn.scan import scan
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -29,6 +30,7 @@ class AttentionRNN(keras.layers.Layer):
             given.
         mask: boolean `(batch, target)`: steps that are False leave the state as it is.
         return_attention_scores: bool, whether to return the weights too. Default `False`.
+        query_features: `(batch, features)`, part of each query if the cell's `query` names them.
         encoder_outputs_mask: the implicit Keras mask of `encoder_outputs`, filled in by Keras;
             counts where `encoder_mask` is not given.
 
@@ -70,13 +72,14 @@ class AttentionRNN(keras.layers.Layer):
                 dtype=self.dtype_policy,
             )
 
-    def build(self, inputs_shape, encoder_outputs_shape=None):
+    def build(self, inputs_shape, encoder_outputs_shape=None, query_features_shape=None):
         if len(inputs_shape) != 3:
             raise ValueError(
                 "inputs must have shape (batch, time, features). "
                 f"Received: inputs with shape {tuple(inputs_shape)}."
             )
-        build_once(self.cell, (inputs_shape[0], inputs_shape[2]), encoder_outputs_shape)
+        step_shape = (inputs_shape[0], inputs_shape[2])
+        build_once(self.cell, step_shape, encoder_outputs_shape, query_features_shape)
         if self.rnn is not None:
             build_once(self.rnn, inputs_shape)
 
@@ -88,13 +91,15 @@ class AttentionRNN(keras.layers.Layer):
         initial_state=None,
         mask=None,
         return_attention_scores=False,
+        query_features=None,
         encoder_outputs_mask=None,
     ):
         if encoder_mask is None:
             encoder_mask = encoder_outputs_mask
-        memory = self.cell.prepare_memory(encoder_outputs, encoder_mask)
-        state = self.cell.get_initial_state(ops.shape(inputs)[0], initial_state)
-        outputs, weights, state = self.run(inputs, state, memory, mask, return_attention_scores)
+        memory = self.cell.prepare_memory(encoder_outputs, encoder_mask, query_features)
+        outputs, weights, state = self.run(
+            inputs, memory, initial_state, mask, return_attention_scores
+        )
         results = (outputs,)
         if return_attention_scores:
             results += (weights,)
@@ -102,13 +107,13 @@ class AttentionRNN(keras.layers.Layer):
             results += (state["cell"],)
         return results if len(results) > 1 else outputs
 
-    def run(self, inputs, state, memory, mask=None, return_attention_scores=False):
+    def run(self, inputs, memory, initial_state=None, mask=None, return_attention_scores=False):
         """Runs over a whole sequence, given a prepared memory.
 
         Args:
             inputs: `(batch, target, features)`.
-            state: dict as from `AttentionRNNCell.get_initial_state`.
             memory: dict as from `AttentionRNNCell.prepare_memory`.
+            initial_state: state of the inner cell; zeros if not given.
             mask: boolean `(batch, target)` or `None`.
             return_attention_scores: bool.
 
@@ -121,54 +126,56 @@ class AttentionRNN(keras.layers.Layer):
                 "A cell without attention has no weights to return. "
                 f"Received: return_attention_scores={return_attention_scores}."
             )
+        state = self.cell.get_initial_state(
+            ops.shape(inputs)[0],
+            initial_state,
+            memory,
+            alignments=return_attention_scores and self.rnn is None,
+            max_steps=ops.shape(inputs)[1],
+        )
         if self.rnn is not None:
             return self._run_at_once(inputs, state, memory, mask)
-        return self._run_step_by_step(inputs, state, memory, mask, return_attention_scores)
+        return self._run_step_by_step(inputs, state, memory, mask)
 
     def _run_at_once(self, inputs, state, memory, mask):
         outputs, *cell_state = self.rnn(inputs, initial_state=state["cell"], mask=mask)
         cell_state = tree.pack_sequence_as(state["cell"], tree.flatten(cell_state))
         weights = None
         if self.cell.attention is not None:
-            context, weights = self.cell.attend(outputs, memory)
+            inputs = ops.cast(inputs, self.compute_dtype)
+            context, weights = self.cell.attend_all(inputs, outputs, memory)
             outputs, _ = self.cell.combine(outputs, context)
         return outputs, weights, {**state, "cell": cell_state}
 
-    def _run_step_by_step(self, inputs, state, memory, mask, return_attention_scores):
+    def _run_step_by_step(self, inputs, state, memory, mask):
         batch = ops.shape(inputs)[0]
-        if return_attention_scores:
-            state = self.cell.get_initial_state(batch, state["cell"], memory, alignments=True)
-        # The loop of TensorFlow returns what has the shape of the carry only: so the output is
-        # carried too.
-        carry = {
-            "output": ops.zeros((batch, self.cell.output_size), dtype=self.compute_dtype),
-            "state": state,
-        }
+        output = ops.zeros((batch, self.cell.output_size), dtype=self.compute_dtype)
         inputs = ops.transpose(ops.cast(inputs, self.compute_dtype), (1, 0, 2))  # (T, B, D)
         steps = {"inputs": inputs}
         if mask is not None:
-            steps["mask"] = ops.transpose(ops.cast(mask, "bool"))[:, :, None]  # (T, B, 1)
+            steps["mask"] = ops.transpose(ops.cast(mask, "bool"))  # (T, B)
 
         def step(carry, step_inputs):
             output, state = self.cell(step_inputs["inputs"], carry["state"], memory)
             if mask is not None:
-                keep = step_inputs["mask"]
                 state = tree.map_structure(
-                    lambda new, old: ops.where(keep, new, old), state, carry["state"]
+                    lambda new, old: _where_rows(step_inputs["mask"], new, old),
+                    state,
+                    carry["state"],
                 )
-            carry = {"output": output, "state": state}
-            return carry, carry
+            return {"output": output, "state": state}
+
+        def collect(carry):
+            state = carry["state"]
+            return (carry["output"], *([state["alignments"]] if "alignments" in state else []))
 
         if _draws_masks(self.cell.cell):
             # Cells with dropout draw one mask a sequence and keep it: draw it outside of the loop.
             self.cell(inputs[0], state, memory)
-        last, steps = ops.scan(step, carry, steps)
+        last, collected = scan(step, {"output": output, "state": state}, steps, collect)
         _forget_masks(self.cell.cell)
-        outputs = ops.transpose(steps["output"], (1, 0, 2))  # (B, T, D)
-        weights = None
-        if return_attention_scores:
-            weights = ops.transpose(steps["state"]["alignments"], (1, 0, 2))  # (B, T, S)
-        return outputs, weights, last["state"]
+        outputs, *weights = (ops.transpose(each, (1, 0, 2)) for each in collected)  # (B, T, ...)
+        return outputs, weights[0] if weights else None, last["state"]
 
     def compute_mask(self, inputs, previous_mask):
         return None
@@ -184,6 +191,11 @@ class AttentionRNN(keras.layers.Layer):
     def from_config(cls, config):
         config["cell"] = keras.saving.deserialize_keras_object(config["cell"])
         return cls(**config)
+
+
+def _where_rows(condition, new, old):
+    """Rows of `new` where the condition `(rows,)` is True, and of `old` elsewhere."""
+    return ops.where(ops.reshape(condition, (-1, *[1] * (len(new.shape) - 1))), new, old)
 
 
 def _cells(cell):

@@ -3,10 +3,10 @@ from keras import ops, tree
 
 from keras_attn.arguments import check_positive_integer
 from keras_attn.build_once import build_once
-from keras_attn.fold_beams import fold_beams, unfold_beams
+from keras_attn.fold_beams import merge_beams, split_beams
 from keras_attn.rnn.state_sizes import state_sizes
 
-QUERIES = ("cell_output", "previous_state")
+QUERIES = ("cell_output", "previous_state", "inputs", "context", "features")
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -27,6 +27,16 @@ class AttentionRNNCell(keras.layers.Layer):
         h_t, s_t = cell([x_t ; c_t], s_{t-1})       ([x_t ; c_t ; a_{t-1}] with input feeding)
         a_t      = tanh(W_a [h_t ; c_t])
 
+    A tuple of names asks with all of these side by side; the attention comes after the cell if
+    `"cell_output"` is among them, and before it if not:
+
+        "cell_output"      h_t
+        "previous_state"   the top state of s_{t-1}
+        "inputs"           x_t, in a decoder the embedding of the last token
+        "context"          c_{t-1}, zeros at first
+        "features"         what the memory was prepared with as `query_features`, the same at all
+                           steps: the embedding of a language, say
+
     The output is the attention vector a_t. Without `attention_units` there is no W_a: the output is
     [h_t ; c_t], and input feeding feeds c_{t-1}. Without `attention` the output is h_t: a plain
     recurrent cell.
@@ -42,7 +52,7 @@ class AttentionRNNCell(keras.layers.Layer):
         attention_units: int, size of the attention vector. Default `None`: no attention vector
             layer.
         attention_activation: activation of the attention vector. Default `"tanh"`.
-        query: `"cell_output"` or `"previous_state"`. Default `"cell_output"`.
+        query: a name from the list above, or a tuple of them. Default `"cell_output"`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -56,7 +66,7 @@ class AttentionRNNCell(keras.layers.Layer):
 
     Raises:
         ValueError: if `query` is unknown, `attention_units` is not a positive integer, or a memory
-        is missing.
+        or the features are missing.
     """
 
     def __init__(
@@ -70,8 +80,11 @@ class AttentionRNNCell(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if query not in QUERIES:
-            raise ValueError(f"query must be one of {QUERIES}. Received: query={query!r}.")
+        names = (query,) if isinstance(query, str) else tuple(query)
+        if not names or len(set(names)) < len(names) or not set(names) <= set(QUERIES):
+            raise ValueError(
+                f"query must be one or several of {QUERIES}. Received: query={query!r}."
+            )
         if attention_units is not None:
             check_positive_integer("attention_units", attention_units)
         if isinstance(cell, list | tuple):
@@ -81,7 +94,8 @@ class AttentionRNNCell(keras.layers.Layer):
         self.input_feeding = input_feeding
         self.attention_units = attention_units
         self.attention_activation = keras.activations.get(attention_activation)
-        self.query = query
+        self.query = query if isinstance(query, str) else names
+        self.query_names = names
         self.attention_layer = None
         if attention is not None and attention_units is not None:
             self.attention_layer = keras.layers.Dense(
@@ -95,43 +109,88 @@ class AttentionRNNCell(keras.layers.Layer):
     @property
     def feeds_back(self):
         """Whether a step needs the attention of the step before, so that time must be a loop."""
-        return self.attention is not None and (self.input_feeding or self.query == "previous_state")
+        return self.attention is not None and (
+            self.input_feeding
+            or self.attention.feeds_back
+            or not self.attends_after_cell
+            or "context" in self.query_names
+        )
 
-    def build(self, inputs_shape, encoder_outputs_shape=None):
+    @property
+    def attends_after_cell(self):
+        """Whether the query is known only when the cell has made its step."""
+        return "cell_output" in self.query_names
+
+    def build(self, inputs_shape, encoder_outputs_shape=None, query_features_shape=None):
         """Creates all weights.
 
         Args:
             inputs_shape: `(batch, features)` of one time step.
             encoder_outputs_shape: `(batch, source, features)`; `None` without attention.
+            query_features_shape: `(batch, features)`; `None` if the query has none.
         """
         cell_features = inputs_shape[-1]
-        self.query_size = self.output_size = _output_size(self.cell)
+        self.output_size = _output_size(self.cell)
         if self.attention is not None:
             if encoder_outputs_shape is None:
                 raise ValueError(
                     "A cell with attention is built with the shape of what it attends to. "
                     "Received: encoder_outputs_shape=None."
                 )
-            if self.query == "previous_state":
-                self.query_size = _top(self.cell, self.cell.state_size)
-            query_shape = (None, None, self.query_size)
-            context_size = self.attention.compute_output_spec(
-                keras.KerasTensor(query_shape), keras.KerasTensor(encoder_outputs_shape)
-            ).shape[-1]
-            if self.query == "previous_state":
+            query_size = self._query_size(inputs_shape, query_features_shape)
+            context_size = self._context_size(query_size, encoder_outputs_shape)
+            if "context" in self.query_names:
+                query_size += context_size
+                if self._context_size(query_size, encoder_outputs_shape) != context_size:
+                    raise ValueError(
+                        "A context that is part of the query must have a size of its own. "
+                        f"Received: query={self.query!r}. Pass output_shape to the attention."
+                    )
+            if not self.attends_after_cell:
                 cell_features += context_size
+            self.context_size = context_size
             self.attention_size = self.attention_units or context_size
             if self.input_feeding:
                 cell_features += self.attention_size
-            build_once(self.attention, query_shape, encoder_outputs_shape)
+            build_once(self.attention, (None, None, query_size), encoder_outputs_shape)
             joined_size = self.output_size + context_size
             self.output_size = self.attention_units or joined_size
             if self.attention_layer is not None:
                 build_once(self.attention_layer, (None, joined_size))
         build_once(self.cell, (inputs_shape[0], cell_features))
 
-    def prepare_memory(self, encoder_outputs, encoder_mask=None):
-        """Computes what stays the same for every step, see `AttentionMechanism.prepare_memory`."""
+    def _query_size(self, inputs_shape, query_features_shape):
+        """Features of the query, without those of the context."""
+        if "features" in self.query_names and query_features_shape is None:
+            raise ValueError(
+                f"query={self.query!r} needs query_features. Received: query_features=None."
+            )
+        sizes = {
+            "cell_output": self.output_size,
+            "previous_state": _top(self.cell, self.cell.state_size),
+            "inputs": inputs_shape[-1],
+            "context": 0,
+            "features": query_features_shape and query_features_shape[-1],
+        }
+        return sum(sizes[name] for name in self.query_names)
+
+    def _context_size(self, query_size, encoder_outputs_shape):
+        query, value = (
+            keras.KerasTensor(shape) for shape in ((None, None, query_size), encoder_outputs_shape)
+        )
+        return self.attention.compute_output_spec(query, value).shape[-1]
+
+    def prepare_memory(self, encoder_outputs, encoder_mask=None, query_features=None):
+        """Computes what stays the same for every step, see `AttentionMechanism.prepare_memory`.
+
+        Args:
+            encoder_outputs: `(batch, source, features)`.
+            encoder_mask: boolean `(batch, source)`, True = may be attended.
+            query_features: `(batch, features)`, part of each query if `query` names them.
+
+        Returns:
+            Nested dict with leaves `(batch, ...)`.
+        """
         if self.attention is None:
             return {}
         if encoder_outputs is None:
@@ -139,60 +198,97 @@ class AttentionRNNCell(keras.layers.Layer):
                 "A cell with attention needs something to attend to. "
                 "Received: encoder_outputs=None."
             )
-        return self.attention.prepare_memory(encoder_outputs, attention_mask=encoder_mask)
+        memory = self.attention.prepare_memory(encoder_outputs, attention_mask=encoder_mask)
+        if "features" in self.query_names:
+            memory["query_features"] = ops.convert_to_tensor(query_features, self.compute_dtype)
+        return memory
 
-    def get_initial_state(self, batch_size, cell_state=None, memory=None, alignments=False):
+    def get_initial_state(
+        self, batch_size, cell_state=None, memory=None, alignments=False, max_steps=None
+    ):
         """The state before the first step.
 
         Args:
             batch_size: int or integer scalar, sentences times beams.
             cell_state: state of the inner cell; zeros if not given.
-            memory: dict as from `prepare_memory`; needed for `alignments` only.
+            memory: dict as from `prepare_memory`; needed for `alignments`, and by attention that
+                has a state.
             alignments: bool, whether the state carries the attention weights of its step.
+            max_steps: int or integer scalar, the most steps that will follow, where known.
 
         Returns:
-            Dict of `cell`, and as needed `attention` `(batch_size, attention_size)` and
+            Dict of `cell`, and as needed `attention` `(batch_size, attention_size)`, `context`
+            `(batch_size, context_size)`, `mechanism` (the state of the attention, nested) and
             `alignments` `(batch_size, source)`.
         """
-        if cell_state is None:
-            cell_state = self._zero_state(batch_size)
-        state = {"cell": cell_state}
-        if self.attention is not None and self.input_feeding:
-            state["attention"] = ops.zeros(
-                (batch_size, self.attention_size), dtype=self.compute_dtype
-            )
-        if self.attention is not None and alignments:
-            source = ops.shape(memory["mask"])[-1]
-            state["alignments"] = ops.zeros((batch_size, source), dtype=self.compute_dtype)
+        state = {"cell": self._zero_state(batch_size) if cell_state is None else cell_state}
+        if self.attention is None:
+            return state
+
+        def zeros(size):
+            return ops.zeros((batch_size, size), dtype=self.compute_dtype)
+
+        if self.input_feeding:
+            state["attention"] = zeros(self.attention_size)
+        if "context" in self.query_names:
+            state["context"] = zeros(self.context_size)
+        if self.attention.feeds_back:
+            state["mechanism"] = self.attention.initial_state(memory, batch_size, max_steps)
+        if alignments:
+            state["alignments"] = zeros(ops.shape(memory["mask"])[-1])
         return state
 
     def call(self, inputs, state, memory=None):
-        features = [ops.cast(inputs, self.compute_dtype)]
-        if self.attention is not None and self.query == "previous_state":
-            context, weights = self._attend(_top(self.cell, state["cell"]), memory)
+        inputs = ops.cast(inputs, self.compute_dtype)
+        features, new_state = [inputs], {}
+
+        def attend(**parts):
+            query = self._compose_query(inputs, memory, context=state.get("context"), **parts)
+            context, weights, mechanism = self.attention.attend_step(
+                query, memory, state.get("mechanism", {})
+            )
+            results = {"context": context, "alignments": weights, "mechanism": mechanism}
+            new_state.update({name: results[name] for name in results if name in state})
+            return context
+
+        if self.attention is not None and not self.attends_after_cell:
+            context = attend(previous_state=_top(self.cell, state["cell"]))
             features.append(context)
         if "attention" in state:
             features.append(state["attention"])
         output, cell_state = self.cell(ops.concatenate(features, axis=-1), state["cell"])
-        cell_state = tree.pack_sequence_as(state["cell"], tree.flatten(cell_state))
-        new_state = {"cell": cell_state}
+        new_state["cell"] = tree.pack_sequence_as(state["cell"], tree.flatten(cell_state))
         if self.attention is not None:
-            if self.query == "cell_output":
-                context, weights = self._attend(output, memory)
+            if self.attends_after_cell:
+                previous_state = _top(self.cell, state["cell"])
+                context = attend(cell_output=output, previous_state=previous_state)
             output, attention = self.combine(output, context)
             if "attention" in state:
                 new_state["attention"] = attention
-            if "alignments" in state:
-                new_state["alignments"] = weights
         return output, new_state
 
-    def attend(self, query, memory):
-        """Contexts `(batch, target, features)` and weights `(batch, target, source)` of queries.
+    def attend_all(self, inputs, outputs, memory):
+        """Attends for all steps at once, where none needs the attention of the step before.
 
-        The weights of several heads are averaged.
+        Args:
+            inputs: `(batch, target, features)`.
+            outputs: `(batch, target, output size of the cell)`.
+            memory: dict as from `prepare_memory`.
+
+        Returns:
+            Tuple of contexts `(batch, target, features)` and weights `(batch, target, source)`.
         """
-        context, weights = self.attention.attend(query, memory)
-        return context, ops.mean(weights, axis=1) if len(weights.shape) == 4 else weights
+        return self.attention.align(
+            self._compose_query(inputs, memory, cell_output=outputs), memory
+        )
+
+    def _compose_query(self, inputs, memory, **parts):
+        """Query `(rows, features)` or `(batch, target, features)`, as the inputs."""
+        parts["inputs"] = inputs
+        if "features" in self.query_names:
+            parts["features"] = _spread(memory["query_features"], inputs)
+        parts = [parts[name] for name in self.query_names]
+        return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
 
     def combine(self, output, context):
         """Joins cell output and context to the output and the attention vector."""
@@ -210,13 +306,6 @@ class AttentionRNNCell(keras.layers.Layer):
             ops.zeros((batch_size, size), dtype=self.compute_dtype)
             for size in state_sizes(self.cell)
         ]
-
-    def _attend(self, query, memory):
-        """Attends with one query a row: `(B*K, D)` queries to a memory of B sentences."""
-        rows = ops.shape(query)[0]
-        folded = fold_beams(query, ops.shape(memory["mask"])[0])  # (B, K, D)
-        results = self.attend(folded, memory)  # (B, K, Dv), (B, K, S)
-        return tuple(unfold_beams(each, rows, 1)[:, 0] for each in results)  # (B*K, Dv), (B*K, S)
 
     def get_config(self):
         return {
@@ -239,6 +328,16 @@ class AttentionRNNCell(keras.layers.Layer):
 def _output_size(cell):
     size = getattr(cell, "output_size", None)
     return _top(cell, cell.state_size) if size is None else size
+
+
+def _spread(features, inputs):
+    """Features `(batch, F)` for each row of `(batch * beams, ...)`, `(batch, target, ...)`."""
+    batch, size = ops.shape(features)
+    if len(inputs.shape) == 3:
+        return ops.broadcast_to(features[:, None], (batch, ops.shape(inputs)[1], size))
+    rows = ops.shape(inputs)[0]
+    beams = ops.shape(split_beams(inputs, batch))[1]
+    return merge_beams(ops.broadcast_to(features[:, None], (batch, beams, size)), rows)
 
 
 def _top(cell, states):

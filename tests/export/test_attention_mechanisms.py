@@ -9,10 +9,13 @@ from keras_attn import (
     BahdanauAttention,
     BeamDecoder,
     CosineAttention,
+    CoverageAttention,
     LinearScoreAttention,
     LocalAttention,
     LocationAttention,
+    LocationSensitiveAttention,
     LuongAttention,
+    MonotonicAttention,
     MultiHeadAttention,
     RNNDecoder,
     RNNEncoder,
@@ -35,6 +38,14 @@ MECHANISMS = {
     "local": lambda: LocalAttention(LuongAttention("dot"), window=2),
     "several heads": lambda: MultiHeadAttention(2, 4),
     "hardmax": lambda: LuongAttention("general", probability_fn="hardmax"),
+    "local, monotonic": lambda: LocalAttention(
+        LuongAttention("dot"), window=2, alignment="monotonic"
+    ),
+    "location-sensitive": lambda: LocationSensitiveAttention(6, filters=4, kernel_size=5),
+    "coverage": lambda: CoverageAttention(6),
+    "monotonic, parallel": lambda: MonotonicAttention(BahdanauAttention(6)),
+    "monotonic, recursive": lambda: MonotonicAttention(BahdanauAttention(6), "recursive"),
+    "monotonic, hard": lambda: MonotonicAttention(BahdanauAttention(6), "hard"),
 }
 
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn import BahdanauAttention, LuongAttention
+from keras_attn import AttentionRNN, AttentionRNNCell, BahdanauAttention, LuongAttention
 from keras_attn.export import ExportError, export_functional_onnx
 from tests.export.small_translator import session
 
@@ -37,6 +37,24 @@ def test_a_classifier_with_attention(tmp_path):
     actual = dict(zip(names, opened.run(None, {"ids": ids}), strict=True))
     for name, value in model(ids).items():
         np.testing.assert_allclose(actual[name], value, atol=1e-6)
+
+
+def test_a_loop_over_time(tmp_path):
+    inputs, memory = keras.Input((None, 3), name="inputs"), keras.Input((None, 4), name="memory")
+    layer = AttentionRNN(AttentionRNNCell(keras.layers.LSTMCell(5), BahdanauAttention(6)))
+    outputs, weights = layer(inputs, memory, return_attention_scores=True)
+    model = keras.Model([inputs, memory], {"outputs": outputs, "weights": weights})
+
+    def sample(batch, target, source):
+        sizes = {"inputs": (batch, target, 3), "memory": (batch, source, 4)}
+        return {name: np.random.normal(size=size).astype("f") for name, size in sizes.items()}
+
+    assert export_functional_onnx(model, tmp_path / "rnn.onnx", sample(2, 3, 4)) < 1e-6
+    opened = session(tmp_path / "rnn.onnx")
+    fed = sample(3, 7, 5)
+    names = [output.name for output in opened.get_outputs()]
+    for name, received in zip(names, opened.run(None, fed), strict=True):
+        np.testing.assert_allclose(received, model(fed)[name], atol=1e-6)
 
 
 def test_several_inputs_by_name(tmp_path):

@@ -237,6 +237,105 @@ def test_without_attention_it_is_the_recurrent_layer_of_keras(cell):
     assert_close(numpy(outputs), numpy(plain(INPUTS)))
 
 
+# What the query is made of.
+
+FEATURES = GENERATOR.normal(size=(2, 2)).astype("float32")
+COMPOSED = {
+    "all after the cell": ("inputs", "cell_output", "context", "previous_state", "features"),
+    "all before the cell": ("previous_state", "context", "features", "inputs"),
+    "no step before": ("cell_output", "inputs", "features"),
+}
+
+
+def composed_layer(names, **kwargs):
+    cell = AttentionRNNCell(
+        keras.layers.GRUCell(5), BahdanauAttention(6), query=COMPOSED[names], **kwargs
+    )
+    layer = AttentionRNN(cell)
+    layer(INPUTS, MEMORY, query_features=FEATURES)
+    return randomize(layer)
+
+
+@pytest.mark.parametrize("names", COMPOSED)
+def test_a_query_of_several_parts(names):
+    layer = composed_layer(names, input_feeding=False)
+    cell, attention = layer.cell.cell, layer.cell.attention
+    assert layer.cell.feeds_back == (names != "no step before")
+    received = numpy(
+        layer(INPUTS, MEMORY, MASK, return_attention_scores=True, query_features=FEATURES)
+    )
+    step = numpy_step(cell)
+    for b in range(2):
+        state, context = [np.zeros(5)], np.zeros(7)
+        for t, x in enumerate(INPUTS[b]):
+            parts = {"inputs": x, "context": context, "features": FEATURES[b]}
+            parts["previous_state"] = top(state)
+            if names == "all before the cell":
+                context, weights = composed_attend(attention, parts, names, b)
+                hidden, state = step(np.concatenate([x, context]), state)
+            else:
+                hidden, state = step(x, state)
+                parts["cell_output"] = hidden
+                context, weights = composed_attend(attention, parts, names, b)
+            assert_close(received[0][b, t], np.concatenate([hidden, context]))
+            assert_close(received[1][b, t], weights)
+
+
+def composed_attend(attention, parts, names, b):
+    query = np.concatenate([parts[name] for name in COMPOSED[names]])
+    kernels = numpy([attention.query_kernel, attention.key_kernel, attention.vector])
+    scores = oracles.bahdanau_scores(query[None], MEMORY[b], *kernels[:2], kernels[2][:, 0])
+    return [each[0] for each in oracles.attend(scores, MEMORY[b], MASK[b])]
+
+
+def test_the_beams_of_a_sentence_share_its_features():
+    layer = composed_layer("all after the cell")
+    cell = layer.cell
+    memory = cell.prepare_memory(MEMORY, MASK, FEATURES)
+    together, _ = cell(np.repeat(INPUTS[:, 0], 3, axis=0), cell.get_initial_state(6), memory)
+    alone, _ = cell(INPUTS[:, 0], cell.get_initial_state(2), memory)
+    assert_close(numpy(together), np.repeat(numpy(alone), 3, axis=0))
+
+
+def test_a_composed_query_is_a_good_layer():
+    check_layer(
+        lambda: AttentionRNN(
+            AttentionRNNCell(
+                keras.layers.LSTMCell(5),
+                LuongAttention("concat", units=6),
+                query=["cell_output", "context", "features"],
+            )
+        ),
+        {
+            "inputs": INPUTS,
+            "encoder_outputs": MEMORY,
+            "encoder_mask": MASK,
+            "query_features": FEATURES,
+        },
+    )
+
+
+def test_features_must_be_given():
+    cell = AttentionRNNCell(
+        keras.layers.GRUCell(5), BahdanauAttention(6), query=("cell_output", "features")
+    )
+    with pytest.raises(ValueError, match="needs query_features. Received: query_features=None"):
+        AttentionRNN(cell)(INPUTS, MEMORY)
+
+
+def test_a_context_in_the_query_must_have_a_size_of_its_own():
+    def make(**kwargs):
+        attention = MultiHeadAttention(2, 3, **kwargs)
+        cell = AttentionRNNCell(
+            keras.layers.GRUCell(5), attention, query=("cell_output", "context")
+        )
+        return AttentionRNN(cell)
+
+    assert tuple(make(output_shape=4)(INPUTS, MEMORY).shape) == (2, 4, 9)
+    with pytest.raises(ValueError, match="Pass output_shape to the attention"):
+        make()(INPUTS, MEMORY)
+
+
 # Dropout of the cells: one pattern for a sequence, another for the next, none in inference.
 
 DROPOUT_CELLS = {
@@ -324,8 +423,14 @@ def test_attention_scores_need_attention():
 
 
 def test_the_order_of_the_query_is_checked():
-    with pytest.raises(ValueError, match="query must be one of .* Received: query='state'"):
+    with pytest.raises(ValueError, match="query must be one or .* Received: query='state'"):
         AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6), query="state")
+
+
+@pytest.mark.parametrize("query", [(), ("cell_output", "cell_output"), ("inputs", "state")])
+def test_the_parts_of_the_query_are_checked(query):
+    with pytest.raises(ValueError, match="query must be one or several of"):
+        AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6), query=query)
 
 
 @pytest.mark.parametrize("units", [0, -1, 2.0])

@@ -1,0 +1,62 @@
+from keras import ops
+
+from keras_attn.arguments import check_positive_integer
+from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
+from keras_attn.attention.recurrent_attention import RecurrentAttention
+
+
+class AdditiveRecurrentAttention(RecurrentAttention):
+    """Base of additive attention that also sees where it has looked before.
+
+        e_ts = v . tanh(W_q q_t + W_k k_s + f_ts + b)
+
+    A subclass overrides `build_features` and `compute_features`, which makes f_ts of a_{t-1,s}, the
+    weights of the step before, or of their sum over all steps before.
+
+    Args:
+        units: int, size of the space in which queries and keys are compared.
+        cumulative: bool, whether the features are made of the sum.
+        **kwargs: arguments of `AttentionMechanism`.
+
+    Raises:
+        ValueError: if `units` is not a positive integer.
+    """
+
+    def __init__(self, units, cumulative, **kwargs):
+        super().__init__(**kwargs)
+        check_positive_integer("units", units)
+        self.units = units
+        self.cumulative = cumulative
+
+    def build_weights(self, query_dim, key_dim):
+        self.query_kernel = self.add_kernel("query_kernel", (query_dim, self.units))
+        self.key_kernel = self.add_kernel("key_kernel", (key_dim, self.units))
+        self.vector = self.add_kernel("vector", (self.units, 1))
+        self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
+        self.build_features()
+
+    def build_features(self):
+        """Creates the weights of `compute_features`."""
+        raise NotImplementedError(f"{type(self).__name__} must override `build_features`.")
+
+    def compute_features(self, alignments):
+        """Features `(batch, beams, source, units)` of alignments `(batch, beams, source)`."""
+        raise NotImplementedError(f"{type(self).__name__} must override `compute_features`.")
+
+    def project_keys(self, key):
+        return ops.matmul(key, self.key_kernel)  # (B, S, U)
+
+    def initial_state(self, memory, rows, max_steps=None):
+        source = ops.shape(memory["values"])[1]
+        return {"alignments": ops.zeros((rows, source), dtype=self.compute_dtype)}
+
+    def attend_once(self, query, memory, state):
+        before = state["alignments"]  # (B, K, S)
+        query = ops.matmul(query, self.query_kernel) + self.bias  # (B, K, U)
+        hidden = query[:, :, None] + memory["keys"][:, None] + self.compute_features(before)
+        scores = ops.matmul(ops.tanh(hidden), self.vector)[..., 0]  # (B, K, S)
+        weights = PROBABILITY_FUNCTIONS[self.probability_fn](scores, memory["mask"])
+        return weights, {"alignments": before + weights if self.cumulative else weights}
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}

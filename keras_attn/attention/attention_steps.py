@@ -1,0 +1,52 @@
+from keras import ops
+
+from keras_attn.fold_beams import fold_beams, unfold_beams
+
+
+class AttentionSteps:
+    """Attention as an attention RNN uses it: one query at a time, beside a state.
+
+    Most attention has no state: then a step is `attend` with one query of each beam.
+    """
+
+    feeds_back = False
+    """Whether a step needs what the step before has left, so that time must be a loop."""
+
+    def initial_state(self, memory, rows, max_steps=None):
+        """The state before the first step.
+
+        Args:
+            memory: what `prepare_memory` returned, leaves `(batch, ...)`.
+            rows: int or integer scalar, sentences times beams.
+            max_steps: int or integer scalar, the most steps that will follow, where they are known.
+
+        Returns:
+            Dict with leaves `(rows, ...)`; empty for attention without a state.
+        """
+        return {}
+
+    def attend_step(self, query, memory, state):
+        """Attends once.
+
+        Args:
+            query: `(rows, query_dim)`.
+            memory: what `prepare_memory` returned, leaves `(batch, ...)`: beams share it.
+            state: dict, as from `initial_state` or the step before.
+
+        Returns:
+            Tuple of context `(rows, value_dim)`, weights `(rows, source)` and the new state.
+        """
+        rows = ops.shape(query)[0]
+        folded = fold_beams(query, ops.shape(memory["mask"])[0])  # (B, K, D)
+        results = self.align(folded, memory)  # (B, K, Dv), (B, K, S)
+        context, weights = (unfold_beams(each, rows, 1)[:, 0] for each in results)
+        return context, weights, state  # (B*K, Dv), (B*K, S)
+
+    def align(self, query, memory):
+        """`attend` with one alignment a query: the weights of several heads are averaged.
+
+        Returns:
+            Tuple of contexts `(batch, target, value_dim)` and weights `(batch, target, source)`.
+        """
+        context, weights = self.attend(query, memory)
+        return context, ops.mean(weights, axis=1) if len(weights.shape) == 4 else weights

@@ -1,0 +1,188 @@
+import keras
+from keras import ops
+
+from keras_attn.attention.attention_mechanism import AttentionMechanism
+from keras_attn.attention.local_attention import LocalAttention
+from keras_attn.attention.recurrent_attention import RecurrentAttention
+from keras_attn.build_once import build_once
+from keras_attn.scan import scan
+
+MODES = ("parallel", "recursive", "hard")
+LEAST_PROBABILITY = 1e-10
+"""Of moving past a position: the parallel form divides by it."""
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class MonotonicAttention(RecurrentAttention):
+    """Attention that only moves forward, with the scores of another mechanism.
+
+    From where the step before has looked, each position is taken with a probability of its own, or
+    passed:
+
+        p_ts = sigmoid(e_ts + r + noise)
+        a_ts = p_ts sum_{j <= s} a_{t-1,j} prod_{j <= l < s} (1 - p_tl)
+
+    Introduced by [Raffel et al., 2017](https://arxiv.org/abs/1704.00784): equations 10 and 11
+    (`"recursive"`), algorithm 1 (`"hard"`) and appendix C (`"parallel"`). Weights of a query sum to
+    at most 1: what is missing is the probability that nothing was chosen. Before the first step
+    all weight is on the first position.
+
+    Args:
+        mechanism: an `AttentionMechanism`, whose scores are taken.
+        mode: how weights are computed. `"parallel"` (default): by cumulative sums, which is fast
+            but not exact where probabilities come close to 1; `"recursive"`: by a loop over the
+            source, exact; `"hard"`: the first position from the last one on with e_ts + r > 0, all
+            or nothing, for inference in linear time. That has no gradient: train with another, with
+            noise, and set the attribute of this name before the model is used or exported.
+        sigmoid_noise: float, standard deviation of Gaussian noise on the scores, in training only,
+            which drives the probabilities to 0 and 1. Default 0.
+        score_bias: float, the first value of the learned number r. Default 0; negative values, such
+            as -1 to -4, let the attention start with moving on.
+        seed: int, of the noise. Default `None`.
+        **kwargs: arguments of `AttentionMechanism`, but `probability_fn`.
+
+    Call arguments, returns: see `RecurrentAttention`.
+
+    Masking: masked positions are passed with weight 0.
+
+    Raises:
+        ValueError: if `mode` is unknown, `sigmoid_noise` is negative, or `mechanism` is none that
+            scores single positions on its own.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import BahdanauAttention
+    >>> layer = MonotonicAttention(BahdanauAttention(8), mode="hard")
+    >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 4), "float32")
+    >>> tuple(layer(query, value).shape)
+    (2, 3, 4)
+    """
+
+    def __init__(
+        self, mechanism, mode="parallel", sigmoid_noise=0.0, score_bias=0.0, seed=None, **kwargs
+    ):
+        super().__init__(**kwargs)
+        if mode not in MODES:
+            raise ValueError(f"mode must be one of {MODES}. Received: mode={mode!r}.")
+        if not isinstance(mechanism, AttentionMechanism) or isinstance(
+            mechanism, (RecurrentAttention, LocalAttention)
+        ):
+            raise ValueError(
+                "mechanism must be an AttentionMechanism that scores each position on its own, "
+                f"such as BahdanauAttention(256). Received: mechanism={mechanism}."
+            )
+        if sigmoid_noise < 0:
+            raise ValueError(
+                f"sigmoid_noise must not be negative. Received: sigmoid_noise={sigmoid_noise}."
+            )
+        self.mechanism = mechanism
+        self.mode = mode
+        self.sigmoid_noise = sigmoid_noise
+        self.score_bias = score_bias
+        self.seed = seed
+        self.noise = _NoiseOfSteps(sigmoid_noise, seed)
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        build_once(self.mechanism, query_shape, value_shape, key_shape)
+        super().build(query_shape, value_shape, key_shape)
+
+    def build_weights(self, query_dim, key_dim):
+        initializer = keras.initializers.Constant(self.score_bias)
+        self.bias = self.add_weight(name="bias", shape=(), initializer=initializer)
+
+    def prepare_memory(self, value, key=None, attention_mask=None):
+        return self.mechanism.prepare_memory(value, key, attention_mask)
+
+    def initial_state(self, memory, rows, max_steps=None):
+        source = ops.shape(memory["values"])[1]
+        first = ops.cast(ops.equal(ops.arange(source), 0), "float32")  # (S,)
+        alignments = ops.broadcast_to(first, (rows, source))
+        noise = {} if max_steps is None else self.noise(alignments, num_steps=max_steps)
+        return {"alignments": alignments, **noise}
+
+    def attend_once(self, query, memory, state):
+        scores = self.mechanism.compute_scores(query, memory["keys"])  # (B, K, S)
+        scores = ops.cast(scores, "float32") + ops.cast(self.bias, "float32")
+        new_state = {}
+        if "noise" in state:
+            noise, step = ops.stop_gradient(state["noise"]), state["step"]
+            step = ops.broadcast_to(step[..., None], (*ops.shape(step), ops.shape(noise)[3]))
+            scores = scores + ops.take_along_axis(noise, step, axis=2)[:, :, 0]
+            new_state = {"noise": noise, "step": state["step"] + 1}
+        allowed = ops.cast(memory["mask"], "float32")  # (B, 1, S)
+        if self.mode == "hard":
+            chosen = allowed * ops.cast(scores > 0, "float32")
+            weights = _first_chosen(chosen, state["alignments"])
+        else:
+            chosen = allowed * ops.sigmoid(scores)
+            expected = _expected_recursive if self.mode == "recursive" else _expected_parallel
+            weights = expected(chosen, state["alignments"])
+        return ops.cast(weights, self.compute_dtype), {"alignments": weights, **new_state}
+
+    def get_config(self):
+        config = super().get_config()
+        del config["probability_fn"]
+        return {
+            **config,
+            "mechanism": keras.saving.serialize_keras_object(self.mechanism),
+            "mode": self.mode,
+            "sigmoid_noise": self.sigmoid_noise,
+            "score_bias": self.score_bias,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
+        return cls(**{**config, "mechanism": mechanism})
+
+
+class _NoiseOfSteps(keras.layers.Layer):
+    """Gaussian noise for all steps, while training; drawn at once, because not every backend can
+    draw inside of a loop."""
+
+    def __init__(self, stddev, seed):
+        super().__init__(dtype="float32", name="noise_of_steps")
+        self.stddev = stddev
+        self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def call(self, alignments, num_steps, training=False):
+        if not (training and self.stddev):
+            return {}
+        rows, source = ops.shape(alignments)
+        shape = (rows, num_steps, source)
+        noise = keras.random.normal(shape, stddev=self.stddev, seed=self.seed_generator)
+        return {"noise": noise, "step": ops.zeros((rows, 1), dtype="int32")}
+
+
+def _expected_parallel(chosen, before):
+    """Appendix C: a = p c cumsum(a' / c), c being the probability to pass all that come before."""
+    log_passed = ops.log(ops.clip(1.0 - chosen, LEAST_PROBABILITY, 1.0))  # (B, K, S)
+    passed = ops.exp(ops.cumsum(log_passed, axis=-1) - log_passed)
+    reached = ops.cumsum(before / ops.clip(passed, LEAST_PROBABILITY, 1.0), axis=-1)
+    return chosen * passed * reached
+
+
+def _expected_recursive(chosen, before):
+    """Equations 10 and 11: q_s = (1 - p_{s-1}) q_{s-1} + a'_s, a_s = p_s q_s."""
+
+    def step(carry, inputs):
+        chosen, before = inputs
+        reached = carry["left"] + before  # (B, K)
+        weights = chosen * reached
+        return {"left": reached - weights, "weights": weights}
+
+    along_source = tuple(ops.transpose(each, (2, 0, 1)) for each in (chosen, before))  # (S, B, K)
+    zeros = ops.zeros(ops.shape(chosen)[:2])
+    _, weights = scan(
+        step, {"left": zeros, "weights": zeros}, along_source, lambda carry: carry["weights"]
+    )
+    return ops.transpose(weights, (1, 2, 0))  # (B, K, S)
+
+
+def _first_chosen(chosen, before):
+    """Algorithm 1: all on the first chosen position that is not before the last one."""
+    chosen = chosen * ops.cumsum(before, axis=-1)  # (B, K, S), 0 or 1 each
+    is_first = ops.cast(ops.cumsum(chosen, axis=-1) < 1.5, "float32")
+    return ops.stop_gradient(chosen * is_first)

@@ -1,0 +1,75 @@
+from keras import ops, tree
+
+from keras_attn.attention.attention_mechanism import AttentionMechanism
+from keras_attn.attention.attention_recorder import record
+from keras_attn.fold_beams import merge_beams, split_beams
+from keras_attn.scan import scan
+
+
+class RecurrentAttention(AttentionMechanism):
+    """Base of attention mechanisms whose weights depend on those of the steps before.
+
+    A subclass overrides `initial_state` and `attend_once`. Queries are answered in their order: a
+    call with several queries is a loop over them.
+
+    Args, call arguments, returns: see `AttentionMechanism`.
+
+    Masking: as everywhere; a position that may never be attended to does not count in the state.
+    """
+
+    feeds_back = True
+
+    def initial_state(self, memory, rows, max_steps=None):
+        raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")
+
+    def attend_once(self, query, memory, state):
+        """Attends with one query of each beam.
+
+        Args:
+            query: `(batch, beams, query_dim)`.
+            memory: what `prepare_memory` returned, leaves `(batch, ...)`.
+            state: dict with leaves `(batch, beams, ...)`.
+
+        Returns:
+            Tuple of weights `(batch, beams, source)` and the new state.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `attend_once`.")
+
+    def attend_step(self, query, memory, state):
+        context, weights, state = self._step(query, memory, state)
+        record(self, weights[:, None])
+        return context, weights, state
+
+    def _step(self, query, memory, state):
+        rows, batch = ops.shape(query)[0], ops.shape(memory["mask"])[0]
+        query = split_beams(ops.cast(query, self.compute_dtype), batch)  # (B, K, D)
+        state = tree.map_structure(lambda leaf: split_beams(leaf, batch), state)
+        weights, state = self.attend_once(query, memory, state)  # (B, K, S)
+        context = ops.matmul(weights, memory["values"])  # (B, K, Dv)
+        return (
+            merge_beams(context, rows),
+            merge_beams(weights, rows),
+            tree.map_structure(lambda leaf: merge_beams(leaf, rows), state),
+        )
+
+    def attend(self, query, memory):
+        query = ops.cast(query, self.compute_dtype)
+        values, mask = memory["values"], memory["mask"]
+        batch, target, source = ops.shape(query)[0], ops.shape(query)[1], ops.shape(values)[1]
+        mask = ops.broadcast_to(mask, (batch, target, source))
+        carry = {
+            "context": ops.zeros((batch, values.shape[2]), dtype=self.compute_dtype),
+            "weights": ops.zeros((batch, source), dtype=self.compute_dtype),
+            "state": self.initial_state(memory, batch, target),
+        }
+
+        def step(carry, inputs):
+            step_memory = {**memory, "mask": inputs["mask"][:, None]}  # (B, 1, S)
+            results = self._step(inputs["query"], step_memory, carry["state"])
+            return dict(zip(carry, results, strict=True))
+
+        inputs = {"query": ops.transpose(query, (1, 0, 2)), "mask": ops.transpose(mask, (1, 0, 2))}
+        _, results = scan(step, carry, inputs, lambda carry: (carry["context"], carry["weights"]))
+        context, weights = (ops.transpose(each, (1, 0, 2)) for each in results)
+        record(self, weights)
+        return context, weights  # (B, T, Dv), (B, T, S)
