@@ -1,0 +1,264 @@
+"""Every attention mechanism on a task that it is meant for: one table, one command.
+
+    python examples/compare_attention.py
+
+trains a small GRU encoder and decoder around each mechanism, a minute or two each, on sequences of
+letters that it makes up:
+
+    copy        d a c b  ->  d a c b
+    reverse     d a c b  ->  b c a d
+    stretch     d a c b  ->  d d a c b b    (every other letter of the alphabet comes twice)
+    find        d a C b  ->  c              (the one capital letter)
+
+Each model is exported to ONNX, and what it writes for 1,000 sequences that it has never seen is
+compared with what is right and with what Keras finds. `--out RUN` keeps the models, `results.json`
+and `alignments.png`, what each mechanism looks at for one and the same source.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+
+import keras_attn
+from keras_attn.export import export_onnx
+from keras_attn.training import compile_for_training
+
+LETTERS = "abcdefghijklmnopqrst"
+END, FIRST = 2, 4  # ids below are of the start, the end and what is unknown
+SIZE = FIRST + 2 * len(LETTERS)  # small letters, then capital ones
+LENGTHS = (3, 12)
+
+
+# Name: task, mechanism, what is set after training.
+MECHANISMS = {
+    "additive": ("reverse", lambda: keras_attn.BahdanauAttention(64), {}),
+    "additive, normalized": (
+        "reverse",
+        lambda: keras_attn.BahdanauAttention(64, normalize=True),
+        {},
+    ),
+    "dot": ("copy", lambda: keras_attn.LuongAttention("dot", scale=True), {}),
+    "general": ("reverse", lambda: keras_attn.LuongAttention("general"), {}),
+    "concat": ("reverse", lambda: keras_attn.LuongAttention("concat", units=64), {}),
+    "scaled dot product": ("copy", lambda: keras_attn.ScaledDotProductAttention(), {}),
+    "cosine": ("copy", lambda: keras_attn.CosineAttention(), {}),
+    "linear": ("find", lambda: keras_attn.LinearScoreAttention(), {}),
+    "location": ("copy", lambda: keras_attn.LocationAttention(LENGTHS[1] + 1), {}),
+    "several heads": ("reverse", lambda: keras_attn.MultiHeadAttention(4, 16), {}),
+    "sparsemax": (
+        "reverse",
+        lambda: keras_attn.BahdanauAttention(64, probability_fn="sparsemax"),
+        {},
+    ),
+    "hardmax": ("copy", lambda: keras_attn.BahdanauAttention(64), {"probability_fn": "hardmax"}),
+    "local, predictive": (
+        "copy",
+        lambda: keras_attn.LocalAttention(keras_attn.LuongAttention("general"), window=3),
+        {},
+    ),
+    "local, monotonic": (
+        "copy",
+        lambda: keras_attn.LocalAttention(
+            keras_attn.LuongAttention("general"), window=2, alignment="monotonic"
+        ),
+        {},
+    ),
+    "location-sensitive": (
+        "stretch",
+        lambda: keras_attn.LocationSensitiveAttention(64, filters=16, kernel_size=7),
+        {},
+    ),
+    "coverage": ("reverse", lambda: keras_attn.CoverageAttention(64), {}),
+    "monotonic, parallel": ("stretch", lambda: monotonic("parallel"), {}),
+    "monotonic, recursive": ("stretch", lambda: monotonic("recursive"), {}),
+    "monotonic, hard": ("stretch", lambda: monotonic("parallel", 1.0), {"mode": "hard"}),
+}
+
+
+def monotonic(mode, sigmoid_noise=0.0):
+    return keras_attn.MonotonicAttention(
+        keras_attn.BahdanauAttention(64), mode, sigmoid_noise, score_bias=-1.0
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", nargs="+", choices=MECHANISMS, help="mechanisms; all by default")
+    parser.add_argument("--out", type=Path, help="folder for models, results and the picture")
+    parser.add_argument("--epochs", type=int, default=60, help="most of them; 100 batches each")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        out = args.out or Path(temporary)
+        out.mkdir(parents=True, exist_ok=True)
+        print(f"{'mechanism':24}{'task':10}{'exact':>9}{'ONNX ids':>10}{'seconds':>9}")
+        rows = [compare(name, args, out) for name in args.only or MECHANISMS]
+        arguments = {"epochs": args.epochs, "seed": args.seed}
+        (out / "results.json").write_text(
+            json.dumps({"arguments": arguments, "rows": rows}, indent=2)
+        )
+        if args.out:
+            draw(rows, out)
+
+
+def compare(name, args, out):
+    """Trains, exports and measures one mechanism; returns the row of the table."""
+    task, make_attention, after_training = MECHANISMS[name]
+    started = time.process_time()
+    encoder, decoder = train(task, make_attention(), args)
+    for attribute, value in after_training.items():
+        setattr(decoder.cell.attention, attribute, value)
+    seconds = time.process_time() - started
+    search = keras_attn.GreedyDecoder(decoder, max_length=2 * LENGTHS[1] + 2, name="search")
+    translator = keras_attn.search_model(encoder, search)
+    sources, targets = make_examples(task, 1000, np.random.default_rng(args.seed + 1))
+    path = out / f"{name.replace(', ', '-').replace(' ', '-')}.onnx"
+    sentences = [ids[ids > 0].tolist() for ids in sources]
+    parity = export_onnx(translator, path, alignments=True, sentences=sentences)
+    found = translate(path, sources)["token_ids"][:, 0]
+    row = {
+        "mechanism": name,
+        "task": task,
+        "exact": float(np.mean(is_right(found, targets))),
+        "same_in_onnx": parity.best_equal,
+        "cpu_seconds": round(seconds, 1),
+        "file": path.name,
+    }
+    print(
+        f"{name:24}{task:10}{row['exact']:9.1%}{row['same_in_onnx']:10.1%}{seconds:9.0f}",
+        flush=True,
+    )
+    return row
+
+
+def train(task, attention, args):
+    """An encoder and a decoder that have learned a task."""
+    encoder, decoder = keras_attn.rnn_seq2seq(
+        SIZE,
+        SIZE,
+        attention=attention,
+        cell="gru",
+        embedding_dim=64,
+        units=64,
+        # Monotonic and location-sensitive attention see the past by themselves.
+        input_feeding=False,
+        dropout=0.0,
+        seed=args.seed,
+    )
+    trainer = compile_for_training(
+        keras_attn.training_model(encoder, decoder), learning_rate=4e-3, label_smoothing=0.0
+    )
+    trainer.fit(
+        Batches(task, args.seed),
+        epochs=args.epochs,
+        callbacks=[StopWhenLearned()],
+        verbose=0,
+    )
+    return encoder, decoder
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches that nobody has seen before."""
+
+    def __init__(self, task, seed):
+        super().__init__()
+        self.task = task
+        self.generator = np.random.default_rng([seed, 0])
+
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        sources, targets = make_examples(self.task, 64, self.generator)
+        starts = np.full((len(targets), 1), 1, "int32")
+        inputs = np.concatenate([starts, targets[:, :-1]], axis=1)
+        return {"source_ids": sources, "target_ids": inputs}, targets
+
+
+class StopWhenLearned(keras.callbacks.Callback):
+    """Ends the training after an epoch with hardly a wrong token."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = logs["token_accuracy"] > 0.9998
+
+
+def make_examples(task, number, generator):
+    """Sources and targets, int32 `(number, longest)`, with the end token, padded with 0."""
+    pairs = []
+    for length in generator.integers(LENGTHS[0], LENGTHS[1] + 1, number):
+        letters = generator.integers(0, len(LETTERS), length)
+        target = letters
+        if task == "reverse":
+            target = letters[::-1]
+        elif task == "stretch":
+            target = np.repeat(letters, 1 + letters % 2)
+        elif task == "find":
+            place = generator.integers(length)
+            target = letters[place : place + 1]
+            letters = letters + len(LETTERS) * (np.arange(length) == place)
+        pairs.append([[*(ids + FIRST), END] for ids in (letters, target)])
+    return [keras.utils.pad_sequences(side, padding="post") for side in zip(*pairs, strict=True)]
+
+
+def translate(path, sources):
+    """What the exported file finds, as named arrays."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    fed = {
+        "source_ids": sources,
+        "max_length": np.array(2 * LENGTHS[1] + 2, "int32"),
+        "length_penalty": np.array(0.0, "float32"),
+    }
+    return dict(zip([o.name for o in session.get_outputs()], session.run(None, fed), strict=True))
+
+
+def is_right(found, targets):
+    """Which sequences of ids are equal, padding aside."""
+    width = max(found.shape[1], targets.shape[1])
+    found, targets = (np.pad(ids, ((0, 0), (0, width - ids.shape[1]))) for ids in (found, targets))
+    return (np.where(found == END, 0, found) == np.where(targets == END, 0, targets)).all(axis=1)
+
+
+def draw(rows, out):
+    """One heat map a mechanism, all of the same letters."""
+    import matplotlib.pyplot as plt
+
+    from keras_attn.visualize import plot_alignments
+
+    columns = 4
+    figure, axes = plt.subplots(
+        -(-len(rows) // columns), columns, figsize=(3 * columns, 3 * -(-len(rows) // columns))
+    )
+    for ax in axes.flat[len(rows) :]:
+        ax.axis("off")
+    for ax, row in zip(axes.flat, rows, strict=False):
+        ids = np.array([LETTERS.index(letter) for letter in "dacbhgf"])
+        if row["task"] == "find":
+            ids[2] += len(LETTERS)
+        source = np.append(ids + FIRST, END).astype("int32")[None]
+        found = translate(out / row["file"], source)
+        length = int(found["lengths"][0, 0])
+        plot_alignments(
+            found["alignments"][0, 0, :length],
+            spell(source[0]),
+            spell(found["token_ids"][0, 0, :length]),
+            ax=ax,
+            title=f"{row['mechanism']} ({row['task']})",
+        )
+    figure.tight_layout()
+    figure.savefig(out / "alignments.png", dpi=70)
+
+
+def spell(ids):
+    names = ["", "<s>", "</s>", "?", *LETTERS, *LETTERS.upper()]
+    return [names[id] for id in ids]
+
+
+if __name__ == "__main__":
+    main()
