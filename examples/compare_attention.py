@@ -32,6 +32,7 @@ LETTERS = "abcdefghijklmnopqrst"
 END, FIRST = 2, 4  # ids below are of the start, the end and what is unknown
 SIZE = FIRST + 2 * len(LETTERS)  # small letters, then capital ones
 LENGTHS = (3, 12)
+LONGEST_TARGET = 2 * LENGTHS[1] + 1
 
 
 # Name: task, mechanism, what is set after training.
@@ -114,7 +115,7 @@ def compare(name, args, out):
     for attribute, value in after_training.items():
         setattr(decoder.cell.attention, attribute, value)
     seconds = time.process_time() - started
-    search = keras_attn.GreedyDecoder(decoder, max_length=2 * LENGTHS[1] + 2, name="search")
+    search = keras_attn.GreedyDecoder(decoder, max_length=LONGEST_TARGET, name="search")
     translator = keras_attn.search_model(encoder, search)
     sources, targets = make_examples(task, 1000, np.random.default_rng(args.seed + 1))
     path = out / f"{name.replace(', ', '-').replace(' ', '-')}.onnx"
@@ -188,7 +189,7 @@ class StopWhenLearned(keras.callbacks.Callback):
 
 
 def make_examples(task, number, generator):
-    """Sources and targets, int32 `(number, longest)`, with the end token, padded with 0."""
+    """Sources and targets, int32 `(number, most tokens)`, with the end token, padded with 0."""
     pairs = []
     for length in generator.integers(LENGTHS[0], LENGTHS[1] + 1, number):
         letters = generator.integers(0, len(LETTERS), length)
@@ -202,7 +203,10 @@ def make_examples(task, number, generator):
             target = letters[place : place + 1]
             letters = letters + len(LETTERS) * (np.arange(length) == place)
         pairs.append([[*(ids + FIRST), END] for ids in (letters, target)])
-    return [keras.utils.pad_sequences(side, padding="post") for side in zip(*pairs, strict=True)]
+    return [
+        keras.utils.pad_sequences(side, maxlen=LONGEST_TARGET, padding="post")
+        for side in zip(*pairs, strict=True)
+    ]
 
 
 def translate(path, sources):
@@ -212,7 +216,7 @@ def translate(path, sources):
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     fed = {
         "source_ids": sources,
-        "max_length": np.array(2 * LENGTHS[1] + 2, "int32"),
+        "max_length": np.array(LONGEST_TARGET, "int32"),
         "length_penalty": np.array(0.0, "float32"),
     }
     return dict(zip([o.name for o in session.get_outputs()], session.run(None, fed), strict=True))
@@ -220,8 +224,7 @@ def translate(path, sources):
 
 def is_right(found, targets):
     """Which sequences of ids are equal, padding aside."""
-    width = max(found.shape[1], targets.shape[1])
-    found, targets = (np.pad(ids, ((0, 0), (0, width - ids.shape[1]))) for ids in (found, targets))
+    found = keras.utils.pad_sequences(found, maxlen=LONGEST_TARGET, padding="post")
     return (np.where(found == END, 0, found) == np.where(targets == END, 0, targets)).all(axis=1)
 
 

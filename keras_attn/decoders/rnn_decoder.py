@@ -1,9 +1,11 @@
 import keras
 from keras import ops, tree
 
+from keras_attn.attention.coverage_loss import coverage_loss
 from keras_attn.build_once import build_once
 from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.dropout import Dropout
+from keras_attn.masks import padding_mask
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.state_bridge import StateBridge
 from keras_attn.rnn.state_sizes import state_sizes
@@ -26,6 +28,8 @@ class RNNDecoder(TokenDecoder):
         dropout: float in [0, 1), on the embedded inputs and on the outputs before the head. Default
             0.
         seed: int, seed of the dropout. Default `None`.
+        coverage_loss: float, weight of a loss against attending to the same positions again, which
+            is added in training, see `keras_attn.attention.coverage_loss`. Default 0.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments: see `Decoder.call`; `return_attention_scores` asks for the weights too, and
@@ -44,13 +48,27 @@ class RNNDecoder(TokenDecoder):
     """
 
     def __init__(
-        self, cell, embedding, head=None, bridge="dense", dropout=0.0, seed=None, **kwargs
+        self,
+        cell,
+        embedding,
+        head=None,
+        bridge="dense",
+        dropout=0.0,
+        seed=None,
+        coverage_loss=0.0,
+        **kwargs,
     ):
         super().__init__(embedding, head, **kwargs)
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
         self.rnn = AttentionRNN(cell, dtype=self.dtype_policy)
         self.cell = self.rnn.cell
+        if coverage_loss < 0 or (coverage_loss and self.cell.attention is None):
+            raise ValueError(
+                "coverage_loss must not be negative, and needs a cell with attention. "
+                f"Received: coverage_loss={coverage_loss}."
+            )
+        self.coverage_loss = coverage_loss
         self.bridge = bridge
         self.dropout = dropout
         self.seed = seed
@@ -85,15 +103,19 @@ class RNNDecoder(TokenDecoder):
         encoder_state=None,
         return_attention_scores=False,
         query_features=None,
+        training=False,
     ):
         memory = self.prepare_memory(encoder_outputs, encoder_mask, encoder_state, query_features)
         inputs = self.input_dropout(self.embedding(token_ids))  # (B, T, E)
+        adds_loss = training and self.coverage_loss > 0
         outputs, weights, _ = self.rnn.run(
             inputs,
             memory.get("attention"),
             memory["cell"],
-            return_attention_scores=return_attention_scores,
+            return_attention_scores=return_attention_scores or adds_loss,
         )
+        if adds_loss:
+            self.add_loss(self.coverage_loss * coverage_loss(weights, padding_mask(token_ids)))
         logits = self.project(self.output_dropout(outputs))  # (B, T, V)
         return (logits, weights) if return_attention_scores else logits
 
@@ -128,4 +150,5 @@ class RNNDecoder(TokenDecoder):
             "bridge": self.bridge,
             "dropout": self.dropout,
             "seed": self.seed,
+            "coverage_loss": self.coverage_loss,
         }

@@ -1,0 +1,71 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import AttentionRNNCell, CoverageAttention, RNNDecoder
+from keras_attn.attention.coverage_loss import coverage_loss
+from tests.contracts import assert_close, numpy
+
+GENERATOR = np.random.default_rng(0)
+WEIGHTS = GENERATOR.dirichlet(np.ones(5), size=(2, 4)).astype("float32")
+MASK = np.array([[True, True, True, False], [True, True, False, False]])
+VALUE = GENERATOR.normal(size=(2, 5, 3)).astype("float32")
+TOKEN_IDS = np.array([[1, 4, 5, 0], [1, 3, 0, 0]], "int32")
+
+
+def expected_loss(weights, mask):
+    losses = []
+    for alignment, is_real in zip(weights, mask, strict=True):
+        before = np.zeros(alignment.shape[1])
+        for row in alignment[is_real]:
+            losses.append(np.minimum(row, before).sum())
+            before = before + row
+    return np.mean(losses)
+
+
+def test_equals_the_equation():
+    assert_close(numpy(coverage_loss(WEIGHTS, MASK)), expected_loss(WEIGHTS, MASK))
+    assert float(coverage_loss(WEIGHTS, np.zeros_like(MASK))) == 0.0
+
+
+def test_costs_nothing_where_each_step_looks_elsewhere():
+    assert float(coverage_loss(np.eye(4, dtype="float32")[None], np.ones((1, 4), "bool"))) == 0.0
+
+
+def make_decoder(weight):
+    cell = AttentionRNNCell(keras.layers.GRUCell(4), CoverageAttention(5))
+    embedding = keras.layers.Embedding(6, 3)
+    return RNNDecoder(cell, embedding, keras.layers.Dense(6), bridge="zero", coverage_loss=weight)
+
+
+def test_a_decoder_adds_it_in_training():
+    decoder = make_decoder(0.5)
+    _, weights = numpy(decoder(TOKEN_IDS, VALUE, return_attention_scores=True))
+    assert decoder.losses == []
+    decoder(TOKEN_IDS, VALUE, training=True)
+    assert_close(numpy(decoder.losses), [0.5 * expected_loss(weights, TOKEN_IDS != 0)])
+    assert RNNDecoder.from_config(decoder.get_config()).coverage_loss == 0.5
+
+
+def test_training_with_it_spreads_the_attention():
+    def overlap_after_training(weight):
+        keras.utils.set_random_seed(0)
+        decoder = make_decoder(weight)
+        inputs = [keras.Input((None,), dtype="int32"), keras.Input((None, 3))]
+        model = keras.Model(inputs, decoder(*inputs))
+        model.compile(
+            keras.optimizers.Adam(0.02),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        )
+        model.fit([TOKEN_IDS, VALUE], TOKEN_IDS, epochs=60, verbose=0)
+        _, weights = decoder(TOKEN_IDS, VALUE, return_attention_scores=True)
+        return float(coverage_loss(weights, TOKEN_IDS != 0))
+
+    assert overlap_after_training(5.0) < 0.7 * overlap_after_training(0.0)
+
+
+@pytest.mark.parametrize("weight", [-1.0, 1.0])
+def test_the_weight_is_checked(weight):
+    cell = keras.layers.GRUCell(6)
+    with pytest.raises(ValueError, match="coverage_loss must not be negative, and needs a cell"):
+        RNNDecoder(cell, keras.layers.ReversibleEmbedding(6, 6), coverage_loss=weight)
