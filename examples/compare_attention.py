@@ -32,7 +32,7 @@ LETTERS = "abcdefghijklmnopqrst"
 END, FIRST = 2, 4  # ids below are of the start, the end and what is unknown
 SIZE = FIRST + 2 * len(LETTERS)  # small letters, then capital ones
 LENGTHS = (3, 12)
-LONGEST_TARGET = 2 * LENGTHS[1] + 1
+LONGEST = LENGTHS[1] + 1
 
 
 # Name: task, mechanism, what is set after training.
@@ -115,7 +115,7 @@ def compare(name, args, out):
     for attribute, value in after_training.items():
         setattr(decoder.cell.attention, attribute, value)
     seconds = time.process_time() - started
-    search = keras_attn.GreedyDecoder(decoder, max_length=LONGEST_TARGET, name="search")
+    search = keras_attn.GreedyDecoder(decoder, max_length=2 * LONGEST, name="search")
     translator = keras_attn.search_model(encoder, search)
     sources, targets = make_examples(task, 1000, np.random.default_rng(args.seed + 1))
     path = out / f"{name.replace(', ', '-').replace(' ', '-')}.onnx"
@@ -203,9 +203,11 @@ def make_examples(task, number, generator):
             target = letters[place : place + 1]
             letters = letters + len(LETTERS) * (np.arange(length) == place)
         pairs.append([[*(ids + FIRST), END] for ids in (letters, target)])
+    sides = zip(*pairs, strict=True)
+    sizes = (LONGEST, LONGEST + (LENGTHS[1] if task == "stretch" else 0))
     return [
-        keras.utils.pad_sequences(side, maxlen=LONGEST_TARGET, padding="post")
-        for side in zip(*pairs, strict=True)
+        keras.utils.pad_sequences(side, maxlen=size, padding="post")
+        for side, size in zip(sides, sizes, strict=True)
     ]
 
 
@@ -216,7 +218,7 @@ def translate(path, sources):
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     fed = {
         "source_ids": sources,
-        "max_length": np.array(LONGEST_TARGET, "int32"),
+        "max_length": np.array(2 * LONGEST, "int32"),
         "length_penalty": np.array(0.0, "float32"),
     }
     return dict(zip([o.name for o in session.get_outputs()], session.run(None, fed), strict=True))
@@ -224,7 +226,10 @@ def translate(path, sources):
 
 def is_right(found, targets):
     """Which sequences of ids are equal, padding aside."""
-    found = keras.utils.pad_sequences(found, maxlen=LONGEST_TARGET, padding="post")
+    found, targets = (
+        keras.utils.pad_sequences(ids, maxlen=2 * LONGEST, padding="post")
+        for ids in (found, targets)
+    )
     return (np.where(found == END, 0, found) == np.where(targets == END, 0, targets)).all(axis=1)
 
 

@@ -9,6 +9,7 @@ from keras_attn.attention.attention_recorder import record_attention_scores
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
 from keras_attn.attention.cosine_attention import CosineAttention
 from keras_attn.attention.coverage_attention import CoverageAttention
+from keras_attn.attention.intra_decoder_attention import IntraDecoderAttention
 from keras_attn.attention.linear_score_attention import LinearScoreAttention
 from keras_attn.attention.local_attention import LocalAttention
 from keras_attn.attention.location_attention import LocationAttention
@@ -16,6 +17,7 @@ from keras_attn.attention.location_sensitive_attention import LocationSensitiveA
 from keras_attn.attention.luong_attention import LuongAttention
 from keras_attn.attention.monotonic_attention import MonotonicAttention
 from keras_attn.attention.multi_head_attention import MultiHeadAttention
+from keras_attn.attention.multiple_attention import MultipleAttention
 from keras_attn.attention.recurrent_attention import RecurrentAttention
 from keras_attn.attention.scaled_dot_product_attention import ScaledDotProductAttention
 from keras_attn.decoders.causal_language_model import CausalLanguageModel
@@ -71,6 +73,7 @@ __all__ = [
     "Decoder",
     "FeedForward",
     "GreedyDecoder",
+    "IntraDecoderAttention",
     "LearnedPositions",
     "LinearScoreAttention",
     "LocalAttention",
@@ -79,6 +82,7 @@ __all__ = [
     "LuongAttention",
     "MonotonicAttention",
     "MultiHeadAttention",
+    "MultipleAttention",
     "PatchEmbedding",
     "PromptEncoder",
     "RNNCell",

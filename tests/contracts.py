@@ -214,12 +214,12 @@ def pad_source(encoded, columns):
 
 def _check_steps(decoder, encoded, token_ids, logits):
     """A step gives what teacher forcing gives, for all sentences and for some of them."""
-    batch, _ = token_ids.shape
+    batch, time = token_ids.shape
     memory = decoder.prepare_memory(**encoded)
     assert all(leaf.shape[0] == batch for leaf in tree.flatten(memory))
     rows = np.array([batch - 1, 0], "int32")
     some = decoder.select(memory, rows)
-    state, some_state = decoder.initial_state(memory), decoder.initial_state(some)
+    state, some_state = (decoder.initial_state(each, max_length=time) for each in (memory, some))
     for t, tokens in enumerate(token_ids.T):
         step_logits, new_state = decoder.step(tokens, state, memory)
         assert numpy(step_logits).dtype == "float32"
@@ -240,7 +240,7 @@ def _check_beams(decoder, encoded, token_ids, sum_to_one):
     repeated = tree.map_structure(lambda leaf: np.repeat(leaf, beam_width, axis=0), encoded)
     logits = numpy(decoder(beams, **repeated))
     memory = decoder.prepare_memory(**encoded)
-    state = decoder.initial_state(memory, beam_width, alignments=True)
+    state = decoder.initial_state(memory, beam_width, alignments=True, max_length=time)
     assert all(leaf.shape[0] == batch * beam_width for leaf in tree.flatten(state))
     for t, tokens in enumerate(beams.T):
         step_logits, state = decoder.step(tokens, state, memory)

@@ -12,6 +12,10 @@ class AttentionSteps:
     feeds_back = False
     """Whether a step needs what the step before has left, so that time must be a loop."""
 
+    def main(self, values):
+        """Of several memories, or of what belongs to each, that of the weights of a step."""
+        return values
+
     def initial_state(self, memory, rows, max_steps=None):
         """The state before the first step.
 
@@ -25,6 +29,10 @@ class AttentionSteps:
         """
         return {}
 
+    def num_positions(self, memory, max_steps=None):
+        """int scalar, the columns of the weights of a step."""
+        return ops.shape(memory["mask"])[-1]
+
     def attend_step(self, query, memory, state):
         """Attends once.
 
@@ -34,7 +42,7 @@ class AttentionSteps:
             state: dict, as from `initial_state` or the step before.
 
         Returns:
-            Tuple of context `(rows, value_dim)`, weights `(rows, source)` and the new state.
+            Tuple of context `(rows, value_dim)`, weights `(rows, num_positions)` and the new state.
         """
         rows = ops.shape(query)[0]
         folded = fold_beams(query, ops.shape(memory["mask"])[0])  # (B, K, D)

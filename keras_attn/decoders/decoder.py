@@ -39,6 +39,13 @@ class Decoder(keras.layers.Layer):
     def compute_mask(self, inputs, previous_mask):
         return None  # the loss knows padding by its label
 
+    def main(self, values):
+        """Of several encoder outputs or masks, those of which a search takes the source's length.
+
+        By default there is one.
+        """
+        return values
+
     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
         """Computes, once per sentence, all that is constant over time.
 

@@ -89,9 +89,8 @@ class RNNDecoder(TokenDecoder):
         build_once(self.embedding, token_ids_shape)
         embedded_shape = self.embedding.compute_output_shape(token_ids_shape)
         build_once(self.rnn, embedded_shape, encoder_outputs_shape, query_features_shape)
-        build_once(
-            self.state_bridge, encoder_outputs_shape, encoder_mask_shape, encoder_state_shape
-        )
+        shapes = self.main(encoder_outputs_shape), self.main(encoder_mask_shape)
+        build_once(self.state_bridge, *shapes, encoder_state_shape)
         output_shape = (*embedded_shape[:-1], self.cell.output_size)
         self.build_head(output_shape, embedded_shape[-1])
 
@@ -119,10 +118,14 @@ class RNNDecoder(TokenDecoder):
         logits = self.project(self.output_dropout(outputs))  # (B, T, V)
         return (logits, weights) if return_attention_scores else logits
 
+    def main(self, values):
+        return values if self.cell.attention is None else self.cell.attention.main(values)
+
     def prepare_memory(
         self, encoder_outputs, encoder_mask=None, encoder_state=None, query_features=None
     ):
-        memory = {"cell": self.state_bridge(encoder_outputs, encoder_mask, encoder_state)}
+        main = self.main(encoder_outputs), self.main(encoder_mask)
+        memory = {"cell": self.state_bridge(*main, encoder_state)}
         if self.cell.attention is not None:
             memory["attention"] = self.cell.prepare_memory(
                 encoder_outputs, encoder_mask, query_features

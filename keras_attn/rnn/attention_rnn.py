@@ -24,8 +24,8 @@ class AttentionRNN(keras.layers.Layer):
     Call arguments:
         inputs: `(batch, target, features)`.
         encoder_outputs: `(batch, source, features)`, what is attended to; `None` for a cell without
-            attention.
-        encoder_mask: boolean `(batch, source)`, True = may be attended.
+            attention, a dict for `MultipleAttention`.
+        encoder_mask: boolean `(batch, source)`, True = may be attended; a dict as above.
         initial_state: state of the inner cell, nested as its `get_initial_state`; zeros if not
             given.
         mask: boolean `(batch, target)`: steps that are False leave the state as it is.

@@ -46,7 +46,8 @@ class AttentionRNNCell(keras.layers.Layer):
 
     Args:
         cell: a Keras cell (`keras.layers.LSTMCell(256)`), or a list of cells, which are stacked.
-        attention: an `AttentionMechanism`, a `MultiHeadAttention`, or `None`. Default `None`.
+        attention: an `AttentionMechanism`, a `MultiHeadAttention`, an `IntraDecoderAttention`, a
+            `MultipleAttention` to several memories, or `None`. Default `None`.
         input_feeding: bool, whether the previous attention vector is an input of the cell. Default
             `True`.
         attention_units: int, size of the attention vector. Default `None`: no attention vector
@@ -126,7 +127,8 @@ class AttentionRNNCell(keras.layers.Layer):
 
         Args:
             inputs_shape: `(batch, features)` of one time step.
-            encoder_outputs_shape: `(batch, source, features)`; `None` without attention.
+            encoder_outputs_shape: `(batch, source, features)`, or a dict of several; `None` without
+                attention.
             query_features_shape: `(batch, features)`; `None` if the query has none.
         """
         cell_features = inputs_shape[-1]
@@ -175,16 +177,19 @@ class AttentionRNNCell(keras.layers.Layer):
         return sum(sizes[name] for name in self.query_names)
 
     def _context_size(self, query_size, encoder_outputs_shape):
-        query, value = (
-            keras.KerasTensor(shape) for shape in ((None, None, query_size), encoder_outputs_shape)
-        )
+        query = keras.KerasTensor((None, None, query_size))
+        shapes = encoder_outputs_shape
+        if isinstance(shapes, dict):
+            value = {name: keras.KerasTensor(shape) for name, shape in shapes.items()}
+        else:
+            value = keras.KerasTensor(shapes)
         return self.attention.compute_output_spec(query, value).shape[-1]
 
     def prepare_memory(self, encoder_outputs, encoder_mask=None, query_features=None):
         """Computes what stays the same for every step, see `AttentionMechanism.prepare_memory`.
 
         Args:
-            encoder_outputs: `(batch, source, features)`.
+            encoder_outputs: `(batch, source, features)`, or what else the attention takes.
             encoder_mask: boolean `(batch, source)`, True = may be attended.
             query_features: `(batch, features)`, part of each query if `query` names them.
 
@@ -235,7 +240,7 @@ class AttentionRNNCell(keras.layers.Layer):
         if self.attention.feeds_back:
             state["mechanism"] = self.attention.initial_state(memory, batch_size, max_steps)
         if alignments:
-            state["alignments"] = zeros(ops.shape(memory["mask"])[-1])
+            state["alignments"] = zeros(self.attention.num_positions(memory, max_steps))
         return state
 
     def call(self, inputs, state, memory=None):

@@ -1,0 +1,136 @@
+import keras
+from keras import ops
+
+from keras_attn import masks
+from keras_attn.attention.attention_mechanism import AttentionMechanism
+from keras_attn.attention.attention_steps import AttentionSteps
+from keras_attn.build_once import build_once
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
+    """Attends to the queries before this one: what the decoder itself has been.
+
+        e_tt' = score(q_t, q_t')                                        for t' < t
+        c_t   = sum_t' softmax_t'(e_tt') q_t'                           c_0 = 0
+
+    Introduced by [Paulus et al., 2018](https://arxiv.org/abs/1705.04304), equations 6 to 8, against
+    repetitions in long outputs; there with the score `"general"`, beside attention to the source:
+    see `MultipleAttention`. With `query="cell_output"` of an `AttentionRNNCell` the queries are the
+    states of the decoder.
+
+    Args:
+        mechanism: an `AttentionMechanism` without a state, whose scores are taken.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        query: `(batch, target, query_dim)`.
+        value: not used; an attention RNN passes what it is given.
+        attention_mask: boolean `(batch, target)`, True = may be attended.
+        return_attention_scores: bool, whether to return the weights too.
+
+    Returns:
+        Context `(batch, target, query_dim)`, or a tuple of it and the weights `(batch, target,
+        target)`.
+
+    Masking: queries that are masked or not before have weight exactly 0.
+
+    Raises:
+        ValueError: if `mechanism` is no such mechanism.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import LuongAttention
+    >>> layer = IntraDecoderAttention(LuongAttention("general"))
+    >>> tuple(layer(np.ones((2, 3, 5), "float32")).shape)
+    (2, 3, 5)
+    """
+
+    def __init__(self, mechanism, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(mechanism, AttentionMechanism) or mechanism.feeds_back:
+            raise ValueError(
+                "mechanism must be an AttentionMechanism without a state, such as "
+                f'LuongAttention("general"). Received: mechanism={mechanism}.'
+            )
+        self.mechanism = mechanism
+        self.supports_masking = True
+
+    feeds_back = True
+
+    def build(self, query_shape, value_shape=None):
+        self.query_dim = query_shape[-1]
+        build_once(self.mechanism, query_shape, query_shape)
+
+    def call(self, query, value=None, attention_mask=None, return_attention_scores=False):
+        memory = self.prepare_memory(query, attention_mask=attention_mask)
+        context, weights = self._attend_before(query, memory["mask"])
+        return (context, weights) if return_attention_scores else context
+
+    def prepare_memory(self, value, key=None, attention_mask=None):
+        """Nothing stays the same but the number of sentences, which the mask tells."""
+        return {"mask": masks.attention_mask(value, attention_mask)}
+
+    def num_positions(self, memory, max_steps=None):
+        if max_steps is None:
+            raise ValueError(
+                "Attention to the steps before must know how many there can be. "
+                "Received: max_steps=None."
+            )
+        return max_steps
+
+    def initial_state(self, memory, rows, max_steps=None):
+        steps = self.num_positions(memory, max_steps)
+        query = ops.zeros((1, 1, self.query_dim), dtype=self.compute_dtype)
+        units = self.mechanism.project_keys(query).shape[-1]
+        return {
+            "keys": ops.zeros((rows, steps, units), dtype=self.compute_dtype),
+            "values": ops.zeros((rows, steps, self.query_dim), dtype=self.compute_dtype),
+            "step": ops.zeros((rows, 1), dtype="int32"),
+        }
+
+    def attend_step(self, query, memory, state):
+        query = ops.cast(query, self.compute_dtype)[:, None]  # (B*K, 1, D)
+        keys, values, step = state["keys"], state["values"], state["step"]
+        positions = ops.arange(ops.shape(values)[1], dtype="int32")[None]  # (1, T)
+        before = masks.causal_mask(step - 1, positions)  # (B*K, 1, T)
+        context, weights = self.mechanism.attend(
+            query, {"keys": keys, "values": values, "mask": before}
+        )
+        is_now = ops.equal(positions, step)[..., None]  # (B*K, T, 1)
+        state = {
+            "keys": ops.where(is_now, self.mechanism.project_keys(query), keys),
+            "values": ops.where(is_now, query, values),
+            "step": step + 1,
+        }
+        return context[:, 0], weights[:, 0], state  # (B*K, D), (B*K, T)
+
+    def attend(self, query, memory):
+        query = ops.cast(query, self.compute_dtype)
+        return self._attend_before(query, ops.ones_like(query[:, None, :, 0], dtype="bool"))
+
+    def _attend_before(self, query, mask):
+        positions = ops.arange(ops.shape(query)[1])[None]  # (1, T)
+        before = masks.causal_mask(positions - 1, positions)  # (1, T, T)
+        return self.mechanism.attend(
+            query, self.mechanism.prepare_memory(query, attention_mask=mask & before)
+        )
+
+    def compute_output_spec(
+        self, query, value=None, attention_mask=None, return_attention_scores=False
+    ):
+        context = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return context
+        shape = (*query.shape[:2], query.shape[1])
+        return context, keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def get_config(self):
+        mechanism = keras.saving.serialize_keras_object(self.mechanism)
+        return {**super().get_config(), "mechanism": mechanism}
+
+    @classmethod
+    def from_config(cls, config):
+        mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
+        return cls(**{**config, "mechanism": mechanism})

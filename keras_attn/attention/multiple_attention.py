@@ -1,0 +1,222 @@
+import keras
+from keras import ops
+
+from keras_attn.arguments import check_positive_integer
+from keras_attn.attention.attention_steps import AttentionSteps
+from keras_attn.build_once import build_once
+
+COMBINATIONS = ("concatenate", "gate")
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class MultipleAttention(AttentionSteps, keras.layers.Layer):
+    """Several attentions at once, each to a memory of its own.
+
+    The contexts c_i are joined as they are, or weighed by how much each has to say:
+
+        concatenate   c_t = [c_t1 ; ... ; c_tn]
+        gate          e_ti = v . tanh(W q_t + U_i c_ti)
+                      c_t  = sum_i softmax_i(e_ti) P_i c_ti
+
+    The gate is the hierarchical combination of [Libovický and Helcl,
+    2017](https://arxiv.org/abs/1704.06567), equations 7 to 10.
+
+    Args:
+        attentions: dict from a name to an `AttentionMechanism`, a `MultiHeadAttention` or an
+            `IntraDecoderAttention`. The first one's weights are the weights of a step;
+            `record_attention_scores` shows all.
+        combination: `"concatenate"` (default) or `"gate"`.
+        units: int, size of the context of a gate, and of the space in which it compares. Needed for
+            `"gate"`, not used otherwise.
+        kernel_initializer: initializer of the matrices of the gate. Default `"glorot_uniform"`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        query: `(batch, target, query_dim)`.
+        value: dict from names to memories `(batch, source, value_dim)`, the first one's among them;
+            where a name is missing, and with a tensor instead of a dict, the attention is given
+            the memory of the first.
+        attention_mask: as `value`, with boolean masks `(batch, source)`, True = may be attended.
+        return_attention_scores: bool, whether to return the weights of the first attention too.
+
+    Returns:
+        Context `(batch, target, features)`, or a tuple of it and weights `(batch, target, source)`.
+
+    Masking: that of each attention.
+
+    Raises:
+        ValueError: if there are no attentions, or `combination` or `units` does not fit.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import BahdanauAttention, LuongAttention
+    >>> layer = MultipleAttention({"text": BahdanauAttention(8), "image": LuongAttention()})
+    >>> value = {"text": np.ones((2, 7, 4), "float32"), "image": np.ones((2, 9, 6), "float32")}
+    >>> tuple(layer(np.ones((2, 3, 5), "float32"), value).shape)
+    (2, 3, 10)
+    """
+
+    def __init__(
+        self,
+        attentions,
+        combination="concatenate",
+        units=None,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if not isinstance(attentions, dict) or not attentions:
+            raise ValueError(
+                "attentions must be a dict from names to attentions, at least one. "
+                f"Received: attentions={attentions}."
+            )
+        if combination not in COMBINATIONS:
+            raise ValueError(
+                f"combination must be one of {COMBINATIONS}. Received: combination={combination!r}."
+            )
+        if combination == "gate":
+            check_positive_integer("units", units)
+        self.names = list(attentions)
+        self.attentions = list(attentions.values())
+        self.combination = combination
+        self.units = units
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.supports_masking = True
+
+    @property
+    def feeds_back(self):
+        return any(attention.feeds_back for attention in self.attentions)
+
+    def build(self, query_shape, value_shape):
+        sizes = []
+        query = keras.KerasTensor(query_shape)
+        for name, attention in self._named():
+            shape = self._of(name, value_shape)
+            build_once(attention, query_shape, shape)
+            sizes.append(attention.compute_output_spec(query, keras.KerasTensor(shape)).shape[-1])
+        if self.combination == "gate":
+            self.query_kernel = self._add_kernel("query_kernel", query_shape[-1])
+            self.score_kernels, self.context_kernels = (
+                [self._add_kernel(f"{kind}_kernel_{i}", size) for i, size in enumerate(sizes)]
+                for kind in ("score", "context")
+            )
+            self.vector = self._add_kernel("vector", self.units, 1)
+
+    def _add_kernel(self, name, rows, columns=None):
+        return self.add_weight(
+            name=name,
+            shape=(rows, columns or self.units),
+            initializer=self.kernel_initializer.clone(),
+        )
+
+    def call(self, query, value, attention_mask=None, return_attention_scores=False):
+        memory = self.prepare_memory(value, attention_mask=attention_mask)
+        context, weights = self.attend(query, memory)
+        return (context, weights) if return_attention_scores else context
+
+    def prepare_memory(self, value, key=None, attention_mask=None):
+        """Dict of the prepared memory of each attention, and the `mask` of the first."""
+        memory = {
+            name: attention.prepare_memory(
+                self._of(name, value), attention_mask=self._of(name, attention_mask)
+            )
+            for name, attention in self._named()
+        }
+        return {"memories": memory, "mask": memory[self.names[0]]["mask"]}
+
+    def num_positions(self, memory, max_steps=None):
+        first = self.names[0]
+        return self.attentions[0].num_positions(memory["memories"][first], max_steps)
+
+    def initial_state(self, memory, rows, max_steps=None):
+        return {
+            name: attention.initial_state(memory["memories"][name], rows, max_steps)
+            for name, attention in self._named()
+        }
+
+    def attend_step(self, query, memory, state):
+        contexts, weights, states = zip(
+            *(
+                attention.attend_step(query, memory["memories"][name], state.get(name, {}))
+                for name, attention in self._named()
+            ),
+            strict=True,
+        )
+        new_state = {
+            name: new for name, new in zip(self.names, states, strict=True) if name in state
+        }
+        return self._combine(query, contexts), weights[0], new_state
+
+    def attend(self, query, memory):
+        contexts, weights = zip(
+            *(
+                attention.align(query, memory["memories"][name])
+                for name, attention in self._named()
+            ),
+            strict=True,
+        )
+        return self._combine(query, contexts), weights[0]
+
+    def _combine(self, query, contexts):
+        """One context of those of all attentions, for one query a row or several."""
+        if self.combination == "concatenate":
+            return ops.concatenate(contexts, axis=-1)
+        query = ops.matmul(ops.cast(query, self.compute_dtype), self.query_kernel)  # (..., U)
+        scores = [
+            ops.matmul(ops.tanh(query + ops.matmul(context, kernel)), self.vector)
+            for context, kernel in zip(contexts, self.score_kernels, strict=True)
+        ]
+        shares = ops.softmax(ops.concatenate(scores, axis=-1), axis=-1)  # (..., n)
+        projected = [
+            ops.matmul(context, kernel)
+            for context, kernel in zip(contexts, self.context_kernels, strict=True)
+        ]
+        return sum(shares[..., i : i + 1] * each for i, each in enumerate(projected))  # (..., U)
+
+    def _named(self):
+        return zip(self.names, self.attentions, strict=True)
+
+    def main(self, values):
+        """What belongs to the first attention in a dict of values; what is no dict as it is."""
+        return values[self.names[0]] if isinstance(values, dict) else values
+
+    def _of(self, name, values):
+        own = isinstance(values, dict) and name in values
+        return values[name] if own else self.main(values)
+
+    def compute_output_spec(self, query, value, attention_mask=None, return_attention_scores=False):
+        specs = [
+            attention.compute_output_spec(query, self._of(name, value))
+            for name, attention in self._named()
+        ]
+        is_gated = self.combination == "gate"
+        size = self.units if is_gated else sum(spec.shape[-1] for spec in specs)
+        context = keras.KerasTensor((*query.shape[:-1], size), dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return context
+        _, weights = self.attentions[0].compute_output_spec(
+            query, self.main(value), return_attention_scores=True
+        )
+        return context, weights
+
+    def get_config(self):
+        attentions = {
+            name: keras.saving.serialize_keras_object(attention)
+            for name, attention in self._named()
+        }
+        return {
+            **super().get_config(),
+            "attentions": attentions,
+            "combination": self.combination,
+            "units": self.units,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        attentions = {
+            name: keras.saving.deserialize_keras_object(attention)
+            for name, attention in config["attentions"].items()
+        }
+        return cls(**{**config, "attentions": attentions})

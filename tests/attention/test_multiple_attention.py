@@ -1,0 +1,127 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import (
+    AttentionRNNCell,
+    BahdanauAttention,
+    CoverageAttention,
+    IntraDecoderAttention,
+    LuongAttention,
+    MultiHeadAttention,
+    MultipleAttention,
+    RNNDecoder,
+)
+from tests.contracts import assert_close, check_decoder, check_layer, numpy, randomize
+
+GENERATOR = np.random.default_rng(0)
+QUERY = GENERATOR.normal(size=(2, 3, 4)).astype("float32")
+VALUE = {
+    "text": GENERATOR.normal(size=(2, 6, 5)).astype("float32"),
+    "image": GENERATOR.normal(size=(2, 4, 3)).astype("float32"),
+}
+MASK = {
+    "text": np.array([[True] * 6, [True] * 3 + [False] * 3]),
+    "image": np.array([[True, True, False, False], [True] * 4]),
+}
+
+
+def make(combination="concatenate", **others):
+    attentions = {"text": BahdanauAttention(6), "image": LuongAttention("general"), **others}
+    return MultipleAttention(attentions, combination, units=7)
+
+
+def built(combination):
+    layer = make(combination)
+    layer(QUERY, VALUE)
+    return randomize(layer)
+
+
+def parts_of(layer):
+    """Contexts and weights of each attention alone."""
+    return {
+        name: numpy(
+            attention(QUERY, VALUE[name], attention_mask=MASK[name], return_attention_scores=True)
+        )
+        for name, attention in zip(layer.names, layer.attentions, strict=True)
+    }
+
+
+def test_contexts_side_by_side():
+    layer = built("concatenate")
+    context, weights = numpy(layer(QUERY, VALUE, MASK, return_attention_scores=True))
+    parts = parts_of(layer)
+    assert_close(context, np.concatenate([parts["text"][0], parts["image"][0]], axis=-1))
+    assert_close(weights, parts["text"][1])
+
+
+def test_a_gate_equals_the_equations():
+    layer = built("gate")
+    contexts = [context for context, _ in parts_of(layer).values()]
+    kernels = numpy([layer.score_kernels, layer.context_kernels])
+    query = QUERY @ numpy(layer.query_kernel)
+    vector = numpy(layer.vector)
+    scores = [np.tanh(query + c @ u) @ vector for c, u in zip(contexts, kernels[0], strict=True)]
+    shares = np.exp(scores) / np.sum(np.exp(scores), axis=0)
+    expected = sum(s * (c @ p) for s, c, p in zip(shares, contexts, kernels[1]))
+    assert_close(numpy(layer(QUERY, VALUE, MASK)), expected)
+
+
+@pytest.mark.parametrize("combination", ["concatenate", "gate"])
+def test_is_a_good_layer(combination):
+    inputs = {"query": QUERY, "value": VALUE, "attention_mask": MASK}
+    check_layer(lambda: make(combination), inputs)
+
+
+def test_several_attentions_to_one_memory():
+    layer = MultipleAttention({"a": LuongAttention(), "b": MultiHeadAttention(2, 3)})
+    context, weights = layer(QUERY, VALUE["text"], return_attention_scores=True)
+    assert tuple(context.shape) == (2, 3, 5 + 4) and tuple(weights.shape) == (2, 3, 6)
+
+
+ENCODED = {"encoder_outputs": VALUE["text"], "encoder_mask": MASK["text"]}
+TOKEN_IDS = np.array([[1, 5, 3, 6], [1, 4, 4, 2]], "int32")
+
+
+def decoder_of(attention):
+    cell = AttentionRNNCell(keras.layers.GRUCell(4), attention, attention_units=5)
+    return RNNDecoder(cell, keras.layers.Embedding(7, 3), keras.layers.Dense(7))
+
+
+@pytest.mark.parametrize("combination", ["concatenate", "gate"])
+def test_a_decoder_that_sees_the_source_and_its_own_past(combination):
+    def make_decoder():
+        attentions = {
+            "source": CoverageAttention(6),
+            "past": IntraDecoderAttention(LuongAttention("general")),
+        }
+        return decoder_of(MultipleAttention(attentions, combination, units=5))
+
+    check_decoder(make_decoder, ENCODED, TOKEN_IDS)
+
+
+def test_a_decoder_with_several_memories():
+    decoder = decoder_of(make())
+    logits = numpy(decoder(TOKEN_IDS, VALUE, MASK))
+    padded = {
+        name: np.pad(value, ((0, 0), (0, 2), (0, 0)), constant_values=9.0)
+        for name, value in VALUE.items()
+    }
+    masks = {name: np.pad(mask, ((0, 0), (0, 2))) for name, mask in MASK.items()}
+    assert_close(numpy(decoder(TOKEN_IDS, padded, masks)), logits)
+    other = {**VALUE, "image": -VALUE["image"]}
+    assert np.abs(numpy(decoder(TOKEN_IDS, other, MASK)) - logits).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (({},), "attentions must be a dict"),
+        (([LuongAttention()],), "attentions must be a dict"),
+        (({"a": LuongAttention()}, "sum"), "combination must be one of .* combination='sum'"),
+        (({"a": LuongAttention()}, "gate"), "units must be a positive integer"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        MultipleAttention(*arguments)
