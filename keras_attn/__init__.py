@@ -10,6 +10,7 @@ from keras_attn.attention.bahdanau_attention import BahdanauAttention
 from keras_attn.attention.cosine_attention import CosineAttention
 from keras_attn.attention.coverage_attention import CoverageAttention
 from keras_attn.attention.intra_decoder_attention import IntraDecoderAttention
+from keras_attn.attention.intra_sentence_attention import IntraSentenceAttention
 from keras_attn.attention.linear_score_attention import LinearScoreAttention
 from keras_attn.attention.local_attention import LocalAttention
 from keras_attn.attention.location_attention import LocationAttention
@@ -20,6 +21,7 @@ from keras_attn.attention.multi_head_attention import MultiHeadAttention
 from keras_attn.attention.multiple_attention import MultipleAttention
 from keras_attn.attention.recurrent_attention import RecurrentAttention
 from keras_attn.attention.scaled_dot_product_attention import ScaledDotProductAttention
+from keras_attn.attention.soft_alignment import SoftAlignment
 from keras_attn.decoders.causal_language_model import CausalLanguageModel
 from keras_attn.decoders.decoder import Decoder
 from keras_attn.decoders.rnn_decoder import RNNDecoder
@@ -30,6 +32,7 @@ from keras_attn.encoders.rnn_encoder import RNNEncoder
 from keras_attn.encoders.sequence_pooling import SequencePooling
 from keras_attn.encoders.tied_logits import TiedLogits
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
+from keras_attn.models.decomposable_attention import decomposable_attention
 from keras_attn.models.masked_language_model import masked_language_model
 from keras_attn.models.rnn_seq2seq import rnn_seq2seq
 from keras_attn.models.search_model import search_model
@@ -74,6 +77,7 @@ __all__ = [
     "FeedForward",
     "GreedyDecoder",
     "IntraDecoderAttention",
+    "IntraSentenceAttention",
     "LearnedPositions",
     "LinearScoreAttention",
     "LocalAttention",
@@ -96,12 +100,14 @@ __all__ = [
     "Search",
     "SequencePooling",
     "SinusoidalPositions",
+    "SoftAlignment",
     "StateBridge",
     "TiedLogits",
     "TransformerDecoder",
     "TransformerDecoderBlock",
     "TransformerEncoder",
     "TransformerEncoderBlock",
+    "decomposable_attention",
     "masked_language_model",
     "record_attention_scores",
     "rnn_seq2seq",

@@ -63,7 +63,7 @@ def test_a_gate_equals_the_equations():
     vector = numpy(layer.vector)
     scores = [np.tanh(query + c @ u) @ vector for c, u in zip(contexts, kernels[0], strict=True)]
     shares = np.exp(scores) / np.sum(np.exp(scores), axis=0)
-    expected = sum(s * (c @ p) for s, c, p in zip(shares, contexts, kernels[1]))
+    expected = sum(s * (c @ p) for s, c, p in zip(shares, contexts, kernels[1], strict=True))
     assert_close(numpy(layer(QUERY, VALUE, MASK)), expected)
 
 

@@ -1,0 +1,99 @@
+import keras
+from keras import ops
+
+from keras_attn import masks
+from keras_attn.arguments import check_positive_integer
+from keras_attn.attention.weighted_average import WeightedAverage
+from keras_attn.build_once import build_once
+from keras_attn.gather import gather_rows
+from keras_attn.positions.position_range import position_range
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class IntraSentenceAttention(keras.layers.Layer):
+    """Lets each of two sentences attend to itself, with a learned number for each distance.
+
+        f_ij = F(a_i) . F(a_j)
+        a'_i = sum_j exp(f_ij + d_(i-j)) / sum_k exp(f_ik + d_(i-k)) a_j
+
+    Introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), section 3.4, equations 7
+    and 8. All distances above `max_distance`, on either side, share one number. The two sentences
+    share F and d; they do not see each other.
+
+    Args:
+        transform: layer F from `(batch, time, features)` to `(batch, time, units)`.
+        max_distance: int, in words. Default 10.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        first: `(batch, first, features)`.
+        second: `(batch, second, features)`.
+        first_mask: boolean `(batch, first)`, True = real. Filled in by Keras if it is not given.
+        second_mask: boolean `(batch, second)`, likewise.
+
+    Returns:
+        Tuple of `(batch, first, features)` and `(batch, second, features)`.
+        `record_attention_scores` knows the weights by the names `first` and `second`.
+
+    Masking:
+        Masked words get weight exactly 0; a sentence without other words gets zeros. What stands at
+        the masked words of the results has no meaning.
+
+    Raises:
+        ValueError: if `max_distance` is not a positive integer.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = IntraSentenceAttention(keras.layers.Dense(8, "relu"))
+    >>> first, second = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 5), "float32")
+    >>> [tuple(context.shape) for context in layer(first, second)]
+    [(2, 3, 5), (2, 7, 5)]
+    """
+
+    def __init__(self, transform, max_distance=10, **kwargs):
+        super().__init__(**kwargs)
+        check_positive_integer("max_distance", max_distance)
+        self.supports_masking = True
+        self.transform = transform
+        self.max_distance = max_distance
+        self.average_of_first = WeightedAverage(name="first", dtype=self.dtype_policy)
+        self.average_of_second = WeightedAverage(name="second", dtype=self.dtype_policy)
+
+    def build(self, first_shape, second_shape):
+        build_once(self.transform, first_shape)
+        self.distance_bias = self.add_weight(
+            name="distance_bias", shape=(2 * self.max_distance + 2,), initializer="zeros"
+        )
+
+    def call(self, first, second, first_mask=None, second_mask=None):
+        return (
+            self._attend(self.average_of_first, first, first_mask),
+            self._attend(self.average_of_second, second, second_mask),
+        )
+
+    def _attend(self, average, words, mask):
+        keys = self.transform(words)  # (B, T, U)
+        scores = ops.matmul(keys, ops.transpose(keys, (0, 2, 1)))  # (B, T, T)
+        bias = self._bias(ops.shape(words)[1])  # (T, T)
+        return average(scores + bias, words, masks.attention_mask(words, mask))[0]  # (B, T, D)
+
+    def _bias(self, length):
+        """d_(i-j) `(length, length)`: number 0 for all that is far, then those of -10 to 10."""
+        positions = position_range(length)[0]  # (T,)
+        distances = positions[:, None] - positions  # (T, T)
+        is_near = ops.abs(distances) <= self.max_distance
+        rows = ops.where(is_near, distances + self.max_distance + 1, 0)
+        return gather_rows(ops.cast(self.distance_bias, self.compute_dtype), rows)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "transform": keras.saving.serialize_keras_object(self.transform),
+            "max_distance": self.max_distance,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        transform = keras.saving.deserialize_keras_object(config["transform"])
+        return cls(**{**config, "transform": transform})

@@ -1,0 +1,84 @@
+import keras
+from keras import ops
+
+from keras_attn import masks
+from keras_attn.attention.weighted_average import WeightedAverage
+from keras_attn.build_once import build_once
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class SoftAlignment(keras.layers.Layer):
+    """Aligns two sentences with each other: attention in both directions, from one score matrix.
+
+        e_ij    = F(a_i) . F(b_j)
+        beta_i  = sum_j exp(e_ij) / sum_k exp(e_ik) b_j            what of b belongs to a_i
+        alpha_j = sum_i exp(e_ij) / sum_k exp(e_kj) a_i            what of a belongs to b_j
+
+    Introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), section 3.1, equations 1
+    and 2. F reads each word once, so it costs as much as the sentences are long, not their product.
+
+    Args:
+        transform: layer F from `(batch, time, features)` to `(batch, time, units)`, for instance
+            `keras.layers.Dense(200, "relu")`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        first: `(batch, first, features)`, the sentences a.
+        second: `(batch, second, features)`, the sentences b.
+        first_mask: boolean `(batch, first)`, True = real. Filled in by Keras if it is not given.
+        second_mask: boolean `(batch, second)`, likewise.
+        return_attention_scores: bool, whether to return the weights too.
+
+    Returns:
+        Tuple of `(batch, first, features)`, the beta, and `(batch, second, features)`, the alpha;
+        with the scores also the weights `(batch, first, second)` and `(batch, second, first)`.
+        `record_attention_scores` knows the weights by the names `first` and `second`.
+
+    Masking:
+        Masked words get weight exactly 0; aligned with a sentence that has no other words, all gets
+        zeros. What stands at the masked words of the results has no meaning.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = SoftAlignment(keras.layers.Dense(8, "relu"))
+    >>> first, second = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 5), "float32")
+    >>> [tuple(aligned.shape) for aligned in layer(first, second)]
+    [(2, 3, 5), (2, 7, 5)]
+    """
+
+    def __init__(self, transform, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.transform = transform
+        self.average_of_second = WeightedAverage(name="first", dtype=self.dtype_policy)
+        self.average_of_first = WeightedAverage(name="second", dtype=self.dtype_policy)
+
+    def build(self, first_shape, second_shape):
+        build_once(self.transform, first_shape)
+
+    def call(
+        self,
+        first,
+        second,
+        first_mask=None,
+        second_mask=None,
+        return_attention_scores=False,
+    ):
+        keys = ops.transpose(self.transform(second), (0, 2, 1))  # (B, U, S)
+        scores = ops.matmul(self.transform(first), keys)  # (B, T, S)
+        first_mask = masks.attention_mask(first, first_mask)  # (B, 1, T)
+        second_mask = masks.attention_mask(second, second_mask)  # (B, 1, S)
+        beta, over_second = self.average_of_second(scores, second, second_mask)
+        scores = ops.transpose(scores, (0, 2, 1))  # (B, S, T)
+        alpha, over_first = self.average_of_first(scores, first, first_mask)
+        return (beta, alpha, over_second, over_first) if return_attention_scores else (beta, alpha)
+
+    def get_config(self):
+        transform = keras.saving.serialize_keras_object(self.transform)
+        return {**super().get_config(), "transform": transform}
+
+    @classmethod
+    def from_config(cls, config):
+        transform = keras.saving.deserialize_keras_object(config["transform"])
+        return cls(**{**config, "transform": transform})
