@@ -1,10 +1,12 @@
 """Draws what a translator looked at: the source across, the translation down.
 
     python examples/attention_map.py RUN --text "en: Monday the 3rd of May 2021" --out map.png
+    python examples/attention_map.py RUN --text "en: May 3, 2021" "de: 3. Mai 2021" --html map.html
 
 RUN is a run directory of `train_translation.py`. With `--heads` the picture has every layer and
 head of a Transformer: of the attention from the translation to the source (`memory_attention`), or
-of the self-attention on one side.
+of the self-attention on one side. With `--html` it is a page in which the sentences, layers and
+heads can be explored.
 """
 
 import argparse
@@ -15,7 +17,7 @@ import numpy as np
 
 import keras_attn
 from keras_attn.text import SentencePieceTokenizer
-from keras_attn.visualize import plot_alignments, plot_attention_grid
+from keras_attn.visualize import plot_alignments, plot_attention_grid, write_alignment_html
 
 HEADS = {
     "memory": ("decoder", "memory_attention"),
@@ -27,35 +29,52 @@ HEADS = {
 def main():
     parser = argparse.ArgumentParser(description="Draw the attention of a translation.")
     parser.add_argument("run_dir", type=Path, help="run directory of train_translation.py")
-    parser.add_argument("--text", required=True, help="sentence to translate")
+    parser.add_argument("--text", required=True, nargs="+", help="sentences; a picture has one")
     parser.add_argument("--out", type=Path, default=Path("attention.png"), help="picture to write")
+    parser.add_argument("--html", type=Path, help="page to write instead of the picture")
     parser.add_argument("--heads", choices=HEADS, help="draw all layers and heads of a Transformer")
     args = parser.parse_args()
+    if args.html is None and len(args.text) > 1:
+        parser.error("a picture has one sentence: give one --text, or --html")
 
     translator = keras.models.load_model(args.run_dir / "translator.keras")
     source = SentencePieceTokenizer.load(args.run_dir / "source.spm")
     target = SentencePieceTokenizer.load(args.run_dir / "target.spm")
+    examples = []
+    for text in args.text:
+        source_ids = source.encode([text])[0] + [source.end_token_id]
+        results = translator(np.array([source_ids], "int32"))
+        if "alignments" not in results:
+            raise SystemExit(f"The model in {args.run_dir} was trained without attention.")
+        # The best hypothesis: its tokens, and the end token if it came.
+        token_ids = np.array(results["token_ids"][0, 0])
+        token_ids = [int(token) for token in token_ids if token != target.pad_token_id]
+        translation = target.decode([token_ids])[0]
+        print(f"{text}  ->  {translation}")
+        source_pieces, target_pieces = source.pieces(source_ids), target.pieces(token_ids)
+        if args.heads is None:
+            alignments = np.array(results["alignments"][0, 0, : len(token_ids)])  # (T, S)
+        else:
+            alignments = all_heads(translator, args.heads, source_ids, token_ids)
+        examples.append(
+            {
+                "source_tokens": target_pieces if args.heads == "decoder" else source_pieces,
+                "target_tokens": source_pieces if args.heads == "encoder" else target_pieces,
+                "alignments": alignments,
+            }
+        )
 
-    source_ids = source.encode([args.text])[0] + [source.end_token_id]
-    results = translator(np.array([source_ids], "int32"))
-    if "alignments" not in results:
-        raise SystemExit(f"The model in {args.run_dir} was trained without attention.")
-    # The best hypothesis: its tokens, and the end token if it came.
-    token_ids = np.array(results["token_ids"][0, 0])
-    token_ids = [int(token) for token in token_ids if token != target.pad_token_id]
-    translation = target.decode([token_ids])[0]
-    source_pieces, target_pieces = source.pieces(source_ids), target.pieces(token_ids)
-
+    if args.html is not None:
+        write_alignment_html(args.html, examples)
+        print(args.html)
+        return
+    tokens = examples[0]["source_tokens"], examples[0]["target_tokens"]
     if args.heads is None:
-        alignments = np.array(results["alignments"][0, 0, : len(token_ids)])  # (T, S)
-        figure = plot_alignments(alignments, source_pieces, target_pieces, title=translation).figure
+        figure = plot_alignments(alignments, *tokens, title=translation).figure
     else:
-        scores = all_heads(translator, args.heads, source_ids, token_ids)
-        across = target_pieces if args.heads == "decoder" else source_pieces
-        down = source_pieces if args.heads == "encoder" else target_pieces
-        figure = plot_attention_grid(scores, across, down, title=translation)
+        figure = plot_attention_grid(alignments, *tokens, title=translation)
     figure.savefig(args.out, dpi=150, bbox_inches="tight")
-    print(f"{args.text}  ->  {translation}\n{args.out}")
+    print(args.out)
 
 
 def all_heads(translator, side, source_ids, token_ids):

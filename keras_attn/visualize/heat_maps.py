@@ -1,9 +1,8 @@
-"""Pictures of attention."""
+"""Heat maps of attention."""
 
 import numpy as np
 
-WORD_START = "\u2581"  # how SentencePiece writes the space before a word
-VISIBLE_SPACE = "\u2423"
+from keras_attn.visualize.alignment_tokens import checked_alignments, label_of
 
 
 def plot_alignments(alignments, source_tokens, target_tokens, ax=None, title=None, cmap="gray"):
@@ -44,9 +43,9 @@ def plot_alignments(alignments, source_tokens, target_tokens, ax=None, title=Non
     >>> [label.get_text() for label in ax.get_xticklabels()]
     ['zwei', 'Hunde']
     """
-    alignments = _checked(alignments, source_tokens, target_tokens)
-    source_labels = [_label(token) for token in source_tokens]
-    target_labels = [_label(token) for token in target_tokens]
+    alignments = checked_alignments(alignments, source_tokens, target_tokens)
+    source_labels = [label_of(token) for token in source_tokens]
+    target_labels = [label_of(token) for token in target_tokens]
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -131,31 +130,6 @@ def plot_attention_grid(scores, source_tokens, target_tokens, title=None, cmap="
     if title is not None:
         figure.suptitle(title, parse_math=False, family=_font_families([title]))
     return figure
-
-
-def _checked(alignments, source_tokens, target_tokens):
-    alignments = np.asarray(alignments, dtype="float32")
-    expected = (len(target_tokens), len(source_tokens))
-    if alignments.shape != expected or alignments.size == 0:
-        raise ValueError(
-            "`alignments` must have a row for each target token and a column for each source "
-            "token, and at least one of each; choose one hypothesis and cut off the padding. "
-            f"Received: alignments.shape={alignments.shape}, {expected[0]} target tokens and "
-            f"{expected[1]} source tokens"
-        )
-    # Written so that NaN fails too. Sums of float16 weights may pass 1 by a little.
-    if not np.all((alignments >= 0.0) & (alignments <= 1.001)):
-        raise ValueError(
-            "`alignments` must be attention weights from 0 to 1 (after the softmax). "
-            f"Received: numbers from {alignments.min()} to {alignments.max()}"
-        )
-    return alignments
-
-
-def _label(token):
-    """A token as people read it; never empty."""
-    text = token.replace(WORD_START, " ").replace("\n", "\\n").replace("\t", "\\t")
-    return text.strip() or VISIBLE_SPACE
 
 
 def _font_families(texts):
