@@ -6,8 +6,6 @@ from keras_attn.attention.soft_alignment import SoftAlignment
 from keras_attn.dropout import Dropout
 from keras_attn.masks import padding_mask
 
-SIDES = ("first", "second")
-
 
 def decomposable_attention(
     embedding,
@@ -58,7 +56,8 @@ def decomposable_attention(
     >>> tuple(model(ids).shape)
     (1, 3)
     """
-    inputs = [keras.Input((None,), dtype="int32", name=f"{side}_ids") for side in SIDES]
+    sides = ("first_ids", "second_ids")
+    inputs = [keras.Input((None,), dtype="int32", name=side) for side in sides]  # (B, T)
     masks = [padding_mask(ids) for ids in inputs]  # (B, T)
     project = keras.layers.Dense(units, use_bias=False, name="project")
     words = [project(embedding(ids)) for ids in inputs]  # (B, T, U)
