@@ -14,12 +14,12 @@ def replace_when_done(path):
     name.
 
     Args:
-        path: the final name. An existing file there is replaced; so is an existing SavedModel,
-            but no other directory.
+        path: the final name. An existing file there is replaced; so is the directory of an earlier
+            export, but no other.
 
     Raises:
         FileNotFoundError: the directory that shall hold `path` does not exist.
-        FileExistsError: `path` is a directory that is not a SavedModel.
+        FileExistsError: `path` is a directory with other content than an earlier export.
 
     Example:
 
@@ -31,12 +31,13 @@ def replace_when_done(path):
     '42'
     """
     path = Path(path)
+    is_export = any((path / name).is_file() for name in ("saved_model.pb", "start.onnx"))
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(
             "Expected a path in an existing directory. "
             f"Received: path={str(path)!r}. Create {str(path.parent)!r} first."
         )
-    if path.is_dir() and any(path.iterdir()) and not (path / "saved_model.pb").is_file():
+    if path.is_dir() and any(path.iterdir()) and not is_export:
         raise FileExistsError(
             "Expected a new path, or an earlier export to replace. "
             f"Received: path={str(path)!r}, a directory with other content. Choose another path."

@@ -1,6 +1,8 @@
 """Translates text with one ONNX file exported by keras_attn; no Keras, no TensorFlow."""
 
 from keras_attn_runtime.errors import ModelFileError, ProviderError, SentenceError
+from keras_attn_runtime.stepped_model import SteppedModel
+from keras_attn_runtime.streaming_translator import StreamingTranslator
 from keras_attn_runtime.translation import Hypothesis, Translation
 from keras_attn_runtime.translator import Translator
 
@@ -9,6 +11,8 @@ __all__ = [
     "ModelFileError",
     "ProviderError",
     "SentenceError",
+    "SteppedModel",
+    "StreamingTranslator",
     "Translation",
     "Translator",
 ]

@@ -1,5 +1,7 @@
 """The errors of the runtime: each is a ValueError that tells which input is at fault."""
 
+import contextlib
+
 
 class ModelFileError(ValueError):
     """The file is damaged, not exported by keras_attn, or of a format this version cannot read."""
@@ -21,3 +23,15 @@ class SentenceError(ValueError):
         super().__init__(f"Sentence {index} (counted from 0): {reason}")
         self.index = index
         self.reason = reason
+
+
+@contextlib.contextmanager
+def run_failures(batch, source_length):
+    """Turns what ONNX Runtime raises inside the block into a `ModelFileError`."""
+    try:
+        yield
+    except Exception as error:  # the exceptions of ONNX Runtime have no common base class
+        raise ModelFileError(
+            f"ONNX Runtime failed on {batch} sentences of up to {source_length} tokens: {error}. "
+            "Try a smaller batch_size; if it stays, the file is damaged."
+        ) from error

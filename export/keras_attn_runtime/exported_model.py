@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 
 from keras_attn_runtime.checksum import verify_checksum
-from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.errors import ModelFileError, run_failures
 from keras_attn_runtime.file_checksum import verify_file_checksum
 from keras_attn_runtime.session import create_session
 from keras_attn_runtime.settings import Settings
@@ -63,27 +63,28 @@ class ExportedModel:
         Raises:
             ModelFileError: if ONNX Runtime fails or the outputs do not fit the batch.
         """
+        feeds = self._feeds(sentences, max_length, length_penalty)
+        outputs = self._search(feeds)
+        self._check_shapes(outputs, len(sentences))
+        return outputs
+
+    def _search(self, feeds):
+        with run_failures(*feeds["source_ids"].shape):
+            outputs = next(self._turns).run(self._output_names, feeds)
+        return dict(zip(self._output_names, outputs, strict=True))
+
+    def _feeds(self, sentences, max_length, length_penalty):
         source_length = max(map(len, sentences))
         source_ids = np.full(
             (len(sentences), source_length), self.settings.pad_token_id, np.int32
         )  # (B, S)
         for row, sentence in zip(source_ids, sentences, strict=True):
             row[: len(sentence)] = sentence
-        feeds = {
+        return {
             "source_ids": source_ids,
             "max_length": np.array(max_length, np.int32),
             "length_penalty": np.array(length_penalty, np.float32),
         }
-        try:
-            outputs = next(self._turns).run(self._output_names, feeds)
-        except Exception as error:  # the exceptions of ONNX Runtime have no common base class
-            raise ModelFileError(
-                f"ONNX Runtime failed on {len(sentences)} sentences of up to {source_length} "
-                f"tokens: {error}. Try a smaller batch_size; if it stays, the file is damaged."
-            ) from error
-        outputs = dict(zip(self._output_names, outputs, strict=True))
-        self._check_shapes(outputs, len(sentences))
-        return outputs
 
     def _check_signature(self):
         inputs = [input.name for input in self._sessions[0].get_inputs()]

@@ -50,6 +50,8 @@ class Translator:
         translator.translate(["some text"])[0].log_prob    # -1.25
     """
 
+    _model_class = ExportedModel
+
     def __init__(
         self,
         path,
@@ -63,7 +65,7 @@ class Translator:
         require_integer("num_workers", num_workers, least=1)
         if num_threads is None and num_workers > 1:
             num_threads = max(1, os.cpu_count() // num_workers)
-        self._model = ExportedModel(path, providers, num_threads, num_workers)
+        self._model = self._model_class(path, providers, num_threads, num_workers)
         self._workers = ThreadPoolExecutor(num_workers) if num_workers > 1 else None
         self.settings = self._model.settings
         self.has_alignments = self._model.has_alignments
@@ -177,12 +179,7 @@ class Translator:
             yield from translations
 
     def _search_batch(self, sources, options):
-        settings = self.settings
-        outputs = self._model.run(
-            [source.ids for source in sources],
-            settings.max_length if options.max_length is None else options.max_length,
-            settings.length_penalty if options.length_penalty is None else options.length_penalty,
-        )
+        outputs = self._model.run([source.ids for source in sources], *self._limits(options))
         return [
             Translation.from_hypotheses(
                 [
@@ -194,6 +191,14 @@ class Translator:
             )
             for row, source in enumerate(sources)
         ]
+
+    def _limits(self, options):
+        """The maximum length and the length penalty: those asked for, or the file's."""
+        settings = self.settings
+        return (
+            settings.max_length if options.max_length is None else options.max_length,
+            settings.length_penalty if options.length_penalty is None else options.length_penalty,
+        )
 
     def _hypothesis(self, outputs, row, rank, source_length):
         length = outputs["lengths"][row, rank]

@@ -3,6 +3,7 @@
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.export_functional_onnx import export_functional_onnx
 from keras_attn.export.export_onnx import export_onnx
+from keras_attn.export.export_onnx_steps import export_onnx_steps
 from keras_attn.export.export_saved_model import export_saved_model
 from keras_attn.export.parity_report import ParityReport
 
@@ -11,5 +12,6 @@ __all__ = [
     "ParityReport",
     "export_functional_onnx",
     "export_onnx",
+    "export_onnx_steps",
     "export_saved_model",
 ]

@@ -1,4 +1,4 @@
-"""`python -m keras_attn.export onnx|saved-model RUN OUT`."""
+"""`python -m keras_attn.export onnx|onnx-steps|saved-model RUN OUT`."""
 
 import argparse
 import sys
@@ -9,6 +9,7 @@ import keras
 import keras_attn  # noqa: F401 - registers the layers that the model is made of
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.export_onnx import PRECISIONS, export_onnx
+from keras_attn.export.export_onnx_steps import export_onnx_steps
 from keras_attn.export.export_saved_model import export_saved_model
 from keras_attn.text import SentencePieceTokenizer
 
@@ -21,7 +22,12 @@ def main(arguments=None):
         "source.spm and target.spm. An earlier export under the same name is replaced, but only "
         "by one that passed all checks.",
     )
-    parser.add_argument("format", choices=("onnx", "saved-model"))
+    exports = {
+        "onnx": export_onnx,
+        "onnx-steps": export_onnx_steps,
+        "saved-model": export_saved_model,
+    }
+    parser.add_argument("format", choices=tuple(exports))
     parser.add_argument("run", metavar="RUN", type=Path, help="directory of the training run")
     parser.add_argument("out", metavar="OUT", type=Path, help="file or directory to write")
     parser.add_argument(
@@ -40,13 +46,13 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.format != "onnx" and options.precision != "float32":
         parser.error(f"only an ONNX file has a precision, received {options.precision}")
-    export = export_onnx if options.format == "onnx" else export_saved_model
     try:
         model, tokenizers = _load(options.run)
         sentences = None
         if options.sentences is not None:
             sentences = options.sentences.read_text(encoding="utf-8").splitlines()
         choice = {"precision": options.precision} if options.format == "onnx" else {}
+        export = exports[options.format]
         report = export(model, options.out, *tokenizers, sentences=sentences, **choice)
     except (ExportError, ImportError, OSError, RuntimeError, ValueError) as error:
         print(f"Nothing was exported. {error}", file=sys.stderr)

@@ -1,3 +1,5 @@
+import contextlib
+
 import keras
 
 from keras_attn.search.search import Search
@@ -69,17 +71,23 @@ class SearchFunction:
         Returns:
             Dictionary of tensors with the axes of `OUTPUTS`.
         """
-        before = self.search.return_alignments
-        self.search.return_alignments = self.alignments
-        try:
+        with self.chosen_alignments():
             results = self.search(
                 **self.encoder(source_ids, training=False),
                 max_length=max_length,
                 length_penalty=length_penalty,
             )
+        return {name: results[name] for name in OUTPUTS if name in results}
+
+    @contextlib.contextmanager
+    def chosen_alignments(self):
+        """Makes the search return alignments, or not, as asked for here, inside the block."""
+        before = self.search.return_alignments
+        self.search.return_alignments = self.alignments
+        try:
+            yield
         finally:
             self.search.return_alignments = before
-        return {name: results[name] for name in OUTPUTS if name in results}
 
     def runner(self):
         """The function in Keras, compiled once: named NumPy arrays -> dictionary of arrays."""

@@ -145,6 +145,10 @@ class BeamDecoder(Search):
         token_ids = self.padded(hypotheses["token_ids"], hypotheses["lengths"])
         return {**hypotheses, "token_ids": token_ids}
 
+    def partial(self, carry):
+        best = self.finish(carry["hypotheses"])["token_ids"][:, 0]  # (B, t)
+        return ops.where(carry["done"][:, None], best, carry["beams"]["token_ids"][:, 0])
+
     def _candidates(self, step_logits, log_probs, step):
         """The best continuations, 2 * beam_width of each sentence, best first."""
         batch = ops.shape(log_probs)[0]

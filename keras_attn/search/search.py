@@ -10,9 +10,10 @@ from keras_attn.search.loop import run_search
 class Search(keras.layers.Layer):
     """Base of all searches: the loop around the steps of a decoder.
 
-    A search is three functions over a *carry*, a nested dict of tensors: `start` makes it,
-    `advance` takes it one token further, `finish` turns its `hypotheses` into results. `call` runs
-    them, with the loop in the graph: see `keras_attn.search.loop`, which tells what a carry holds.
+    A search is three functions over a *carry*, a nested dict of tensors: `prepare` makes it (by the
+    search's own `start`), `advance` takes it one token further, `finish` turns its `hypotheses`
+    into results. `call` runs them, with the loop in the graph: see `keras_attn.search.loop`, which
+    tells what a carry holds. A host that runs the loop itself looks at `done`, and at `partial`.
 
     Args:
         decoder: a `Decoder`.
@@ -112,18 +113,11 @@ class Search(keras.layers.Layer):
         max_length=None,
         length_penalty=None,
     ):
-        if encoder_mask is None:
-            encoder_mask = masks.attention_mask(encoder_outputs)[:, 0]  # (B, S)
-        memory = self.decoder.prepare_memory(encoder_outputs, encoder_mask, encoder_state)
-        limits = self.limits(encoder_mask, max_length)
+        carry, memory, limits = self.prepare(
+            encoder_outputs, encoder_mask, encoder_state, max_length
+        )
         penalty = self.length_penalty if length_penalty is None else length_penalty
         penalty = ops.cast(penalty, "float32")
-        carry = self.start(memory, limits, encoder_mask)
-        if self.return_alignments and "alignments" not in carry["state"]:
-            raise ValueError(
-                "return_alignments=True needs a decoder with attention. "
-                f"Received: decoder={self.decoder.name!r}, whose state has no alignments."
-            )
         hypotheses = run_search(
             lambda carry, memory, limits: self.advance(carry, memory, limits, penalty),
             self.decoder.select,
@@ -133,6 +127,28 @@ class Search(keras.layers.Layer):
             self.width,
         )
         return self.finish(hypotheses)
+
+    def prepare(self, encoder_outputs, encoder_mask=None, encoder_state=None, max_length=None):
+        """All that the steps of a search work with.
+
+        Args:
+            encoder_outputs, encoder_mask, encoder_state, max_length: see Call arguments.
+
+        Returns:
+            Tuple of the carry before the first token, the memory of the decoder, and the limits,
+            int32 `(batch,)`: the arguments of `advance`.
+        """
+        if encoder_mask is None:
+            encoder_mask = masks.attention_mask(encoder_outputs)[:, 0]  # (B, S)
+        memory = self.decoder.prepare_memory(encoder_outputs, encoder_mask, encoder_state)
+        limits = self.limits(encoder_mask, max_length)
+        carry = self.start(memory, limits, encoder_mask)
+        if self.return_alignments and "alignments" not in carry["state"]:
+            raise ValueError(
+                "return_alignments=True needs a decoder with attention. "
+                f"Received: decoder={self.decoder.name!r}, whose state has no alignments."
+            )
+        return carry, memory, limits
 
     def limits(self, encoder_mask, max_length=None):
         """Most tokens of each sentence's hypotheses, the end token included.
@@ -171,6 +187,18 @@ class Search(keras.layers.Layer):
     def finish(self, hypotheses):
         """The results, see Returns."""
         raise NotImplementedError(f"{type(self).__name__} must override `finish`.")
+
+    def partial(self, carry):
+        """The best tokens of each sentence so far, and its result once it is done.
+
+        Args:
+            carry: as from `advance`.
+
+        Returns:
+            int32 `(batch, steps)`, with columns for all steps to come where tensors cannot grow;
+            padding follows what has ended.
+        """
+        return carry["hypotheses"]["token_ids"][:, 0]
 
     def padded(self, token_ids, lengths):
         """Replaces what follows a hypothesis, and its end token if it has one, by padding."""

@@ -30,14 +30,15 @@ def test_onnx(run, onnx_model, tmp_path, monkeypatch, capsys):
     assert "keras_attn.source_tokenizer" in keys
 
 
-def test_saved_model(run, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("form", ["saved-model", "onnx-steps"])
+def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
     calls = []
     monkeypatch.setattr(
         sys.modules["keras_attn.export.__main__"],
-        "export_saved_model",
+        f"export_{form.replace('-', '_')}",
         lambda *arguments, sentences: calls.append((*arguments, sentences)) or "a report",
     )
-    assert main(["saved-model", str(run), str(tmp_path / "model")]) == 0
+    assert main([form, str(run), str(tmp_path / "model")]) == 0
     assert capsys.readouterr().out.endswith("Compared with Keras on a report.\n")
     ((model, out, source, _, sentences),) = calls
     assert (model.name, out, sentences) == ("translator", tmp_path / "model", None)

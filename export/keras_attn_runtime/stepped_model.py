@@ -1,0 +1,72 @@
+import itertools
+from pathlib import Path
+
+from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.exported_model import ExportedModel
+from keras_attn_runtime.file_checksum import KEY, verify_file_checksum
+from keras_attn_runtime.session import create_session
+from keras_attn_runtime.stepped_search import SteppedSearch
+
+FILES = ("start.onnx", "step.onnx", "finish.onnx")
+
+
+class SteppedModel(ExportedModel):
+    """Three ONNX files exported by keras_attn, whose search loop runs on the host.
+
+    `run` gives what `ExportedModel.run` gives; `start` gives the search before its first step.
+
+    Args:
+        directory: string or path of the directory with `start.onnx`, `step.onnx` and `finish.onnx`.
+        providers, num_threads, num_sessions: see `ExportedModel`.
+
+    Raises:
+        ModelFileError: if a file is damaged, from elsewhere, of another format, or of another
+            export than `start.onnx`.
+    """
+
+    def __init__(self, directory, providers=None, num_threads=None, num_sessions=1):
+        start, *others = [Path(directory) / name for name in FILES]
+        for path in others:
+            verify_file_checksum(path)
+        self._others = [
+            tuple(create_session(path, providers, num_threads) for path in others)
+            for _ in range(num_sessions)
+        ]
+        super().__init__(start, providers, num_threads, num_sessions)
+        self._turns = itertools.cycle(
+            (first, *others) for first, others in zip(self._sessions, self._others, strict=True)
+        )
+
+    def start(self, sentences, max_length, length_penalty):
+        """Reads one batch.
+
+        Args:
+            sentences, max_length, length_penalty: see `ExportedModel.run`.
+
+        Returns:
+            The `SteppedSearch` before its first step.
+
+        Raises:
+            ModelFileError: if ONNX Runtime fails.
+        """
+        feeds = self._feeds(sentences, max_length, length_penalty)
+        return SteppedSearch(next(self._turns), feeds)
+
+    def _search(self, feeds):
+        search = SteppedSearch(next(self._turns), feeds)
+        for _ in search:
+            pass
+        return search.results()
+
+    def _check_signature(self):
+        (start, *_), (step, finish) = self._sessions, self._others[0]
+        expected = start.get_modelmeta().custom_metadata_map.get(KEY)
+        for name, session in zip(FILES[1:], (step, finish), strict=True):
+            received = session.get_modelmeta().custom_metadata_map.get("keras_attn.start")
+            if received is None or received != expected:
+                raise ModelFileError(
+                    f"Expected a {name} of the same export as start.onnx. Received: one that "
+                    f"belongs to a start.onnx with the checksum {received!r}, not {expected!r}. "
+                    "Export them again, with `python -m keras_attn.export onnx-steps`."
+                )
+        return [output.name for output in finish.get_outputs()]

@@ -1,0 +1,69 @@
+from keras_attn_runtime.errors import run_failures
+
+NEXT = "next/"
+"""What the name of a value begins with where a step returns it."""
+
+
+class SteppedSearch:
+    """One search whose loop runs here, on the host.
+
+    An iterator over its steps: each `next` takes the step of one token and gives int32
+    `(batch, steps)`, the best hypothesis of each sentence so far, or its result once it is done;
+    padding follows what has ended. The file decides everything, and what goes from step to step
+    stays in the memory of the execution provider.
+
+    Args:
+        sessions: tuple of the sessions of `start.onnx`, `step.onnx` and `finish.onnx`.
+        feeds: dict of arrays, the inputs `source_ids`, `max_length` and `length_penalty`.
+
+    Attributes:
+        values: dict of `onnxruntime.OrtValue` by name, everything between two steps; `.numpy()`
+            shows one.
+
+    Raises:
+        ModelFileError: if ONNX Runtime fails.
+    """
+
+    def __init__(self, sessions, feeds):
+        import onnxruntime  # may be missing, of which `create_session` tells first
+
+        start, self._step, self._finish = sessions
+        self.values = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()
+        }
+        self._run(start)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.done:
+            raise StopIteration
+        self._run(self._step)
+        return self.values["partial"].numpy()
+
+    @property
+    def done(self):
+        """bool, whether all sentences are done."""
+        return bool(self.values["done"].numpy().all())
+
+    def results(self):
+        """The results of the search once it is done: dict of arrays, see `ExportedModel.run`."""
+        self._run(self._finish)
+        return {each.name: self.values[each.name].numpy() for each in self._finish.get_outputs()}
+
+    def _run(self, session):
+        cuda = session.get_provider_options().get("CUDAExecutionProvider")
+        device = ("cpu", 0) if cuda is None else ("cuda", int(cuda["device_id"]))
+        binding = session.io_binding()
+        for each in session.get_inputs():
+            binding.bind_ortvalue_input(each.name, self.values[each.name])
+        names = [each.name for each in session.get_outputs()]
+        for name in names:
+            binding.bind_output(name, *device)
+        with run_failures(*self.values["source_ids"].shape()):
+            session.run_with_iobinding(binding)
+        values = binding.get_outputs()
+        self.values |= {
+            name.removeprefix(NEXT): value for name, value in zip(names, values, strict=True)
+        }

@@ -1,0 +1,53 @@
+from keras_attn_runtime.options import Options
+from keras_attn_runtime.stepped_model import SteppedModel
+from keras_attn_runtime.translator import Translator
+
+
+class StreamingTranslator(Translator):
+    """A `Translator` that also shows a translation while it is made.
+
+    It reads a directory exported by `python -m keras_attn.export onnx-steps`. Its translations are
+    those of the one file; each token costs one more call of ONNX Runtime.
+
+    Args:
+        path: string or path of the directory.
+        **arguments: see `Translator`.
+
+    Raises:
+        Those of `Translator`.
+
+    Example:
+
+        translator = StreamingTranslator("model-steps")
+        for text in translator.stream("some text"):
+            print(text)                                    # 'et', 'etwas', 'etwas Text'
+    """
+
+    _model_class = SteppedModel
+
+    def stream(self, text, max_length=None, length_penalty=None):
+        """Translates one text, token by token.
+
+        Args:
+            text: string.
+            max_length, length_penalty: see `Options`.
+
+        Returns:
+            Iterator of strings: after each token the best translation so far, at last the whole
+            one. Greedy search only appends; beam search may change its mind about earlier words.
+
+        Raises:
+            SentenceError: if the text is not valid or too long.
+            ModelFileError: if ONNX Runtime fails.
+            ValueError: if an option is out of its range.
+        """
+        options = Options(max_length=max_length, length_penalty=length_penalty)
+        (source,) = self._reader.read_texts([text])
+        if not source.ids or options.max_length == 0:
+            return iter([""])
+        return map(self._text, self._model.start([source.ids], *self._limits(options)))
+
+    def _text(self, partial):
+        control = (self.settings.pad_token_id, self.settings.end_token_id)
+        token_ids = [token_id for token_id in partial[0].tolist() if token_id not in control]
+        return self._model.target_tokenizer.decode(token_ids)

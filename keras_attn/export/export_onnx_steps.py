@@ -1,0 +1,93 @@
+from keras_attn.export.fused_recurrence import fused_recurrence
+from keras_attn.export.metadata import describe
+from keras_attn.export.onnx_file import write_onnx
+from keras_attn.export.parity_sentences import parity_sentences
+from keras_attn.export.requirements import require
+from keras_attn.export.search_function import SearchFunction
+from keras_attn.export.search_steps import NEXT, SearchSteps
+from keras_attn.export.verify import compare_translations
+from keras_attn.export.without_cudnn import without_cudnn
+from keras_attn.replace_when_done import replace_when_done
+
+
+def export_onnx_steps(
+    model,
+    directory,
+    source_tokenizer=None,
+    target_tokenizer=None,
+    *,
+    alignments=None,
+    sentences=None,
+):
+    """Writes a search model as three ONNX files, for a host that runs the loop of the search.
+
+    So the host sees each token when it is there, and every tensor between two steps. The files are
+    the parts of the search that `export_onnx` puts around a loop, see `SearchSteps`:
+
+        start.onnx    source_ids, max_length -> values
+        step.onnx     values, length_penalty -> next/values, partial
+        finish.onnx   values -> token_ids, lengths, scores, log_probs, and alignments on request
+
+    The host feeds each `next/name` back as `name` until all of `done` is true; `partial`, int32
+    `(batch, steps)`, is the best hypothesis so far. The results are those of the one file.
+    Sentences that have ended stay in the batch.
+
+    Args:
+        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        directory: name of the directory; that of an earlier export is replaced.
+        source_tokenizer, target_tokenizer, alignments, sentences: as for `export_onnx`.
+
+    Returns:
+        The `ParityReport` of the comparison with Keras.
+
+    Raises:
+        ExportError: a check failed. No directory is written; an existing one stays as it was.
+        ImportError: tf2onnx, onnx or onnxruntime is missing.
+        ValueError: `model` is not a search model, or an argument does not fit it.
+    """
+    require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
+    import onnx
+
+    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments)
+    sentences = parity_sentences(function, source_tokenizer, sentences)
+    with without_cudnn(model), replace_when_done(directory) as partial:
+        steps = SearchSteps(function)
+        partial.mkdir()
+
+        def write(name, part, signature, metadata):
+            return write_onnx(
+                partial / f"{name}.onnx",
+                fused_recurrence(model)(part),
+                signature,
+                function.weights,
+                steps.dimensions,
+                metadata,
+                lambda run: run,
+            )
+
+        metadata = describe(function, source_tokenizer, target_tokenizer)
+        start = write("start", steps.start, steps.start_signature, metadata)
+        # The other files say which start they belong to, so that exports are not mixed.
+        written = onnx.load(partial / "start.onnx").metadata_props
+        metadata = {"keras_attn.start": written[-1].value}
+        step = write("step", steps.step, steps.step_signature, metadata)
+        finish = write("finish", steps.finish, steps.finish_signature, metadata)
+        report = compare_translations(
+            function.runner(), _runner(steps, start, step, finish), sentences, function.search
+        )
+        report.check()
+    return report
+
+
+def _runner(steps, start, step, finish):
+    """The search, run by the three files."""
+
+    def run(source_ids, max_length, length_penalty):
+        values = start(source_ids=source_ids, max_length=max_length)
+        values["length_penalty"] = length_penalty
+        while not values["done"].all():
+            following = step(**{spec.name: values[spec.name] for spec in steps.step_signature})
+            values |= {name.removeprefix(NEXT): value for name, value in following.items()}
+        return finish(**{spec.name: values[spec.name] for spec in steps.finish_signature})
+
+    return run

@@ -1,0 +1,66 @@
+"""A search whose loop runs on the host: the functions of a search, one after the other."""
+
+import itertools
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder
+from tests.contracts import assert_close, numpy
+from tests.search.table_decoder import TableDecoder, log_probs_of, random_tables
+
+TABLES = random_tables(1, batch=6, end_logit=1.0)
+
+
+def run_on_the_host(search, tables):
+    """The results, and what is shown after each step."""
+    search.build(tables.shape)
+    carry, memory, limits = search.prepare(ops.convert_to_tensor(tables))
+    shown = []
+    while not np.all(carry["done"]):
+        carry = search.advance(carry, memory, limits, ops.convert_to_tensor(1.0))
+        shown.append(np.asarray(search.partial(carry))[:, : len(shown) + 1])
+    return numpy(search.finish(carry["hypotheses"])), shown
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda decoder: GreedyDecoder(decoder, max_length=8, return_alignments=True),
+        lambda decoder: BeamDecoder(
+            decoder, 3, num_hypotheses=2, max_length=8, return_alignments=True
+        ),
+        lambda decoder: SamplingDecoder(decoder, 2, top_k=1, max_length=8),
+    ],
+)
+def test_gives_what_the_loop_in_the_graph_gives(make):
+    results, shown = run_on_the_host(make(TableDecoder()), TABLES)
+    expected = numpy(make(TableDecoder())(TABLES))
+    for name in ("token_ids", "lengths", "scores", "log_probs"):
+        assert_close(results[name], expected[name])
+    assert len(set(results["lengths"][:, 0])) > 1
+    np.testing.assert_array_equal(shown[-1], results["token_ids"][:, 0, : len(shown)])
+
+
+def test_greedy_search_only_appends():
+    _, shown = run_on_the_host(GreedyDecoder(TableDecoder(), max_length=8), TABLES)
+    for before, after in itertools.pairwise(shown):
+        np.testing.assert_array_equal(before, after[:, :-1])
+
+
+def test_a_beam_wide_enough_shows_the_likeliest_of_all_prefixes():
+    tables = random_tables(2, vocabulary_size=6)
+    search = BeamDecoder(TableDecoder(), 27, max_length=4, relative_max_length=None, patience=9.0)
+    _, shown = run_on_the_host(search, tables)
+    for length, token_ids in enumerate(shown[:3], start=1):
+        for table, received in zip(tables, token_ids, strict=True):
+            log_probs = log_probs_of(table)
+            prefixes = itertools.product((3, 4, 5), repeat=length)
+            best = max(
+                prefixes,
+                key=lambda prefix: sum(
+                    log_probs(prefix[:position])[token] for position, token in enumerate(prefix)
+                ),
+            )
+            assert received.tolist() == list(best)
