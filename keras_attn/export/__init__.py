@@ -4,6 +4,7 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.export_functional_onnx import export_functional_onnx
 from keras_attn.export.export_onnx import export_onnx
 from keras_attn.export.export_onnx_steps import export_onnx_steps
+from keras_attn.export.export_onnx_text import export_onnx_text
 from keras_attn.export.export_saved_model import export_saved_model
 from keras_attn.export.parity_report import ParityReport
 
@@ -13,5 +14,6 @@ __all__ = [
     "export_functional_onnx",
     "export_onnx",
     "export_onnx_steps",
+    "export_onnx_text",
     "export_saved_model",
 ]

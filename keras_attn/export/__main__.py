@@ -1,4 +1,4 @@
-"""`python -m keras_attn.export onnx|onnx-steps|saved-model RUN OUT`."""
+"""`python -m keras_attn.export onnx|onnx-steps|onnx-text|saved-model RUN OUT`."""
 
 import argparse
 import sys
@@ -10,6 +10,7 @@ import keras_attn  # noqa: F401 - registers the layers that the model is made of
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.export_onnx import PRECISIONS, export_onnx
 from keras_attn.export.export_onnx_steps import export_onnx_steps
+from keras_attn.export.export_onnx_text import export_onnx_text
 from keras_attn.export.export_saved_model import export_saved_model
 from keras_attn.text import SentencePieceTokenizer
 
@@ -25,6 +26,7 @@ def main(arguments=None):
     exports = {
         "onnx": export_onnx,
         "onnx-steps": export_onnx_steps,
+        "onnx-text": export_onnx_text,
         "saved-model": export_saved_model,
     }
     parser.add_argument("format", choices=tuple(exports))
@@ -44,14 +46,15 @@ def main(arguments=None):
         help="of the weights of an ONNX file (%(default)s)",
     )
     options = parser.parse_args(arguments)
-    if options.format != "onnx" and options.precision != "float32":
+    has_precision = options.format in ("onnx", "onnx-text")
+    if not has_precision and options.precision != "float32":
         parser.error(f"only an ONNX file has a precision, received {options.precision}")
     try:
         model, tokenizers = _load(options.run)
         sentences = None
         if options.sentences is not None:
             sentences = options.sentences.read_text(encoding="utf-8").splitlines()
-        choice = {"precision": options.precision} if options.format == "onnx" else {}
+        choice = {"precision": options.precision} if has_precision else {}
         export = exports[options.format]
         report = export(model, options.out, *tokenizers, sentences=sentences, **choice)
     except (ExportError, ImportError, OSError, RuntimeError, ValueError) as error:

@@ -8,6 +8,7 @@ _WHERE = {
     "tf2onnx": "pip install keras-attn[export]",
     "onnx": "pip install keras-attn[export]",
     "onnxruntime": "pip install onnxruntime (for CPUs) or onnxruntime-gpu (for CUDA), not both",
+    "onnxruntime_extensions": "pip install keras-attn[strings]",
 }
 
 
@@ -15,8 +16,8 @@ def require(*modules):
     """Checks that everything an export needs is there, before the slow part starts.
 
     Args:
-        modules: names of modules: `"tensorflow"`, `"tensorflow_text"`, `"tf2onnx"`, `"onnx"` or
-            `"onnxruntime"`.
+        modules: names of modules: `"tensorflow"`, `"tensorflow_text"`, `"tf2onnx"`, `"onnx"`,
+            `"onnxruntime"` or `"onnxruntime_extensions"`.
 
     Raises:
         ImportError: a module is missing; the message says how to install it.

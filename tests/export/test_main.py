@@ -45,14 +45,15 @@ def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
     assert source.model == (run / "source.spm").read_bytes()
 
 
-def test_the_precision_is_handed_on_and_only_onnx_has_one(run, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("form", ["onnx", "onnx-text"])
+def test_the_precision_is_handed_on_and_only_onnx_has_one(run, tmp_path, monkeypatch, capsys, form):
     calls = []
     monkeypatch.setattr(
         sys.modules["keras_attn.export.__main__"],
-        "export_onnx",
+        f"export_{form.replace('-', '_')}",
         lambda *arguments, **options: calls.append(options) or "a report",
     )
-    assert main(["onnx", str(run), str(tmp_path / "model.onnx"), "--precision", "int8"]) == 0
+    assert main([form, str(run), str(tmp_path / "model.onnx"), "--precision", "int8"]) == 0
     assert calls == [{"sentences": None, "precision": "int8"}]
     with pytest.raises(SystemExit):
         main(["saved-model", str(run), str(tmp_path / "model"), "--precision", "int8"])

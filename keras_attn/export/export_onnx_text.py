@@ -1,0 +1,145 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from keras_attn.export.export_error import ExportError
+from keras_attn.export.export_onnx import export_onnx
+from keras_attn.export.onnx_gate import open_session
+from keras_attn.export.parity_sentences import parity_sentences
+from keras_attn.export.requirements import require
+from keras_attn.export.search_function import SearchFunction
+from keras_attn.export.text_graph import add_text
+from keras_attn.export.verify import pad
+from keras_attn.replace_when_done import replace_when_done
+from keras_attn.text.tokenizer import UNKNOWN_TOKEN_ID
+
+PROGRAM = Path(__file__).with_name("run_text_model.py")
+
+ODD_TEXTS = ["", "  ", " a  b ", "\u3000", "ﬁ ① 👩‍👩‍👧", "x\ny"]
+"""Texts that the tokenizers must treat alike too: empty, spaces, normalisation, unknown."""
+
+
+def export_onnx_text(
+    model,
+    path,
+    source_tokenizer,
+    target_tokenizer=None,
+    *,
+    sentences=None,
+    precision="float32",
+):
+    """Writes a search model as one ONNX file from strings to strings.
+
+    It is the file of `export_onnx` with the tokenizers around it, as operators of
+    onnxruntime-extensions, whose library a session has to register. Inputs: `text` string
+    `(batch,)`, and `max_length` int32 `()` and `length_penalty` float32 `()`, which may be left
+    out. Outputs: `translations` string `(batch, hypotheses)`, best first, `scores` and `log_probs`
+    float32 `(batch, hypotheses)`. A text without tokens has empty translations.
+
+    The file appears under its name only after `export_onnx` passed, and after it gave, in a process
+    without TensorFlow, exactly the texts that the file of ids gives with the tokenizers around it.
+
+    Args:
+        model, path, target_tokenizer, sentences, precision: as for `export_onnx`.
+        source_tokenizer: `SentencePieceTokenizer`.
+
+    Returns:
+        The `ParityReport` of the comparison of the file of ids with Keras.
+
+    Raises:
+        ExportError: a check failed. No file is written; an existing one stays as it was.
+        ImportError: tf2onnx, onnx, onnxruntime or onnxruntime-extensions is missing.
+        ValueError: `model` is not a search model, or an argument does not fit it.
+
+    Example:
+
+    ```python
+    export_onnx_text(translator, "en-de.text.onnx", source_tokenizer, target_tokenizer)
+
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
+    session = onnxruntime.InferenceSession("en-de.text.onnx", options)
+    session.run(["translations"], {"text": np.array(["A man sleeps."], object)})
+    ```
+    """
+    require("onnx", "onnxruntime", "onnxruntime_extensions")
+    import onnx
+
+    target_tokenizer = target_tokenizer or source_tokenizer
+    tokenizers = (source_tokenizer, target_tokenizer)
+    with replace_when_done(path) as partial:
+        report = export_onnx(
+            model, partial, *tokenizers, alignments=False, sentences=sentences, precision=precision
+        )
+        function = SearchFunction(model)
+        ids = parity_sentences(function, source_tokenizer, sentences)
+        batches = list(_batches([*ODD_TEXTS, *_decode(source_tokenizer, ids)]))
+        run = open_session(partial)
+        expected = list(_translate(run, batches, *tokenizers, function.search))
+        text_model = onnx.load(partial)
+        add_text(text_model, *tokenizers, function.search)
+        del text_model.metadata_props[:]  # the tokenizers among them, which are operators now
+        onnx.checker.check_model(text_model, full_check=True)
+        onnx.save(text_model, partial)
+        _check_texts(expected, _run(partial, batches))
+    return report
+
+
+def _batches(texts, size=16):
+    """Inputs for all texts; every second batch has a limit that cuts some of them."""
+    for number, begin in enumerate(range(0, len(texts), size)):
+        limit = {"max_length": 5} if number % 2 == 1 else {}
+        yield {"text": texts[begin : begin + size], **limit}
+
+
+def _translate(run, batches, source_tokenizer, target_tokenizer, search):
+    """Yields the translations of each batch by the file of ids with the tokenizers around it."""
+    for batch in batches:
+        sentences = source_tokenizer.encode(batch["text"])
+        outputs = run(
+            source_ids=pad([[*ids, search.end_token_id] for ids in sentences], search.pad_token_id),
+            max_length=np.array(batch.get("max_length", search.max_length), "int32"),
+            length_penalty=np.array(search.length_penalty, "float32"),
+        )
+        yield [
+            _decode(target_tokenizer, [ids[:length] for ids, length in zip(*row, strict=True)])
+            if sentence
+            else [""] * len(row[0])
+            for sentence, *row in zip(
+                sentences, outputs["token_ids"], outputs["lengths"], strict=True
+            )
+        ]
+
+
+def _decode(tokenizer, rows):
+    """Texts of ids; the vocabulary of a model may be rounded up, beyond the tokenizer's."""
+    size = tokenizer.vocabulary_size
+    return tokenizer.decode(
+        [[token if token < size else UNKNOWN_TOKEN_ID for token in row] for row in rows]
+    )
+
+
+def _run(path, batches):
+    """The translations of each batch by the file of strings."""
+    process = subprocess.run(
+        [sys.executable, "-P", str(PROGRAM), str(path)],
+        input=json.dumps(batches),
+        capture_output=True,
+        text=True,
+    )
+    if process.returncode != 0:
+        raise ExportError(f"ONNX Runtime refuses the model of strings: {process.stderr.strip()}")
+    return json.loads(process.stdout)
+
+
+def _check_texts(expected, actual):
+    for ours, theirs in zip(expected, actual, strict=True):
+        for each, other in zip(ours, theirs, strict=True):
+            if each != other:
+                raise ExportError(
+                    "The model of strings disagrees with the model of ids: expected the texts "
+                    f"{each}. Received: {other}."
+                )

@@ -1,0 +1,147 @@
+from keras_attn.export.passes.graph import defined_names, nested_graphs, rename_values
+from keras_attn.text.tokenizer import UNKNOWN_TOKEN_ID
+
+DOMAIN = "ai.onnx.contrib"
+"""Domain of the operators of onnxruntime-extensions."""
+
+# B texts, S source positions, T target positions, N hypotheses. The tokenizer gives the tokens of
+# all texts in one vector, and where each text begins and ends in it.
+ENCODE = """
+encode (string[batch] text) => (int32[batch, source_length] source_ids, bool[batch, 1] has_tokens)
+<
+    int64[1] samples = {0}, float[1] alpha = {0}, bool[1] no = {0},
+    int64[1] from_first = {0}, int64[1] from_second = {1}, int64[1] last = {-1},
+    int64[1] far = {9223372036854775807}, int64[1, 1] nothing = {0},
+    int64 zero = {0}, int64 one = {1}
+>
+{
+    tokens, splits, offsets = ai.onnx.contrib.SentencepieceTokenizer
+        (text, samples, alpha, no, no, no, no)
+    first_positions = Slice (splits, from_first, last)
+    end_positions = Slice (splits, from_second, far)
+    begin = Unsqueeze (first_positions, last)                   # (B, 1)
+    end = Unsqueeze (end_positions, last)
+    count = Sub (end, begin)
+    has_tokens = Greater (count, zero)
+    counts = Concat <axis = 0> (nothing, count)
+    longest = ReduceMax <keepdims = 0> (counts)
+    width = Add (longest, one)                                  # with the end token
+    columns = Range (zero, width, one)                          # (S,)
+    is_token = Less (columns, count)                            # (B, S)
+    is_end = Equal (columns, count)
+    position = Add (begin, columns)
+    behind = Size (tokens)
+    chosen = Where (is_token, position, behind)
+    tokens_and_padding = Concat <axis = 0> (tokens, pad_token_id)
+    ids = Gather (tokens_and_padding, chosen)
+    source_ids = Where (is_end, end_token_id, ids)
+}
+"""
+
+DECODE = """
+decode (int32[batch, n, time] token_ids, int32[batch, n] lengths, float[batch, n] found_scores,
+        float[batch, n] found_log_probs, bool[batch, 1] has_tokens)
+    => (string[batch, n] translations, float[batch, n] scores, float[batch, n] log_probs)
+<
+    bool yes = {1}, bool[1] no = {0}, int32[1] from_first = {0},
+    int64[1] one = {1}, int64[1] two = {2}, int64[1] three = {3}, int64[1] flat = {-1}
+>
+{
+    all_hypotheses = Size (lengths)                             # B * N
+    rows = Reshape (all_hypotheses, one)
+    shape = Shape (token_ids)
+    time = Slice (shape, two, three)
+    rows_and_time = Concat <axis = 0> (rows, time)
+    row_ids = Reshape <allowzero = 1> (token_ids, rows_and_time)     # (B*N, T)
+    is_known = Less (row_ids, vocabulary_size)
+    known = Where (is_known, row_ids, unknown_token_id)
+    ids = Cast <to = 7> (known)
+    factor = Cast <to = 6> (has_tokens)                         # (B, 1)
+    kept_lengths = Mul (lengths, factor)
+    row_lengths = Reshape (kept_lengths, flat)                  # (B*N,)
+    texts = Loop (all_hypotheses, yes) <body = decode_row (int64 row, bool go_on)
+        => (bool still, string[1] decoded)
+    {
+        still = Identity (go_on)
+        ids_of_row = Gather (ids, row)                          # (T,)
+        length = Gather (row_lengths, row)
+        vector = Reshape (length, one)
+        kept = Slice (ids_of_row, from_first, vector)
+        decoded = ai.onnx.contrib.SentencepieceDecoder (kept, no)
+    }>
+    sentences_and_n = Shape (lengths)
+    translations = Reshape <allowzero = 1> (texts, sentences_and_n)  # (B, N)
+    weight = Cast <to = 1> (has_tokens)
+    scores = Mul (found_scores, weight)
+    log_probs = Mul (found_log_probs, weight)
+}
+"""
+
+
+def add_text(model, source_tokenizer, target_tokenizer, search):
+    """Puts the tokenizers around a model of ids, as operators of onnxruntime-extensions.
+
+        text -> ids, the end id, padding -> the model -> the ids of each hypothesis -> text
+
+    A text without tokens has empty translations, with score and log probability 0.
+
+    Args:
+        model: `onnx.ModelProto` with the inputs and outputs of `export_onnx`; changed in place.
+            Its inputs become `text`, string `(batch,)`, and `max_length` and `length_penalty`,
+            which have defaults; its outputs `translations`, string `(batch, hypotheses)`, `scores`
+            and `log_probs`.
+        source_tokenizer, target_tokenizer: `SentencePieceTokenizer`s.
+        search: the `Search` layer, for its settings.
+    """
+    from onnx import helper
+
+    graph = model.graph
+    sizes = {each.name: each.type for each in graph.output}["scores"]
+    rename_values(graph, {"scores": "found_scores", "log_probs": "found_log_probs"})
+    encode = _parse(
+        ENCODE,
+        source_tokenizer,
+        pad_token_id=[search.pad_token_id],
+        end_token_id=search.end_token_id,
+    )
+    decode = _parse(
+        DECODE,
+        target_tokenizer,
+        vocabulary_size=target_tokenizer.vocabulary_size,
+        unknown_token_id=UNKNOWN_TOKEN_ID,
+    )
+    limits = [value for value in graph.input if value.name != "source_ids"]
+    nodes = [*encode.node, *graph.node, *decode.node]
+    del graph.node[:], graph.input[:], graph.output[:]
+    graph.node.extend(nodes)
+    graph.input.extend([*encode.input, *limits])
+    graph.output.extend(decode.output)
+    for output in graph.output:
+        output.type.tensor_type.shape.CopyFrom(sizes.tensor_type.shape)
+    graph.initializer.extend([*encode.initializer, *decode.initializer])
+    defaults = {"max_length": search.max_length, "length_penalty": search.length_penalty}
+    for value in limits:
+        kind = value.type.tensor_type.elem_type
+        tensor = helper.make_tensor(value.name, kind, [], [defaults[value.name]])
+        graph.initializer.append(tensor)
+    model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+
+
+def _parse(text, tokenizer, **numbers):
+    """The graph, with its tokenizer and int32 constants; what is inside of it has a prefix."""
+    import numpy as np
+    from onnx import helper, numpy_helper, parser
+
+    graph = parser.parse_graph(text)
+    for name, number in numbers.items():
+        graph.initializer.append(numpy_helper.from_array(np.array(number, "int32"), name))
+    shared = {value.name for value in [*graph.input, *graph.output]}
+    for inner in nested_graphs(graph):
+        for node in inner.node:
+            if node.domain == DOMAIN:
+                node.attribute.append(helper.make_attribute("model", tokenizer.model))
+        # All names of a model are different.
+        rename_values(
+            graph, {name: f"{graph.name}/{name}" for name in defined_names(inner) - shared}
+        )
+    return graph

@@ -1,0 +1,117 @@
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import onnx
+import pytest
+from keras_attn_runtime import Translator
+
+from keras_attn.export import ExportError, export_onnx_text
+from keras_attn.export.export_onnx_text import ODD_TEXTS, PROGRAM
+from keras_attn.export.text_graph import add_text
+from keras_attn.text import SentencePieceTokenizer
+from tests.export.small_translator import SOURCE
+from tests.runtime.fake_model import SENTENCES, build_model, train_tokenizer
+
+pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
+
+
+def run(path, *batches):
+    """The translations of each batch, in a process without TensorFlow."""
+    process = subprocess.run(
+        [sys.executable, "-P", str(PROGRAM), str(path)],
+        input=json.dumps(batches),
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
+
+
+@pytest.fixture(scope="module")
+def text_file(translator, tokenizers, tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "model.onnx"
+    report = export_onnx_text(translator, path, *tokenizers, sentences=SOURCE)
+    assert report.sentences >= 200 and report.best_equal == 1
+    return path
+
+
+def test_gives_the_texts_of_the_runtime(text_file, exported):
+    translator, texts = Translator(exported[0]), [*SOURCE, *ODD_TEXTS]
+    for options in ({}, {"max_length": 4}):
+        translations = translator.translate(texts, num_hypotheses=2, **options)
+        expected = [[each.text for each in one.hypotheses] for one in translations]
+        expected = [each if len(each) == 2 else ["", ""] for each in expected]
+        assert len({each[0] for each in expected}) > 4
+        assert run(text_file, {"text": texts, **options}) == [expected]
+
+
+def test_only_the_text_has_to_be_given(text_file):
+    model = onnx.load(text_file)
+    defaults = {tensor.name for tensor in model.graph.initializer}
+    assert [value.name for value in model.graph.input if value.name not in defaults] == ["text"]
+    assert [value.name for value in model.graph.output] == ["translations", "scores", "log_probs"]
+    assert {each.domain for each in model.opset_import} == {"", "ai.onnx.contrib"}
+    assert not model.metadata_props
+
+
+@pytest.fixture
+def copying(tmp_path):
+    """Writes a model whose first hypothesis is the source, and whose second one is empty."""
+
+    def write(target_tokenizer=None):
+        source = SentencePieceTokenizer(train_tokenizer())
+        search = SimpleNamespace(end_token_id=2, pad_token_id=0, max_length=100, length_penalty=1.0)
+        model = build_model({}, alignments=False)
+        add_text(model, source, target_tokenizer or source, search)
+        onnx.checker.check_model(model, full_check=True)
+        onnx.save(model, tmp_path / "copying.onnx")
+        return tmp_path / "copying.onnx"
+
+    return write
+
+
+def test_a_model_that_copies_gives_the_text_back(copying):
+    texts = [*SENTENCES, "", " ", "some   text ", "a"]
+    plain = [" ".join(text.split()) for text in texts]
+    (copies, nothing, blank, one) = run(
+        copying(),
+        *({"text": each} for each in (texts, [], ["", ""], SENTENCES[:1])),
+    )
+    assert copies == [[text, ""] for text in plain]
+    assert nothing == [] and blank == [["", ""]] * 2 and one == [[SENTENCES[0], ""]]
+
+
+def test_ids_beyond_the_target_vocabulary_are_unknown(copying):
+    target = SentencePieceTokenizer(train_tokenizer(40))
+    source = SentencePieceTokenizer(train_tokenizer())
+    ids = source.encode(SENTENCES)
+    assert target.vocabulary_size < max(map(max, ids)) < source.vocabulary_size
+    expected = [[i if i < target.vocabulary_size else 3 for i in row] for row in ids]
+    (found,) = run(copying(target), {"text": SENTENCES})
+    assert [best for best, _ in found] == target.decode(expected)
+
+
+def test_a_disagreement_leaves_the_old_file(
+    translator, tokenizers, exported, tmp_path, monkeypatch
+):
+    module = sys.modules["keras_attn.export.export_onnx_text"]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"the old file")
+    monkeypatch.setattr(
+        module,
+        "export_onnx",
+        lambda model, partial, *others, **options: partial.write_bytes(exported[0].read_bytes()),
+    )
+    right = module._run
+    monkeypatch.setattr(module, "_run", lambda *arguments: [[["x", "y"]], *right(*arguments)[1:]])
+    with pytest.raises(ExportError, match=r"expected the texts .* Received: \['x', 'y'\]"):
+        export_onnx_text(translator, path, *tokenizers)
+    assert path.read_bytes() == b"the old file" and list(tmp_path.iterdir()) == [path]
+
+
+def test_says_what_to_install(translator, tokenizers, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
+    with pytest.raises(ImportError, match=r"pip install keras-attn\[strings\]"):
+        export_onnx_text(translator, tmp_path / "model.onnx", *tokenizers)
