@@ -68,6 +68,11 @@ class ExportedModel:
         self._check_shapes(outputs, len(sentences))
         return outputs
 
+    def signature(self):
+        """Dict of the lists `"input"` and `"output"`, each value with `name`, `type`, `shape`."""
+        session = self._sessions[0]
+        return {"input": session.get_inputs(), "output": session.get_outputs()}
+
     def _search(self, feeds):
         with run_failures(*feeds["source_ids"].shape):
             outputs = next(self._turns).run(self._output_names, feeds)

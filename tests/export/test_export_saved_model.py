@@ -1,6 +1,8 @@
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,6 +68,16 @@ def test_texts_to_texts(loaded, translator, tokenizers):
     assert [each.decode() for each in actual["text"].numpy()[0]] == texts
     np.testing.assert_allclose(actual["scores"][0], expected["scores"][0], atol=1e-5)
     assert actual["text"].shape == (3, 2)
+
+
+def test_the_request_to_tensorflow_serving_fits_the_signature(loaded):
+    path = Path(__file__).parents[2] / "export" / "serving" / "tensorflow_request.json"
+    request = json.loads(path.read_text(encoding="utf-8"))
+    signature = loaded.signatures[request["signature_name"]]
+    types = {name: spec.dtype for name, spec in signature.structured_input_signature[1].items()}
+    inputs = {name: tf.constant(value, types[name]) for name, value in request["inputs"].items()}
+    expected = loaded.translate_texts(request["inputs"]["text"], max_length=48)
+    np.testing.assert_array_equal(signature(**inputs)["text"], expected["text"])
 
 
 def test_no_sentences_and_no_tokens(loaded):

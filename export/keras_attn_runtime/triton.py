@@ -1,0 +1,103 @@
+"""Makes a model repository of NVIDIA Triton: `python -m keras_attn_runtime.triton FILE REPOSITORY`.
+
+REPOSITORY/NAME/config.pbtxt     what Triton has to know about the model
+REPOSITORY/NAME/1/model.onnx     the file
+"""
+
+import argparse
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from keras_attn_runtime.exported_model import ExportedModel
+
+TYPES = {"tensor(int32)": "TYPE_INT32", "tensor(float)": "TYPE_FP32"}
+
+
+def config(model, name):
+    """The configuration of an exported file, as protobuf text of Triton's `ModelConfig`.
+
+    `max_batch_size` is 0, which means that every axis is in `dims`: the model does batches, but its
+    limit and penalty, which are numbers, have no batch axis. Triton writes a number as one element.
+
+    Args:
+        model: `ExportedModel`.
+        name: string, the name that clients ask for.
+
+    Returns:
+        String.
+    """
+    lines = [f'name: "{name}"', 'backend: "onnxruntime"', "max_batch_size: 0"]
+    for side, values in model.signature().items():
+        for value in values:
+            sizes = [size if isinstance(size, int) else -1 for size in value.shape] or [1]
+            kind = TYPES[value.type]
+            lines.append(f'{side} {{ name: "{value.name}" data_type: {kind} dims: {sizes} }}')
+    return "\n".join(lines) + "\n"
+
+
+def write_repository(path, repository, name=None):
+    """Adds an exported file to a model repository, whole or not at all.
+
+    Args:
+        path: string or path of the ONNX file.
+        repository: string or path of the directory; made if it is missing.
+        name: string, the name of the model. Default: that of the file, without its suffix.
+
+    Returns:
+        Path of the model's directory.
+
+    Raises:
+        FileExistsError: if the repository has a model of this name.
+        ModelFileError: if the file is damaged, from elsewhere, or of another format.
+        ValueError: if the name is not made of letters, digits, `_`, `-` and `.`.
+    """
+    name = Path(path).stem if name is None else name
+    if not re.fullmatch(r"\w[\w.-]*", name, re.ASCII):
+        raise ValueError(
+            "Expected a name of letters, digits, '_', '-' and '.'. "
+            f"Received: name={name!r}. Choose another one with --name."
+        )
+    target = Path(repository) / name
+    if target.exists():
+        raise FileExistsError(
+            f"Expected a new model. Received: {str(target)!r}, which exists. Remove it, or choose "
+            "another name with --name."
+        )
+    text = config(ExportedModel(path), name)
+    partial = target.with_name(f".partial-{os.getpid()}-{name}")
+    try:
+        (partial / "1").mkdir(parents=True)
+        shutil.copyfile(path, partial / "1" / "model.onnx")
+        (partial / "config.pbtxt").write_text(text, encoding="utf-8")
+        partial.rename(target)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return target
+
+
+def main(arguments=None):
+    """Runs the command and returns its exit status: 0 done, 1 refused, 2 wrong command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m keras_attn_runtime.triton",
+        description="Adds an ONNX file exported by keras_attn to a model repository of NVIDIA "
+        "Triton Inference Server.",
+    )
+    parser.add_argument("model", metavar="FILE", help="ONNX file exported by keras_attn")
+    parser.add_argument("repository", metavar="REPOSITORY", help="directory of the models")
+    parser.add_argument("--name", help="of the model (that of the file)")
+    options = parser.parse_args(arguments)
+    try:
+        written = write_repository(options.model, options.repository, options.name)
+    except (ValueError, OSError, ImportError) as error:
+        print(f"Nothing was written. {error}", file=sys.stderr)
+        return 1
+    print(f"Wrote {written}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+import pytest
+from keras_attn_runtime.triton import main, write_repository
+
+from tests.export.small_translator import session
+
+
+def test_triton_reads_what_the_file_says(model_path, tmp_path):
+    text_format = pytest.importorskip("google.protobuf.text_format")
+    messages = pytest.importorskip(
+        "tritonclient.grpc.model_config_pb2", reason="needs keras-attn[triton]"
+    )
+    directory = write_repository(model_path, tmp_path / "models", "en-de")
+    text = (directory / "config.pbtxt").read_text(encoding="utf-8")
+    # Refuses unknown fields and values.
+    config = text_format.Parse(text, messages.ModelConfig())
+    assert (config.name, config.backend, config.max_batch_size) == ("en-de", "onnxruntime", 0)
+    file = session(directory / "1" / "model.onnx")
+    kinds = {"tensor(int32)": messages.TYPE_INT32, "tensor(float)": messages.TYPE_FP32}
+    for written, values in ((config.input, file.get_inputs()), (config.output, file.get_outputs())):
+        assert [each.name for each in written] == [each.name for each in values]
+        for each, value in zip(written, values, strict=True):
+            assert each.data_type == kinds[value.type]
+            fixed = [size for size in each.dims if size != -1]
+            assert fixed == ([s for s in value.shape if isinstance(s, int)] if value.shape else [1])
+            assert len(each.dims) == max(1, len(value.shape))
+
+
+def test_the_command_writes_a_repository_once(model_path, tmp_path, capsys):
+    repository = tmp_path / "models"
+    assert main([str(model_path), str(repository)]) == 0
+    files = sorted(path.relative_to(repository).as_posix() for path in repository.rglob("*.*"))
+    assert files == ["model/1/model.onnx", "model/config.pbtxt"]
+    assert (repository / "model/1/model.onnx").read_bytes() == model_path.read_bytes()
+    assert main([str(model_path), str(repository)]) == 1
+    assert "which exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [(None, "../other", "name='../other'"), (b"no model", "other", "cannot load")],
+)
+def test_refuses_other_names_and_files(model_path, tmp_path, capsys, content, name, message):
+    path = tmp_path / "file.onnx"
+    path.write_bytes(model_path.read_bytes() if content is None else content)
+    assert main([str(path), str(tmp_path / "models"), "--name", name]) == 1
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [path]
