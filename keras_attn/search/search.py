@@ -32,9 +32,11 @@ class Search(keras.layers.Layer):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
-        encoder_outputs: `(batch, source, features)`.
-        encoder_mask: boolean `(batch, source)`, True = may be attended.
+        encoder_outputs: `(batch, source, features)`, or a dict of several for a decoder with
+            `MultipleAttention`.
+        encoder_mask: boolean `(batch, source)`, True = may be attended; a dict as above.
         encoder_state: last state of the encoder, nested, or `None`.
+        query_features: `(batch, features)`, for a decoder whose queries have them.
         max_length: int or int32 scalar that replaces the argument above. Where tensors cannot grow
             in a loop (JAX), it cannot exceed the argument.
         length_penalty: float or float32 scalar that replaces the argument above.
@@ -96,14 +98,17 @@ class Search(keras.layers.Layer):
         self.return_alignments = return_alignments
         self.supports_jit = not history.grows()
 
-    def build(self, encoder_outputs_shape, encoder_mask_shape=None, encoder_state_shape=None):
-        build_once(
-            self.decoder,
-            (None, None),
-            encoder_outputs_shape,
-            encoder_mask_shape,
-            encoder_state_shape,
-        )
+    def build(
+        self,
+        encoder_outputs_shape,
+        encoder_mask_shape=None,
+        encoder_state_shape=None,
+        query_features_shape=None,
+    ):
+        shapes = [encoder_outputs_shape, encoder_mask_shape, encoder_state_shape]
+        if query_features_shape is not None:
+            shapes.append(query_features_shape)
+        build_once(self.decoder, (None, None), *shapes)
 
     def call(
         self,
@@ -112,9 +117,11 @@ class Search(keras.layers.Layer):
         encoder_state=None,
         max_length=None,
         length_penalty=None,
+        query_features=None,
     ):
+        features = {} if query_features is None else {"query_features": query_features}
         carry, memory, limits = self.prepare(
-            encoder_outputs, encoder_mask, encoder_state, max_length
+            encoder_outputs, encoder_mask, encoder_state, max_length, **features
         )
         penalty = self.length_penalty if length_penalty is None else length_penalty
         penalty = ops.cast(penalty, "float32")
@@ -128,21 +135,32 @@ class Search(keras.layers.Layer):
         )
         return self.finish(hypotheses)
 
-    def prepare(self, encoder_outputs, encoder_mask=None, encoder_state=None, max_length=None):
+    def prepare(
+        self,
+        encoder_outputs,
+        encoder_mask=None,
+        encoder_state=None,
+        max_length=None,
+        **features,
+    ):
         """All that the steps of a search work with.
 
         Args:
-            encoder_outputs, encoder_mask, encoder_state, max_length: see Call arguments.
+            encoder_outputs, encoder_mask, encoder_state, max_length, **features: see Call
+                arguments.
 
         Returns:
             Tuple of the carry before the first token, the memory of the decoder, and the limits,
             int32 `(batch,)`: the arguments of `advance`.
         """
-        if encoder_mask is None:
-            encoder_mask = masks.attention_mask(encoder_outputs)[:, 0]  # (B, S)
-        memory = self.decoder.prepare_memory(encoder_outputs, encoder_mask, encoder_state)
-        limits = self.limits(encoder_mask, max_length)
-        carry = self.start(memory, limits, encoder_mask)
+        main_mask = self.decoder.main(encoder_mask)
+        if main_mask is None:
+            main_mask = masks.attention_mask(self.decoder.main(encoder_outputs))[:, 0]  # (B, S)
+        memory = self.decoder.prepare_memory(
+            encoder_outputs, encoder_mask, encoder_state, **features
+        )
+        limits = self.limits(main_mask, max_length)
+        carry = self.start(memory, limits, main_mask)
         if self.return_alignments and "alignments" not in carry["state"]:
             raise ValueError(
                 "return_alignments=True needs a decoder with attention. "

@@ -5,13 +5,16 @@ import pytest
 from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
+    BeamDecoder,
     CoverageAttention,
     IntraDecoderAttention,
     LuongAttention,
     MultiHeadAttention,
     MultipleAttention,
     RNNDecoder,
+    search_model,
 )
+from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, check_decoder, check_layer, numpy, randomize
 
 GENERATOR = np.random.default_rng(0)
@@ -125,3 +128,39 @@ def test_a_decoder_with_several_memories():
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         MultipleAttention(*arguments)
+
+
+class TwoSources(keras.layers.Layer):
+    """An encoder with two memories, and features of the first id for the queries."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.embedding = keras.layers.Embedding(50, 5)
+
+    def call(self, source_ids):
+        embedded = self.embedding(source_ids)
+        return {
+            "encoder_outputs": {"text": embedded, "image": embedded[:, ::-1, :3]},
+            "encoder_mask": {"text": source_ids != 0, "image": (source_ids != 0)[:, ::-1]},
+            "query_features": embedded[:, 0],
+        }
+
+    def compute_mask(self, inputs, previous_mask):
+        return None
+
+
+@pytest.mark.slow
+@requires_tensorflow("exports to ONNX")
+def test_several_memories_are_searched_and_exported(tmp_path):
+    from keras_attn.export import export_onnx
+
+    attention = make(past=IntraDecoderAttention(LuongAttention("general")))
+    query = ("cell_output", "inputs", "features")
+    cell = AttentionRNNCell(keras.layers.GRUCell(4), attention, attention_units=5, query=query)
+    decoder = RNNDecoder(cell, keras.layers.Embedding(50, 3), keras.layers.Dense(50), "zero")
+    search = BeamDecoder(decoder, beam_width=3, max_length=12, name="search")
+    translator = search_model(TwoSources(name="encoder"), search)
+    keras.utils.set_random_seed(4)
+    for weight in translator.weights:
+        weight.assign(keras.random.normal(weight.shape, stddev=0.7))
+    assert export_onnx(translator, tmp_path / "two.onnx", alignments=True).best_equal == 1.0
