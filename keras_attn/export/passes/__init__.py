@@ -3,6 +3,7 @@
 from keras_attn.export.passes.constant_reshapes import constant_reshapes
 from keras_attn.export.passes.fold_recurrent_weights import fold_recurrent_weights
 from keras_attn.export.passes.fuse_normalization import fuse_normalization
+from keras_attn.export.passes.gather_integers import gather_integers
 from keras_attn.export.passes.hoist_invariants import hoist_invariants
 from keras_attn.export.passes.lower_constants import lower_constants
 from keras_attn.export.passes.make_names_unique import make_names_unique
@@ -26,6 +27,7 @@ PASSES = (
     plain_gather,
     matmul_of_any_rank,
     constant_reshapes,
+    gather_integers,
     fuse_normalization,
     fold_recurrent_weights,
     remove_unused,
@@ -38,6 +40,7 @@ __all__ = [
     "constant_reshapes",
     "fold_recurrent_weights",
     "fuse_normalization",
+    "gather_integers",
     "hoist_invariants",
     "lower_constants",
     "make_names_unique",

@@ -139,6 +139,11 @@ class SymbolicShapes:
         if node.op_type == "Gather" and shapes[1] is not None:
             axis = _attribute(node, "axis", 0) % len(first)
             return [first[:axis] + shapes[1] + first[axis + 1 :]]
+        if node.op_type == "GatherElements":
+            return [shapes[1]]
+        if node.op_type == "GatherND" and shapes[1] is not None:
+            behind = _attribute(node, "batch_dims", 0) + shapes[1][-1]
+            return [shapes[1][:-1] + first[behind:]]
         if node.op_type == "Concat" and all(shape is not None for shape in shapes):
             axis = _attribute(node, "axis", 0) % len(first)
             total = _sum([shape[axis] for shape in shapes])

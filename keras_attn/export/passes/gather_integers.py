@@ -1,0 +1,53 @@
+from keras_attn.export.passes.graph import copy_of, nested_graphs
+from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
+from keras_attn.export.passes.value_types import value_types
+
+
+def gather_integers(model):
+    """Replaces the `GatherND` nodes that ONNX Runtime cannot run on a GPU, those of int32.
+
+    A choice of columns of each row becomes `GatherElements`, of any type: it has a kernel, and
+    takes the indices without a further axis. Other int32 tensors are gathered as int64. Both stand
+    in every step of a search, whose hypotheses are token ids. Expects unique names.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place.
+    """
+    from onnx import TensorProto, helper
+
+    shapes, types = SymbolicShapes(model).shapes, value_types(model)
+    graphs = list(nested_graphs(model.graph))
+    producers = {name: node for graph in graphs for node in graph.node for name in node.output}
+    for graph in reversed(graphs):  # inner ones first: the outer ones are made anew with them
+        nodes = []
+        for original in graph.node:
+            node = copy_of(original)
+            nodes.append(node)
+            if node.op_type != "GatherND":
+                continue
+            (data, indices), (result,) = node.input, node.output
+            batch_axes = node.attribute[0].i if node.attribute else 0
+            unsqueeze = producers.get(indices)
+            if batch_axes == 1 and len(shapes.get(data, ())) == 2 and _is_column(unsqueeze, shapes):
+                gather = "GatherElements", [data, unsqueeze.input[0]], [result]
+                nodes[-1] = helper.make_node(*gather, axis=1)
+            elif types[data] == TensorProto.INT32:
+                long, gathered = f"{result}/int64", f"{result}/gathered"
+                node.input[0], node.output[0] = long, gathered
+                nodes[-1:] = [
+                    helper.make_node("Cast", [data], [long], to=TensorProto.INT64),
+                    node,
+                    helper.make_node("Cast", [gathered], [result], to=TensorProto.INT32),
+                ]
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+
+def _is_column(node, shapes):
+    """Whether a node only adds a last axis to indices `(rows, columns)`."""
+    return (
+        node is not None
+        and node.op_type == "Unsqueeze"
+        and len(shapes.get(node.input[0], ())) == 2
+        and shapes.get(node.output[0], ())[2:] == (1,)
+    )

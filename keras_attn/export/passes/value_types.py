@@ -1,0 +1,64 @@
+from keras_attn.export.passes.graph import subgraphs
+
+
+def value_types(model):
+    """The element type of every value of a model.
+
+    It follows from the operators: an output has the type of some input, or always the same one.
+    Shapes and contents are not looked at, so large weights cost nothing.
+
+    Args:
+        model: `onnx.ModelProto` with unique names.
+
+    Returns:
+        Dict from the name of a value to an int, its `onnx.TensorProto.DataType`.
+    """
+    types = {}
+    _read(model.graph, types, model.opset_import[0].version)
+    return types
+
+
+def _read(graph, types, opset):
+    types.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
+    for value in graph.input:
+        types.setdefault(value.name, value.type.tensor_type.elem_type)
+    for node in graph.node:
+        bodies = list(subgraphs(node))
+        for body in bodies:
+            if node.op_type == "Loop":  # the states, behind the iteration and the condition
+                for value, start in zip(body.input[2:], node.input[2:], strict=True):
+                    types[value.name] = types[start]
+            _read(body, types, opset)
+        if bodies:
+            # A body also returns its condition.
+            values = bodies[0].output[1 if node.op_type == "Loop" else 0 :]
+            results = [types[value.name] for value in values]
+        else:
+            results = _output_types(node, types, opset)
+        types.update(zip(node.output, results, strict=True))
+
+
+def _output_types(node, types, opset):
+    from onnx import TensorProto, defs, helper
+
+    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    if node.op_type == "Cast":
+        return [attributes["to"]]
+    if node.op_type in ("Constant", "ConstantOfShape"):
+        tensor = attributes.get("value")
+        return [TensorProto.FLOAT if tensor is None else tensor.data_type]
+    schema = defs.get_schema(node.op_type, opset, node.domain)
+    inputs = zip(_formals(schema.inputs, node.input), node.input, strict=True)
+    known = {formal.type_str: types[name] for formal, name in inputs if name}
+    results = []
+    for formal in _formals(schema.outputs, node.output):
+        if formal.type_str not in known:
+            (single,) = formal.types  # as for the indices of TopK, `tensor(int64)`
+            known[formal.type_str] = TensorProto.DataType.Value(single[len("tensor(") : -1].upper())
+        results.append(known[formal.type_str])
+    return results
+
+
+def _formals(declared, names):
+    """The declarations of some inputs or outputs; the last may stand for any number of them."""
+    return [declared[min(index, len(declared) - 1)] for index in range(len(names))]
