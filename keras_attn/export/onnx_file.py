@@ -3,13 +3,35 @@ import hashlib
 from keras_attn.export.conversion import OPSET, convert
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.onnx_gate import check_model, open_session
-from keras_attn.export.passes import PASSES, lower_constants, name_dimensions, quantize_weights
+from keras_attn.export.passes import (
+    PASSES,
+    emulate_float16,
+    half_precision,
+    lower_constants,
+    name_dimensions,
+    quantize_weights,
+)
 from keras_attn.export.passes.graph import copy_of
 from keras_attn.replace_when_done import replace_when_done
 
+PRECISIONS = {
+    "float32": (),
+    "float16": (half_precision, emulate_float16),
+    "int8": (quantize_weights,),
+}
+"""The pass that gives a file its precision, and one behind it that shows on a CPU what it costs."""
+
 
 def write_onnx(
-    path, function, signature, weights, dimensions, metadata, verify, verify_precision=None
+    path,
+    function,
+    signature,
+    weights,
+    dimensions,
+    metadata,
+    verify,
+    precision="float32",
+    verify_precision=None,
 ):
     """Converts a function to an ONNX file that exists only if it passed every check.
 
@@ -21,12 +43,13 @@ def write_onnx(
         verify: callable that is given the runner of an ONNX Runtime session (named arrays ->
             dictionary of arrays), raises `ExportError` if it disagrees with Keras, and returns a
             report.
-        verify_precision: `None`, or a callable that makes the file one with 8-bit weights; it is
-            given the report and two runners, of the float32 model and of this file, and raises
-            `ExportError` if they are too far from each other.
+        precision: a key of `PRECISIONS`.
+        verify_precision: callable that is given the report and two runners, of the float32 model
+            and of one of lower precision, and raises `ExportError` if they are too far from each
+            other. It is called for what becomes the file, and before for its emulation, if any.
 
     Returns:
-        What `verify` returned.
+        Tuple of what `verify` returned and the `onnx.ModelProto` that was written.
 
     Raises:
         ExportError: the model cannot be converted, breaks a rule of the export, or disagrees.
@@ -42,15 +65,15 @@ def write_onnx(
         del model.opset_import[:]
         model.opset_import.append(helper.make_opsetid("", OPSET))
         helper.set_model_props(model, metadata)
-        quantized = None
-        if verify_precision is not None:
-            quantized = copy_of(model)
-            quantize_weights(quantized)
+        forms = [model]
+        for change in PRECISIONS[precision]:
+            forms.append(copy_of(forms[-1]))
+            change(forms[-1])
         run = _write(model, partial)
         report = verify(run)
-        if quantized is not None:
-            verify_precision(report, run, _write(quantized, partial))
-        return report
+        for form in reversed(forms[1:]):  # the first of these comes last, and stays
+            verify_precision(report, run, _write(form, partial))
+        return report, forms[:2][-1]
 
 
 def _write(model, path):

@@ -1,5 +1,6 @@
 import dataclasses
 
+from keras_attn.export.cuda_report import CudaReport
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.precision_report import PrecisionReport
 
@@ -27,6 +28,7 @@ class ParityReport:
             and alignments, over the hypotheses whose ids are equal.
         precision: `PrecisionReport` of a file of lower precision, whose float32 form is what all
             else is about; otherwise `None`.
+        cuda: `CudaReport` of the file, if it is an ONNX file; otherwise `None`.
     """
 
     sentences: int = 0
@@ -38,6 +40,7 @@ class ParityReport:
     all_tied: float = 1.0
     largest_difference: float = 0.0
     precision: PrecisionReport | None = None
+    cuda: CudaReport | None = None
 
     def __str__(self):
         sizes = ", ".join(str(size) for size in sorted(self.batch_sizes))
@@ -46,7 +49,7 @@ class ParityReport:
             f"the same best ids for {self.best_equal:.1%} ({self.best_tied:.1%} with ties), all "
             f"hypotheses in the same order for {self.all_equal:.1%} ({self.all_tied:.1%}), "
             f"largest difference of a score {self.largest_difference:.1e}"
-            + ("" if self.precision is None else f"; {self.precision}")
+            + "".join(f"; {part}" for part in (self.precision, self.cuda) if part is not None)
         )
 
     def check(self):

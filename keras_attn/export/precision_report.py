@@ -4,8 +4,8 @@ import numpy as np
 
 from keras_attn.export.export_error import ExportError
 
-TOLERANCE = 0.1
-"""Largest mean difference allowed of the best scores: 10 % of probability, for each token."""
+TOLERANCES = {"float16": 0.01, "int8": 0.1}
+"""Largest mean difference allowed of the best scores: 1 or 10 % of probability, for each token."""
 
 
 @dataclasses.dataclass
@@ -36,10 +36,11 @@ class PrecisionReport:
         Raises:
             ExportError: with the figures.
         """
-        if not self.mean_difference <= TOLERANCE:
+        tolerance = TOLERANCES[self.precision]
+        if not self.mean_difference <= tolerance:
             raise ExportError(
                 f"The model does not bear {self.precision}. Expected a mean difference of the best "
-                f"scores up to {TOLERANCE}. Received: {self}. Export it with precision='float32'."
+                f"scores up to {tolerance}. Received: {self}. Export it with precision='float32'."
             )
 
     @classmethod

@@ -79,6 +79,7 @@ def test_the_gate_compared_enough(exported):
     assert 0 < report.cut < report.sentences
     assert report.best_equal == report.all_equal == 1.0
     assert report.largest_difference < 1e-5
+    assert report.cuda.missing_in_loops.total() == 0 and "CUDA" in str(report)
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (3, 9), (40, 4)])
@@ -222,6 +223,7 @@ def test_weights_of_8_bits(translator, exported, tmp_path):
     assert report.best_equal >= 0.95 and report.precision.precision == "int8"
     assert report.precision.sentences >= 200 and 0 < report.precision.mean_difference < 0.1
     assert "int8 against float32" in str(report)
+    assert report.cuda.missing_in_loops["DynamicQuantizeLinear of float"] > 0
     quantized = onnx.load(tmp_path / "model.onnx")
     kinds = {tensor.data_type for tensor in all_initializers(quantized) if len(tensor.dims) == 2}
     assert onnx.TensorProto.INT8 in kinds
@@ -232,8 +234,28 @@ def test_weights_of_8_bits(translator, exported, tmp_path):
     assert 0 < np.abs(scores - float_scores).max() < 0.1
 
 
+def test_half_precision(translator, exported, tmp_path):
+    report = export_onnx(translator, tmp_path / "model.onnx", precision="float16")
+    assert report.precision.precision == "float16" and report.precision.sentences >= 200
+    assert 0 < report.precision.mean_difference < 0.01 and report.precision.best_equal > 0.9
+    assert report.cuda.missing_in_loops.total() == 0
+    halved = onnx.load(tmp_path / "model.onnx")
+    kinds = {
+        tensor.data_type
+        for tensor in all_initializers(halved)
+        if min(tensor.dims, default=1) > 1 and len(tensor.dims) > 1
+    }
+    assert kinds == {onnx.TensorProto.FLOAT16}
+    ours, theirs = run(tmp_path / "model.onnx"), run(exported[0])
+    assert {name: array.dtype for name, array in ours.items()} == {
+        name: array.dtype for name, array in theirs.items()
+    }
+    assert 0 < np.abs(ours["scores"] - theirs["scores"]).max() < 0.01
+
+
 def test_a_model_that_does_not_bear_8_bits_is_refused(translator, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["keras_attn.export.precision_report"], "TOLERANCE", 0.0)
+    tolerances = sys.modules["keras_attn.export.precision_report"].TOLERANCES
+    monkeypatch.setitem(tolerances, "int8", 0.0)
     with pytest.raises(ExportError, match="does not bear int8.*mean difference"):
         export_onnx(translator, tmp_path / "model.onnx", precision="int8")
     assert not list(tmp_path.iterdir())

@@ -6,18 +6,24 @@ from keras_attn.export import export_onnx
 from tests.export.small_graphs import loop_bodies
 
 
+def export(directory, num_layers, **options):
+    """The graph of a step of the search, and the report of the export."""
+    encoder, decoder = transformer_seq2seq(
+        20, 20, num_layers=num_layers, num_heads=2, embedding_dim=8, intermediate_dim=16, seed=1
+    )
+    model = search_model(encoder, BeamDecoder(decoder, 3, max_length=8))
+    report = export_onnx(model, directory / "model.onnx", **options)
+    return loop_bodies(onnx.load(directory / "model.onnx"))[-1], report
+
+
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory):
     """The graph of a step of the search, by the number of layers."""
+    directory = tmp_path_factory.mktemp("transformer")
     graphs = {}
     for num_layers in (1, 2):
-        encoder, decoder = transformer_seq2seq(
-            20, 20, num_layers=num_layers, num_heads=2, embedding_dim=8, intermediate_dim=16, seed=1
-        )
-        search = BeamDecoder(decoder, 3, max_length=8)
-        path = tmp_path_factory.mktemp("transformer") / "model.onnx"
-        export_onnx(search_model(encoder, search), path)
-        graphs[num_layers] = loop_bodies(onnx.load(path))[-1]
+        graphs[num_layers], report = export(directory, num_layers)
+        assert not report.cuda.missing
     return graphs
 
 
@@ -33,3 +39,11 @@ def test_the_products_of_a_layer_are_as_few_as_they_can_be(steps):
     # feed-forward network; and four of attention.
     assert products[1] - products[0] == 10
     assert products[0] == 10 + 1
+
+
+def test_half_precision_converts_little_and_runs_on_a_gpu(steps, tmp_path):
+    step, report = export(tmp_path, 1, precision="float16")
+    assert not report.cuda.missing
+    # Positions; scores and weights of both attentions; logits.
+    casts = [[node.op_type for node in each.node].count("Cast") for each in (step, steps[1])]
+    assert casts[0] - casts[1] == 1 + 2 * 2 + 1

@@ -1,9 +1,11 @@
 """Clean-up of converted graphs: each pass changes an `onnx.ModelProto` in place."""
 
 from keras_attn.export.passes.constant_reshapes import constant_reshapes
+from keras_attn.export.passes.emulate_float16 import emulate_float16
 from keras_attn.export.passes.fold_recurrent_weights import fold_recurrent_weights
 from keras_attn.export.passes.fuse_normalization import fuse_normalization
 from keras_attn.export.passes.gather_integers import gather_integers
+from keras_attn.export.passes.half_precision import half_precision
 from keras_attn.export.passes.hoist_invariants import hoist_invariants
 from keras_attn.export.passes.lower_constants import lower_constants
 from keras_attn.export.passes.make_names_unique import make_names_unique
@@ -32,15 +34,18 @@ PASSES = (
     fold_recurrent_weights,
     remove_unused,
 )
-"""The passes that need nothing but the model, in the order they run. `quantize_weights` may follow,
-and `lower_constants` is the last one: after it constants are no longer in the main graph alone."""
+"""The passes that need nothing but the model, in the order they run. `half_precision` or
+`quantize_weights` may follow, and `lower_constants` is the last one: after it constants are no
+longer in the main graph alone."""
 
 __all__ = [
     "PASSES",
     "constant_reshapes",
+    "emulate_float16",
     "fold_recurrent_weights",
     "fuse_normalization",
     "gather_integers",
+    "half_precision",
     "hoist_invariants",
     "lower_constants",
     "make_names_unique",

@@ -1,0 +1,48 @@
+"""Which operators ONNX Runtime runs on a GPU."""
+
+_FLOATS = ("FLOAT", "FLOAT16")
+_NUMBERS = (*_FLOATS, "INT32", "INT64")
+_BYTES = ("INT8", "UINT8")
+_ALL = (*_NUMBERS, *_BYTES, "BOOL")
+
+_TYPES = {
+    _ALL: """
+        Cast Concat Constant ConstantOfShape Expand Flatten Gather GatherElements Identity If Loop
+        Reshape ReverseSequence ScatterElements ScatterND Shape Size Slice Split Squeeze Transpose
+        Trilu Unsqueeze""",
+    (*_NUMBERS, *_BYTES): "Abs Add Div Mul ReduceMin Sign Sub",
+    (*_NUMBERS, "INT8"): "Neg",
+    (*_NUMBERS, "UINT8"): "Where",
+    (*_NUMBERS, "UINT8", "BOOL"): "NonZero",
+    (*_NUMBERS, "BOOL"): "Equal",
+    _NUMBERS: """
+        CumSum Greater GreaterOrEqual Less LessOrEqual Max Min Mod Pow ReduceMax ReduceSum Tile
+        TopK""",
+    (*_FLOATS, "INT64", "BOOL"): "GatherND",
+    (*_FLOATS, "INT64", *_BYTES): "Clip",
+    (*_FLOATS, "INT64"): "OneHot",
+    (*_FLOATS, "INT32"): "ReduceL2 ReduceMean ReduceProd",
+    (*_FLOATS, "BOOL"): "Pad",
+    ("FLOAT", "INT32", "INT64"): "Range",
+    _FLOATS: """
+        ArgMax ArgMin Ceil Cos Elu Erf Exp Floor GRU Gemm LSTM LayerNormalization LeakyRelu Log
+        LogSoftmax MatMul RNN Reciprocal ReduceSumSquare Relu Round Selu Sigmoid Sin Softmax
+        Softplus Softsign Sqrt Sum Tanh""",
+    ("BOOL",): "And Not Or Xor",
+    ("INT8",): "MatMulInteger",
+    (): "DynamicQuantizeLinear",
+}
+
+CUDA_KERNELS = {name: types for types, names in _TYPES.items() for name in names.split()}
+"""The element types for which ONNX Runtime's CUDA provider has a kernel, for each operator of opset
+18 that an export may hold. Of the types that an export may hold; in `TYPED_INPUT` is which input
+they are of.
+
+Source: docs/OperatorKernels.md of microsoft/onnxruntime, main branch in March 2026 (commit 001d12d,
+between 1.24 and 1.25)."""
+
+TYPED_INPUT = {"OneHot": 2, "Where": 1}
+"""The input whose type decides, where it is not the first."""
+
+FILLS = ("ConstantOfShape", "Expand", "Range", "Tile")
+"""Operators whose CUDA kernels read a shape on the CPU and fill a tensor on the GPU."""

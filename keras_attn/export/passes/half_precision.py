@@ -1,0 +1,205 @@
+from keras_attn.export.passes.graph import copy_of, nested_graphs, rename_values, subgraphs
+from keras_attn.export.passes.remove_unused import remove_unused
+from keras_attn.export.passes.value_types import value_types
+
+PRODUCTS = frozenset("GRU Gemm LSTM MatMul RNN".split())
+"""Operators that take float16 and give float16, whatever they are given: where the time goes."""
+
+PRECISE = frozenset(
+    """
+    Cos CumSum Exp Log LogSoftmax Pow Range Reciprocal ReduceL2 ReduceMax ReduceMean ReduceMin
+    ReduceProd ReduceSum ReduceSumSquare Sin Softmax Softplus Sqrt TopK
+    """.split()
+)
+"""Operators that take float32 and give float32: sums of many terms, what leaves the range of
+float16 easily, and the choice of the best. Not among them is LayerNormalization, whose definition
+says that it computes in float32 whatever type its inputs have."""
+
+ANY_TYPE = frozenset("Cast NonZero Shape Size".split())
+"""Operators that take any type."""
+
+OPEN, HALF, FULL = range(3)
+
+
+def half_precision(model):
+    """Stores weights in float16, and computes in float16 where that does no harm.
+
+    A GPU multiplies matrices of float16 several times as fast, and reads half as much. Every value
+    of floating point numbers is one of three kinds:
+
+    - half: matrices of weights, results of matrix products and of LSTM and GRU, and what becomes of
+      them by addition, activation, layer normalization, choice or change of shape. So a block of a
+      Transformer needs no conversion but that of attention scores and weights, and a cell none.
+    - full: what a `PRECISE` operator makes of half or full values, and what is computed with a
+      number that float16 does not know, such as the -1e9 of masks, or with full values: attention
+      weights, log probabilities, scores.
+    - open: all else, such as positions and masks. These stay float32, and biases and small
+      constants too, until they meet half values.
+
+    A state of a loop is of the higher kind of its start and its end. Each value is converted once,
+    right behind what makes it. Expects unique names and all constants in the main graph.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place. Its inputs and outputs keep their types.
+    """
+    from onnx import TensorProto
+
+    floats = {name for name, type_ in value_types(model).items() if type_ == TensorProto.FLOAT}
+    kinds = dict.fromkeys((value.name for value in model.graph.input), OPEN)
+    kinds.update((tensor.name, _kind_of_constant(tensor)) for tensor in model.graph.initializer)
+    kinds = {name: kind for name, kind in kinds.items() if name in floats}
+    _find_kinds(model.graph, floats, kinds)
+    _keep_output_types(model.graph, kinds)
+    conversions = _Conversions(model.graph, kinds)
+    for graph in nested_graphs(model.graph):
+        for node in graph.node:
+            conversions.convert_inputs(node)
+    conversions.insert()
+    remove_unused(model)
+
+
+def _kind_of_constant(tensor):
+    import numpy as np
+    from onnx import numpy_helper
+
+    array = numpy_helper.to_array(tensor)
+    if array.dtype != "float32":
+        return OPEN
+    with np.errstate(over="ignore"):
+        rounded = array.astype("float16").astype("float32")
+    # A weight may become zero, a number such as the epsilon of a division may not.
+    exact = 1e-3 * np.abs(array) if array.size == 1 else np.inf
+    if not (np.isfinite(rounded).all() and (np.abs(rounded - array) <= exact).all()):
+        return FULL
+    is_matrix = sum(size > 1 for size in array.shape) > 1
+    return HALF if is_matrix else OPEN
+
+
+def _kind_of_results(node, kinds):
+    """The kind in which a node without a graph inside computes."""
+    highest = max((kinds[name] for name in node.input if name in kinds), default=OPEN)
+    if node.op_type in PRODUCTS:
+        return HALF
+    if node.op_type in PRECISE:
+        return FULL if highest > OPEN else OPEN
+    return OPEN if node.op_type in ANY_TYPE else highest
+
+
+def _find_kinds(graph, floats, kinds):
+    """Adds the kinds of all values that are made in a graph."""
+    for node in graph.node:
+        bodies = list(subgraphs(node))
+        if node.op_type == "Loop":
+            results = _find_kinds_in_loop(node, bodies[0], floats, kinds)
+        elif bodies:
+            for body in bodies:
+                _find_kinds(body, floats, kinds)
+            branches = zip(*(body.output for body in bodies), strict=True)
+            results = [max(kinds.get(value.name, OPEN) for value in values) for values in branches]
+        else:
+            results = [_kind_of_results(node, kinds)] * len(node.output)
+        kinds.update(
+            (name, kind) for name, kind in zip(node.output, results, strict=True) if name in floats
+        )
+
+
+def _find_kinds_in_loop(node, body, floats, kinds):
+    """Adds the kinds of all values in a loop, and returns those of its results."""
+    starts, inputs = node.input[2:], [value.name for value in body.input[2:]]
+    outputs = [value.name for value in body.output[1:]]
+    states = [state for state in zip(inputs, starts, outputs, strict=False) if state[0] in floats]
+    changes = True
+    while changes:
+        for inner, start, end in states:
+            kinds[inner] = max(kinds.get(name, OPEN) for name in (inner, start, end))
+        _find_kinds(body, floats, kinds)
+        changes = any(kinds[end] > kinds[inner] for inner, _, end in states)
+    return [kinds.get(name, OPEN) for name in inputs + outputs[len(inputs) :]]
+
+
+def _keep_output_types(graph, kinds):
+    """Converts the outputs of a model that are half back to float32."""
+    from onnx import TensorProto, helper
+
+    for value in graph.output:
+        if kinds.get(value.name) == HALF:
+            name, half = value.name, f"{value.name}/float16"
+            rename_values(graph, {name: half})
+            value.name, kinds[half] = name, kinds.pop(name)
+            graph.node.append(helper.make_node("Cast", [half], [name], to=TensorProto.FLOAT))
+
+
+class _Conversions:
+    """The values that are needed in another type than they are made in.
+
+    Args:
+        graph: main `onnx.GraphProto`.
+        kinds: dict from the name of each value of floating point numbers to its kind.
+    """
+
+    def __init__(self, graph, kinds):
+        self.graph, self.kinds = graph, kinds
+        self.constants = {tensor.name: tensor for tensor in graph.initializer}
+        self.made = {}  # the Cast nodes and float16 constants by the names of their values
+
+    def convert_inputs(self, node):
+        """Makes a node read what it wants, and its graphs return it."""
+        bodies = list(subgraphs(node))
+        if node.op_type == "Loop":
+            self._convert_states(node, bodies[0])
+        elif bodies:
+            for body in bodies:
+                for value, result in zip(body.output, node.output, strict=True):
+                    self._convert_output(value, self.kinds.get(result))
+        elif node.op_type not in ANY_TYPE:
+            kind = _kind_of_results(node, self.kinds)
+            node.input[:] = [self._converted(name, kind) for name in node.input]
+
+    def _convert_states(self, node, body):
+        for index, value in enumerate(body.input[2:]):
+            kind = self.kinds.get(value.name)
+            node.input[2 + index] = self._converted(node.input[2 + index], kind)
+            self._convert_output(body.output[1 + index], kind)
+            self._declare(value, kind)
+        for value in body.output[len(body.input) - 1 :]:
+            self._declare(value, self.kinds.get(value.name))
+
+    def _convert_output(self, value, kind):
+        value.name = self._converted(value.name, kind)
+        self._declare(value, kind)
+
+    def _declare(self, value, kind):
+        from onnx import TensorProto
+
+        if kind == HALF:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT16
+
+    def _converted(self, name, kind):
+        """The name of a value in the type that goes with `kind`."""
+        from onnx import TensorProto, helper, numpy_helper
+
+        is_half = name not in self.constants and self.kinds.get(name) == HALF
+        if name not in self.kinds or is_half == (kind == HALF):
+            return name
+        wanted = f"{name}/float32" if is_half else f"{name}/float16"
+        if wanted in self.made:
+            return wanted
+        if name in self.constants:
+            array = numpy_helper.to_array(self.constants[name]).astype("float16")
+            self.made[wanted] = numpy_helper.from_array(array, wanted)
+            self.graph.initializer.append(self.made[wanted])
+        else:
+            to = TensorProto.FLOAT if is_half else TensorProto.FLOAT16
+            self.made[wanted] = helper.make_node("Cast", [name], [wanted], to=to)
+        return wanted
+
+    def insert(self):
+        """Puts each Cast right behind the node that makes its input."""
+        casts = {cast.input[0]: cast for cast in self.made.values() if hasattr(cast, "op_type")}
+        for graph in reversed(list(nested_graphs(self.graph))):  # inner ones first: outer ones copy
+            nodes = [casts[value.name] for value in graph.input if value.name in casts]
+            for node in graph.node:
+                nodes.append(copy_of(node))
+                nodes.extend(casts[name] for name in node.output if name in casts)
+            del graph.node[:]
+            graph.node.extend(nodes)
