@@ -3,6 +3,9 @@ import os
 import shutil
 from pathlib import Path
 
+EXPORTS = ("saved_model.pb", "start.onnx", "model.weights")
+"""A file by which the directory of an export is known."""
+
 
 @contextlib.contextmanager
 def replace_when_done(path):
@@ -31,7 +34,7 @@ def replace_when_done(path):
     '42'
     """
     path = Path(path)
-    is_export = any((path / name).is_file() for name in ("saved_model.pb", "start.onnx"))
+    is_export = any((path / name).is_file() for name in EXPORTS)
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(
             "Expected a path in an existing directory. "
@@ -62,14 +65,14 @@ def _flush_to_disk(path):
 
 
 def _replace(partial, path):
-    if not path.is_dir():
-        os.replace(partial, path)
-        return
-    if partial.is_file():
+    if partial.is_file() and path.is_dir():
         raise FileExistsError(
             f"Expected the name of a file. Received: path={str(path)!r}, a directory."
         )
-    # A directory with content cannot be replaced in one step.
+    if partial.is_file() or not path.exists():
+        os.replace(partial, path)
+        return
+    # A directory cannot take the place of anything in one step.
     previous = path.with_name(f".previous-{os.getpid()}-{path.name}")
     os.replace(path, previous)
     try:

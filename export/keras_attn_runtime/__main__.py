@@ -25,7 +25,7 @@ def build_parser():
         "translated; 2 wrong command line; 130 interrupted by Ctrl-C, 143 by SIGTERM, with whole "
         "windows translated.",
     )
-    parser.add_argument("model", help="ONNX file exported by keras_attn")
+    parser.add_argument("model", help="ONNX file (or directory) exported by keras_attn")
     parser.add_argument(
         "--batch-size",
         type=positive_integer,

@@ -17,17 +17,18 @@ def verify_checksum(metadata):
         metadata: dict of strings, the `metadata_props` of the ONNX file. `keras_attn.checksum`,
             where the file has one, is the SHA-256, in hexadecimal, of
             `json.dumps(others, sort_keys=True)`, the dict of all other `keras_attn.` entries but
-            the checksum of the file.
+            the checksums of files.
 
     Raises:
         ModelFileError: if the checksum does not match.
     """
     if KEY not in metadata:
         return
+    not_covered = (KEY, file_checksum.KEY, file_checksum.WEIGHTS_KEY)
     others = {
         key: value
         for key, value in metadata.items()
-        if key.startswith("keras_attn.") and key not in (KEY, file_checksum.KEY)
+        if key.startswith("keras_attn.") and key not in not_covered
     }
     checksum = hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
     if metadata[KEY] != checksum:

@@ -1,10 +1,11 @@
 import itertools
+from pathlib import Path
 
 import numpy as np
 
 from keras_attn_runtime.checksum import verify_checksum
 from keras_attn_runtime.errors import ModelFileError, run_failures
-from keras_attn_runtime.file_checksum import verify_file_checksum
+from keras_attn_runtime.file_checksum import verify_file_checksum, verify_weights_checksum
 from keras_attn_runtime.session import create_session
 from keras_attn_runtime.settings import Settings
 from keras_attn_runtime.tokenizer import Tokenizer
@@ -17,7 +18,7 @@ class ExportedModel:
     """One ONNX file exported by keras_attn: its session, settings and tokenizers.
 
     Args:
-        path: string or path of the file.
+        path: string or path of the file, or of the directory with `model.onnx` and its weights.
         providers, num_threads: see `create_session`.
         num_sessions: int of at least 1, sessions that take turns. Threads that run at the same time
             in one session wait for each other's memory. Default: 1.
@@ -27,6 +28,8 @@ class ExportedModel:
     """
 
     def __init__(self, path, providers=None, num_threads=None, num_sessions=1):
+        inside = Path(path) / "model.onnx"
+        path = inside if inside.is_file() else path
         verify_file_checksum(path)
         self._sessions = [create_session(path, providers, num_threads) for _ in range(num_sessions)]
         self._turns = itertools.cycle(self._sessions)
@@ -39,6 +42,7 @@ class ExportedModel:
             ) from error
         self.settings = Settings.from_metadata(metadata)
         verify_checksum(metadata)
+        verify_weights_checksum(path, metadata)
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
         self._output_names = [*OUTPUTS, "alignments"] if self.has_alignments else list(OUTPUTS)

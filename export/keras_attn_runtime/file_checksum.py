@@ -1,7 +1,9 @@
 import hashlib
+from pathlib import Path
 
 from keras_attn_runtime.errors import ModelFileError
 
+WEIGHTS_KEY = "keras_attn.weights_checksum"
 KEY = "keras_attn.file_checksum"
 # The entry as protobuf writes it at the end of the file: field 14 of the model, `metadata_props`,
 # of 92 bytes, with the key of 24 bytes in its field 1 and the value of 64 bytes in its field 2.
@@ -32,15 +34,43 @@ def verify_file_checksum(path):
             return
         expected = file.read()
         file.seek(0)
-        checksum = hashlib.sha256()
-        while rest > 0:
-            content = file.read(min(rest, 2**20))
-            checksum.update(content)
-            rest -= len(content)
-    received = checksum.hexdigest()
-    if received.encode() != expected:
+        received = _sha256(file, rest)
+    _compare("a file", KEY, expected.decode(errors="replace"), received)
+
+
+def verify_weights_checksum(path, metadata):
+    """Refuses weights that changed since the export, or belong to another model.
+
+    Args:
+        path: string or path of the ONNX file, beside which the weights are.
+        metadata: dict of strings, its `metadata_props`. `keras_attn.weights_checksum`, where it has
+            one, is the SHA-256, in hexadecimal, of the file `model.weights`.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ModelFileError: if the checksum does not match.
+    """
+    if WEIGHTS_KEY in metadata:
+        weights = Path(path).with_name("model.weights")
+        with open(weights, "rb") as file:
+            received = _sha256(file, weights.stat().st_size)
+        _compare("weights", WEIGHTS_KEY, metadata[WEIGHTS_KEY], received)
+
+
+def _sha256(file, size):
+    """The checksum, in hexadecimal, of the next `size` bytes of a file."""
+    checksum = hashlib.sha256()
+    while size > 0:
+        content = file.read(min(size, 2**20))
+        checksum.update(content)
+        size -= len(content)
+    return checksum.hexdigest()
+
+
+def _compare(what, key, expected, received):
+    if received != expected:
         raise ModelFileError(
-            f"Expected a file with the checksum {expected.decode(errors='replace')!r}. Received: "
-            f"{received!r}. The file is damaged, or was changed after the export; export or copy "
-            f"it again. If it was changed on purpose, remove {KEY!r} from its metadata."
+            f"Expected {what} with the checksum {expected!r}. Received: {received!r}. The file is "
+            "damaged, or was changed after the export; export or copy it again. If it was changed "
+            f"on purpose, remove {key!r} from its metadata."
         )

@@ -19,7 +19,7 @@ class Translator:
     `batch_size`, `window`.
 
     Args:
-        path: string or path of the ONNX file.
+        path: string or path of the ONNX file, or of the directory that was exported in its place.
         providers: "cpu", "cuda" or any ONNX Runtime provider, or a list of names and
             `(name, options)` pairs in order of preference. A provider that does not start is an
             error, never replaced silently. Default: "cpu".

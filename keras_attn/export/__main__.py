@@ -45,16 +45,26 @@ def main(arguments=None):
         default="float32",
         help="of the weights of an ONNX file (%(default)s)",
     )
+    parser.add_argument(
+        "--external-data",
+        action="store_true",
+        help="make OUT a directory with the weights in a file of their own, as more than 2 GB of "
+        "them always are",
+    )
     options = parser.parse_args(arguments)
     has_precision = options.format in ("onnx", "onnx-text")
     if not has_precision and options.precision != "float32":
         parser.error(f"only an ONNX file has a precision, received {options.precision}")
+    if options.format != "onnx" and options.external_data:
+        parser.error("only an ONNX file can have external data")
     try:
         model, tokenizers = _load(options.run)
         sentences = None
         if options.sentences is not None:
             sentences = options.sentences.read_text(encoding="utf-8").splitlines()
         choice = {"precision": options.precision} if has_precision else {}
+        if options.format == "onnx":
+            choice["external_data"] = options.external_data
         export = exports[options.format]
         report = export(model, options.out, *tokenizers, sentences=sentences, **choice)
     except (ExportError, ImportError, OSError, RuntimeError, ValueError) as error:

@@ -19,6 +19,7 @@ def export_onnx(
     alignments=None,
     sentences=None,
     precision="float32",
+    external_data=False,
 ):
     """Writes a search model as one ONNX file, with its search loop and its vocabularies inside.
 
@@ -43,6 +44,9 @@ def export_onnx(
             weights of matrix products in 8 bits, see `keras_attn.export.passes.quantize_weights`.
             Both are smaller, and faster where these products take the time. Such a file is also
             compared with the float32 model, see `PrecisionReport`.
+        external_data: bool, whether `path` becomes a directory with the files `model.onnx` and
+            `model.weights`, which belong together. More than 2 GB of weights are always written so,
+            because one file could not hold them. Default False.
         sentences: optional list of texts (needs `source_tokenizer`) or of lists of ids for the
             comparison; if there are fewer than 200, random ones are added.
 
@@ -91,6 +95,7 @@ def export_onnx(
             verify,
             precision,
             verify_precision,
+            external_data,
         )
     report.cuda = CudaReport.of(written)
     return report

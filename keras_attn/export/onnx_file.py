@@ -1,7 +1,9 @@
 import hashlib
+import tempfile
+from pathlib import Path
 
 from keras_attn.export.conversion import OPSET, convert
-from keras_attn.export.export_error import ExportError
+from keras_attn.export.external_data import LIMIT, MODEL, weights_size, write_weights
 from keras_attn.export.onnx_gate import check_model, open_session
 from keras_attn.export.passes import (
     PASSES,
@@ -32,11 +34,12 @@ def write_onnx(
     verify,
     precision="float32",
     verify_precision=None,
+    external_data=False,
 ):
     """Converts a function to an ONNX file that exists only if it passed every check.
 
     Args:
-        path: name of the file.
+        path: name of the file, or of the directory.
         function, signature, weights: see `convert`.
         dimensions: names of the dynamic dimensions, see `name_dimensions`.
         metadata: dictionary of strings for the file's metadata.
@@ -46,7 +49,9 @@ def write_onnx(
         precision: a key of `PRECISIONS`.
         verify_precision: callable that is given the report and two runners, of the float32 model
             and of one of lower precision, and raises `ExportError` if they are too far from each
-            other. It is called for what becomes the file, and before for its emulation, if any.
+            other. It is called for what becomes the file, and then for its emulation, if any.
+        external_data: bool, whether to write a directory, see `write_weights`. More than 2 GB of
+            weights are always written so.
 
     Returns:
         Tuple of what `verify` returned and the `onnx.ModelProto` that was written.
@@ -57,7 +62,10 @@ def write_onnx(
     from onnx import helper
 
     # Around the whole work, so that a wrong path is refused before it.
-    with replace_when_done(path) as partial:
+    with (
+        replace_when_done(path) as partial,
+        tempfile.TemporaryDirectory(prefix=".partial-", dir=partial.parent) as others,
+    ):
         model = convert(function, signature, weights)
         for change in PASSES:
             change(model)
@@ -69,18 +77,28 @@ def write_onnx(
         for change in PRECISIONS[precision]:
             forms.append(copy_of(forms[-1]))
             change(forms[-1])
-        run = _write(model, partial)
+        written = forms[:2][-1]
+
+        def opened(form):
+            place = partial if form is written else Path(tempfile.mkdtemp(dir=others)) / "model"
+            return _write(form, place, external_data)
+
+        run = opened(model)
         report = verify(run)
-        for form in reversed(forms[1:]):  # the first of these comes last, and stays
-            verify_precision(report, run, _write(form, partial))
-        return report, forms[:2][-1]
+        for form in forms[1:]:
+            verify_precision(report, run, opened(form))
+        return report, written
 
 
-def _write(model, path):
+def _write(model, path, external_data):
     """Writes a model, checks it, and returns the runner of a session of it."""
     lower_constants(model)
-    check_model(model)
+    if external_data or weights_size(model) > LIMIT:
+        path.mkdir()
+        write_weights(model, path)
+        path = path / MODEL
     path.write_bytes(_serialize(model))
+    check_model(model, path)
     return open_session(path)
 
 
@@ -88,13 +106,7 @@ def _serialize(model):
     """The bytes of the file, with a checksum of all before it, which the runtime verifies."""
     import onnx
 
-    try:
-        content = model.SerializeToString()
-    except Exception as error:  # protobuf's error has moved between its releases
-        raise ExportError(
-            "The model could not be written as one ONNX file, whose limit is 2 GB. "
-            f"Received: {error}."
-        ) from error
+    content = model.SerializeToString()
     digest = hashlib.sha256(content).hexdigest()
     entry = onnx.StringStringEntryProto(key="keras_attn.file_checksum", value=digest)
     # Two protobuf messages in a row are one: this adds the entry to the metadata.

@@ -17,11 +17,12 @@ ALLOWED_OPERATORS = frozenset(
 runtime makes it fast), random operators (an export is deterministic), strings and sequences."""
 
 
-def check_model(model):
+def check_model(model, path=None):
     """Refuses a model that another runtime could not run.
 
     Args:
         model: `onnx.ModelProto`.
+        path: name of its file, beside which are the weights that are not in the model itself.
 
     Raises:
         ExportError: an operator outside `ALLOWED_OPERATORS` or another domain than the standard
@@ -45,7 +46,7 @@ def check_model(model):
             "Replace the layers that make them."
         )
     try:
-        onnx.checker.check_model(model, full_check=True)
+        onnx.checker.check_model(model if path is None else path, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ExportError(f"onnx.checker refuses the converted model: {error}") from error
 

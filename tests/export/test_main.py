@@ -46,18 +46,27 @@ def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
 
 
 @pytest.mark.parametrize("form", ["onnx", "onnx-text"])
-def test_the_precision_is_handed_on_and_only_onnx_has_one(run, tmp_path, monkeypatch, capsys, form):
+def test_options_that_only_onnx_has_are_handed_on(run, tmp_path, monkeypatch, capsys, form):
     calls = []
     monkeypatch.setattr(
         sys.modules["keras_attn.export.__main__"],
         f"export_{form.replace('-', '_')}",
         lambda *arguments, **options: calls.append(options) or "a report",
     )
-    assert main([form, str(run), str(tmp_path / "model.onnx"), "--precision", "int8"]) == 0
-    assert calls == [{"sentences": None, "precision": "int8"}]
-    with pytest.raises(SystemExit):
-        main(["saved-model", str(run), str(tmp_path / "model"), "--precision", "int8"])
-    assert "only an ONNX file has a precision, received int8" in capsys.readouterr().err
+    out = str(tmp_path / "model.onnx")
+    others = {"external_data": False} if form == "onnx" else {}
+    assert main([form, str(run), out, "--precision", "int8"]) == 0
+    assert calls.pop() == {"sentences": None, "precision": "int8", **others}
+    if form == "onnx":
+        assert main([form, str(run), out, "--external-data"]) == 0
+        assert calls.pop() == {"sentences": None, "precision": "float32", "external_data": True}
+    for options, message in [
+        (["--precision", "int8"], "only an ONNX file has a precision, received int8"),
+        (["--external-data"], "only an ONNX file can have external data"),
+    ]:
+        with pytest.raises(SystemExit):
+            main(["saved-model", str(run), str(tmp_path / "model"), *options])
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["translator.keras", "source.spm", "target.spm"])

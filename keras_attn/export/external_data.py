@@ -1,0 +1,46 @@
+import hashlib
+
+from keras_attn.export.passes.graph import nested_graphs
+
+MODEL, WEIGHTS = "model.onnx", "model.weights"
+"""The two files of a directory that stands for one ONNX file."""
+
+LIMIT = 2 * 10**9
+"""Bytes of weights for which one file is enough: protobuf cannot hold 2^31, all else included."""
+
+_SMALL = 1024  # shapes and numbers stay where ONNX Runtime looks for them
+_PAGE = 4096  # where a weight begins on one, ONNX Runtime need not copy it
+
+
+def weights_size(model):
+    """Bytes of the weights that a model holds."""
+    return sum(len(tensor.raw_data) for tensor in _tensors(model))
+
+
+def write_weights(model, directory):
+    """Moves the weights of a model into a file of their own.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place: it tells where its weights are, and their
+            checksum, in its metadata.
+        directory: path of the directory in which the file `WEIGHTS` is written.
+    """
+    from onnx.external_data_helper import set_external_data
+
+    checksum, offset = hashlib.sha256(), 0
+    with open(directory / WEIGHTS, "wb") as file:
+        for tensor in _tensors(model):
+            content = tensor.raw_data
+            if len(content) < _SMALL:
+                continue
+            set_external_data(tensor, WEIGHTS, offset, len(content))
+            tensor.ClearField("raw_data")
+            content += bytes(-len(content) % _PAGE)
+            checksum.update(content)
+            offset += file.write(content)
+    entry = {"key": "keras_attn.weights_checksum", "value": checksum.hexdigest()}
+    model.metadata_props.add(**entry)
+
+
+def _tensors(model):
+    return [tensor for graph in nested_graphs(model.graph) for tensor in graph.initializer]
