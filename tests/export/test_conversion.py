@@ -1,5 +1,8 @@
 """What the conversion refuses, and what tf2onnx gets wrong: a fix there shall be noticed."""
 
+import contextlib
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from keras import ops
 from keras_attn.export import ExportError
 from keras_attn.export.conversion import convert
 from keras_attn.export.onnx_gate import ALLOWED_OPERATORS, check_model
+from keras_attn.export.passes.graph import nested_graphs
 
 X = tf.TensorSpec((None, 3), tf.float32, name="x")
 ARRAY = np.arange(6, dtype="float32").reshape(2, 3) - 2
@@ -49,6 +53,28 @@ def test_a_weight_may_be_used_inside_a_loop():
         expected = layer(expected)
     model = convert(function, [X], layer.weights)
     np.testing.assert_allclose(run(model, ARRAY)["y"], expected, rtol=1e-5)
+
+
+def test_the_walk_for_all_outputs_keeps_the_nodes_that_tf2onnx_keeps(monkeypatch):
+    layer = keras.layers.Dense(3)
+    layer.build((None, 3))
+
+    def function(x):
+        def body(y, z, unused):
+            return layer(y), z + y, unused * 2
+
+        y, z, _ = ops.while_loop(lambda *_: True, body, (x, x, x), maximum_iterations=4)
+        return {"y": ops.relu(y), "z": z}
+
+    ours = convert(function, [X], layer.weights)
+    module = sys.modules["keras_attn.export.conversion"]
+    monkeypatch.setattr(module, "_one_walk_for_all_outputs", contextlib.nullcontext)
+    theirs = convert(function, [X], layer.weights)
+    operators = [
+        [sorted(node.op_type for node in graph.node) for graph in nested_graphs(model.graph)]
+        for model in (ours, theirs)
+    ]
+    assert operators[0] == operators[1] and len(operators[0]) == 2
 
 
 def test_an_output_named_like_an_input_is_refused():
