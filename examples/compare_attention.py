@@ -155,7 +155,8 @@ def train(task, attention, args):
         keras_attn.training_model(encoder, decoder), learning_rate=4e-3, label_smoothing=0.0
     )
     trainer.fit(
-        Batches(task, args.seed),
+        Batches(task, [args.seed, 0], 100),
+        validation_data=Batches(task, [args.seed, 1], 10),
         epochs=args.epochs,
         callbacks=[StopWhenLearned()],
         verbose=0,
@@ -166,13 +167,14 @@ def train(task, attention, args):
 class Batches(keras.utils.PyDataset):
     """Batches that nobody has seen before."""
 
-    def __init__(self, task, seed):
+    def __init__(self, task, seed, number):
         super().__init__()
         self.task = task
-        self.generator = np.random.default_rng([seed, 0])
+        self.generator = np.random.default_rng(seed)
+        self.number = number
 
     def __len__(self):
-        return 100
+        return self.number
 
     def __getitem__(self, index):
         sources, targets = make_examples(self.task, 64, self.generator)
@@ -185,7 +187,7 @@ class StopWhenLearned(keras.callbacks.Callback):
     """Ends the training after an epoch with hardly a wrong token."""
 
     def on_epoch_end(self, epoch, logs=None):
-        self.model.stop_training = logs["token_accuracy"] > 0.9998
+        self.model.stop_training = logs["val_token_accuracy"] > 0.9998
 
 
 def make_examples(task, number, generator):
