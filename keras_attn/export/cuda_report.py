@@ -59,13 +59,12 @@ class CudaReport:
         constants = constants | {
             tensor.name for tensor in graph.initializer if math.prod(tensor.dims) <= SMALL
         }
-        on_cpu = set()
+        on_cpu = set()  # ONNX Runtime asks for each graph anew
         for node in graph.node:
             self.nodes += 1
             missing = _missing_kernel(node, types)
-            from_shapes = not on_cpu.isdisjoint(node.input) and on_cpu | constants >= set(
-                node.input
-            ) - {""}
+            others = set(node.input) - on_cpu - {""}
+            from_shapes = len(others) < len(node.input) and others <= constants
             if node.op_type in ("Shape", "Size") or (from_shapes and node.op_type not in FILLS):
                 self.shapes += 1
                 on_cpu.update(node.output)

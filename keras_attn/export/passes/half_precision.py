@@ -29,7 +29,7 @@ def half_precision(model):
 
     - half: matrices of weights, results of matrix products and of LSTM and GRU, and what becomes of
       them by addition, activation, layer normalization, choice or change of shape. So a block of a
-      Transformer needs no conversion but that of attention scores and weights, and a cell none.
+      Transformer needs no conversion but that of attention scores and weights.
     - full: what a `PRECISE` operator makes of half or full values, and what is computed with a
       number that float16 does not know, such as the -1e9 of masks, or with full values: attention
       weights, log probabilities, scores.
@@ -140,7 +140,7 @@ class _Conversions:
     def __init__(self, graph, kinds):
         self.graph, self.kinds = graph, kinds
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
-        self.made = {}  # the Cast nodes and float16 constants by the names of their values
+        self.casts, self.halved = {}, set()
 
     def convert_inputs(self, node):
         """Makes a node read what it wants, and its graphs return it."""
@@ -182,24 +182,21 @@ class _Conversions:
         if name not in self.kinds or is_half == (kind == HALF):
             return name
         wanted = f"{name}/float32" if is_half else f"{name}/float16"
-        if wanted in self.made:
-            return wanted
-        if name in self.constants:
-            array = numpy_helper.to_array(self.constants[name]).astype("float16")
-            self.made[wanted] = numpy_helper.from_array(array, wanted)
-            self.graph.initializer.append(self.made[wanted])
-        else:
+        if name not in self.constants:
             to = TensorProto.FLOAT if is_half else TensorProto.FLOAT16
-            self.made[wanted] = helper.make_node("Cast", [name], [wanted], to=to)
+            self.casts[name] = helper.make_node("Cast", [name], [wanted], to=to)
+        elif name not in self.halved:
+            self.halved.add(name)
+            array = numpy_helper.to_array(self.constants[name]).astype("float16")
+            self.graph.initializer.append(numpy_helper.from_array(array, wanted))
         return wanted
 
     def insert(self):
         """Puts each Cast right behind the node that makes its input."""
-        casts = {cast.input[0]: cast for cast in self.made.values() if hasattr(cast, "op_type")}
         for graph in reversed(list(nested_graphs(self.graph))):  # inner ones first: outer ones copy
-            nodes = [casts[value.name] for value in graph.input if value.name in casts]
+            nodes = [self.casts[value.name] for value in graph.input if value.name in self.casts]
             for node in graph.node:
                 nodes.append(copy_of(node))
-                nodes.extend(casts[name] for name in node.output if name in casts)
+                nodes.extend(self.casts[name] for name in node.output if name in self.casts)
             del graph.node[:]
             graph.node.extend(nodes)
