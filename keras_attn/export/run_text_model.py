@@ -8,12 +8,13 @@ import json
 import sys
 
 import numpy as np
-import onnxruntime
-import onnxruntime_extensions
 
 
 def main(path):
     """Reads a list of batches `{"text": [...], "max_length": n}`, writes their translations."""
+    import onnxruntime
+    import onnxruntime_extensions
+
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # else it warns that an input has a default
     options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
