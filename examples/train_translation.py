@@ -123,6 +123,17 @@ SENTENCES_WITHOUT_ATTENTION = {
     "learning_rate": 1.5e-3,
 }
 
+ATTENTIONS = {
+    "none": lambda units: None,
+    "bahdanau": keras_attn.BahdanauAttention,
+    "luong": lambda units: keras_attn.LuongAttention("general"),
+    "multi-head": lambda units: keras_attn.MultiHeadAttention(4, units // 4),
+    "sparsemax": lambda units: keras_attn.BahdanauAttention(units, probability_fn="sparsemax"),
+    "local": lambda units: keras_attn.LocalAttention(keras_attn.LuongAttention("general")),
+    "coverage": keras_attn.CoverageAttention,
+    "location-sensitive": keras_attn.LocationSensitiveAttention,
+}
+
 
 def main():
     args = parse_arguments()
@@ -203,7 +214,7 @@ def make_model(args, source_vocabulary_size, target_vocabulary_size):
     return keras_attn.rnn_seq2seq(
         source_vocabulary_size,
         target_vocabulary_size,
-        attention=None if args.attention == "none" else args.attention,
+        attention=ATTENTIONS[args.attention](args.units),
         cell=args.cell,
         units=args.units,
         input_feeding=not args.no_input_feeding,
@@ -233,7 +244,7 @@ def parse_arguments():
     parser.add_argument("--model", choices=("rnn", "transformer"), default="rnn")
     parser.add_argument("--layers", type=int, default=None, help="on each side")
     rnn = parser.add_argument_group("RNN")
-    rnn.add_argument("--attention", choices=("bahdanau", "luong", "none"), default="bahdanau")
+    rnn.add_argument("--attention", choices=ATTENTIONS, default="bahdanau")
     rnn.add_argument("--cell", choices=("lstm", "gru"), default="lstm")
     rnn.add_argument("--units", type=int, default=None)
     rnn.add_argument("--no-input-feeding", action="store_true", help="train faster")
