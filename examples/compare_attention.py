@@ -77,13 +77,13 @@ MECHANISMS = {
     "coverage": ("reverse", lambda: keras_attn.CoverageAttention(64), {}),
     "monotonic, parallel": ("stretch", lambda: monotonic("parallel"), {}),
     "monotonic, recursive": ("stretch", lambda: monotonic("recursive"), {}),
-    "monotonic, hard": ("stretch", lambda: monotonic("parallel", 1.0), {"mode": "hard"}),
+    "monotonic, hard": ("stretch", lambda: monotonic("parallel", 2.0), {"mode": "hard"}),
 }
 
 
 def monotonic(mode, sigmoid_noise=0.0):
     return keras_attn.MonotonicAttention(
-        keras_attn.BahdanauAttention(64), mode, sigmoid_noise, score_bias=-1.0
+        keras_attn.BahdanauAttention(64, normalize=True), mode, sigmoid_noise, score_bias=-1.0
     )
 
 

@@ -3,8 +3,11 @@ import os
 import shutil
 from pathlib import Path
 
-EXPORTS = ("saved_model.pb", "start.onnx", "model.weights")
-"""A file by which the directory of an export is known."""
+EXPORTS = (
+    {"model.onnx", "model.weights"},
+    {"start.onnx", "step.onnx", "finish.onnx"},
+)
+"""The files in the directory of an export that is no SavedModel."""
 
 
 @contextlib.contextmanager
@@ -34,13 +37,14 @@ def replace_when_done(path):
     '42'
     """
     path = Path(path)
-    is_export = any((path / name).is_file() for name in EXPORTS)
+    names = {file.name for file in path.iterdir()} if path.is_dir() else set()
+    is_export = "saved_model.pb" in names or any(names <= files for files in EXPORTS)
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(
             "Expected a path in an existing directory. "
             f"Received: path={str(path)!r}. Create {str(path.parent)!r} first."
         )
-    if path.is_dir() and any(path.iterdir()) and not is_export:
+    if not is_export:
         raise FileExistsError(
             "Expected a new path, or an earlier export to replace. "
             f"Received: path={str(path)!r}, a directory with other content. Choose another path."

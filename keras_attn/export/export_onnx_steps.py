@@ -55,7 +55,7 @@ def export_onnx_steps(
         partial.mkdir()
 
         def write(name, part, signature, metadata):
-            return write_onnx(
+            run, _ = write_onnx(
                 partial / f"{name}.onnx",
                 fused_recurrence(model)(part),
                 signature,
@@ -64,6 +64,7 @@ def export_onnx_steps(
                 metadata,
                 lambda run: run,
             )
+            return run
 
         metadata = describe(function, source_tokenizer, target_tokenizer)
         start = write("start", steps.start, steps.start_signature, metadata)
