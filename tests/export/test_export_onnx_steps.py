@@ -118,8 +118,11 @@ def test_a_disagreement_leaves_the_old_directory(directory, translator, monkeypa
         path.write_bytes((directory / path.name).read_bytes())
         run = open_session(path)
         if path.name == "finish.onnx":
-            return lambda **values: {**run(**values), "scores": run(**values)["scores"] + 0.01}
-        return run
+            return lambda **values: {
+                **run(**values),
+                "scores": run(**values)["scores"] + 0.01,
+            }, None
+        return run, None
 
     module = sys.modules["keras_attn.export.export_onnx_steps"]
     monkeypatch.setattr(module, "write_onnx", copy_wrongly)
