@@ -139,17 +139,16 @@ def compare(name, args, out):
 
 def train(task, attention, args):
     """An encoder and a decoder that have learned a task."""
-    encoder, decoder = keras_attn.rnn_seq2seq(
-        SIZE,
-        SIZE,
-        attention=attention,
-        cell="gru",
-        embedding_dim=64,
-        units=64,
-        # Monotonic and location-sensitive attention see the past by themselves.
-        input_feeding=False,
-        dropout=0.0,
-        seed=args.seed,
+    keras.utils.set_random_seed(args.seed)
+    encoder = keras_attn.RNNEncoder(
+        keras.layers.GRUCell(64), keras.layers.Embedding(SIZE, 64), name="encoder"
+    )
+    # Both directions of the encoder make 128 features: some scores need queries as large.
+    cell = keras_attn.AttentionRNNCell(
+        keras.layers.GRUCell(128), attention, input_feeding=False, attention_units=64
+    )
+    decoder = keras_attn.RNNDecoder(
+        cell, keras.layers.ReversibleEmbedding(SIZE, 64), name="decoder"
     )
     trainer = compile_for_training(
         keras_attn.training_model(encoder, decoder), learning_rate=4e-3, label_smoothing=0.0
