@@ -20,7 +20,7 @@ PACKAGES = ("keras", "tensorflow", "onnxruntime", "sentencepiece")
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("run_dir", type=Path)
 parser.add_argument("--name", required=True, help="of the results file")
-parser.add_argument("--model", required=True, help="name of its row")
+parser.add_argument("--model", help="name of its row, where there is one")
 parser.add_argument("--command", required=True, help="how the run was made")
 parser.add_argument("--threads", type=int, required=True, help="that it was allowed")
 args = parser.parse_args()
@@ -32,7 +32,7 @@ for name in ("run_dir", "out"):  # a folder of whoever ran it
 report.pop("minutes", None)
 onnx = report.pop("onnx", None)
 counts = {name: report.pop(name) for name in list(report) if isinstance(report[name], int)}
-rows = [{"model": args.model, **report}]
+rows = report.get("rows") or [{"model": args.model, **report}]
 found = versions(*PACKAGES)
 if (args.run_dir / "tunes.json").exists():
     tunes = json.loads((args.run_dir / "tunes.json").read_text())

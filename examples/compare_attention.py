@@ -98,13 +98,14 @@ def main():
         out = args.out or Path(temporary)
         out.mkdir(parents=True, exist_ok=True)
         print(f"{'mechanism':24}{'task':10}{'exact':>9}{'ONNX ids':>10}{'seconds':>9}")
-        rows = [compare(name, args, out) for name in args.only or MECHANISMS]
+        names = args.only or list(MECHANISMS)
+        rows = [compare(name, args, out) for name in names]
         arguments = {"epochs": args.epochs, "seed": args.seed}
         (out / "results.json").write_text(
             json.dumps({"arguments": arguments, "rows": rows}, indent=2)
         )
         if args.out:
-            draw(rows, out)
+            draw(names, out)
 
 
 def compare(name, args, out):
@@ -118,23 +119,18 @@ def compare(name, args, out):
     search = keras_attn.GreedyDecoder(decoder, max_length=2 * LONGEST, name="search")
     translator = keras_attn.search_model(encoder, search)
     sources, targets = make_examples(task, 1000, np.random.default_rng(args.seed + 1))
-    path = out / f"{name.replace(', ', '-').replace(' ', '-')}.onnx"
+    path = out / f"{name}.onnx"
     sentences = [ids[ids > 0].tolist() for ids in sources]
     parity = export_onnx(translator, path, alignments=True, sentences=sentences)
     found = translate(path, sources)["token_ids"][:, 0]
-    row = {
-        "mechanism": name,
-        "task": task,
-        "exact": float(np.mean(is_right(found, targets))),
-        "same_in_onnx": parity.best_equal,
+    exact, same = float(np.mean(is_right(found, targets))), parity.best_equal
+    print(f"{name:24}{task:10}{exact:9.1%}{same:10.1%}{seconds:9.0f}", flush=True)
+    return {
+        "model": f"{name}: {task}",
+        "exact_match": exact,
+        "same_ids_in_onnx": same,
         "cpu_seconds": round(seconds, 1),
-        "file": path.name,
     }
-    print(
-        f"{name:24}{task:10}{row['exact']:9.1%}{row['same_in_onnx']:10.1%}{seconds:9.0f}",
-        flush=True,
-    )
-    return row
 
 
 def train(task, attention, args):
@@ -234,31 +230,31 @@ def is_right(found, targets):
     return (np.where(found == END, 0, found) == np.where(targets == END, 0, targets)).all(axis=1)
 
 
-def draw(rows, out):
+def draw(names, out):
     """One heat map a mechanism, all of the same letters."""
     import matplotlib.pyplot as plt
 
     from keras_attn.visualize import plot_alignments
 
     columns = 4
-    figure, axes = plt.subplots(
-        -(-len(rows) // columns), columns, figsize=(3 * columns, 3 * -(-len(rows) // columns))
-    )
-    for ax in axes.flat[len(rows) :]:
+    rows = -(-len(names) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(3 * columns, 3 * rows), squeeze=False)
+    for ax in axes.flat[len(names) :]:
         ax.axis("off")
-    for ax, row in zip(axes.flat, rows, strict=False):
+    for ax, name in zip(axes.flat, names, strict=False):
+        task = MECHANISMS[name][0]
         ids = np.array([LETTERS.index(letter) for letter in "dacbhgf"])
-        if row["task"] == "find":
+        if task == "find":
             ids[2] += len(LETTERS)
         source = np.append(ids + FIRST, END).astype("int32")[None]
-        found = translate(out / row["file"], source)
-        length = int(found["lengths"][0, 0])
+        found = translate(out / f"{name}.onnx", source)
+        length = np.count_nonzero(found["token_ids"][0, 0])
         plot_alignments(
             found["alignments"][0, 0, :length],
             spell(source[0]),
             spell(found["token_ids"][0, 0, :length]),
             ax=ax,
-            title=f"{row['mechanism']} ({row['task']})",
+            title=f"{name} ({task})",
         )
     figure.tight_layout()
     figure.savefig(out / "alignments.png", dpi=70)
