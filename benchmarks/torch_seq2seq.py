@@ -1,4 +1,4 @@
-"""The model of `keras_attn.rnn_seq2seq` with Bahdanau attention, written for PyTorch."""
+"""The model of `keras_attn.rnn_seq2seq`, written for PyTorch."""
 
 import torch
 from torch import nn
@@ -6,7 +6,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
 class TorchSeq2Seq(nn.Module):
-    """Bidirectional LSTM encoder; LSTM decoder with additive attention and input feeding.
+    """Bidirectional LSTM encoder; LSTM decoder with attention and input feeding.
 
     One embedding for source, target and output. The second bias of PyTorch's LSTM, which Keras
     does not have, is held at zero.
@@ -16,16 +16,19 @@ class TorchSeq2Seq(nn.Module):
         embedding_dim: int, also the size of the attention vector.
         units: int, of the decoder and of each direction of the encoder.
         dropout: float in [0, 1).
+        attention: `"bahdanau"` or `"luong"` (score general).
     """
 
-    def __init__(self, vocabulary_size, embedding_dim, units, dropout):
+    def __init__(self, vocabulary_size, embedding_dim, units, dropout, attention="bahdanau"):
         super().__init__()
+        self.attention = attention
         self.embedding = nn.Embedding(vocabulary_size, embedding_dim)
         self.encoder = nn.LSTM(embedding_dim, units, batch_first=True, bidirectional=True)
         self.bridge = nn.ModuleList([nn.Linear(4 * units, units) for _ in range(2)])
         self.key_layer = nn.Linear(2 * units, units, bias=False)
-        self.query_layer = nn.Linear(units, units, bias=False)
-        self.score_vector = nn.Parameter(torch.empty(units))
+        if attention == "bahdanau":
+            self.query_layer = nn.Linear(units, units, bias=False)
+            self.score_vector = nn.Parameter(torch.empty(units))
         self.cell = nn.LSTMCell(2 * embedding_dim, units)
         self.attention_layer = nn.Linear(3 * units, embedding_dim, bias=False)
         self.dropout = nn.Dropout(dropout)
@@ -36,6 +39,22 @@ class TorchSeq2Seq(nn.Module):
 
     def forward(self, source_ids, target_ids):
         """Logits `(B, T, V)` of ids `(B, S)` and `(B, T)`, both padded with 0 on the right."""
+        memory, state = self.encode(source_ids)
+        vectors = []
+        for step_inputs in self.dropout(self.embedding(target_ids)).unbind(dim=1):
+            state = self.step(step_inputs, state, memory)
+            vectors.append(state[-1])
+        outputs = self.dropout(torch.stack(vectors, dim=1))  # (B, T, E)
+        return outputs @ self.embedding.weight.t()  # (B, T, V)
+
+    def encode(self, source_ids):
+        """What the steps of the decoder work with.
+
+        Returns:
+            Tuple of the memory, which is keys `(B, S, U)`, values `(B, S, 2U)` and what is added to
+            the scores `(B, 1, S)`; and the first state, which is h and c of the cell `(B, U)` and
+            the attention vector `(B, E)`.
+        """
         mask = source_ids != 0  # (B, S)
         packed = pack_padded_sequence(
             self.dropout(self.embedding(source_ids)),
@@ -46,21 +65,33 @@ class TorchSeq2Seq(nn.Module):
         packed, state = self.encoder(packed)
         outputs, _ = pad_packed_sequence(packed, batch_first=True)
         values = self.dropout(outputs)  # (B, S, 2U)
-        keys = self.key_layer(values)  # (B, S, U)
         penalty = torch.zeros(mask.shape).masked_fill(~mask, float("-inf"))  # (B, S)
+        memory = self.key_layer(values), values, penalty.unsqueeze(1)
 
         # Forward and backward h, then forward and backward c.
         joined = torch.cat([part for pair in state for part in pair], dim=1)  # (B, 4U)
         h, c = (torch.tanh(layer(joined)) for layer in self.bridge)  # (B, U)
-        inputs = self.dropout(self.embedding(target_ids))  # (B, T, E)
-        vector = inputs.new_zeros(inputs.shape[0], inputs.shape[2])  # (B, E)
-        vectors = []
-        for step_inputs in inputs.unbind(dim=1):
-            h, c = self.cell(torch.cat([step_inputs, vector], dim=1), (h, c))
-            hidden = torch.tanh(self.query_layer(h).unsqueeze(1) + keys)  # (B, S, U)
-            weights = torch.softmax(hidden @ self.score_vector + penalty, dim=1)  # (B, S)
-            context = torch.bmm(weights.unsqueeze(1), values).squeeze(1)  # (B, 2U)
-            vector = torch.tanh(self.attention_layer(torch.cat([h, context], dim=1)))  # (B, E)
-            vectors.append(vector)
-        outputs = self.dropout(torch.stack(vectors, dim=1))  # (B, T, E)
-        return outputs @ self.embedding.weight.t()  # (B, T, V)
+        return memory, (h, c, values.new_zeros(len(values), self.embedding.embedding_dim))
+
+    def step(self, inputs, state, memory):
+        """The state after one token.
+
+        Args:
+            inputs: embedded tokens `(B * K, E)`, K for each sentence.
+            state, memory: as from `encode`, but the state with K rows for each sentence.
+
+        Returns:
+            The new state; its last part, the attention vector, is the output of the step.
+        """
+        h, c, vector = state
+        keys, values, penalty = memory
+        h, c = self.cell(torch.cat([inputs, vector], dim=1), (h, c))
+        queries = h.view(len(keys), -1, h.shape[1])  # (B, K, U)
+        if self.attention == "bahdanau":
+            hidden = self.query_layer(queries).unsqueeze(2) + keys.unsqueeze(1)  # (B, K, S, U)
+            scores = torch.tanh(hidden) @ self.score_vector  # (B, K, S)
+        else:
+            scores = torch.bmm(queries, keys.transpose(1, 2))  # (B, K, S)
+        contexts = torch.bmm(torch.softmax(scores + penalty, dim=2), values)  # (B, K, 2U)
+        joined = torch.cat([h, contexts.flatten(0, 1)], dim=1)  # (B * K, 3U)
+        return h, c, torch.tanh(self.attention_layer(joined))
