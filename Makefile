@@ -6,11 +6,12 @@
 #   make lint       check the code                      make format     mend what can be mended
 #   make bench      training speed against the peers    make clean      remove all that was made here
 #   make bench-decode RUN=... DATA=... SOURCE=... TARGET=...  translation speed against CTranslate2
+#   make bench-decode-rnn RUN=... NAME=...  translation speed with an RNN, against SavedModel and PyTorch
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-jax lint format bench bench-decode clean
+.PHONY: demo test test-slow test-jax lint format bench bench-decode bench-decode-rnn clean
 
 PYTHON ?= python3
 # Warnings and errors of TensorFlow's C++ side, without its information about the machine.
@@ -99,6 +100,9 @@ bench: .venv-bench/installed
 
 bench-decode: .venv-bench/installed
 	.venv-bench/bin/python benchmarks/decode.py $(RUN) --data $(DATA) --source $(SOURCE) --target $(TARGET)
+
+bench-decode-rnn: .venv-bench/installed
+	.venv-bench/bin/python benchmarks/decode_rnn.py $(RUN) --name $(NAME)
 
 clean:
 	rm -rf .venv .venv-jax .venv-runtime .venv-bench build export/build

@@ -18,9 +18,7 @@ Writes `benchmarks/results/decode-NAME.json`: tokens per second, end tokens coun
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,8 +28,8 @@ import keras
 import numpy as np
 from machine import date, machine, versions
 from training_speed import load_average
+from translation_speed import HERE, agreement, num_tokens, run
 
-HERE = Path(__file__).parent
 PRECISIONS = ("float32", "int8")
 BEAM = {"beam_width": 4, "length_penalty": 1.0, "max_length": 256}
 
@@ -134,7 +132,7 @@ def write_models(model, folder, args):
         facts[f"{precision}_mebibytes"] = round(path.stat().st_size / 2**20, 1)
     write_weights(encoder, decoder, folder)
     settings = {"measure": "convert", "weights": str(folder / "weights.npz")}
-    run("ctranslate2", {**settings, "model": str(folder / "ctranslate2")}, folder, args)
+    run_engine("ctranslate2", {**settings, "model": str(folder / "ctranslate2")}, folder, args)
     return facts
 
 
@@ -188,7 +186,7 @@ def compare(model, precision, folder, sentences, lengths, args, found):
                 "batches": batches,
                 "lengths": limits,
             }
-            result = run(engine, settings, folder, args)
+            result = run_engine(engine, settings, folder, args)
             found.update(result["versions"])
             for size in args.batch_sizes:
                 row = result["rows"][str(size)]
@@ -213,38 +211,18 @@ def row_of(model, precision, size, times, hypotheses):
     rates = {}
     for engine, name in (("onnx", "ours"), ("ctranslate2", "theirs")):
         side = best(times, engine, size)
-        tokens = sum(len(ids) + 1 for ids, _ in hypotheses[engine, size])
+        tokens = num_tokens(hypotheses[engine, size])
         rates[name] = row[name] = round(tokens / statistics.median(times[side][size]))
         row[f"{name}_workers"] = side[1]
         row[f"{name}_seconds"] = [round(seconds, 3) for seconds in times[side][size]]
     row |= {"peer": "CTranslate2", "unit": "tokens/s"}
     row["ratio"] = round(rates["ours"] / rates["theirs"], 3)
-    pairs = list(zip(hypotheses["onnx", size], hypotheses["ctranslate2", size], strict=True))
-    equal = [ours[0] == theirs[0] for ours, theirs in pairs]
-    row["equal_hypotheses"] = sum(equal) / len(equal)
-    if any(equal):
-        row["largest_score_difference"] = max(
-            abs(ours[1] - theirs[1])
-            for same, (ours, theirs) in zip(equal, pairs, strict=True)
-            if same
-        )
-    return row
+    return row | agreement(hypotheses["onnx", size], hypotheses["ctranslate2", size])
 
 
-def run(engine, settings, folder, args):
-    """What a side prints, run in a process of its own."""
-    path = folder / "settings.json"
-    path.write_text(json.dumps(settings))
+def run_engine(engine, settings, folder, args):
     python = args.peer_python if engine == "ctranslate2" else sys.executable
-    process = subprocess.run(
-        [python, HERE / f"decode_{engine}.py", path],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": str(args.threads)},
-    )
-    if process.returncode != 0:
-        raise SystemExit(f"decode_{engine}.py failed; its message is above.")
-    return json.loads(process.stdout.splitlines()[-1]) if process.stdout else None
+    return run(python, f"decode_{engine}.py", settings, folder, args.threads)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,190 @@
+"""Speed of translation with a recurrent decoder: ONNX against the SavedModel and against PyTorch.
+
+    python benchmarks/decode_rnn.py RUN --name multi30k-bahdanau --peer-python PYTHON
+
+RUN is a directory of `examples/train_translation.py --data DIR` with Bahdanau or Luong attention
+and the other options as they are by default. Its model is exported as ONNX and as SavedModel, and
+its weights are written for PyTorch, where a loop over the steps does the same search. All sides get
+the same batches, of RUN/test.source sorted by length, as ids, and give back ids; so no tokenizer is
+measured. Each side works on one batch at a time, with all threads.
+
+Before anything is timed, all sides translate all sentences: at least 99 % of the best hypotheses
+must be the same, or nothing is reported. Then each measurement is a process of its own, the sides
+take turns, and what counts is the median of the rounds. The machine has to be idle.
+
+Writes `benchmarks/results/decode_rnn-NAME.json`: tokens per second, end tokens counted.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+import keras
+import numpy as np
+from machine import versions
+from pytorch_weights import weights_for_pytorch
+from training_speed import load_average, write_results
+from translation_speed import HERE, agreement, num_tokens, run
+
+import keras_attn
+from keras_attn.export import export_onnx, export_saved_model
+from keras_attn.text import SentencePieceTokenizer
+from keras_attn.text.lines import read_lines
+
+SEARCH = {
+    "beam_width": 4,
+    "stop": "collected",
+    "max_length": 256,
+    "relative_max_length": (2, 10),
+    "length_penalty": 1.0,
+}
+# What the model in PyTorch is made for.
+NEEDED = {"layers": 1, "cell": "lstm", "no_input_feeding": False, "separate_vocabularies": False}
+PEERS = {"saved_model": "SavedModel", "pytorch": "PyTorch"}
+# The smallest share of sentences that all sides must translate alike.
+SAME = 0.99
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("run", type=Path, help="directory of a training run with attention")
+    parser.add_argument("--name", required=True, help="of the results file")
+    parser.add_argument("--peer-python", default=sys.executable, help="one with PyTorch")
+    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--sentences", type=int, help="spread over the lengths; default: all")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
+    args = parser.parse_args()
+    load = load_average()
+    training = json.loads((args.run / "history.json").read_text())["arguments"]
+    check_supported(training)
+    args.seed = training["seed"]
+    sentences = read_sentences(args)
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
+        settings = {**SEARCH, **write_models(folder, args.run), "workers": 1, "lengths": {}}
+        settings |= {"attention": training["attention"], "threads": args.threads}
+        sides = {
+            "onnx": (sys.executable, "decode_onnx.py"),
+            "saved_model": (sys.executable, "decode_saved_model.py"),
+            "pytorch": (args.peer_python, "decode_pytorch.py"),
+        }
+
+        def measure(side, batch_sizes):
+            batches = {size: in_batches(sentences, size) for size in batch_sizes}
+            python, script = sides[side]
+            return run(python, script, {**settings, "batches": batches}, folder, args.threads)
+
+        check_same_translations(sides, measure, max(args.batch_sizes))
+        seconds, hypotheses, found = time_in_turn(sides, measure, args)
+
+    rows = []
+    for peer in PEERS:
+        rows += comparisons(training["attention"], peer, seconds, hypotheses, found)
+    facts = {**SEARCH, "rounds": args.rounds, "sentences": len(sentences)}
+    found = {**versions("keras", "tf2onnx"), **found}
+    write_results("decode_rnn", args, facts, load, found, rows)
+
+
+def check_supported(training):
+    differing = {name: training[name] for name in NEEDED if training[name] != NEEDED[name]}
+    if differing or training["attention"] == "none":
+        raise SystemExit(
+            f"Expected a run with attention and {NEEDED}. Received: "
+            f"attention={training['attention']}, {differing}."
+        )
+
+
+def read_sentences(args):
+    """Source ids of the test set, sorted by length."""
+    tokenizer = SentencePieceTokenizer.load(args.run / "source.spm")
+    encoded = tokenizer.encode(list(read_lines(args.run / "test.source")))
+    sentences = sorted(([*ids, tokenizer.end_token_id] for ids in encoded), key=len)
+    if args.sentences is None:
+        return sentences
+    return [sentences[i] for i in np.linspace(0, len(sentences) - 1, args.sentences).astype(int)]
+
+
+def in_batches(sentences, size):
+    return [sentences[start : start + size] for start in range(0, len(sentences), size)]
+
+
+def write_models(folder, run_dir):
+    """Writes the files of all sides; returns their names and the sizes of the model."""
+    translator = keras.saving.load_model(run_dir / "translator.keras", compile=False)
+    encoder, decoder = translator.get_layer("encoder"), translator.get_layer("search").decoder
+    search = keras_attn.BeamDecoder(decoder, **SEARCH, name="search")
+    translator = keras_attn.search_model(encoder, search)
+    paths = {"model": "translator.onnx", "saved_model": "saved_model", "weights": "weights.npz"}
+    paths = {name: str(folder / file) for name, file in paths.items()}
+    export_onnx(translator, paths["model"])
+    export_saved_model(translator, paths["saved_model"])
+    np.savez(paths["weights"], **weights_for_pytorch(encoder, decoder))
+    vocabulary_size, embedding_dim = encoder.embedding.embeddings.shape
+    sizes = {"vocabulary_size": vocabulary_size, "embedding_dim": embedding_dim}
+    return {**paths, "sizes": {**sizes, "units": decoder.cell.cell.units}}
+
+
+def check_same_translations(sides, measure, batch_size):
+    """Stops if the sides do not translate alike."""
+    results = {side: measure(side, [batch_size])["rows"][str(batch_size)] for side in sides}
+    for peer in PEERS:
+        found = agreement(results["onnx"]["hypotheses"], results[peer]["hypotheses"])
+        print(f"{PEERS[peer]}:", found)
+        if found["equal_hypotheses"] < SAME:
+            raise SystemExit(f"{PEERS[peer]} does not do the same search, or not with our model.")
+
+
+def time_in_turn(sides, measure, args):
+    """Seconds of all rounds and the hypotheses, by side and batch size, and versions."""
+    cells = [(side, size) for side in sides for size in args.batch_sizes]
+    seconds, hypotheses, found = {cell: [] for cell in cells}, {}, {}
+    for number in range(1, args.rounds + 1):
+        for side in sides:
+            result = measure(side, args.batch_sizes)
+            found |= result["versions"]
+            for size in args.batch_sizes:
+                row = result["rows"][str(size)]
+                seconds[side, size].append(round(row["seconds"], 3))
+                hypotheses[side, size] = row["hypotheses"]
+        times = ", ".join(f"{side} {size}: {seconds[side, size][-1]} s" for side, size in cells)
+        print(f"round {number}: {times}")
+    return seconds, hypotheses, found
+
+
+def comparisons(attention, peer, seconds, hypotheses, found):
+    """A row of the results for each batch size, and one for the mean of the ratios."""
+    rows, ratios = [], []
+    name = f"PyTorch {found['torch']}" if peer == "pytorch" else PEERS[peer]
+    for size in (size for side, size in seconds if side == peer):
+        ours, theirs = (
+            num_tokens(hypotheses[cell]) / statistics.median(seconds[cell])
+            for cell in (("onnx", size), (peer, size))
+        )
+        ratios.append(ours / theirs)
+        row = {
+            "model": f"{attention} attention, batch {size}",
+            "ours": round(ours),
+            "theirs": round(theirs),
+            "peer": name,
+            "unit": "tokens/s",
+            "ratio": round(ratios[-1], 3),
+            "ours_seconds": seconds["onnx", size],
+            "theirs_seconds": seconds[peer, size],
+            **agreement(hypotheses["onnx", size], hypotheses[peer, size]),
+        }
+        rows.append(row)
+        print(f"{row['model']}: ours {row['ours']}, {name} {row['theirs']} tokens/s")
+    mean = round(statistics.geometric_mean(ratios), 3)
+    print(f"geometric mean of the ratios to {name}: {mean}")
+    return [*rows, {"model": f"{attention} attention, against {name}", "geometric_mean": mean}]
+
+
+if __name__ == "__main__":
+    main()

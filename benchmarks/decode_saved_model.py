@@ -1,0 +1,31 @@
+"""The SavedModel's side of `decode_rnn.py`; it is started by that."""
+
+import tensorflow as tf
+import translation_side
+
+
+def main():
+    settings = translation_side.read_settings()
+    tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
+    tf.config.threading.set_inter_op_parallelism_threads(settings["threads"])
+    loaded = tf.saved_model.load(settings["saved_model"])
+
+    def translate(source_ids):
+        outputs = loaded.signatures["ids"](
+            source_ids=tf.constant(source_ids),
+            max_length=tf.constant(settings["max_length"]),
+            length_penalty=tf.constant(settings["length_penalty"]),
+        )
+        token_ids, lengths, scores = (
+            outputs[name].numpy()[:, 0] for name in ("token_ids", "lengths", "scores")
+        )
+        return [
+            (ids[:length].tolist(), float(score))
+            for ids, length, score in zip(token_ids, lengths, scores, strict=True)
+        ]
+
+    translation_side.measure(translate, settings, {"tensorflow": tf.__version__})
+
+
+if __name__ == "__main__":
+    main()
