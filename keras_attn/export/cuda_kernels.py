@@ -25,7 +25,7 @@ _TYPES = {
     (*_FLOATS, "BOOL"): "Pad",
     ("FLOAT", "INT32", "INT64"): "Range",
     _FLOATS: """
-        ArgMax ArgMin Ceil Cos Elu Erf Exp Floor GRU Gemm LSTM LayerNormalization LeakyRelu Log
+        ArgMax ArgMin Ceil Conv Cos Elu Erf Exp Floor GRU Gemm LSTM LayerNormalization LeakyRelu Log
         LogSoftmax MatMul RNN Reciprocal ReduceSumSquare Relu Round Selu Sigmoid Sin Softmax
         Softplus Softsign Sqrt Sum Tanh""",
     ("BOOL",): "And Not Or Xor",
