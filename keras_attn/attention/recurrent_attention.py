@@ -36,9 +36,9 @@ class RecurrentAttention(AttentionMechanism):
         raise NotImplementedError(f"{type(self).__name__} must override `attend_once`.")
 
     def attend_step(self, query, memory, state):
-        context, weights, state = self._step(query, memory, state)
-        record(self, weights[:, None])
-        return context, weights, state
+        results = self._step(query, memory, state)
+        record(self, results["weights"][:, None])
+        return results["context"], results["weights"], results["state"]
 
     def _step(self, query, memory, state):
         rows, batch = ops.shape(query)[0], ops.shape(memory["mask"])[0]
@@ -46,11 +46,11 @@ class RecurrentAttention(AttentionMechanism):
         state = tree.map_structure(lambda leaf: split_beams(leaf, batch), state)
         weights, state = self.attend_once(query, memory, state)  # (B, K, S)
         context = ops.matmul(weights, memory["values"])  # (B, K, Dv)
-        return (
-            merge_beams(context, rows),
-            merge_beams(weights, rows),
-            tree.map_structure(lambda leaf: merge_beams(leaf, rows), state),
-        )
+        return {
+            "context": merge_beams(context, rows),
+            "weights": merge_beams(weights, rows),
+            "state": tree.map_structure(lambda leaf: merge_beams(leaf, rows), state),
+        }
 
     def attend(self, query, memory):
         query = ops.cast(query, self.compute_dtype)
@@ -65,8 +65,7 @@ class RecurrentAttention(AttentionMechanism):
 
         def step(carry, inputs):
             step_memory = {**memory, "mask": inputs["mask"][:, None]}  # (B, 1, S)
-            results = self._step(inputs["query"], step_memory, carry["state"])
-            return dict(zip(carry, results, strict=True))
+            return self._step(inputs["query"], step_memory, carry["state"])
 
         inputs = {"query": ops.transpose(query, (1, 0, 2)), "mask": ops.transpose(mask, (1, 0, 2))}
         _, results = scan(step, carry, inputs, lambda carry: (carry["context"], carry["weights"]))
