@@ -22,10 +22,10 @@ class MonotonicAttention(RecurrentAttention):
         p_ts = sigmoid(e_ts + r + noise)
         a_ts = p_ts sum_{j <= s} a_{t-1,j} prod_{j <= l < s} (1 - p_tl)
 
-    Introduced by [Raffel et al., 2017](https://arxiv.org/abs/1704.00784): equations 10 and 11
-    (`"recursive"`), algorithm 1 (`"hard"`) and appendix C (`"parallel"`). Weights of a query sum to
-    at most 1: what is missing is the probability that nothing was chosen. Before the first step
-    all weight is on the first position.
+    Introduced by [Raffel et al., 2017](https://arxiv.org/abs/1704.00784): equation 9, computed by
+    equations 13 and 14 (`"recursive"`), appendix C.1 (`"parallel"`) or algorithm 1 (`"hard"`).
+    Weights of a query sum to at most 1: what is missing is the probability that nothing was chosen.
+    Before the first step all weight is on the first position.
 
     Args:
         mechanism: an `AttentionMechanism`, whose scores are taken.
@@ -157,7 +157,7 @@ class _NoiseOfSteps(keras.layers.Layer):
 
 
 def _expected_parallel(chosen, before):
-    """Appendix C: a = p c cumsum(a' / c), c being the probability to pass all that come before."""
+    """Appendix C.1: a = p c cumsum(a' / c), c being the probability to pass all that come before."""
     log_passed = ops.log(ops.clip(1.0 - chosen, LEAST_PROBABILITY, 1.0))  # (B, K, S)
     passed = ops.exp(ops.cumsum(log_passed, axis=-1) - log_passed)
     reached = ops.cumsum(before / ops.clip(passed, LEAST_PROBABILITY, 1.0), axis=-1)
@@ -165,7 +165,7 @@ def _expected_parallel(chosen, before):
 
 
 def _expected_recursive(chosen, before):
-    """Equations 10 and 11: q_s = (1 - p_{s-1}) q_{s-1} + a'_s, a_s = p_s q_s."""
+    """Equations 13 and 14: q_s = (1 - p_{s-1}) q_{s-1} + a'_s, a_s = p_s q_s."""
 
     def step(carry, inputs):
         chosen, before = inputs
@@ -174,7 +174,7 @@ def _expected_recursive(chosen, before):
         return {"left": reached - weights, "weights": weights}
 
     along_source = tuple(ops.transpose(each, (2, 0, 1)) for each in (chosen, before))  # (S, B, K)
-    zeros = ops.zeros(ops.shape(chosen)[:2])
+    zeros = ops.zeros_like(chosen[..., 0])  # (B, K)
     _, weights = scan(
         step, {"left": zeros, "weights": zeros}, along_source, lambda carry: carry["weights"]
     )

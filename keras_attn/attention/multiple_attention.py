@@ -19,7 +19,7 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
                       c_t  = sum_i softmax_i(e_ti) P_i c_ti
 
     The gate is the hierarchical combination of [Libovický and Helcl,
-    2017](https://arxiv.org/abs/1704.06567), equations 7 to 10.
+    2017](https://arxiv.org/abs/1704.06567), equations 8 to 10.
 
     Args:
         attentions: dict from a name to an `AttentionMechanism`, a `MultiHeadAttention` or an
