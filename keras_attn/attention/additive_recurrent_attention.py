@@ -48,15 +48,18 @@ class AdditiveRecurrentAttention(RecurrentAttention):
 
     def initial_state(self, memory, rows, max_steps=None):
         source = ops.shape(memory["values"])[1]
-        return {"alignments": ops.zeros((rows, source), dtype=self.compute_dtype)}
+        # In half precision a sum of many weights would lose the small ones.
+        return {"alignments": ops.zeros((rows, source), dtype="float32")}
 
     def attend_once(self, query, memory, state):
         before = state["alignments"]  # (B, K, S)
+        features = self.compute_features(ops.cast(before, self.compute_dtype))  # (B, K, S, U)
         query = ops.matmul(query, self.query_kernel) + self.bias  # (B, K, U)
-        hidden = query[:, :, None] + memory["keys"][:, None] + self.compute_features(before)
+        hidden = query[:, :, None] + memory["keys"][:, None] + features
         scores = ops.matmul(ops.tanh(hidden), self.vector)[..., 0]  # (B, K, S)
         weights = PROBABILITY_FUNCTIONS[self.probability_fn](scores, memory["mask"])
-        return weights, {"alignments": before + weights if self.cumulative else weights}
+        alignments = ops.cast(weights, "float32")
+        return weights, {"alignments": before + alignments if self.cumulative else alignments}
 
     def get_config(self):
         return {**super().get_config(), "units": self.units}

@@ -157,7 +157,7 @@ class _NoiseOfSteps(keras.layers.Layer):
 
 
 def _expected_parallel(chosen, before):
-    """Appendix C.1: a = p c cumsum(a' / c), c being the probability to pass all that come before."""
+    """Appendix C.1: a = p c cumsum(a' / c), c the probability to pass all that come before."""
     log_passed = ops.log(ops.clip(1.0 - chosen, LEAST_PROBABILITY, 1.0))  # (B, K, S)
     passed = ops.exp(ops.cumsum(log_passed, axis=-1) - log_passed)
     reached = ops.cumsum(before / ops.clip(passed, LEAST_PROBABILITY, 1.0), axis=-1)

@@ -165,6 +165,25 @@ def test_steps_of_beams_equal_a_call(name):
         state = tree.map_structure(lambda leaf: numpy(leaf)[[1, 0, 3, 2]], state)
 
 
+def test_masked_steps_leave_the_state_as_it_is(name):
+    layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(4), MECHANISMS[name]()))
+    target_mask = np.array([[False, True, False, True], [True, True, True, False]])
+    outputs = numpy(layer(QUERY, VALUE, MASK, mask=target_mask))
+    for b, real in enumerate(target_mask):
+        short = numpy(layer(QUERY[b : b + 1, real], VALUE[b : b + 1], MASK[b : b + 1]))
+        assert_close(outputs[b : b + 1, real], short)
+
+
+def test_a_sum_of_weights_keeps_small_ones_in_half_precision():
+    layer = CoverageAttention(5, dtype="mixed_float16")
+    value = np.ones((1, 1000, 4), "float16")
+    layer(QUERY[:1], value)
+    memory = layer.prepare_memory(value)
+    state = tree.map_structure(lambda leaf: leaf + 4.0, layer.initial_state(memory, 1))
+    *_, state = layer.attend_step(QUERY[:1, 0], memory, state)
+    np.testing.assert_allclose(numpy(state["alignments"]), 4.001, atol=1e-5)
+
+
 @requires_tensorflow("the gradient is taken with a TensorFlow tape")
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in WITHOUT_GRADIENT])
 def test_gradients_equal_finite_differences(name):
