@@ -4,6 +4,8 @@ from keras import ops
 from keras_attn import masks
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_steps import AttentionSteps
+from keras_attn.attention.local_attention import LocalAttention
+from keras_attn.attention.location_attention import LocationAttention
 from keras_attn.build_once import build_once
 
 
@@ -20,7 +22,8 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
     states of the decoder.
 
     Args:
-        mechanism: an `AttentionMechanism` without a state, whose scores are taken.
+        mechanism: an `AttentionMechanism` without a state, whose scores are taken; not a
+            `LocalAttention` or `LocationAttention`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -36,7 +39,8 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
     Masking: queries that are masked or not before have weight exactly 0.
 
     Raises:
-        ValueError: if `mechanism` is no such mechanism.
+        ValueError: if `mechanism` is no such mechanism; where it runs step by step, if the number
+            of steps is not known.
 
     Example:
 
@@ -47,17 +51,21 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
     (2, 3, 5)
     """
 
+    feeds_back = True
+
     def __init__(self, mechanism, **kwargs):
         super().__init__(**kwargs)
-        if not isinstance(mechanism, AttentionMechanism) or mechanism.feeds_back:
+        if (
+            not isinstance(mechanism, AttentionMechanism)
+            or isinstance(mechanism, (LocationAttention, LocalAttention))
+            or mechanism.feeds_back
+        ):
             raise ValueError(
-                "mechanism must be an AttentionMechanism without a state, such as "
+                "mechanism must be an AttentionMechanism that scores a query and a key, such as "
                 f'LuongAttention("general"). Received: mechanism={mechanism}.'
             )
         self.mechanism = mechanism
         self.supports_masking = True
-
-    feeds_back = True
 
     def build(self, query_shape, value_shape=None):
         self.query_dim = query_shape[-1]

@@ -8,6 +8,8 @@ from keras_attn import (
     BahdanauAttention,
     CoverageAttention,
     IntraDecoderAttention,
+    LocalAttention,
+    LocationAttention,
     LuongAttention,
 )
 from tests import oracles
@@ -56,6 +58,24 @@ def test_the_number_of_steps_must_be_known():
         layer.initial_state(layer.prepare_memory(QUERY), 2)
 
 
-def test_a_mechanism_with_a_state_is_refused():
-    with pytest.raises(ValueError, match="mechanism must be an AttentionMechanism without a state"):
-        IntraDecoderAttention(CoverageAttention(5))
+@pytest.mark.parametrize(
+    "make_mechanism",
+    [
+        lambda: CoverageAttention(5),
+        lambda: LocationAttention(3),
+        lambda: LocalAttention(LuongAttention("dot"), window=1),
+    ],
+)
+def test_a_mechanism_that_does_not_score_a_query_and_a_key_is_refused(make_mechanism):
+    with pytest.raises(ValueError, match="AttentionMechanism that scores a query and a key"):
+        IntraDecoderAttention(make_mechanism())
+
+
+def test_masked_steps_are_not_among_the_steps_before():
+    attention = IntraDecoderAttention(LuongAttention("general"))
+    layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(3), attention), return_state=True)
+    value = np.zeros((2, 1, 1), "float32")
+    outputs, state = numpy(layer(QUERY, value, mask=MASK))
+    short, short_state = numpy(layer(QUERY[1:, MASK[1]], value[1:]))
+    assert_close(outputs[1:, MASK[1]], short)
+    assert_close(state[0][1:], short_state[0])
