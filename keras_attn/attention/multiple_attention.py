@@ -35,9 +35,12 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
         query: `(batch, target, query_dim)`.
         value: dict from names to memories `(batch, source, value_dim)`, the first one's among them;
             where a name is missing, and with a tensor instead of a dict, the attention is given
-            the memory of the first.
-        attention_mask: as `value`, with boolean masks `(batch, source)`, True = may be attended.
+            the memory of the first, and its mask.
+        attention_mask: boolean `(batch, source)`, True = may be attended; a dict from names if
+            `value` is one, in which a name may be missing.
         return_attention_scores: bool, whether to return the weights of the first attention too.
+        value_mask: the implicit Keras mask of `value`, filled in by Keras; counts where
+            `attention_mask` is not given.
 
     Returns:
         Context `(batch, target, features)`, or a tuple of it and weights `(batch, target, source)`.
@@ -45,7 +48,8 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
     Masking: that of each attention.
 
     Raises:
-        ValueError: if there are no attentions, or `combination` or `units` does not fit.
+        ValueError: if there are no attentions, `combination` or `units` does not fit, the names of
+            `value` are not those of attentions, or only one of `value` and mask is a dict.
 
     Example:
 
@@ -92,7 +96,7 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
         sizes = []
         query = keras.KerasTensor(query_shape)
         for name, attention in self._named():
-            shape = self._of(name, value_shape)
+            shape, _ = self._of(name, value_shape)
             build_once(attention, query_shape, shape)
             sizes.append(attention.compute_output_spec(query, keras.KerasTensor(shape)).shape[-1])
         if self.combination == "gate":
@@ -110,20 +114,21 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
             initializer=self.kernel_initializer.clone(),
         )
 
-    def call(self, query, value, attention_mask=None, return_attention_scores=False):
+    def call(
+        self, query, value, attention_mask=None, return_attention_scores=False, value_mask=None
+    ):
+        attention_mask = value_mask if attention_mask is None else attention_mask
         memory = self.prepare_memory(value, attention_mask=attention_mask)
         context, weights = self.attend(query, memory)
         return (context, weights) if return_attention_scores else context
 
     def prepare_memory(self, value, key=None, attention_mask=None):
         """Dict of the prepared memory of each attention, and the `mask` of the first."""
-        memory = {
-            name: attention.prepare_memory(
-                self._of(name, value), attention_mask=self._of(name, attention_mask)
-            )
-            for name, attention in self._named()
-        }
-        return {"memories": memory, "mask": memory[self.names[0]]["mask"]}
+        memories = {}
+        for name, attention in self._named():
+            own_value, own_mask = self._of(name, value, attention_mask)
+            memories[name] = attention.prepare_memory(own_value, attention_mask=own_mask)
+        return {"memories": memories, "mask": memories[self.names[0]]["mask"]}
 
     def num_positions(self, memory, max_steps=None):
         first = self.names[0]
@@ -179,15 +184,31 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
 
     def main(self, values):
         """What belongs to the first attention in a dict of values; what is no dict as it is."""
-        return values[self.names[0]] if isinstance(values, dict) else values
+        return values.get(self.names[0]) if isinstance(values, dict) else values
 
-    def _of(self, name, values):
-        own = isinstance(values, dict) and name in values
-        return values[name] if own else self.main(values)
+    def _of(self, name, value, mask=None):
+        """The memory that an attention is given, and the mask that belongs to it."""
+        if not isinstance(value, dict) and not isinstance(mask, dict):
+            return value, mask
+        given, masked = _names(value), _names(mask) if mask is not None else []
+        if (
+            self.names[0] not in given
+            or not set(given) <= set(self.names)
+            or not set(masked) <= set(given)
+        ):
+            raise ValueError(
+                f"value must be a dict with names of {self.names}, {self.names[0]!r} among them, "
+                "and attention_mask a dict with names of value. "
+                f"Received: value with {given}, attention_mask with {masked}."
+            )
+        name = name if name in value else self.names[0]
+        return value[name], None if mask is None else mask.get(name)
 
-    def compute_output_spec(self, query, value, attention_mask=None, return_attention_scores=False):
+    def compute_output_spec(
+        self, query, value, attention_mask=None, return_attention_scores=False, value_mask=None
+    ):
         specs = [
-            attention.compute_output_spec(query, self._of(name, value))
+            attention.compute_output_spec(query, self._of(name, value)[0])
             for name, attention in self._named()
         ]
         is_gated = self.combination == "gate"
@@ -220,3 +241,7 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
             for name, attention in config["attentions"].items()
         }
         return cls(**{**config, "attentions": attentions})
+
+
+def _names(values):
+    return list(values) if isinstance(values, dict) else ["no names"]

@@ -15,7 +15,14 @@ from keras_attn import (
     search_model,
 )
 from tests.backend import requires_tensorflow
-from tests.contracts import assert_close, check_decoder, check_layer, numpy, randomize
+from tests.contracts import (
+    assert_close,
+    assert_identical,
+    check_decoder,
+    check_layer,
+    numpy,
+    randomize,
+)
 
 GENERATOR = np.random.default_rng(0)
 QUERY = GENERATOR.normal(size=(2, 3, 4)).astype("float32")
@@ -80,6 +87,39 @@ def test_several_attentions_to_one_memory():
     layer = MultipleAttention({"a": LuongAttention(), "b": MultiHeadAttention(2, 3)})
     context, weights = layer(QUERY, VALUE["text"], return_attention_scores=True)
     assert tuple(context.shape) == (2, 3, 5 + 4) and tuple(weights.shape) == (2, 3, 6)
+
+
+def test_a_memory_without_a_mask_is_not_masked_like_another():
+    layer = make()
+    mask = {"text": MASK["text"]}
+    everything = {**mask, "image": np.ones_like(MASK["image"])}
+    assert_identical(numpy(layer(QUERY, VALUE, mask)), numpy(layer(QUERY, VALUE, everything)))
+
+
+def test_the_implicit_masks_of_the_memories_count():
+    embed = keras.layers.Embedding(9, 4, mask_zero=True)
+    ids = {"text": np.array([[3, 4, 5, 0], [6, 0, 0, 0]]), "image": np.array([[7, 0], [8, 1]])}
+    value = {name: embed(each) for name, each in ids.items()}
+    layer = make()
+    _, weights = numpy(layer(QUERY, value, return_attention_scores=True))
+    assert (weights[np.repeat(ids["text"][:, None] == 0, 3, axis=1)] == 0).all()
+    masks = {name: each != 0 for name, each in ids.items()}
+    assert_identical(numpy(layer(QUERY, value)), numpy(layer(QUERY, value, masks)))
+
+
+@pytest.mark.parametrize(
+    ("value", "mask"),
+    [
+        ({"image": VALUE["image"]}, None),
+        ({"text": VALUE["text"], "imgae": VALUE["image"]}, None),
+        (VALUE, {"txt": MASK["text"]}),
+        (VALUE, MASK["text"]),
+        (VALUE["text"], MASK),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(value, mask):
+    with pytest.raises(ValueError, match="value must be a dict with names of .*Received: value wi"):
+        make()(QUERY, value, mask)
 
 
 ENCODED = {"encoder_outputs": VALUE["text"], "encoder_mask": MASK["text"]}
