@@ -42,8 +42,8 @@ class AttentionRNN(keras.layers.Layer):
         Padding of the memory gets weight 0. Outputs at masked steps have no meaning.
 
     Raises:
-        ValueError: if `inputs` is not of rank 3, or a cell with attention is given nothing to
-        attend to.
+        ValueError: if `inputs` is not of rank 3, a cell with attention is given nothing to attend
+            to, or weights are asked of a cell without attention.
 
     Example:
 
@@ -171,7 +171,9 @@ class AttentionRNN(keras.layers.Layer):
 
         if _draws_masks(self.cell.cell):
             # Cells with dropout draw one mask a sequence and keep it: draw it outside of the loop.
-            self.cell(inputs[0], state, memory)
+            # Not by a step of the whole cell: that would record attention that is not there.
+            zeros = ops.zeros((batch, self.cell.cell_features), dtype=self.compute_dtype)
+            self.cell.cell(zeros, state["cell"])
         last, collected = scan(step, {"output": output, "state": state}, steps, collect)
         _forget_masks(self.cell.cell)
         outputs, *weights = (ops.transpose(each, (1, 0, 2)) for each in collected)  # (B, T, ...)
@@ -189,8 +191,8 @@ class AttentionRNN(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        config["cell"] = keras.saving.deserialize_keras_object(config["cell"])
-        return cls(**config)
+        cell = keras.saving.deserialize_keras_object(config["cell"])
+        return cls(**{**config, "cell": cell})
 
 
 def _where_rows(condition, new, old):

@@ -2,6 +2,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn.arguments import check_positive_integer
+from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.build_once import build_once
 from keras_attn.fold_beams import merge_beams, split_beams
 from keras_attn.rnn.state_sizes import state_sizes
@@ -66,8 +67,8 @@ class AttentionRNNCell(keras.layers.Layer):
         `alignments` `(batch * beams, source)`, they are the weights of this step.
 
     Raises:
-        ValueError: if `query` is unknown, `attention_units` is not a positive integer, or a memory
-        or the features are missing.
+        ValueError: if `query` is unknown, `attention` is of another kind, `attention_units` is not
+            a positive integer, or a memory or the features are missing.
     """
 
     def __init__(
@@ -85,6 +86,11 @@ class AttentionRNNCell(keras.layers.Layer):
         if not names or len(set(names)) < len(names) or not set(names) <= set(QUERIES):
             raise ValueError(
                 f"query must be one or several of {QUERIES}. Received: query={query!r}."
+            )
+        if attention is not None and not isinstance(attention, AttentionSteps):
+            raise ValueError(
+                "attention must be an attention layer of keras_attn, such as BahdanauAttention(256)"
+                f". Received: attention={attention}."
             )
         if attention_units is not None:
             check_positive_integer("attention_units", attention_units)
@@ -131,7 +137,7 @@ class AttentionRNNCell(keras.layers.Layer):
                 attention.
             query_features_shape: `(batch, features)`; `None` if the query has none.
         """
-        cell_features = inputs_shape[-1]
+        self.cell_features = inputs_shape[-1]
         self.output_size = _output_size(self.cell)
         if self.attention is not None:
             if encoder_outputs_shape is None:
@@ -149,24 +155,21 @@ class AttentionRNNCell(keras.layers.Layer):
                         f"Received: query={self.query!r}. Pass output_shape to the attention."
                     )
             if not self.attends_after_cell:
-                cell_features += context_size
+                self.cell_features += context_size
             self.context_size = context_size
             self.attention_size = self.attention_units or context_size
             if self.input_feeding:
-                cell_features += self.attention_size
+                self.cell_features += self.attention_size
             build_once(self.attention, (None, None, query_size), encoder_outputs_shape)
             joined_size = self.output_size + context_size
             self.output_size = self.attention_units or joined_size
             if self.attention_layer is not None:
                 build_once(self.attention_layer, (None, joined_size))
-        build_once(self.cell, (inputs_shape[0], cell_features))
+        build_once(self.cell, (inputs_shape[0], self.cell_features))
 
     def _query_size(self, inputs_shape, query_features_shape):
         """Features of the query, without those of the context."""
-        if "features" in self.query_names and query_features_shape is None:
-            raise ValueError(
-                f"query={self.query!r} needs query_features. Received: query_features=None."
-            )
+        self._check_features(query_features_shape)
         sizes = {
             "cell_output": self.output_size,
             "previous_state": _top(self.cell, self.cell.state_size),
@@ -175,6 +178,12 @@ class AttentionRNNCell(keras.layers.Layer):
             "features": query_features_shape and query_features_shape[-1],
         }
         return sum(sizes[name] for name in self.query_names)
+
+    def _check_features(self, features):
+        if "features" in self.query_names and features is None:
+            raise ValueError(
+                f"query={self.query!r} needs query_features. Received: query_features=None."
+            )
 
     def _context_size(self, query_size, encoder_outputs_shape):
         query = keras.KerasTensor((None, None, query_size))
@@ -203,6 +212,7 @@ class AttentionRNNCell(keras.layers.Layer):
                 "A cell with attention needs something to attend to. "
                 "Received: encoder_outputs=None."
             )
+        self._check_features(query_features)
         memory = self.attention.prepare_memory(encoder_outputs, attention_mask=encoder_mask)
         if "features" in self.query_names:
             memory["query_features"] = ops.convert_to_tensor(query_features, self.compute_dtype)
@@ -325,9 +335,11 @@ class AttentionRNNCell(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        for name in ("cell", "attention"):
-            config[name] = keras.saving.deserialize_keras_object(config[name])
-        return cls(**config)
+        parts = {
+            name: keras.saving.deserialize_keras_object(config[name])
+            for name in ("cell", "attention")
+        }
+        return cls(**{**config, **parts})
 
 
 def _output_size(cell):

@@ -246,5 +246,5 @@ class Search(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        config["decoder"] = keras.saving.deserialize_keras_object(config["decoder"])
-        return cls(**config)
+        decoder = keras.saving.deserialize_keras_object(config["decoder"])
+        return cls(**{**config, "decoder": decoder})

@@ -10,6 +10,7 @@ from keras_attn import (
     LuongAttention,
     MultiHeadAttention,
     RNNCell,
+    record_attention_scores,
 )
 from tests import oracles
 from tests.contracts import assert_close, assert_identical, check_layer, numpy, plain, randomize
@@ -315,6 +316,26 @@ def test_a_composed_query_is_a_good_layer():
     )
 
 
+def test_a_layer_from_a_config_leaves_the_config_as_it_is():
+    layer = make_layer()
+    for each in (layer, layer.cell):
+        config = each.get_config()
+        names = set(config)
+        for _ in range(2):
+            type(each).from_config(config)
+        assert isinstance(config["cell"], dict) and set(config) == names
+
+
+def test_a_layer_that_is_none_of_the_attentions_is_refused():
+    with pytest.raises(ValueError, match="attention must be an attention layer of keras_attn"):
+        AttentionRNNCell(keras.layers.GRUCell(5), keras.layers.AdditiveAttention())
+
+
+def test_features_must_be_given_to_a_built_layer_too():
+    with pytest.raises(ValueError, match="needs query_features. Received: query_features=None"):
+        composed_layer("no step before")(INPUTS, MEMORY)
+
+
 def test_features_must_be_given():
     cell = AttentionRNNCell(
         keras.layers.GRUCell(5), BahdanauAttention(6), query=("cell_output", "features")
@@ -367,6 +388,14 @@ def test_cells_with_dropout_are_trained_in_the_graph(cell, query, input_feeding)
     trained, inference = numpy(model(data, training=True)), numpy(model(data))
     assert not np.allclose(trained, inference)
     assert_identical(numpy(model(data)), inference)
+
+
+def test_a_cell_with_dropout_records_its_steps_only():
+    attention = BahdanauAttention(6)
+    layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(5, dropout=0.5), attention))
+    with record_attention_scores() as scores:
+        _, weights = layer(INPUTS, MEMORY, return_attention_scores=True)
+    assert_identical(list(scores.values()), [numpy(weights)])
 
 
 @pytest.mark.parametrize("input_feeding", [False, True])
