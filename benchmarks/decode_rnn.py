@@ -84,9 +84,9 @@ def main():
         check_same_translations(sides, measure, max(args.batch_sizes))
         seconds, hypotheses, found = time_in_turn(sides, measure, args)
 
-    rows = []
+    rows, model = [], f"{training['attention'].title()} attention"
     for peer in PEERS:
-        rows += comparisons(training["attention"], peer, seconds, hypotheses, found)
+        rows += comparisons(model, peer, seconds, hypotheses, found)
     facts = {**SEARCH, "rounds": args.rounds, "sentences": len(sentences)}
     found = {**versions("keras", "tf2onnx"), **found}
     write_results("decode_rnn", args, facts, load, found, rows)
@@ -158,7 +158,7 @@ def time_in_turn(sides, measure, args):
     return seconds, hypotheses, found
 
 
-def comparisons(attention, peer, seconds, hypotheses, found):
+def comparisons(model, peer, seconds, hypotheses, found):
     """A row of the results for each batch size, and one for the mean of the ratios."""
     rows, ratios = [], []
     name = f"PyTorch {found['torch']}" if peer == "pytorch" else PEERS[peer]
@@ -169,7 +169,7 @@ def comparisons(attention, peer, seconds, hypotheses, found):
         )
         ratios.append(ours / theirs)
         row = {
-            "model": f"{attention} attention, batch {size}",
+            "model": f"{model}, batch {size}",
             "ours": round(ours),
             "theirs": round(theirs),
             "peer": name,
@@ -183,7 +183,7 @@ def comparisons(attention, peer, seconds, hypotheses, found):
         print(f"{row['model']}: ours {row['ours']}, {name} {row['theirs']} tokens/s")
     mean = round(statistics.geometric_mean(ratios), 3)
     print(f"geometric mean of the ratios to {name}: {mean}")
-    return [*rows, {"model": f"{attention} attention, against {name}", "geometric_mean": mean}]
+    return [*rows, {"model": f"{model}, against {name}", "geometric_mean": mean}]
 
 
 if __name__ == "__main__":
