@@ -13,6 +13,7 @@ from keras_attn import (
     record_attention_scores,
 )
 from tests import oracles
+from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, assert_identical, check_layer, numpy, plain, randomize
 from tests.rnn.minimal_cell import MinimalCell
 from tests.rnn.numpy_steps import numpy_step, top
@@ -390,6 +391,7 @@ def test_cells_with_dropout_are_trained_in_the_graph(cell, query, input_feeding)
     assert_identical(numpy(model(data)), inference)
 
 
+@requires_tensorflow("other backends trace the steps of a loop, which have no values to record")
 def test_a_cell_with_dropout_records_its_steps_only():
     attention = BahdanauAttention(6)
     layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(5, dropout=0.5), attention))
