@@ -91,7 +91,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="+", choices=MECHANISMS, help="mechanisms; all by default")
     parser.add_argument("--out", type=Path, help="folder for models, results and the picture")
-    parser.add_argument("--epochs", type=int, default=60, help="most of them; 100 batches each")
+    parser.add_argument("--epochs", type=int, default=30, help="most of them; 100 batches each")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -136,18 +136,17 @@ def compare(name, args, out):
 def train(task, attention, args):
     """An encoder and a decoder that have learned a task."""
     keras.utils.set_random_seed(args.seed)
-    encoder = keras_attn.RNNEncoder(
-        keras.layers.GRUCell(64), keras.layers.Embedding(SIZE, 64), name="encoder"
-    )
+    read = keras.layers.Embedding(SIZE, 64, keras.initializers.RandomNormal(stddev=1.0))
+    encoder = keras_attn.RNNEncoder(keras.layers.GRUCell(64), read, name="encoder")
     # Both directions of the encoder make 128 features: some scores need queries as large.
     cell = keras_attn.AttentionRNNCell(
         keras.layers.GRUCell(128), attention, input_feeding=False, attention_units=64
     )
-    decoder = keras_attn.RNNDecoder(
-        cell, keras.layers.ReversibleEmbedding(SIZE, 64), name="decoder"
-    )
+    write = keras.layers.Embedding(SIZE, 64, keras.initializers.RandomNormal(stddev=1.0))
+    decoder = keras_attn.RNNDecoder(cell, write, keras.layers.Dense(SIZE), name="decoder")
+    rate = keras.optimizers.schedules.ExponentialDecay(2e-3, decay_steps=100, decay_rate=0.9)
     trainer = compile_for_training(
-        keras_attn.training_model(encoder, decoder), learning_rate=4e-3, label_smoothing=0.0
+        keras_attn.training_model(encoder, decoder), learning_rate=rate, label_smoothing=0.0
     )
     trainer.fit(
         Batches(task, [args.seed, 0], 100),
