@@ -112,6 +112,7 @@ def compare(name, args, out):
     """Trains, exports and measures one mechanism; returns the row of the table."""
     task, make_attention, after_training = MECHANISMS[name]
     started = time.process_time()
+    keras.utils.set_random_seed(args.seed)  # before any layer draws a seed for its weights
     encoder, decoder = train(task, make_attention(), args)
     for attribute, value in after_training.items():
         setattr(decoder.cell.attention, attribute, value)
@@ -135,7 +136,6 @@ def compare(name, args, out):
 
 def train(task, attention, args):
     """An encoder and a decoder that have learned a task."""
-    keras.utils.set_random_seed(args.seed)
     read = keras.layers.Embedding(SIZE, 64, keras.initializers.RandomNormal(stddev=1.0))
     encoder = keras_attn.RNNEncoder(keras.layers.GRUCell(64), read, name="encoder")
     # Both directions of the encoder make 128 features: some scores need queries as large.

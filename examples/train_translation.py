@@ -27,6 +27,7 @@ import time
 from pathlib import Path
 
 import dates
+import keras
 
 import keras_attn
 from keras_attn.models.transformer_seq2seq import POSITIONS
@@ -211,6 +212,7 @@ def make_model(args, source_vocabulary_size, target_vocabulary_size):
             max_length=args.max_length,
             **shared,
         )
+    keras.utils.set_random_seed(args.seed)  # before the attention draws a seed for its weights
     return keras_attn.rnn_seq2seq(
         source_vocabulary_size,
         target_vocabulary_size,
