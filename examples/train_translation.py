@@ -125,9 +125,9 @@ SENTENCES_WITHOUT_ATTENTION = {
 }
 
 ATTENTIONS = {
-    "none": lambda units: None,
-    "bahdanau": keras_attn.BahdanauAttention,
-    "luong": lambda units: keras_attn.LuongAttention("general"),
+    "none": None,
+    "bahdanau": "bahdanau",
+    "luong": "luong",
     "multi-head": lambda units: keras_attn.MultiHeadAttention(4, units // 4),
     "sparsemax": lambda units: keras_attn.BahdanauAttention(units, probability_fn="sparsemax"),
     "local": lambda units: keras_attn.LocalAttention(keras_attn.LuongAttention("general")),
@@ -212,11 +212,12 @@ def make_model(args, source_vocabulary_size, target_vocabulary_size):
             max_length=args.max_length,
             **shared,
         )
-    keras.utils.set_random_seed(args.seed)  # before the attention draws a seed for its weights
+    keras.utils.set_random_seed(args.seed)  # before an attention draws a seed for its weights
+    attention = ATTENTIONS[args.attention]
     return keras_attn.rnn_seq2seq(
         source_vocabulary_size,
         target_vocabulary_size,
-        attention=ATTENTIONS[args.attention](args.units),
+        attention=attention(args.units) if callable(attention) else attention,
         cell=args.cell,
         units=args.units,
         input_feeding=not args.no_input_feeding,

@@ -42,7 +42,7 @@ def rnn_seq2seq(
             training is faster.
         dropout: float in [0, 1).
         share_embeddings: bool, whether source and target have one embedding (and one vocabulary).
-        seed: int, of weights and dropout.
+        seed: int, of weights and dropout, but for an `attention` that is a layer already.
 
     Returns:
         Tuple of an `RNNEncoder` named "encoder" and an `RNNDecoder` named "decoder".
