@@ -56,7 +56,11 @@ MECHANISMS = {
         lambda: keras_attn.BahdanauAttention(64, probability_fn="sparsemax"),
         {},
     ),
-    "hardmax": ("copy", lambda: keras_attn.BahdanauAttention(64), {"probability_fn": "hardmax"}),
+    "hardmax": (
+        "copy",
+        lambda: keras_attn.BahdanauAttention(64, probability_fn="sparsemax"),
+        {"probability_fn": "hardmax"},
+    ),
     "local, predictive": (
         "copy",
         lambda: keras_attn.LocalAttention(keras_attn.LuongAttention("general"), window=3),
