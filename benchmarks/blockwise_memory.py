@@ -13,16 +13,15 @@ Writes `benchmarks/results/blockwise_memory.json`.
 
 import argparse
 import json
-import os
 import resource
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from machine import date, machine, versions
+from machine import load_average
+from own_process import run
+from results_file import FOLDER, versions, write_results
 
-HERE = Path(__file__).parent
 MODELS = {"dot": "causal self-attention", "additive": "additive score"}
 QUERIES = CHUNK_SIZE = 64  # of the additive score
 MEBIBYTE = 1024  # `ru_maxrss` counts KiB on Linux.
@@ -40,30 +39,23 @@ def main():
     parser.add_argument("--calls", type=int, default=3, help="of which the first is not timed")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     parser.add_argument("--measure", help=argparse.SUPPRESS)  # one measurement, in its process
     args = parser.parse_args()
     if args.measure:
         print(json.dumps(measure(**json.loads(args.measure))))
         return
-    load = os.getloadavg()[0]
+    load = load_average()
+    names = ("heads", "head_dim", "block_size", "units", "calls", "threads", "seed")
+    sizes = {name: getattr(args, name) for name in names}
 
     rows = []
     for attention, gradients in (("dot", False), ("dot", True), ("additive", True)):
         for tokens in args.tokens:
-            settings = {
-                "attention": attention,
-                "tokens": tokens,
-                "gradients": gradients,
-                "heads": args.heads,
-                "head_dim": args.head_dim,
-                "block_size": args.block_size,
-                "units": args.units,
-                "calls": args.calls,
-                "threads": args.threads,
-                "seed": args.seed,
-            }
-            ours, theirs = (run({**settings, "form": form}) for form in ("blockwise", "plain"))
+            what = {"attention": attention, "tokens": tokens, "gradients": gradients}
+            ours, theirs = (
+                measure_alone({**what, **sizes, "form": form}) for form in ("blockwise", "plain")
+            )
             row = {
                 "model": MODELS[attention],
                 "what": "forward and backward" if gradients else "forward",
@@ -82,51 +74,19 @@ def main():
                 f"{row['ours_seconds']} s, plain {row['theirs']} MiB in {row['theirs_seconds']} s"
             )
 
-    results = {
-        "benchmark": "blockwise_memory",
-        "command": " ".join(["python", *sys.argv]),
-        "settings": {
-            "batch": 1,
-            "heads": args.heads,
-            "head_dim": args.head_dim,
-            "block_size": args.block_size,
-            "units": args.units,
-            "queries": QUERIES,
-            "chunk_size": CHUNK_SIZE,
-            "threads": args.threads,
-        },
-        "seed": args.seed,
-        "date": date(),
-        "machine": machine(),
-        "load_average_before": round(load, 2),
-        "versions": versions("keras", "tensorflow"),
-        "rows": rows,
-    }
-    path = args.out / "blockwise_memory.json"
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    print(path)
-
-
-def run(settings):
-    """What a measurement gives, run in a process of its own."""
-    environment = {
-        **os.environ,
-        "KERAS_BACKEND": "tensorflow",
-        "OMP_NUM_THREADS": str(settings["threads"]),
-        "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")]),
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "TF_NUM_INTEROP_THREADS": str(settings["threads"]),
-        "TF_NUM_INTRAOP_THREADS": str(settings["threads"]),
-    }
-    process = subprocess.run(
-        [sys.executable, __file__, "--measure", json.dumps(settings)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
+    write_results(
+        args.out / "blockwise_memory.json",
+        rows,
+        versions("keras", "tensorflow"),
+        settings={"batch": 1, **sizes, "queries": QUERIES, "chunk_size": CHUNK_SIZE},
+        seed=args.seed,
+        load_average_before=load,
     )
-    if process.returncode != 0:
-        raise SystemExit("A measurement failed; its message is above.")
-    return json.loads(process.stdout.splitlines()[-1])
+
+
+def measure_alone(settings):
+    command = [sys.executable, __file__, "--measure", json.dumps(settings)]
+    return run(command, settings["threads"])
 
 
 def measure(attention, form, gradients, tokens, calls, seed, threads, **sizes):

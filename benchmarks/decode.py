@@ -26,9 +26,9 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from machine import date, machine, versions
-from training_speed import load_average
-from translation_speed import HERE, agreement, num_tokens, run
+from machine import load_average
+from results_file import FOLDER, versions, write_results
+from translation_speed import agreement, measure_side, num_tokens
 
 PRECISIONS = ("float32", "int8")
 BEAM = {"beam_width": 4, "length_penalty": 1.0, "max_length": 256}
@@ -49,7 +49,7 @@ def main():
     parser.add_argument("--base-sentences", type=int, default=64, help="for the base size")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     args = parser.parse_args()
     load = load_average()
     sentences, lengths = read_test_set(args)
@@ -67,25 +67,19 @@ def main():
             for precision in PRECISIONS:
                 rows += compare(model, precision, folder, *few, args, found)
             rows.append(facts)
-    results = {
-        "benchmark": "decode",
-        "command": " ".join(["python", *sys.argv]),
-        "settings": {
+    write_results(
+        args.out / f"decode-{args.name or args.data.name}.json",
+        rows,
+        {**versions("tensorflow", "keras", "tf2onnx"), **found},
+        settings={
             **BEAM,
             "threads": args.threads,
             "rounds": args.rounds,
             "sentences": {"trained": len(sentences), "base": args.base_sentences},
         },
-        "seed": 1,
-        "date": date(),
-        "machine": machine(),
-        "load_average_before": load,
-        "versions": {**versions("tensorflow", "keras", "tf2onnx"), **found},
-        "rows": rows,
-    }
-    path = args.out / f"decode-{args.name or args.data.name}.json"
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    print(path)
+        seed=1,
+        load_average_before=load,
+    )
 
 
 def read_test_set(args):
@@ -222,7 +216,7 @@ def row_of(model, precision, size, times, hypotheses):
 
 def run_engine(engine, settings, folder, args):
     python = args.peer_python if engine == "ctranslate2" else sys.executable
-    return run(python, f"decode_{engine}.py", settings, folder, args.threads)
+    return measure_side(python, f"decode_{engine}.py", settings, folder, args.threads)
 
 
 if __name__ == "__main__":

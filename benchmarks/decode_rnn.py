@@ -24,10 +24,10 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from machine import versions
+from machine import load_average
 from pytorch_weights import weights_for_pytorch
-from training_speed import load_average, write_results
-from translation_speed import HERE, agreement, num_tokens, run
+from results_file import FOLDER, versions, write_results
+from translation_speed import agreement, measure_side, num_tokens
 
 import keras_attn
 from keras_attn.export import export_onnx, export_saved_model
@@ -59,7 +59,7 @@ def main():
     parser.add_argument("--sentences", type=int, help="spread over the lengths; default: all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     args = parser.parse_args()
     load = load_average()
     training = json.loads((args.run / "history.json").read_text())["arguments"]
@@ -79,7 +79,8 @@ def main():
         def measure(side, batch_sizes):
             batches = {size: in_batches(sentences, size) for size in batch_sizes}
             python, script = sides[side]
-            return run(python, script, {**settings, "batches": batches}, folder, args.threads)
+            settings_of_side = {**settings, "batches": batches}
+            return measure_side(python, script, settings_of_side, folder, args.threads)
 
         check_same_translations(sides, measure, max(args.batch_sizes))
         seconds, hypotheses, found = time_in_turn(sides, measure, args)
@@ -88,8 +89,14 @@ def main():
     for peer in PEERS:
         rows += comparisons(model, peer, seconds, hypotheses, found)
     facts = {**SEARCH, "rounds": args.rounds, "sentences": len(sentences)}
-    found = {**versions("keras", "tf2onnx"), **found}
-    write_results("decode_rnn", args, facts, load, found, rows)
+    write_results(
+        args.out / f"decode_rnn-{args.name}.json",
+        rows,
+        {**versions("keras", "tf2onnx"), **found},
+        settings={**facts, "threads": args.threads},
+        seed=args.seed,
+        load_average_before=load,
+    )
 
 
 def check_supported(training):

@@ -14,17 +14,16 @@ Writes `benchmarks/results/decoding_length.json`.
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from machine import date, machine, versions
+from machine import load_average
+from own_process import run
+from results_file import FOLDER, versions, write_results
 
-HERE = Path(__file__).parent
 VOCABULARY_SIZE = 8000
 SIZES = ("tiny", "base")
 FORMS = ("cached", "recomputed")
@@ -43,13 +42,13 @@ def main():
     parser.add_argument("--longest", type=float, default=30, help="seconds, without cache")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     parser.add_argument("--measure", help=argparse.SUPPRESS)  # one file, in its process
     args = parser.parse_args()
     if args.measure:
         print(json.dumps(measure(args.measure, args)))
         return
-    load = round(os.getloadavg()[0], 2)
+    load = load_average()
 
     rows = []
     for size in args.sizes:
@@ -60,24 +59,19 @@ def main():
             milliseconds = {form: [] for form in FORMS}
             for number in range(args.rounds):
                 for form, path in files.items():
-                    milliseconds[form].append(run(path))
+                    command = [sys.executable, *sys.argv, "--measure", path]
+                    milliseconds[form].append(run(command, args.threads))
                 print(f"{size}: round {number + 1} of {args.rounds}", file=sys.stderr)
         rows += size_rows(size, milliseconds, args)
-    results = {
-        "benchmark": "decoding_length",
-        "command": " ".join(["python", *sys.argv]),
-        "settings": {"vocabulary_size": VOCABULARY_SIZE, **settings(args)},
-        "seed": args.seed,
-        "date": date(),
-        "machine": machine(),
-        "load_average_before": load,
-        "versions": versions("tensorflow", "keras", "tf2onnx", "onnxruntime"),
-        "rows": rows,
-    }
     name = "decoding_length" if args.beam_width == 1 else f"decoding_length-beam{args.beam_width}"
-    path = args.out / f"{name}.json"
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    print(path)
+    write_results(
+        args.out / f"{name}.json",
+        rows,
+        versions("tensorflow", "keras", "tf2onnx", "onnxruntime"),
+        settings={"vocabulary_size": VOCABULARY_SIZE, **settings(args)},
+        seed=args.seed,
+        load_average_before=load,
+    )
 
 
 def settings(args):
@@ -145,16 +139,6 @@ def without_cache(decoder):
             return self.decoder.project(outputs), {"token_ids": token_ids}
 
     return RecomputingDecoder(decoder)
-
-
-def run(path):
-    """The milliseconds that a process of its own measures for a file."""
-    process = subprocess.run(
-        [sys.executable, *sys.argv, "--measure", path], stdout=subprocess.PIPE, text=True
-    )
-    if process.returncode != 0:
-        raise SystemExit("A measurement failed; its message is above.")
-    return json.loads(process.stdout.splitlines()[-1])
 
 
 def measure(path, args):

@@ -19,17 +19,16 @@ Writes `benchmarks/results/local_attention.json`.
 
 import argparse
 import json
-import os
 import resource
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
-from machine import date, machine, versions
+from machine import load_average
+from own_process import run
+from results_file import FOLDER, versions, write_results
 
-HERE = Path(__file__).parent
 TASKS = {
     "step": "one query",
     "attend": "64 queries",
@@ -52,19 +51,21 @@ def main():
     parser.add_argument("--calls", type=int, default=20, help="of which the first is not timed")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     parser.add_argument("--measure", help=argparse.SUPPRESS)  # one measurement, in its process
     args = parser.parse_args()
     if args.measure:
         print(json.dumps(measure(**json.loads(args.measure))))
         return
-    load = os.getloadavg()[0]
+    load = load_average()
     names = ("lengths", "batch", "features", "window", "calls", "threads", "seed")
     settings = {name: getattr(args, name) for name in names}
 
     rows, slopes = [], {}
     for task, what in TASKS.items():
-        ours, theirs = (run({**settings, "task": task, "form": form}) for form in ("local", "all"))
+        ours, theirs = (
+            measure_alone({**settings, "task": task, "form": form}) for form in ("local", "all")
+        )
         for one, other in zip(ours, theirs, strict=True):
             row = {
                 "model": f"local-p, {what}, {one['length']} positions",
@@ -83,20 +84,14 @@ def main():
     rows.append({"model": f"slopes from {args.slope_from} positions on", **slopes})
     print(json.dumps(rows[-1]))
 
-    results = {
-        "benchmark": "local_attention",
-        "command": " ".join(["python", *sys.argv]),
-        "settings": settings,
-        "seed": args.seed,
-        "date": date(),
-        "machine": machine(),
-        "load_average_before": round(load, 2),
-        "versions": versions("keras", "tensorflow"),
-        "rows": rows,
-    }
-    path = args.out / "local_attention.json"
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    print(path)
+    write_results(
+        args.out / "local_attention.json",
+        rows,
+        versions("keras", "tensorflow"),
+        settings=settings,
+        seed=args.seed,
+        load_average_before=load,
+    )
 
 
 def slope(measured, start):
@@ -105,27 +100,9 @@ def slope(measured, start):
     return round(float(np.polyfit(long[:, 0], long[:, 1], deg=1)[0]), 2)
 
 
-def run(settings):
-    """What a measurement gives, run in a process of its own."""
-    threads = str(settings["threads"])
-    environment = {
-        **os.environ,
-        "KERAS_BACKEND": "tensorflow",
-        "OMP_NUM_THREADS": threads,
-        "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")]),
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "TF_NUM_INTEROP_THREADS": threads,
-        "TF_NUM_INTRAOP_THREADS": threads,
-    }
-    process = subprocess.run(
-        [sys.executable, __file__, "--measure", json.dumps(settings)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    if process.returncode != 0:
-        raise SystemExit("A measurement failed; its message is above.")
-    return json.loads(process.stdout.splitlines()[-1])
+def measure_alone(settings):
+    command = [sys.executable, __file__, "--measure", json.dumps(settings)]
+    return run(command, settings["threads"])
 
 
 def measure(task, form, lengths, batch, features, window, calls, threads, seed):

@@ -1,9 +1,8 @@
-"""What a result depends on besides the code: the machine, the versions, the day."""
+"""The machine that a result depends on: what it is, how busy, and how much of it is used."""
 
-import datetime
 import os
 import platform
-from importlib import metadata
+import sys
 
 
 def machine():
@@ -23,14 +22,13 @@ def use_cores(number):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:number])
 
 
-def versions(*packages):
-    """Versions of Python and of the packages, by name."""
-    found = {"python": platform.python_version()}
-    for package in packages:
-        found[package] = metadata.version(package)
-    return found
-
-
-def date():
-    """Today, as ISO 8601."""
-    return datetime.date.today().isoformat()
+def load_average():
+    """How busy the machine is; says so if that spoils a measurement."""
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(
+            f"Other processes are busy (load {load:.1f}): do not trust the times. PyTorch's "
+            "threads wait for each other and lose many times more than TensorFlow's.",
+            file=sys.stderr,
+        )
+    return round(load, 2)

@@ -9,7 +9,6 @@ scored once more by the model that was trained, which sees all of it at once.
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 import keras
@@ -17,7 +16,7 @@ import numpy as np
 import onnxruntime
 import tensorflow as tf
 import tensorflow_text  # noqa: F401 - registers the operations of the SavedModel
-from machine import date, machine, versions
+from results_file import FOLDER, versions, write_results
 
 import keras_attn
 from keras_attn.text import SentencePieceTokenizer
@@ -83,19 +82,13 @@ def main():
             "largest_log_prob_difference": float(max(score_differences)),
         }
     )
-    report = {
-        "benchmark": "parity",
-        "command": " ".join(["python", *sys.argv]),
-        "sentences": len(sentences),
-        "date": date(),
-        "machine": machine(),
-        "versions": versions("keras", "tensorflow", "onnxruntime", "tf2onnx"),
-        "rows": rows,
-    }
     print(json.dumps(rows, indent=2))
-    path = Path(__file__).parent / "results" / f"parity-{args.name}.json"
-    path.write_text(json.dumps(report, indent=2) + "\n")
-    print(path)
+    write_results(
+        FOLDER / f"parity-{args.name}.json",
+        rows,
+        versions("keras", "tensorflow", "onnxruntime", "tf2onnx"),
+        sentences=len(sentences),
+    )
 
 
 def pad(rows):

@@ -13,7 +13,8 @@ import argparse
 import json
 from pathlib import Path
 
-from machine import date, machine, versions
+from machine import machine
+from results_file import FOLDER, versions, write_results
 
 PACKAGES = ("keras", "tensorflow", "onnxruntime", "sentencepiece")
 
@@ -39,18 +40,14 @@ if (args.run_dir / "tunes.json").exists():
     found["music21"] = tunes["music21"]
     rows.append({"model": f"{args.model}: tunes it wrote", **tunes["samples"]})
     rows.append({"model": f"{args.model}: real tunes, held out", **tunes["held_out"]})
-results = {
-    "benchmark": args.name.partition("-")[0],
-    "command": args.command,
-    "training": arguments,
-    "seed": arguments["seed"],
-    "date": date(),
-    "machine": {**machine(), "threads": args.threads},
-    "versions": found,
-    "counts": counts,
+write_results(
+    FOLDER / f"{args.name}.json",
+    rows,
+    found,
+    command=args.command,
+    training=arguments,
+    seed=arguments["seed"],
+    machine={**machine(), "threads": args.threads},
+    counts=counts,
     **({"onnx": onnx} if onnx else {}),
-    "rows": rows,
-}
-path = Path(__file__).parent / "results" / f"{args.name}.json"
-path.write_text(json.dumps(results, indent=2) + "\n")
-print(path)
+)

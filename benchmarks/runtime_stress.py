@@ -12,7 +12,6 @@ Writes `benchmarks/results/runtime_stress.json`. The exit status is 1 if a line 
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
@@ -21,9 +20,9 @@ import time
 from pathlib import Path
 
 from keras_attn_runtime import Translator
-from machine import date, machine, versions
+from machine import load_average
+from results_file import FOLDER, versions, write_results
 
-HERE = Path(__file__).parent
 SHARES = (0.1, 0.5, 1.0)  # of the lines, at which the memory is told
 COURSE = 60  # samples of the memory that are kept
 MEBIBYTE = 1024  # /proc counts KiB.
@@ -40,32 +39,26 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--interval", type=float, default=1, help="seconds between samples")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     args = parser.parse_args()
-    load = round(os.getloadavg()[0], 2)
+    load = load_average()
 
     expected = translations(args)
-    found = stress(args, list(expected), expected)
-    results = {
-        "benchmark": "runtime_stress",
-        "command": " ".join(["python", *sys.argv]),
-        "seed": args.seed,
-        "date": date(),
-        "machine": machine(),
-        "load_average_before": load,
-        "versions": versions("numpy", "onnxruntime", "sentencepiece"),
-        **found,
-    }
-    path = args.out / "runtime_stress.json"
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    print(path)
-    row = found["rows"][0]
+    row, facts = stress(args, list(expected), expected)
+    write_results(
+        args.out / "runtime_stress.json",
+        [row],
+        versions("numpy", "onnxruntime", "sentencepiece"),
+        seed=args.seed,
+        load_average_before=load,
+        **facts,
+    )
     return int(row["lines_out"] != args.lines or row["wrong_lines"] > 0)
 
 
 def translations(args):
     """Dictionary of the distinct lines and their translations, made without the command."""
-    sys.path.append(str(HERE.parent / "examples"))
+    sys.path.append(str(FOLDER.parent.parent / "examples"))
     import dates
 
     sources, _ = dates.generate(args.distinct, args.seed, "test")
@@ -82,7 +75,7 @@ def drawn(sources, args):
 
 
 def stress(args, sources, expected):
-    """Runs the command; returns the entries of the results that it made."""
+    """Runs the command; returns the row of the results and other facts."""
     options = ["--threads", str(args.threads), "--batch-size", str(args.batch_size)]
     process = subprocess.Popen(
         [sys.executable, "-m", "keras_attn_runtime", args.model, *options],
@@ -115,14 +108,13 @@ def stress(args, sources, expected):
     row["mib_at_the_peak"] = round(max(peak for _, _, peak in course), 1)
     print(json.dumps(row))
     step = -(-len(course) // COURSE)
-    return {
+    return row, {
         "settings": {
             "batch_size": args.batch_size,
             "threads": args.threads,
             "distinct_lines": len(sources),
             "seconds": round(seconds, 1),
         },
-        "rows": [row],
         "wrong": wrong[:20],
         "course": [
             {"lines": lines, "mib": round(resident, 1)} for lines, resident, _ in course[::step]

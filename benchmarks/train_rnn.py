@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from machine import load_average
+from results_file import write_results
 from sentences import read_corpus, write_batches
 from training_speed import (
     HERE,
@@ -23,9 +25,8 @@ from training_speed import (
     argument_parser,
     check_same_model,
     comparison,
-    load_average,
+    results_path,
     time_in_turn,
-    write_results,
 )
 
 MODEL = {"vocabulary_size": 8000, "embedding_dim": 256, "units": 256, "dropout": 0.3}
@@ -59,7 +60,14 @@ def main():
 
     name = "rnn_seq2seq, Bahdanau attention, LSTM"
     row = comparison(name, f"PyTorch {versions['torch']}", rates, losses, "pytorch")
-    write_results("train_rnn", args, model, load, versions, [row])
+    write_results(
+        results_path("train_rnn", args),
+        [row],
+        versions,
+        settings={**model, "threads": args.threads},
+        seed=args.seed,
+        load_average_before=load,
+    )
 
 
 if __name__ == "__main__":

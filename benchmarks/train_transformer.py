@@ -18,6 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from machine import load_average
+from results_file import write_results
 from sentences import read_corpus, write_batches
 from training_speed import (
     HERE,
@@ -25,9 +27,8 @@ from training_speed import (
     argument_parser,
     check_same_model,
     comparison,
-    load_average,
+    results_path,
     time_in_turn,
-    write_results,
 )
 
 VOCABULARY_SIZE = 8000
@@ -98,8 +99,15 @@ def main():
 
     sizes = {f"d={size}": SIZES[size] for size in args.sizes}
     recorded = {**TRAINING, "vocabulary_size": vocabulary_size, "sizes": sizes}
-    recorded["tokens_per_batch"] = args.tokens_per_batch
-    write_results("train_transformer", args, recorded, load, versions, rows)
+    recorded |= {"tokens_per_batch": args.tokens_per_batch, "threads": args.threads}
+    write_results(
+        results_path("train_transformer", args),
+        rows,
+        versions,
+        settings=recorded,
+        seed=args.seed,
+        load_average_before=load,
+    )
 
 
 def script(side):

@@ -7,13 +7,12 @@ others read.
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
-from machine import date, machine
+from own_process import run
+from results_file import FOLDER
 
 HERE = Path(__file__).parent
 TRAINING = {"label_smoothing": 0.1, "learning_rate": 1e-3, "global_clipnorm": 1.0, "epsilon": 1e-7}
@@ -35,20 +34,8 @@ def argument_parser(description, tokens_per_batch):
     parser.add_argument("--tokens-per-batch", type=int, default=tokens_per_batch)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     return parser
-
-
-def load_average():
-    """How busy the machine is; says so if that spoils the measurement."""
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        print(
-            f"Other processes are busy (load {load:.1f}): do not trust the ratio. PyTorch's "
-            "threads wait for each other and lose many times more than TensorFlow's.",
-            file=sys.stderr,
-        )
-    return round(load, 2)
 
 
 def check_same_model(sides, settings):
@@ -56,7 +43,7 @@ def check_same_model(sides, settings):
     # Adam's epsilon is added after the correction of the bias in PyTorch, and before it in Keras.
     # So small, it does not matter.
     settings = {**settings, "measure": "losses", "dropout": 0.0, "epsilon": 1e-12}
-    losses = {side: run(command, settings)["losses"] for side, command in sides.items()}
+    losses = {side: measure(command, settings)["losses"] for side, command in sides.items()}
     print("losses:", losses)
     ours, *peers = losses.values()
     for theirs in peers:
@@ -73,7 +60,7 @@ def time_in_turn(sides, settings, rounds):
     rates, versions = {side: [] for side in sides}, {}
     for number in range(1, rounds + 1):
         for side, command in sides.items():
-            result = run(command, {**settings, "measure": "rate"})
+            result = measure(command, {**settings, "measure": "rate"})
             rates[side].append(round(result["rate"], 1))
             for package, version in result["versions"].items():
                 if versions.setdefault(package, version) != version:
@@ -85,20 +72,8 @@ def time_in_turn(sides, settings, rounds):
     return rates, versions
 
 
-def run(command, settings):
-    """What a measurement prints, run in a process of its own."""
-    environment = {
-        **os.environ,
-        "KERAS_BACKEND": "tensorflow",
-        "OMP_NUM_THREADS": str(settings["threads"]),
-        "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")]),
-    }
-    process = subprocess.run(
-        [*command, json.dumps(settings)], stdout=subprocess.PIPE, text=True, env=environment
-    )
-    if process.returncode != 0:
-        raise SystemExit(f"{command[-1]} failed; its message is above.")
-    return json.loads(process.stdout.splitlines()[-1])
+def measure(command, settings):
+    return run([*command, json.dumps(settings)], settings["threads"])
 
 
 def comparison(model, peer, rates, losses, their_side, our_side="ours"):
@@ -119,20 +94,6 @@ def comparison(model, peer, rates, losses, their_side, our_side="ours"):
     return row
 
 
-def write_results(benchmark, args, settings, load, versions, rows):
-    """Writes `OUT/BENCHMARK-NAME.json`."""
-    results = {
-        "benchmark": benchmark,
-        "command": " ".join(["python", *sys.argv]),
-        "settings": {**settings, "threads": args.threads},
-        "seed": args.seed,
-        "date": date(),
-        "machine": machine(),
-        "load_average_before": load,
-        "versions": versions,
-        "rows": rows,
-    }
+def results_path(benchmark, args):
     name = args.name or (args.data.name if args.data else "generated")
-    path = args.out / f"{benchmark}-{name}.json"
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    print(path)
+    return args.out / f"{benchmark}-{name}.json"

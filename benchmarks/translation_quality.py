@@ -16,7 +16,7 @@ from pathlib import Path
 
 import keras
 import sacrebleu
-from machine import date, machine, versions
+from results_file import FOLDER, versions, write_results
 
 import keras_attn
 from keras_attn.export import export_onnx
@@ -56,19 +56,13 @@ def main():
         }
         print(json.dumps(row, indent=2))
         rows.append(row)
-    results = {
-        "benchmark": "translation_quality",
-        "command": " ".join(["python", *sys.argv]),
-        "training": history["arguments"],
-        "seed": history["arguments"]["seed"],
-        "date": date(),
-        "machine": machine(),
-        "versions": versions("keras", "tensorflow", "onnxruntime", "sacrebleu", "sentencepiece"),
-        "rows": rows,
-    }
-    path = Path(__file__).parent / "results" / f"translation_quality-{args.name}.json"
-    path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    print(path)
+    write_results(
+        FOLDER / f"translation_quality-{args.name}.json",
+        rows,
+        versions("keras", "tensorflow", "onnxruntime", "sacrebleu", "sentencepiece"),
+        training=history["arguments"],
+        seed=history["arguments"]["seed"],
+    )
 
 
 def export(run_dir, beam_width, path):

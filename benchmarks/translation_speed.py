@@ -5,26 +5,16 @@ measurement is a process of its own.
 """
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
-HERE = Path(__file__).parent
+from own_process import run
 
 
-def run(python, script, settings, folder, threads):
+def measure_side(python, script, settings, folder, threads):
     """What a side prints, run in a process of its own."""
     path = folder / "settings.json"
     path.write_text(json.dumps(settings))
-    process = subprocess.run(
-        [python, HERE / script, path],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-    )
-    if process.returncode != 0:
-        raise SystemExit(f"{script} failed; its message is above.")
-    return json.loads(process.stdout.splitlines()[-1]) if process.stdout else None
+    return run([python, Path(__file__).parent / script, path], threads)
 
 
 def num_tokens(hypotheses):
