@@ -26,20 +26,6 @@ def fold_beams(query, batch, sizes=None):
     return ops.reshape(query, (batch, beams * time[0] if time else beams, *sizes))
 
 
-def unfold_beams(results, rows, time):
-    """Takes the results of folded queries apart again.
-
-    Args:
-        results: `(batch, beams * time, features)`.
-        rows: int32 scalar, `batch * beams`.
-        time: int32 scalar.
-
-    Returns:
-        `(batch * beams, time, features)`.
-    """
-    return ops.reshape(results, (rows, time, ops.shape(results)[-1]))
-
-
 def split_beams(tensor, batch):
     """`(batch * beams, ...)` to `(batch, beams, ...)`."""
     rows, *rest = ops.shape(tensor)

@@ -1,6 +1,6 @@
 from keras import ops
 
-from keras_attn.fold_beams import fold_beams, unfold_beams
+from keras_attn.fold_beams import fold_beams, merge_beams
 
 
 class AttentionSteps:
@@ -47,7 +47,7 @@ class AttentionSteps:
         rows = ops.shape(query)[0]
         folded = fold_beams(query, ops.shape(memory["mask"])[0])  # (B, K, D)
         results = self.align(folded, memory)  # (B, K, Dv), (B, K, S)
-        context, weights = (unfold_beams(each, rows, 1)[:, 0] for each in results)
+        context, weights = (merge_beams(each, rows) for each in results)
         return context, weights, state  # (B*K, Dv), (B*K, S)
 
     def align(self, query, memory):

@@ -39,15 +39,15 @@ class MonotonicAttention(RecurrentAttention):
         score_bias: float, the first value of the learned number r. Default 0; negative values, such
             as -1 to -4, let the attention start with moving on.
         seed: int, of the noise. Default `None`.
-        **kwargs: arguments of `AttentionMechanism`, but `probability_fn`.
+        **kwargs: arguments of `AttentionMechanism`; `probability_fn` must stay as it is.
 
     Call arguments, returns: see `RecurrentAttention`.
 
     Masking: masked positions are passed with weight 0.
 
     Raises:
-        ValueError: if `mode` is unknown, `sigmoid_noise` is negative, or `mechanism` is none that
-            scores single positions on its own.
+        ValueError: if `mode` is unknown, `sigmoid_noise` is negative, `mechanism` is none that
+            scores single positions on its own, or `probability_fn` is given.
 
     Example:
 
@@ -63,6 +63,11 @@ class MonotonicAttention(RecurrentAttention):
         self, mechanism, mode="parallel", sigmoid_noise=0.0, score_bias=0.0, seed=None, **kwargs
     ):
         super().__init__(**kwargs)
+        if self.probability_fn != "softmax":
+            raise ValueError(
+                "The weights of monotonic attention are not made by a probability_fn; choose a "
+                f"mode. Received: probability_fn={self.probability_fn!r}."
+            )
         if mode not in MODES:
             raise ValueError(f"mode must be one of {MODES}. Received: mode={mode!r}.")
         if not isinstance(mechanism, AttentionMechanism) or isinstance(
@@ -121,10 +126,8 @@ class MonotonicAttention(RecurrentAttention):
         return ops.cast(weights, self.compute_dtype), {"alignments": weights, **new_state}
 
     def get_config(self):
-        config = super().get_config()
-        del config["probability_fn"]
         return {
-            **config,
+            **super().get_config(),
             "mechanism": keras.saving.serialize_keras_object(self.mechanism),
             "mode": self.mode,
             "sigmoid_noise": self.sigmoid_noise,

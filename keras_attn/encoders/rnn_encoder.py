@@ -154,6 +154,8 @@ class RNNEncoder(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        for name in ("cell", "embedding"):
-            config[name] = keras.saving.deserialize_keras_object(config[name])
-        return cls(**config)
+        parts = {
+            name: keras.saving.deserialize_keras_object(config[name])
+            for name in ("cell", "embedding")
+        }
+        return cls(**{**config, **parts})

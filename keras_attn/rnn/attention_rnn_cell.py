@@ -4,10 +4,8 @@ from keras import ops, tree
 from keras_attn.arguments import check_positive_integer
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.build_once import build_once
-from keras_attn.fold_beams import merge_beams, split_beams
+from keras_attn.rnn.composed_query import ComposedQuery
 from keras_attn.rnn.state_sizes import state_sizes
-
-QUERIES = ("cell_output", "previous_state", "inputs", "context", "features")
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -82,11 +80,8 @@ class AttentionRNNCell(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        names = (query,) if isinstance(query, str) else tuple(query)
-        if not names or len(set(names)) < len(names) or not set(names) <= set(QUERIES):
-            raise ValueError(
-                f"query must be one or several of {QUERIES}. Received: query={query!r}."
-            )
+        self.query = query if isinstance(query, str) else tuple(query)
+        self.composed_query = ComposedQuery(query)
         if attention is not None and not isinstance(attention, AttentionSteps):
             raise ValueError(
                 "attention must be an attention layer of keras_attn, such as BahdanauAttention(256)"
@@ -101,8 +96,6 @@ class AttentionRNNCell(keras.layers.Layer):
         self.input_feeding = input_feeding
         self.attention_units = attention_units
         self.attention_activation = keras.activations.get(attention_activation)
-        self.query = query if isinstance(query, str) else names
-        self.query_names = names
         self.attention_layer = None
         if attention is not None and attention_units is not None:
             self.attention_layer = keras.layers.Dense(
@@ -120,13 +113,13 @@ class AttentionRNNCell(keras.layers.Layer):
             self.input_feeding
             or self.attention.feeds_back
             or not self.attends_after_cell
-            or "context" in self.query_names
+            or "context" in self.composed_query
         )
 
     @property
     def attends_after_cell(self):
         """Whether the query is known only when the cell has made its step."""
-        return "cell_output" in self.query_names
+        return "cell_output" in self.composed_query
 
     def build(self, inputs_shape, encoder_outputs_shape=None, query_features_shape=None):
         """Creates all weights.
@@ -145,9 +138,15 @@ class AttentionRNNCell(keras.layers.Layer):
                     "A cell with attention is built with the shape of what it attends to. "
                     "Received: encoder_outputs_shape=None."
                 )
-            query_size = self._query_size(inputs_shape, query_features_shape)
+            self.composed_query.check_features(query_features_shape)
+            query_size = self.composed_query.size(
+                cell_output=self.output_size,
+                previous_state=_top(self.cell, self.cell.state_size),
+                inputs=inputs_shape[-1],
+                features=query_features_shape and query_features_shape[-1],
+            )
             context_size = self._context_size(query_size, encoder_outputs_shape)
-            if "context" in self.query_names:
+            if "context" in self.composed_query:
                 query_size += context_size
                 if self._context_size(query_size, encoder_outputs_shape) != context_size:
                     raise ValueError(
@@ -166,24 +165,6 @@ class AttentionRNNCell(keras.layers.Layer):
             if self.attention_layer is not None:
                 build_once(self.attention_layer, (None, joined_size))
         build_once(self.cell, (inputs_shape[0], self.cell_features))
-
-    def _query_size(self, inputs_shape, query_features_shape):
-        """Features of the query, without those of the context."""
-        self._check_features(query_features_shape)
-        sizes = {
-            "cell_output": self.output_size,
-            "previous_state": _top(self.cell, self.cell.state_size),
-            "inputs": inputs_shape[-1],
-            "context": 0,
-            "features": query_features_shape and query_features_shape[-1],
-        }
-        return sum(sizes[name] for name in self.query_names)
-
-    def _check_features(self, features):
-        if "features" in self.query_names and features is None:
-            raise ValueError(
-                f"query={self.query!r} needs query_features. Received: query_features=None."
-            )
 
     def _context_size(self, query_size, encoder_outputs_shape):
         query = keras.KerasTensor((None, None, query_size))
@@ -212,9 +193,9 @@ class AttentionRNNCell(keras.layers.Layer):
                 "A cell with attention needs something to attend to. "
                 "Received: encoder_outputs=None."
             )
-        self._check_features(query_features)
+        self.composed_query.check_features(query_features)
         memory = self.attention.prepare_memory(encoder_outputs, attention_mask=encoder_mask)
-        if "features" in self.query_names:
+        if "features" in self.composed_query:
             memory["query_features"] = ops.convert_to_tensor(query_features, self.compute_dtype)
         return memory
 
@@ -245,7 +226,7 @@ class AttentionRNNCell(keras.layers.Layer):
 
         if self.input_feeding:
             state["attention"] = zeros(self.attention_size)
-        if "context" in self.query_names:
+        if "context" in self.composed_query:
             state["context"] = zeros(self.context_size)
         if self.attention.feeds_back:
             state["mechanism"] = self.attention.initial_state(memory, batch_size, max_steps)
@@ -258,7 +239,8 @@ class AttentionRNNCell(keras.layers.Layer):
         features, new_state = [inputs], {}
 
         def attend(**parts):
-            query = self._compose_query(inputs, memory, context=state.get("context"), **parts)
+            parts["context"] = state.get("context")
+            query = self.composed_query.compose(inputs, memory.get("query_features"), **parts)
             context, weights, mechanism = self.attention.attend_step(
                 query, memory, state.get("mechanism", {})
             )
@@ -293,17 +275,10 @@ class AttentionRNNCell(keras.layers.Layer):
         Returns:
             Tuple of contexts `(batch, target, features)` and weights `(batch, target, source)`.
         """
-        return self.attention.align(
-            self._compose_query(inputs, memory, cell_output=outputs), memory
+        query = self.composed_query.compose(
+            inputs, memory.get("query_features"), cell_output=outputs
         )
-
-    def _compose_query(self, inputs, memory, **parts):
-        """Query `(rows, features)` or `(batch, target, features)`, as the inputs."""
-        parts["inputs"] = inputs
-        if "features" in self.query_names:
-            parts["features"] = _spread(memory["query_features"], inputs)
-        parts = [parts[name] for name in self.query_names]
-        return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
+        return self.attention.align(query, memory)
 
     def combine(self, output, context):
         """Joins cell output and context to the output and the attention vector."""
@@ -345,16 +320,6 @@ class AttentionRNNCell(keras.layers.Layer):
 def _output_size(cell):
     size = getattr(cell, "output_size", None)
     return _top(cell, cell.state_size) if size is None else size
-
-
-def _spread(features, inputs):
-    """Features `(batch, F)` for each row of `(batch * beams, ...)`, `(batch, target, ...)`."""
-    batch, size = ops.shape(features)
-    if len(inputs.shape) == 3:
-        return ops.broadcast_to(features[:, None], (batch, ops.shape(inputs)[1], size))
-    rows = ops.shape(inputs)[0]
-    beams = ops.shape(split_beams(inputs, batch))[1]
-    return merge_beams(ops.broadcast_to(features[:, None], (batch, beams, size)), rows)
 
 
 def _top(cell, states):

@@ -1,0 +1,67 @@
+from keras import ops
+
+from keras_attn.fold_beams import merge_beams, split_beams
+
+PARTS = ("cell_output", "previous_state", "inputs", "context", "features")
+
+
+class ComposedQuery:
+    """What a cell asks its memory with: one or several parts, side by side.
+
+    Args:
+        query: one of `PARTS`, or a tuple of several.
+
+    Raises:
+        ValueError: if a part is unknown or named twice, or there is none.
+    """
+
+    def __init__(self, query):
+        names = (query,) if isinstance(query, str) else tuple(query)
+        if not names or len(set(names)) < len(names) or not set(names) <= set(PARTS):
+            raise ValueError(f"query must be one or several of {PARTS}. Received: query={query!r}.")
+        self.names = names
+
+    def __contains__(self, name):
+        return name in self.names
+
+    def size(self, **sizes):
+        """The features of the query, given those of each part; the context is left out."""
+        return sum(sizes[name] for name in self.names if name != "context")
+
+    def check_features(self, features):
+        """Raises `ValueError` where features are part of the query and there are none.
+
+        Args:
+            features: a tensor, its shape, or `None`.
+        """
+        if "features" in self and features is None:
+            raise ValueError(
+                f"query={self.names} needs query_features. Received: query_features=None."
+            )
+
+    def compose(self, inputs, features, **parts):
+        """The query.
+
+        Args:
+            inputs: `(batch * beams, F)` for one step, `(batch, target, F)` for all.
+            features: `(batch, F)`; `None` if the query has none.
+            **parts: the other parts, each with the leading axes of `inputs`.
+
+        Returns:
+            Tensor with the leading axes of `inputs`.
+        """
+        parts["inputs"] = inputs
+        if "features" in self:
+            parts["features"] = _spread(features, inputs)
+        parts = [parts[name] for name in self.names]
+        return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
+
+
+def _spread(features, inputs):
+    """Features `(batch, F)` for each row of `(batch * beams, ...)`, `(batch, target, ...)`."""
+    batch, size = ops.shape(features)
+    if len(inputs.shape) == 3:
+        return ops.broadcast_to(features[:, None], (batch, ops.shape(inputs)[1], size))
+    rows = ops.shape(inputs)[0]
+    beams = ops.shape(split_beams(inputs, batch))[1]
+    return merge_beams(ops.broadcast_to(features[:, None], (batch, beams, size)), rows)
