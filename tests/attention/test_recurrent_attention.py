@@ -292,6 +292,10 @@ def test_the_noise_of_each_step_is_its_own():
             "sigmoid_noise must not be negative. Received: sigmoid_noise=-1.0",
         ),
         (
+            lambda: MonotonicAttention(LuongAttention(), probability_fn="sparsemax"),
+            "not made by a probability_fn.* Received: probability_fn='sparsemax'",
+        ),
+        (
             lambda: LocalAttention(LuongAttention(), alignment="m"),
             "alignment must be one of .* Received: alignment='m'",
         ),
