@@ -13,7 +13,10 @@ side is tried with one worker of all threads and with as many workers of one thr
 there also with its other library for matrix products; after the first round only those go on that
 were best somewhere. What counts for each batch size is the best of the medians.
 
-Writes `benchmarks/results/decode-NAME.json`: tokens per second, end tokens counted.
+Writes `benchmarks/results/decode-NAME.json`: tokens per second, end tokens counted. With
+`--profile` nothing is compared; `decode_profile-NAME.json` then tells where the time of our side
+goes, on one thread: the share of the matrix products, what the speed would be if they were all, and
+the shares of the other operators that take most. Small operators take longer while they are timed.
 """
 
 import argparse
@@ -26,11 +29,13 @@ from pathlib import Path
 
 import keras
 import numpy as np
+from decode_onnx import open_session
 from machine import load_average
 from results_file import FOLDER, versions, write_results
 from translation_speed import agreement, measure_side, num_tokens
 
 PRECISIONS = ("float32", "int8")
+MOST_OPERATORS = 6  # in a row of a profile, besides the products
 BEAM = {"beam_width": 4, "length_penalty": 1.0, "max_length": 256}
 
 
@@ -49,6 +54,7 @@ def main():
     parser.add_argument("--base-sentences", type=int, default=64, help="for the base size")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--profile", action="store_true", help="of our side, instead of the comparison")
     parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     args = parser.parse_args()
     load = load_average()
@@ -64,11 +70,13 @@ def main():
             if model == "base":
                 chosen = np.linspace(0, len(sentences) - 1, args.base_sentences).astype(int)
                 few = [sentences[i] for i in chosen], [lengths[i] for i in chosen]
+            measure = profile if args.profile else compare
             for precision in PRECISIONS:
-                rows += compare(model, precision, folder, *few, args, found)
+                rows += measure(model, precision, folder, *few, args, found)
             rows.append(facts)
+    name = args.name or args.data.name
     write_results(
-        args.out / f"decode-{args.name or args.data.name}.json",
+        args.out / f"{'decode_profile' if args.profile else 'decode'}-{name}.json",
         rows,
         {**versions("tensorflow", "keras", "tf2onnx"), **found},
         settings={
@@ -123,6 +131,9 @@ def write_models(model, folder, args):
         begin = time.perf_counter()
         export_onnx(translator, path, precision=precision)
         facts[f"{precision}_seconds"] = round(time.perf_counter() - begin, 1)
+        begin = time.perf_counter()
+        open_session({"model": str(path), "threads": args.threads, "workers": 1})
+        facts[f"{precision}_load_seconds"] = round(time.perf_counter() - begin, 2)
         facts[f"{precision}_mebibytes"] = round(path.stat().st_size / 2**20, 1)
     write_weights(encoder, decoder, folder)
     settings = {"measure": "convert", "weights": str(folder / "weights.npz")}
@@ -152,12 +163,7 @@ def write_weights(encoder, decoder, folder):
 
 def compare(model, precision, folder, sentences, lengths, args, found):
     """Measures both sides in turn; returns a row for each batch size."""
-    batches, limits = {}, {}
-    for size in args.batch_sizes:
-        starts = range(0, len(sentences), size)
-        batches[size] = [sentences[start : start + size] for start in starts]
-        if lengths is not None:
-            limits[size] = [max(lengths[start : start + size]) for start in starts]
+    batches = in_batches(sentences, lengths, args)
     sides = [("onnx", 1, 1), ("onnx", args.threads, 1)]  # workers; whether to use MKL
     sides += [("ctranslate2", 1, 1), ("ctranslate2", args.threads, 1)]
     sides.append(("ctranslate2", args.threads, 0))
@@ -177,8 +183,7 @@ def compare(model, precision, folder, sentences, lengths, args, found):
                 "workers": workers,
                 "threads": args.threads,
                 "mkl": mkl,
-                "batches": batches,
-                "lengths": limits,
+                **batches,
             }
             result = run_engine(engine, settings, folder, args)
             found.update(result["versions"])
@@ -188,6 +193,47 @@ def compare(model, precision, folder, sentences, lengths, args, found):
                 hypotheses.setdefault((engine, size), row["hypotheses"])
         print(f"{model}, {precision}: round {number + 1} of {args.rounds}", file=sys.stderr)
     return [row_of(model, precision, size, times, hypotheses) for size in args.batch_sizes]
+
+
+def profile(model, precision, folder, sentences, lengths, args, found):
+    """Takes our side apart; returns a row for each batch size."""
+    settings = {
+        **BEAM,
+        "measure": "profile",
+        "model": str(folder / f"{precision}.onnx"),
+        "workers": 1,
+        "threads": 1,
+        **in_batches(sentences, lengths, args),
+    }
+    result = run_engine("onnx", settings, folder, args)
+    found.update(result["versions"])
+    rows = []
+    for size, row in result["rows"].items():
+        seconds = row["seconds"]
+        total = sum(seconds.values())
+        products = {name for name in seconds if "MatMul" in name or "Gemm" in name}
+        of_products = sum(seconds[name] for name in products)
+        others = sorted(seconds.keys() - products, key=seconds.get, reverse=True)
+        rows.append(
+            {
+                "model": f"{model}, {precision}, batch {size}",
+                "products": round(of_products / total, 3),
+                "tokens_per_second_of_products": round(num_tokens(row["hypotheses"]) / of_products),
+                **{name: round(seconds[name] / total, 3) for name in others[:MOST_OPERATORS]},
+            }
+        )
+    return rows
+
+
+def in_batches(sentences, lengths, args):
+    """Batches of each size, and what they are forced to."""
+    batches, limits = {}, {}
+    for size in args.batch_sizes:
+        starts = range(0, len(sentences), size)
+        batches[size] = [sentences[start : start + size] for start in starts]
+        if lengths is not None:
+            limits[size] = [max(lengths[start : start + size]) for start in starts]
+    return {"batches": batches, "lengths": limits}
 
 
 def cells(args):

@@ -4,6 +4,7 @@ With several workers, as many batches are translated at once, each worker with a
 threads that share one wait for each other's memory.
 """
 
+import collections
 import json
 import queue
 import sys
@@ -15,44 +16,26 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
+MOST_PROFILED = 20
+"""Batches of a size: the events of a thousand sentences are hundreds of megabytes."""
+
 
 def main():
-    print(json.dumps(measure(json.loads(Path(sys.argv[1]).read_text()))))
+    settings = json.loads(Path(sys.argv[1]).read_text())
+    print(json.dumps({"rate": measure, "profile": profile}[settings["measure"]](settings)))
 
 
 def measure(settings):
     """Seconds of each batch size, and what was translated."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = settings["threads"] // settings["workers"]
-    begin = time.perf_counter()
     sessions = queue.SimpleQueue()
     for _ in range(settings["workers"]):
-        sessions.put(
-            onnxruntime.InferenceSession(
-                settings["model"], options, providers=["CPUExecutionProvider"]
-            )
-        )
-    load_seconds = time.perf_counter() - begin
+        sessions.put(open_session(settings))
 
     def search(batch, length):
-        source_ids = np.zeros((len(batch), max(map(len, batch))), np.int32)  # (B, S)
-        for row, sentence in zip(source_ids, batch, strict=True):
-            row[: len(sentence)] = sentence
         session = sessions.get()
-        token_ids, lengths, scores = session.run(
-            ["token_ids", "lengths", "scores"],
-            {
-                "source_ids": source_ids,
-                "max_length": np.array(length or settings["max_length"], np.int32),
-                "length_penalty": np.array(settings["length_penalty"], np.float32),
-            },
-        )
+        results = translate(session, batch, length, settings)
         sessions.put(session)
-        return [
-            (ids[0, : length[0]].tolist(), float(score[0]))
-            for ids, length, score in zip(token_ids, lengths, scores, strict=True)
-        ]
+        return results
 
     rows = {}
     with ThreadPoolExecutor(settings["workers"]) as pool:
@@ -64,7 +47,57 @@ def measure(settings):
             seconds = time.perf_counter() - begin
             rows[size] = {"seconds": seconds, "hypotheses": sum(results, [])}
     versions = {"onnxruntime": metadata.version("onnxruntime")}
-    return {"rows": rows, "load_seconds": load_seconds, "versions": versions}
+    return {"rows": rows, "versions": versions}
+
+
+def profile(settings):
+    """Seconds of each operator, of a few batches of each size, and what these translated."""
+    rows = {}
+    for size, batches in settings["batches"].items():
+        lengths = settings["lengths"].get(size) or [None] * len(batches)
+        translated = list(zip(batches, lengths, strict=True))[:: -(-len(batches) // MOST_PROFILED)]
+        folder = Path(settings["model"]).parent
+        session = open_session(settings, profile_prefix=str(folder / "profile"))
+        hypotheses = [translate(session, *batch, settings) for batch in translated]
+        seconds = collections.Counter()
+        for event in json.loads(Path(session.end_profiling()).read_text()):
+            operator = event.get("args", {}).get("op_name")
+            # What is inside of a loop has events of its own.
+            if event["name"].endswith("_kernel_time") and operator not in ("Loop", "If"):
+                seconds[operator] += event["dur"] / 1e6
+        rows[size] = {"seconds": seconds, "hypotheses": sum(hypotheses, [])}
+    return {"rows": rows, "versions": {"onnxruntime": metadata.version("onnxruntime")}}
+
+
+def open_session(settings, profile_prefix=None):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = settings["threads"] // settings["workers"]
+    if profile_prefix is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = profile_prefix
+    return onnxruntime.InferenceSession(
+        settings["model"], options, providers=["CPUExecutionProvider"]
+    )
+
+
+def translate(session, batch, length, settings):
+    """The best hypothesis of each sentence: its ids and its score."""
+    source_ids = np.zeros((len(batch), max(map(len, batch))), np.int32)  # (B, S)
+    for row, sentence in zip(source_ids, batch, strict=True):
+        row[: len(sentence)] = sentence
+    token_ids, lengths, scores = session.run(
+        ["token_ids", "lengths", "scores"],
+        {
+            "source_ids": source_ids,
+            "max_length": np.array(length or settings["max_length"], np.int32),
+            "length_penalty": np.array(settings["length_penalty"], np.float32),
+        },
+    )
+    return [
+        (ids[0, : length[0]].tolist(), float(score[0]))
+        for ids, length, score in zip(token_ids, lengths, scores, strict=True)
+    ]
 
 
 if __name__ == "__main__":

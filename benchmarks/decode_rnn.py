@@ -68,7 +68,8 @@ def main():
     sentences = read_sentences(args)
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
-        settings = {**SEARCH, **write_models(folder, args.run), "workers": 1, "lengths": {}}
+        settings = {**SEARCH, **write_models(folder, args.run), "measure": "rate"}
+        settings |= {"workers": 1, "lengths": {}}
         settings |= {"attention": training["attention"], "threads": args.threads}
         sides = {
             "onnx": (sys.executable, "decode_onnx.py"),

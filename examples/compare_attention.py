@@ -9,6 +9,8 @@ letters that it makes up:
     reverse     d a c b  ->  b c a d
     stretch     d a c b  ->  d d a c b b    (every other letter of the alphabet comes twice)
     find        d a C b  ->  c              (the one capital letter)
+    unique      d a d b  ->  d a b          (each letter once)
+    interleave  d a | c b  ->  d c a b      (two sources, each of which is a memory)
 
 Each model is exported to ONNX, and what it writes for 1,000 sequences that it has never seen is
 compared with what is right and with what Keras finds. `--out RUN` keeps the models, `results.json`
@@ -23,13 +25,14 @@ from pathlib import Path
 
 import keras
 import numpy as np
+from keras import ops
 
 import keras_attn
 from keras_attn.export import export_onnx
 from keras_attn.training import compile_for_training
 
 LETTERS = "abcdefghijklmnopqrst"
-END, FIRST = 2, 4  # ids below are of the start, the end and what is unknown
+END, SEPARATOR, FIRST = 2, 3, 4  # 0 is padding, 1 the start
 SIZE = FIRST + 2 * len(LETTERS)  # small letters, then capital ones
 LENGTHS = (3, 12)
 LONGEST = LENGTHS[1] + 1
@@ -79,16 +82,40 @@ MECHANISMS = {
         {},
     ),
     "coverage": ("reverse", lambda: keras_attn.CoverageAttention(64), {}),
+    "source and own past": (
+        "unique",
+        lambda: keras_attn.MultipleAttention(
+            {
+                "source": keras_attn.LuongAttention("general"),
+                "past": keras_attn.IntraDecoderAttention(keras_attn.LuongAttention("general")),
+            }
+        ),
+        {},
+    ),
+    "two sources": ("interleave", lambda: two_sources("concatenate"), {}),
+    "two sources, gated": ("interleave", lambda: two_sources("gate"), {}),
     "monotonic, parallel": ("stretch", lambda: monotonic("parallel"), {}),
     "monotonic, recursive": ("stretch", lambda: monotonic("recursive"), {}),
-    "monotonic, hard": ("stretch", lambda: monotonic("parallel", 2.0), {"mode": "hard"}),
+    "monotonic, hard": (
+        "stretch",
+        # With noise the scores must become large, which these do sooner than additive ones.
+        lambda: keras_attn.MonotonicAttention(
+            keras_attn.LuongAttention("general"), sigmoid_noise=2.0, score_bias=-1.0
+        ),
+        {"mode": "hard"},
+    ),
 }
 
 
-def monotonic(mode, sigmoid_noise=0.0):
+def monotonic(mode):
     return keras_attn.MonotonicAttention(
-        keras_attn.BahdanauAttention(64, normalize=True), mode, sigmoid_noise, score_bias=-1.0
+        keras_attn.BahdanauAttention(64, normalize=True), mode, score_bias=-1.0
     )
+
+
+def two_sources(combination):
+    attentions = {name: keras_attn.LuongAttention("general") for name in ("first", "second")}
+    return keras_attn.MultipleAttention(attentions, combination, units=128)
 
 
 def main():
@@ -142,6 +169,8 @@ def train(task, attention, args):
     """An encoder and a decoder that have learned a task."""
     read = keras.layers.Embedding(SIZE, 64, keras.initializers.RandomNormal(stddev=1.0))
     encoder = keras_attn.RNNEncoder(keras.layers.GRUCell(64), read, name="encoder")
+    if task == "interleave":
+        encoder = TwoSources(encoder, name="encoder")
     # Both directions of the encoder make 128 features: some scores need queries as large.
     cell = keras_attn.AttentionRNNCell(
         keras.layers.GRUCell(128), attention, input_feeding=False, attention_units=64
@@ -160,6 +189,29 @@ def train(task, attention, args):
         verbose=0,
     )
     return encoder, decoder
+
+
+class TwoSources(keras.layers.Layer):
+    """Encodes what is before and what is after a separator as two memories."""
+
+    def __init__(self, encoder, **kwargs):
+        super().__init__(**kwargs)
+        self.encoder = encoder
+        self.vocabulary_size = SIZE
+
+    def build(self, source_shape):
+        self.encoder.build(source_shape)
+
+    def call(self, source_ids):
+        encoded = self.encoder(source_ids)
+        outputs, mask = encoded["encoder_outputs"], encoded["encoder_mask"]
+        separators = ops.cumsum(ops.cast(source_ids == SEPARATOR, "int32"), axis=1)
+        masks = {"first": mask & (separators == 0), "second": mask & (separators == 1)}
+        return {
+            **encoded,
+            "encoder_outputs": {name: outputs for name in masks},
+            "encoder_mask": masks,
+        }
 
 
 class Batches(keras.utils.PyDataset):
@@ -202,6 +254,12 @@ def make_examples(task, number, generator):
             place = generator.integers(length)
             target = letters[place : place + 1]
             letters = letters + len(LETTERS) * (np.arange(length) == place)
+        elif task == "unique":
+            target = np.array(list(dict.fromkeys(letters)))
+        elif task == "interleave":
+            first, second = letters[: 2 * ((length - 1) // 2)].reshape(2, -1)
+            letters = np.concatenate([first, [SEPARATOR - FIRST], second])
+            target = np.stack([first, second], axis=1).reshape(-1)
         pairs.append([[*(ids + FIRST), END] for ids in (letters, target)])
     sides = zip(*pairs, strict=True)
     sizes = (LONGEST, LONGEST + (LENGTHS[1] if task == "stretch" else 0))
@@ -247,8 +305,12 @@ def draw(names, out):
     for ax, name in zip(axes.flat, names, strict=False):
         task = MECHANISMS[name][0]
         ids = np.array([LETTERS.index(letter) for letter in "dacbhgf"])
-        if task == "find":
+        if task == "unique":
+            ids[4] = ids[0]
+        elif task == "find":
             ids[2] += len(LETTERS)
+        elif task == "interleave":
+            ids[3] = SEPARATOR - FIRST
         source = np.append(ids + FIRST, END).astype("int32")[None]
         found = translate(out / f"{name}.onnx", source)
         length = np.count_nonzero(found["token_ids"][0, 0])
@@ -264,7 +326,7 @@ def draw(names, out):
 
 
 def spell(ids):
-    names = ["", "<s>", "</s>", "?", *LETTERS, *LETTERS.upper()]
+    names = ["", "<s>", "</s>", "|", *LETTERS, *LETTERS.upper()]
     return [names[id] for id in ids]
 
 
