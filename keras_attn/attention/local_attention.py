@@ -8,6 +8,7 @@ from keras_attn.attention.location_attention import LocationAttention
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn.build_once import build_once
 from keras_attn.fold_beams import merge_beams, split_beams
+from keras_attn.gather import gather_rows
 
 ALIGNMENTS = ("predictive", "monotonic")
 
@@ -136,11 +137,15 @@ class LocalAttention(AttentionMechanism):
         distance = ops.cast(positions, "float32") - center  # (B, T, W)
         is_inside = (positions >= 0) & (positions < source) & (ops.abs(distance) <= self.window)
         columns = ops.clip(positions, 0, source - 1)  # (B, T, W)
-        mask = ops.broadcast_to(mask, (batch, target, source))
-        allowed = ops.take_along_axis(mask, columns, axis=2) & is_inside  # (B, T, W)
+        rows = ops.reshape(ops.arange(batch, dtype="int32") * source, (-1, 1, 1)) + columns
+        if mask.shape[1] == 1:
+            allowed = gather_rows(ops.reshape(mask, (-1,)), rows)  # (B, T, W)
+        else:
+            mask = ops.broadcast_to(mask, (batch, target, source))
+            allowed = ops.take_along_axis(mask, columns, axis=2)  # (B, T, W)
+        allowed = allowed & is_inside
 
         # Each query is a sentence of its own, whose memory is its window.
-        rows = ops.reshape(ops.arange(batch, dtype="int32") * source, (-1, 1, 1)) + columns
         scores = self.mechanism.compute_scores(
             ops.reshape(query, (batch * target, 1, query.shape[2])), _windows(keys, rows, width)
         )  # (B*T, 1, W)
@@ -152,12 +157,23 @@ class LocalAttention(AttentionMechanism):
             weights = weights * gaussian  # (B*T, 1, W)
         context = ops.matmul(weights, _windows(values, rows, width))  # (B*T, 1, D)
 
-        column = ops.arange(source, dtype="int32") - start  # (B, T, S), of the window
-        is_inside = ops.cast((column >= 0) & (column < width), weights.dtype)
-        weights = ops.reshape(weights, (batch, target, width))
-        weights = ops.take_along_axis(weights, ops.clip(column, 0, width - 1), axis=2) * is_inside
+        weights = self._place(ops.reshape(weights, (batch, target, width)), positions, source)
         record(self, weights)
         return ops.reshape(context, (batch, target, values.shape[2])), weights
+
+    def _place(self, weights, positions, source):
+        """Weights `(B, T, S)` of all positions from those `(B, T, W)` of the windows."""
+        batch, target = ops.shape(weights)[0], ops.shape(weights)[1]
+        # A window may begin before the source and end behind it: with as much room on each side,
+        # every position has a place of its own.
+        columns = source + 2 * self.window + 1
+        rows = ops.reshape(ops.arange(batch * target, dtype="int32"), (batch, target, 1))
+        places = rows * columns + positions + self.window  # (B, T, W)
+        placed = ops.scatter(
+            ops.reshape(places, (-1, 1)), ops.reshape(weights, (-1,)), (batch * target * columns,)
+        )
+        placed = ops.reshape(placed, (batch, target, columns))
+        return placed[:, :, self.window : self.window + source]
 
     def predict_position(self, query, lengths):
         """The centers p `(batch, target)`, float32, of the windows of queries."""
@@ -183,4 +199,4 @@ class LocalAttention(AttentionMechanism):
 def _windows(vectors, rows, width):
     """Takes `(B * T, W, features)` out of `(B, S, features)`, given flat rows `(B, T, W)`."""
     flat = ops.reshape(vectors, (-1, vectors.shape[2]))  # (B*S, D)
-    return ops.reshape(ops.take(flat, rows, axis=0), (-1, width, vectors.shape[2]))
+    return ops.reshape(gather_rows(flat, rows), (-1, width, vectors.shape[2]))
