@@ -86,7 +86,11 @@ def _fused_loop(layer, sequences, initial_state, mask):
     positions = tf.math.top_k(mask * time - tf.range(time), time).indices  # (B, T)
     if layer.go_backwards:
         positions = time - 1 - positions
-    positions = tf.pad(rows * time + positions, [[0, more_rows], [0, more_steps]])  # (R, S)
+    # Integers are not padded but concatenated: that ONNX Runtime does on CUDA too.
+    more = tf.zeros((batch, more_steps), tf.int32)
+    positions = tf.concat([rows * time + positions, more], 1)  # (B, S)
+    more = tf.zeros((more_rows, time + more_steps), tf.int32)
+    positions = tf.concat([positions, more], 0)  # (R, S)
     features = sequences.shape[-1]
     flat = tf.concat([tf.reshape(sequences, (-1, features)), tf.zeros((1, features))], 0)
     counts = tf.reduce_sum(mask, 1, keepdims=True)  # (B, 1)
@@ -94,7 +98,7 @@ def _fused_loop(layer, sequences, initial_state, mask):
         layer.cell,
         tf.gather(flat, tf.transpose(positions)),  # (S, R, I)
         # A row without real positions takes one step too, whose results are not looked at.
-        tf.maximum(tf.pad(tf.squeeze(counts, 1), [[0, more_rows]]), 1),  # (R,)
+        tf.concat([tf.maximum(tf.squeeze(counts, 1), 1), tf.ones(more_rows, tf.int32)], 0),  # (R,)
         [tf.pad(state, [[0, more_rows], [0, 0]]) for state in initial_state],  # (R, H)
     )
     started = tf.cast(tf.minimum(counts, 1), tf.float32)  # (B, 1)
