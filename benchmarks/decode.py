@@ -54,7 +54,7 @@ def main():
     parser.add_argument("--base-sentences", type=int, default=64, help="for the base size")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--profile", action="store_true", help="of our side, instead of the comparison")
+    parser.add_argument("--profile", action="store_true", help="our side, compare nothing")
     parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     args = parser.parse_args()
     load = load_average()
@@ -81,8 +81,9 @@ def main():
         {**versions("tensorflow", "keras", "tf2onnx"), **found},
         settings={
             **BEAM,
-            "threads": args.threads,
-            "rounds": args.rounds,
+            **(
+                {"threads": 1} if args.profile else {"threads": args.threads, "rounds": args.rounds}
+            ),
             "sentences": {"trained": len(sentences), "base": args.base_sentences},
         },
         seed=1,
@@ -135,6 +136,8 @@ def write_models(model, folder, args):
         open_session({"model": str(path), "threads": args.threads, "workers": 1})
         facts[f"{precision}_load_seconds"] = round(time.perf_counter() - begin, 2)
         facts[f"{precision}_mebibytes"] = round(path.stat().st_size / 2**20, 1)
+    if args.profile:
+        return facts
     write_weights(encoder, decoder, folder)
     settings = {"measure": "convert", "weights": str(folder / "weights.npz")}
     run_engine("ctranslate2", {**settings, "model": str(folder / "ctranslate2")}, folder, args)

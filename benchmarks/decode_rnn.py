@@ -64,13 +64,18 @@ def main():
     load = load_average()
     training = json.loads((args.run / "history.json").read_text())["arguments"]
     check_supported(training)
-    args.seed = training["seed"]
     sentences = read_sentences(args)
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
-        settings = {**SEARCH, **write_models(folder, args.run), "measure": "rate"}
-        settings |= {"workers": 1, "lengths": {}}
-        settings |= {"attention": training["attention"], "threads": args.threads}
+        settings = {
+            **SEARCH,
+            **write_models(folder, args.run),
+            "measure": "rate",
+            "attention": training["attention"],
+            "threads": args.threads,
+            "workers": 1,
+            "lengths": {},
+        }
         sides = {
             "onnx": (sys.executable, "decode_onnx.py"),
             "saved_model": (sys.executable, "decode_saved_model.py"),
@@ -89,13 +94,13 @@ def main():
     rows, model = [], f"{training['attention'].title()} attention"
     for peer in PEERS:
         rows += comparisons(model, peer, seconds, hypotheses, found)
-    facts = {**SEARCH, "rounds": args.rounds, "sentences": len(sentences)}
+    facts = {"rounds": args.rounds, "sentences": len(sentences), "threads": args.threads}
     write_results(
         args.out / f"decode_rnn-{args.name}.json",
         rows,
         {**versions("keras", "tf2onnx"), **found},
-        settings={**facts, "threads": args.threads},
-        seed=args.seed,
+        settings={**SEARCH, **facts},
+        seed=training["seed"],
         load_average_before=load,
     )
 

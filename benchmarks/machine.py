@@ -26,9 +26,5 @@ def load_average():
     """How busy the machine is; says so if that spoils a measurement."""
     load = os.getloadavg()[0]
     if load > 0.5:
-        print(
-            f"Other processes are busy (load {load:.1f}): do not trust the times. PyTorch's "
-            "threads wait for each other and lose many times more than TensorFlow's.",
-            file=sys.stderr,
-        )
+        print(f"Other processes are busy (load {load:.1f}): do not trust times.", file=sys.stderr)
     return round(load, 2)

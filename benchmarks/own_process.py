@@ -27,5 +27,5 @@ def run(command, threads):
         [str(part) for part in command], stdout=subprocess.PIPE, text=True, env=environment
     )
     if process.returncode != 0:
-        raise SystemExit(f"A measurement failed; its message is above: {command[1]}.")
+        raise SystemExit(f"{command[1]} failed; its message is above.")
     return json.loads(process.stdout.splitlines()[-1]) if process.stdout else None

@@ -12,14 +12,15 @@ from machine import machine
 FOLDER = Path(__file__).parent / "results"
 
 
-def write_results(path, rows, versions, **facts):
+def write_results(path, rows, found_versions, **facts):
     """Writes a results file with command, date and machine of this process.
 
     Args:
         path: `FOLDER/BENCHMARK.json` or `FOLDER/BENCHMARK-WHAT.json`.
         rows: list of dicts, a measurement each; `report.py` knows what they may hold.
-        versions: dict of the versions of what ran, as from `versions`.
-        **facts: anything else, such as the settings and the seed.
+        found_versions: dict of the versions of what ran, as from `versions`.
+        **facts: anything else, such as the settings and the seed; also the command, where it was
+            another one.
     """
     results = {
         "benchmark": path.stem.partition("-")[0],
@@ -27,7 +28,7 @@ def write_results(path, rows, versions, **facts):
         "date": datetime.date.today().isoformat(),
         "machine": machine(),
         **facts,
-        "versions": versions,
+        "versions": found_versions,
         "rows": rows,
     }
     path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from keras_attn_runtime import Translator
 from machine import load_average
+from own_process import REPOSITORY
 from results_file import FOLDER, versions, write_results
 
 SHARES = (0.1, 0.5, 1.0)  # of the lines, at which the memory is told
@@ -58,7 +59,7 @@ def main():
 
 def translations(args):
     """Dictionary of the distinct lines and their translations, made without the command."""
-    sys.path.append(str(FOLDER.parent.parent / "examples"))
+    sys.path.append(str(REPOSITORY / "examples"))
     import dates
 
     sources, _ = dates.generate(args.distinct, args.seed, "test")

@@ -192,12 +192,12 @@ def train(task, attention, args):
 
 
 class TwoSources(keras.layers.Layer):
-    """Encodes what is before and what is after a separator as two memories."""
+    """Encodes what is before a separator, and what is from it on, as two memories."""
 
     def __init__(self, encoder, **kwargs):
         super().__init__(**kwargs)
         self.encoder = encoder
-        self.vocabulary_size = SIZE
+        self.vocabulary_size = SIZE  # which an export wants to know
 
     def build(self, source_shape):
         self.encoder.build(source_shape)

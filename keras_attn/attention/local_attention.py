@@ -132,13 +132,16 @@ class LocalAttention(AttentionMechanism):
         else:
             last = ops.maximum(memory["lengths"] - 1, 0)[:, None]  # (B, 1)
             center = ops.cast(ops.minimum(steps, last), "float32")[..., None]  # (B, T, 1)
-        start = ops.cast(ops.round(center), "int32") - self.window  # (B, T, 1)
+        # Clipped, because a center that is no number could be any position.
+        nearest = ops.clip(ops.cast(ops.round(center), "int32"), 0, source)  # (B, T, 1)
+        start = nearest - self.window  # (B, T, 1)
         positions = start + ops.arange(width, dtype="int32")  # (B, T, W)
         distance = ops.cast(positions, "float32") - center  # (B, T, W)
         is_inside = (positions >= 0) & (positions < source) & (ops.abs(distance) <= self.window)
         columns = ops.clip(positions, 0, source - 1)  # (B, T, W)
         rows = ops.reshape(ops.arange(batch, dtype="int32") * source, (-1, 1, 1)) + columns
         if mask.shape[1] == 1:
+            mask = ops.broadcast_to(mask, (batch, 1, source))
             allowed = gather_rows(ops.reshape(mask, (-1,)), rows)  # (B, T, W)
         else:
             mask = ops.broadcast_to(mask, (batch, target, source))
@@ -164,8 +167,7 @@ class LocalAttention(AttentionMechanism):
     def _place(self, weights, positions, source):
         """Weights `(B, T, S)` of all positions from those `(B, T, W)` of the windows."""
         batch, target = ops.shape(weights)[0], ops.shape(weights)[1]
-        # A window may begin before the source and end behind it: with as much room on each side,
-        # every position has a place of its own.
+        # Positions go from -window to source + window: here each has a place of its own.
         columns = source + 2 * self.window + 1
         rows = ops.reshape(ops.arange(batch * target, dtype="int32"), (batch, target, 1))
         places = rows * columns + positions + self.window  # (B, T, W)

@@ -39,7 +39,8 @@ class MonotonicAttention(RecurrentAttention):
         score_bias: float, the first value of the learned number r. Default 0; negative values, such
             as -1 to -4, let the attention start with moving on.
         seed: int, of the noise. Default `None`.
-        **kwargs: arguments of `AttentionMechanism`; `probability_fn` must stay as it is.
+        **kwargs: arguments of `AttentionMechanism`; `probability_fn` stays "softmax" and does
+            nothing.
 
     Call arguments, returns: see `RecurrentAttention`.
 
@@ -47,7 +48,8 @@ class MonotonicAttention(RecurrentAttention):
 
     Raises:
         ValueError: if `mode` is unknown, `sigmoid_noise` is negative, `mechanism` is none that
-            scores single positions on its own, or `probability_fn` is given.
+            scores single positions on its own, or `probability_fn` is another than
+            `"softmax"`.
 
     Example:
 

@@ -80,8 +80,8 @@ class AttentionRNNCell(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.query = query if isinstance(query, str) else tuple(query)
         self.composed_query = ComposedQuery(query)
+        self.query = self.composed_query.query
         if attention is not None and not isinstance(attention, AttentionSteps):
             raise ValueError(
                 "attention must be an attention layer of keras_attn, such as BahdanauAttention(256)"
@@ -114,6 +114,7 @@ class AttentionRNNCell(keras.layers.Layer):
             or self.attention.feeds_back
             or not self.attends_after_cell
             or "context" in self.composed_query
+            or "previous_state" in self.composed_query
         )
 
     @property
@@ -139,7 +140,7 @@ class AttentionRNNCell(keras.layers.Layer):
                     "Received: encoder_outputs_shape=None."
                 )
             self.composed_query.check_features(query_features_shape)
-            query_size = self.composed_query.size(
+            query_size = self.composed_query.size_without_context(
                 cell_output=self.output_size,
                 previous_state=_top(self.cell, self.cell.state_size),
                 inputs=inputs_shape[-1],

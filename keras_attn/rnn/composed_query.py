@@ -19,13 +19,14 @@ class ComposedQuery:
         names = (query,) if isinstance(query, str) else tuple(query)
         if not names or len(set(names)) < len(names) or not set(names) <= set(PARTS):
             raise ValueError(f"query must be one or several of {PARTS}. Received: query={query!r}.")
+        self.query = query if isinstance(query, str) else names
         self.names = names
 
     def __contains__(self, name):
         return name in self.names
 
-    def size(self, **sizes):
-        """The features of the query, given those of each part; the context is left out."""
+    def size_without_context(self, **sizes):
+        """The features of all parts but the context, given those of each."""
         return sum(sizes[name] for name in self.names if name != "context")
 
     def check_features(self, features):
@@ -36,7 +37,7 @@ class ComposedQuery:
         """
         if "features" in self and features is None:
             raise ValueError(
-                f"query={self.names} needs query_features. Received: query_features=None."
+                f"query={self.query!r} needs query_features. Received: query_features=None."
             )
 
     def compose(self, inputs, features, **parts):

@@ -9,6 +9,7 @@ from keras_attn import (
     MultiHeadAttention,
 )
 from tests import oracles
+from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, check_layer, numpy, randomize
 
 GENERATOR = np.random.default_rng(1)
@@ -60,6 +61,48 @@ def test_padding_changes_nothing():
     mask = np.pad(MASK, pad[:2])
     padded = layer(QUERY, np.pad(VALUE, pad), np.pad(KEY, pad), attention_mask=mask)
     assert_close(numpy(padded), expected)
+
+
+def test_a_mask_for_all_sentences():
+    layer = LocalAttention(LuongAttention("dot"), window=2)
+    one, all_ = (
+        numpy(layer(QUERY, VALUE, KEY, attention_mask=mask, return_attention_scores=True))
+        for mask in (MASK[:1], np.repeat(MASK[:1], 3, axis=0))
+    )
+    assert_close(one, all_, 0)
+
+
+def test_a_window_behind_the_last_position():
+    layer = LocalAttention(LuongAttention("dot"), window=2, units=3)
+    layer(QUERY, VALUE, KEY)
+    layer.position_kernel.assign(100 * np.ones((6, 3)))
+    layer.position_vector.assign(100 * np.ones((3, 1)))  # p = 9: of two places one is in the source
+    _, weights = numpy(layer(abs(QUERY), VALUE, KEY, return_attention_scores=True))
+    assert (weights[..., :7] == 0).all() and (weights[..., 7:] > 0).all()
+
+
+@requires_tensorflow("ops.take of nothing has another shape on JAX")
+@pytest.mark.parametrize("shape", [(0, 4, 9), (3, 0, 9)])
+def test_nobody_asks(shape):
+    batch, target, source = shape
+    layer = LocalAttention(LuongAttention("dot"), window=2)
+    layer(QUERY, VALUE, KEY)
+    inputs = QUERY[:batch, :target], VALUE[:batch], KEY[:batch]
+    context, weights = layer(*inputs, return_attention_scores=True)
+    assert tuple(context.shape) == (batch, target, 5) and tuple(weights.shape) == shape
+
+
+def test_weights_in_half_precision():
+    layers = [
+        LocalAttention(LuongAttention("general"), window=2, dtype=dtype, name="same")
+        for dtype in ("float32", "mixed_float16")
+    ]
+    results = []
+    for layer in layers:
+        layer(QUERY, VALUE, KEY)
+        layer.set_weights(layers[0].get_weights())
+        results.append(numpy(layer(QUERY, VALUE, KEY, MASK, return_attention_scores=True)[1]))
+    assert_close(results[1], results[0], 1e-2)
 
 
 def test_a_mask_for_each_query():

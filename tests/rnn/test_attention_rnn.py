@@ -245,6 +245,7 @@ FEATURES = GENERATOR.normal(size=(2, 2)).astype("float32")
 COMPOSED = {
     "all after the cell": ("inputs", "cell_output", "context", "previous_state", "features"),
     "all before the cell": ("previous_state", "context", "features", "inputs"),
+    "state and output": ("cell_output", "previous_state"),
     "no step before": ("cell_output", "inputs", "features"),
 }
 
