@@ -48,8 +48,7 @@ class MonotonicAttention(RecurrentAttention):
 
     Raises:
         ValueError: if `mode` is unknown, `sigmoid_noise` is negative, `mechanism` is none that
-            scores single positions on its own, or `probability_fn` is another than
-            `"softmax"`.
+            scores single positions on its own, or `probability_fn` is not `"softmax"`.
 
     Example:
 
