@@ -70,6 +70,7 @@ MODELS = {
         "dropout": 0.1,
         "epochs": 3,
         "learning_rate": 4e-3,
+        "beta_2": 0.999,
         "warmup_steps": 100,
         "decay": 0.5,
         "average": 1,
@@ -82,6 +83,7 @@ MODELS = {
         "tokens_per_batch": 2048,
         "epochs": 18,
         "learning_rate": 2e-3,
+        "beta_2": 0.999,
         "warmup_steps": 500,
         "decay": 0.5,
         "average": 4,
@@ -96,6 +98,7 @@ MODELS = {
         "activation_dropout": 0.1,
         "epochs": 6,
         "learning_rate": 4e-3,
+        "beta_2": 0.999,
         "warmup_steps": 200,
         "decay": 0.5,
         "average": 1,
@@ -111,6 +114,7 @@ MODELS = {
         "tokens_per_batch": 4096,
         "epochs": 45,
         "learning_rate": 5e-3,
+        "beta_2": 0.98,
         "warmup_steps": 2000,
         "decay": 0.0,
         "average": 8,
@@ -163,6 +167,7 @@ def main():
             trainer,
             learning_rate=make_schedule(args, train.steps_per_epoch),
             label_smoothing=args.label_smoothing,
+            beta_2=args.beta_2,
         )
 
     print(f"{trainer.count_params():,} weights, {train.steps_per_epoch} steps per epoch")
@@ -267,7 +272,7 @@ def parse_arguments():
         parser.add_argument(f"--{name}", type=int, default=None)
     for name in ("warmup-steps", "average", "max-length"):
         parser.add_argument(f"--{name}", type=int, default=None)
-    for name in ("dropout", "label-smoothing", "learning-rate", "subword-sampling"):
+    for name in ("dropout", "label-smoothing", "learning-rate", "beta-2", "subword-sampling"):
         parser.add_argument(f"--{name}", type=float, default=None)
     parser.add_argument(
         "--decay", type=float, default=None, help="share of the steps in which the rate falls to 0"

@@ -1,7 +1,7 @@
 """The choice of rows and beams, in as few nodes of an exported graph as the backend allows."""
 
 import keras
-from keras import ops
+from keras import ops, tree
 
 
 def gather_rows(tensor, rows):
@@ -36,6 +36,46 @@ def gather_beams(tensor, beams):
     flat = ops.reshape(tensor, (shape[0] * shape[1], *shape[2:]))
     rows = flat_rows(beams, shape[1])
     return ops.reshape(gather_rows(flat, rows), (shape[0], new_beams, *shape[2:]))
+
+
+def reorder(state, rows):
+    """Goes on with other hypotheses.
+
+    Args:
+        state: of a decoder.
+        rows: int32 `(batch * beams,)`: whose state each hypothesis takes over, one of its sentence.
+
+    Returns:
+        The new state, in which what is `shared` is as before.
+    """
+    return {
+        name: value
+        if name == "shared"
+        else tree.map_structure(lambda leaf: gather_rows(leaf, rows), value)
+        for name, value in state.items()
+    }
+
+
+def keep_sentences(state, rows, beams):
+    """Keeps some sentences of a state.
+
+    Args:
+        state: of a decoder.
+        rows: int32 vector, the sentences.
+        beams: int32 vector, the rows of their beams.
+
+    Returns:
+        The new state.
+    """
+    return {
+        name: tree.map_structure(
+            lambda leaf, kept=rows if name == "shared" else beams: (
+                gather_rows(leaf, kept) if len(leaf.shape) else leaf
+            ),
+            value,
+        )
+        for name, value in state.items()
+    }
 
 
 def flat_rows(beams, beam_width):

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
+from keras_attn.gather import reorder
 from tests import oracles
 
 START, END = 1, 2
@@ -181,6 +182,7 @@ def check_decoder(make_decoder, encoded, token_ids, sum_to_one=True):
     assert logits.dtype == "float32" and logits.shape[:2] == token_ids.shape
     _check_steps(decoder, encoded, token_ids, logits)
     _check_beams(decoder, encoded, token_ids, sum_to_one)
+    _check_reordering(decoder, encoded, token_ids)
 
     mask = encoded["encoder_mask"]
     assert not mask.all() and token_ids.shape[1] > 2
@@ -198,6 +200,33 @@ def check_decoder(make_decoder, encoded, token_ids, sum_to_one=True):
     # The future must not be seen: other tokens from the third position on change nothing before it.
     other = np.where(np.arange(token_ids.shape[1]) >= 2, token_ids[::-1, ::-1], token_ids)
     assert_close(numpy(decoder(other, **encoded))[:, :2], logits[:, :2])
+
+
+def _check_reordering(decoder, encoded, token_ids):
+    """After a search has gone on with other beams, each has behind it what its parent had."""
+    batch, beam_width = len(token_ids), 3
+    repeated = tree.map_structure(lambda leaf: np.repeat(leaf, beam_width, axis=0), encoded)
+    generator = np.random.default_rng(0)
+    memory = decoder.prepare_memory(**encoded)
+    state = decoder.initial_state(memory, beam_width, max_length=3)
+    before = np.full((batch * beam_width, 0), START, "int32")
+    tokens = np.full(batch * beam_width, START, "int32")
+    for _ in range(3):
+        before = np.concatenate([before, tokens[:, None]], axis=1)
+        logits, state = decoder.step(tokens, state, memory)
+        assert_close(numpy(logits), numpy(decoder(before, **repeated))[:, -1])
+        parents = generator.integers(0, beam_width, (batch, beam_width))
+        rows = (parents + np.arange(batch)[:, None] * beam_width).reshape(-1).astype("int32")
+        state, before = reorder(state, rows), before[rows]
+        tokens = generator.choice(token_ids[:, 1:].reshape(-1), batch * beam_width)
+
+
+def check_rows(state, batch, beam_width):
+    """The leaves of a state have a row for each beam, those that are shared for each sentence."""
+    own = {name: leaf for name, leaf in state.items() if name != "shared"}
+    assert {leaf.shape[0] for leaf in tree.flatten(own)} == {batch * beam_width}
+    shared = tree.flatten(state.get("shared", {}))
+    assert all(leaf.shape[0] == batch for leaf in shared if len(leaf.shape))
 
 
 def pad_source(encoded, columns):
@@ -241,7 +270,7 @@ def _check_beams(decoder, encoded, token_ids, sum_to_one):
     logits = numpy(decoder(beams, **repeated))
     memory = decoder.prepare_memory(**encoded)
     state = decoder.initial_state(memory, beam_width, alignments=True, max_length=time)
-    assert all(leaf.shape[0] == batch * beam_width for leaf in tree.flatten(state))
+    check_rows(state, batch, beam_width)
     for t, tokens in enumerate(beams.T):
         step_logits, state = decoder.step(tokens, state, memory)
         assert_close(numpy(step_logits), logits[:, t])

@@ -349,10 +349,10 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         record(self, weights)
         return self._combine(heads, query), weights
 
-    def new_cache(self, rows, capacity, zero, growing=None):
+    def new_cache(self, batch, capacity, zero, growing=None):
         """A cache of no positions, see `keras_attn.transformer.kv_cache.new_cache`."""
         return kv_cache.new_cache(
-            rows,
+            batch,
             self.num_key_value_heads,
             self.key_dim,
             self.value_dim,
@@ -370,32 +370,41 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         start_index=None,
         key_positions=None,
         position_bias=None,
+        ancestors=None,
         growing=None,
     ):
         """Causal self-attention of new positions to those of a cache and to themselves.
 
         Args:
-            query: `(rows, new positions, features)`, or `(rows, features)` for a single one.
+            query: `(batch, new positions, features)`, or `(batch, features)` for a single one; with
+                `ancestors` `(batch * beams, features)`, one for each beam.
             cache: as from `new_cache` or the step before.
             slot: int32 scalar, slots in use before these.
-            start_index: int32 scalar or `(rows,)`, position of the first query. Default: `slot`.
-            key_positions: int32 `(rows, slots)`, the position in each slot of the new cache,
+            start_index: int32 scalar or `(batch,)`, position of the first query. Default: `slot`.
+            key_positions: int32 `(1 or batch, slots)`, the position in each slot of the new cache,
                 negative where there is none to attend to. Default: the number of the slot.
             position_bias, growing: as in `call` and `new_cache`.
+            ancestors: float32 `(batch, 1, beams, slots)`, added to the scores: what each of the
+                beams that share the cache may attend to in the new one, see
+                `keras_attn.transformer.kv_cache`. Default `None`: there are no beams.
 
         Returns:
-            Tuple of the outputs, shaped as `query` but for the features, the weights `(rows, heads,
-            new positions, slots)` and the new cache.
+            Tuple of the outputs, shaped as `query` but for the features, the weights `(batch,
+            heads, new positions or beams, slots)` and the new cache.
         """
         start_index = slot if start_index is None else start_index
-        queries, keys, values = self._project(query, "query", "key", "value")
-        queries, keys = self._turn(queries, start_index), self._turn(keys, start_index)
+        beams = 1 if ancestors is None else ancestors.shape[2]
+        queries, keys, values = self._project_positions(query, beams, start_index)
         cache = kv_cache.extend(cache, keys, values, slot, growing)
         new_positions = 1 if len(query.shape) == 2 else query.shape[1]
-        query_positions = position_range(ops.shape(queries)[2], start_index)
+        query_positions = position_range(new_positions or ops.shape(query)[1], start_index)
         # A cache that grows ends with the newest position: a single one may attend to all of it.
-        everything = history.grows(growing) and new_positions == 1 and key_positions is None
-        used = None if key_positions is None else (key_positions >= 0)[:, None, :]
+        everything = ancestors is not None or (
+            history.grows(growing) and new_positions == 1 and key_positions is None
+        )
+        used = None
+        if ancestors is None and key_positions is not None:
+            used = (key_positions >= 0)[:, None, :]
         if key_positions is None:
             key_positions = position_range(kv_cache.num_slots(cache))
         mask = self._mask_of_positions(query_positions, key_positions, not everything)
@@ -404,9 +413,23 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             cache["keys"],
             cache["values"],
             _with_heads(_both(mask, used)),
-            _bias(position_bias, query_positions, key_positions),
+            _sum(_bias(position_bias, query_positions, key_positions), ancestors),
         )
         return self._combine(heads, query), weights, cache
+
+    def _project_positions(self, query, beams, start_index):
+        """Queries, keys and values of new positions, `(batch, heads, positions or beams, size)`."""
+        names = ("query", "key", "value")
+        if beams == 1:
+            queries, keys, values = self._project(query, *names)
+            return self._turn(queries, start_index), self._turn(keys, start_index), values
+        projected = self._multiply(query, *names)  # (B*K, sum)
+        rows, size = ops.shape(projected)
+        batch = rows // beams if isinstance(rows, int) else -1
+        projected = ops.reshape(projected, (batch, beams, size))
+        queries, keys, values = self._split_heads(projected, *names)  # (B, heads, K, d)
+        queries = self._turn_beams(queries, start_index)
+        return queries, self._turn_beams(keys, start_index), values
 
     def _project(self, inputs, *names):
         """Projections of one input, by one product: a list of `(B, heads, T, head size)`."""
@@ -459,6 +482,15 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         if self.rotary is None:
             return heads
         return ops.cast(self.rotary(heads, start_index=start_index), self.compute_dtype)
+
+    def _turn_beams(self, heads, start_index):
+        """`_turn` for heads `(batch, heads, beams, size)`, all beams being at the same position."""
+        if self.rotary is None:
+            return heads
+        batch, num_heads, beams, size = ops.shape(heads)
+        batch = batch if isinstance(batch, int) else -1
+        turned = ops.reshape(heads, (batch, num_heads * beams, 1, size))
+        return ops.reshape(self._turn(turned, start_index), (batch, num_heads, beams, size))
 
     def _dropout(self, training):
         if not self.dropout:
@@ -578,6 +610,13 @@ def _parts(tensor, sizes, axis):
 def _with_heads(mask):
     """`(B, T, S)` to `(B, 1, T, S)`; `None` and masks of each head stay what they are."""
     return mask if mask is None or len(mask.shape) == 4 else mask[:, None]
+
+
+def _sum(bias, other):
+    """The sum of two biases, each of which may be `None`."""
+    if bias is None or other is None:
+        return other if bias is None else bias
+    return bias + other
 
 
 def _bias(position_bias, query_positions, key_positions):

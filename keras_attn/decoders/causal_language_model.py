@@ -1,5 +1,5 @@
 import keras
-from keras import ops, tree
+from keras import ops
 
 from keras_attn import history
 from keras_attn.decoders.token_decoder import TokenDecoder
@@ -115,8 +115,8 @@ class CausalLanguageModel(TokenDecoder):
     def call(self, token_ids, encoder_outputs=None, encoder_mask=None, encoder_state=None):
         if encoder_outputs is not None:
             memory = self.prepare_memory(encoder_outputs, encoder_mask)
-            state = self._state_after_prompt(memory, memory["caches"], beam_width=1)
-            return self._extend(token_ids, state, memory, growing=True)[0]  # (B, T, V)
+            shared = _after_prompt(memory, memory["caches"])
+            return self._extend(token_ids, shared, memory, growing=True)[0]  # (B, T, V)
         vectors = self.stack.embed(token_ids)  # (B, T, D)
         positions = position_range(ops.shape(vectors)[1])
         bias = self.stack.bias(positions, positions)
@@ -144,39 +144,44 @@ class CausalLanguageModel(TokenDecoder):
         }
 
     def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
-        zero = history.hidden_zero(memory["lengths"])
-        caches = []
-        for block, cache in zip(self.stack.blocks, memory["caches"], strict=True):
-            cache = _for_each_beam(cache, beam_width)  # (B*K, H, P, d)
-            rows = ops.shape(cache["keys"])[0]
-            unused = block.initial_state(rows, max_length, zero, self.growing_cache)
-            caches.append(kv_cache.join(cache, unused))
-        return self._state_after_prompt(memory, caches, beam_width)
-
-    def _state_after_prompt(self, memory, caches, beam_width):
-        # The last token of a prompt is not read yet: it is the token of the first step.
-        position = ops.maximum(memory["lengths"] - 1, 0)  # (B,)
-        position = _for_each_beam(position, beam_width)  # (B*K,)
-        # Equal in all rows; it is a vector because a search chooses rows of every state.
-        slot = ops.zeros_like(position) + _prompt_slots(memory)
-        return {"position": position, "slot": slot, "caches": caches}
+        batch, zero = ops.shape(memory["lengths"])[0], history.hidden_zero(memory["lengths"])
+        slots = (max_length * beam_width, zero, self.growing_cache)
+        own = kv_cache.own_slots(batch, beam_width)
+        caches = [
+            kv_cache.join(cache, block.initial_state(batch, *slots))
+            for block, cache in zip(self.stack.blocks, memory["caches"], strict=True)
+        ]
+        shared = {**_after_prompt(memory, caches), "own": own}
+        prompt_slots = _prompt_slots(memory)
+        used = _key_positions(shared["position"], prompt_slots, prompt_slots, prompt_slots) >= 0
+        return {"ancestors": kv_cache.new_ancestors(own, *slots, used), "shared": shared}
 
     def first_token_ids(self, memory, start_token_id):
         return ops.where(memory["lengths"] > 0, memory["last_token_ids"], start_token_id)
 
     def step(self, token_ids, state, memory):
-        logits, state = self._extend(token_ids[:, None], state, memory, self.growing_cache)
-        return logits[:, 0], state  # (B*K, V)
+        shared, growing = state["shared"], self.growing_cache
+        own = shared["own"]
+        ancestors = kv_cache.extend_ancestors(state["ancestors"], own, shared["slot"], growing)
+        scores = kv_cache.scores_of_ancestors(ancestors, own)
+        logits, shared = self._extend(token_ids, shared, memory, growing, scores)
+        return logits, {"ancestors": ancestors, "shared": shared}  # (B*K, V)
 
-    def _extend(self, token_ids, state, memory, growing):
-        """Logits `(B*K, T, V)` of new tokens `(B*K, T)`, and the state with them."""
-        time, position, slot = ops.shape(token_ids)[1], state["position"], ops.max(state["slot"])
-        slots = kv_cache.num_slots(state["caches"][0], time, growing)
-        key_positions = _key_positions(position, slot, slots, _prompt_slots(memory))
-        vectors = self.stack.embed(token_ids, position)  # (B*K, T, D)
+    def _extend(self, token_ids, shared, memory, growing, ancestors=None):
+        """Logits of new tokens `(B, T)`, or one of each beam `(B*K,)`, and what is then shared."""
+        position, slot = shared["position"], shared["slot"]
+        if ancestors is None:
+            beams, time = 1, ops.shape(token_ids)[1]
+            vectors = self.stack.embed(token_ids, position)  # (B, T, D)
+        else:
+            beams, time = ancestors.shape[2], 1
+            each = ops.repeat(position, beams, axis=0)  # (B*K,)
+            vectors = self.stack.embed(token_ids[:, None], each)[:, 0]  # (B*K, D)
+        slots = kv_cache.num_slots(shared["caches"][0], time * beams, growing)
+        key_positions = _key_positions(position, slot, slots, _prompt_slots(memory), beams)
         bias = self.stack.bias(position_range(time, position), key_positions)
         caches = []
-        for block, cache in zip(self.stack.blocks, state["caches"], strict=True):
+        for block, cache in zip(self.stack.blocks, shared["caches"], strict=True):
             vectors, _, cache = block.step(
                 vectors,
                 cache,
@@ -185,11 +190,13 @@ class CausalLanguageModel(TokenDecoder):
                 start_index=position,
                 key_positions=key_positions,
                 position_bias=bias,
+                ancestors=ancestors,
                 growing=growing,
             )
             caches.append(cache)
-        logits = self.project(self.stack.normalize(vectors))  # (B*K, T, V)
-        return logits, {"position": position + time, "slot": state["slot"] + time, "caches": caches}
+        logits = self.project(self.stack.normalize(vectors))  # (B, T, V) or (B*K, V)
+        after = {"position": position + time, "slot": slot + time * beams, "caches": caches}
+        return logits, {**shared, **after}
 
     def get_config(self):
         return {
@@ -213,27 +220,32 @@ def _last_token_ids(prompt_ids, lengths):
     return ops.sum(ops.where(is_last, ops.cast(prompt_ids, "int32"), 0), axis=1)
 
 
-def _for_each_beam(nested, beam_width):
-    """`(B, ...)` to `(B*K, ...)`."""
-    if beam_width == 1:
-        return nested
-    return tree.map_structure(lambda leaf: ops.repeat(leaf, beam_width, axis=0), nested)
+def _after_prompt(memory, caches):
+    """What the beams of a sentence share before the first new token."""
+    return {
+        # The last token of a prompt is not read yet: it is the token of the first step.
+        "position": ops.maximum(memory["lengths"] - 1, 0),  # (B,)
+        "slot": ops.convert_to_tensor(_prompt_slots(memory), "int32"),
+        "caches": caches,
+    }
 
 
-def _key_positions(position, slot, slots, prompt_slots):
+def _key_positions(position, slot, slots, prompt_slots, beams=1):
     """The position in each slot: those of the prompt, padding and all, come before the new ones.
 
     Args:
-        position: int32 `(B*K,)`, of the next token.
+        position: int32 `(B,)`, of the next token.
         slot: int32 scalar, where it goes.
         slots: int, number of slots.
         prompt_slots: int, number of slots of the prompt.
+        beams: int, slots of each new position.
 
     Returns:
-        int32 `(B*K, slots)`; -1 for padding and for the last token of the prompt, which comes again
+        int32 `(B, slots)`; -1 for padding and for the last token of the prompt, which comes again
         as the first of the new ones.
     """
     columns = position_range(slots)  # (1, C)
-    first = (position - (slot - prompt_slots))[:, None]  # (B*K, 1), of the first new token
+    first = (position - (slot - prompt_slots) // beams)[:, None]  # (B, 1), of the first new token
     of_prompt = ops.where(columns < first, columns, -1)
-    return ops.where(columns < prompt_slots, of_prompt, first + columns - prompt_slots)
+    of_new = first + (columns - prompt_slots) // beams
+    return ops.where(columns < prompt_slots, of_prompt, of_new)

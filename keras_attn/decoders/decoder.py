@@ -11,7 +11,8 @@ class Decoder(keras.layers.Layer):
 
     - the *memory* is all that is constant over time; leaves `(B, ...)`, never repeated for beams;
     - the *state* is all that changes with time; leaves `(B * K, ...)`, the beams of a sentence side
-      by side.
+      by side. What changes with time but belongs to no beam alone is in `state["shared"]`, leaves
+      `(B, ...)` or scalars: it stays when a search goes on with other beams.
 
     Both are nested dicts of tensors. Nothing is kept on the decoder between calls, and all weights
     are created in `build`. A search sees only `(token_ids, state) -> (logits, state)`, so that a
@@ -66,7 +67,7 @@ class Decoder(keras.layers.Layer):
                 a loop, by decoders whose state does.
 
         Returns:
-            Nested dict with leaves `(B * K, ...)`.
+            Nested dict with leaves `(B * K, ...)`, those under `shared` `(B, ...)` or scalars.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")
 

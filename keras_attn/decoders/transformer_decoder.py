@@ -106,37 +106,52 @@ class TransformerDecoder(TokenDecoder):
 
     def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
         mask = memory["blocks"][-1]["mask"]  # (B, 1, S)
-        rows, zero = ops.shape(mask)[0] * beam_width, history.hidden_zero(mask)
+        batch, zero = ops.shape(mask)[0], history.hidden_zero(mask)
+        slots = (max_length * beam_width, zero, self.growing_cache)
+        own = kv_cache.own_slots(batch, beam_width)
         state = {
-            # Equal in all rows; it is a vector because a search chooses rows of every state.
-            "position": ops.zeros((rows,), dtype="int32"),
-            "caches": [
-                block.initial_state(rows, max_length, zero, self.growing_cache)
-                for block in self.stack.blocks
-            ],
+            "ancestors": kv_cache.new_ancestors(own, *slots),
+            "shared": {
+                "position": ops.zeros((), dtype="int32"),
+                "own": own,
+                "caches": [block.initial_state(batch, *slots) for block in self.stack.blocks],
+            },
         }
         if alignments:
-            state["alignments"] = ops.zeros((rows, ops.shape(mask)[2]), dtype=self.compute_dtype)
+            state["alignments"] = ops.zeros(
+                (batch * beam_width, ops.shape(mask)[2]), dtype=self.compute_dtype
+            )
         return state
 
     def step(self, token_ids, state, memory):
-        slot = ops.max(state["position"])
-        vectors = self.stack.embed(token_ids[:, None], slot)[:, 0]  # (B*K, D)
-        slots = kv_cache.num_slots(state["caches"][0], 1, self.growing_cache)
-        bias = self.stack.bias(position_range(1, slot), position_range(slots))
-        new_state = {"position": state["position"] + 1, "caches": []}
+        shared, growing = state["shared"], self.growing_cache
+        position, own, caches = shared["position"], shared["own"], []
+        beams = own.shape[1]
+        slot = position * beams
+        ancestors = kv_cache.extend_ancestors(state["ancestors"], own, slot, growing)
+        slots = kv_cache.num_slots(shared["caches"][0], beams, growing)
+        key_positions = position_range(slots) // beams
+        bias = self.stack.bias(position_range(1, position), key_positions)
+        vectors = self.stack.embed(token_ids[:, None], position)[:, 0]  # (B*K, D)
         for block, cache, block_memory in zip(
-            self.stack.blocks, state["caches"], memory["blocks"], strict=True
+            self.stack.blocks, shared["caches"], memory["blocks"], strict=True
         ):
             vectors, weights, cache = block.step(
                 vectors,
                 cache,
                 block_memory,
                 slot,
+                start_index=position,
+                key_positions=key_positions,
                 position_bias=bias,
-                growing=self.growing_cache,
+                ancestors=kv_cache.scores_of_ancestors(ancestors, own),
+                growing=growing,
             )
-            new_state["caches"].append(cache)
+            caches.append(cache)
+        new_state = {
+            "ancestors": ancestors,
+            "shared": {**shared, "position": position + 1, "caches": caches},
+        }
         if "alignments" in state:
             # (B, H, K, S) to (B*K, S)
             new_state["alignments"] = ops.reshape(

@@ -78,7 +78,7 @@ def _flat(structure):
 
 
 def _axes(name, shape):
-    rows = "rows" if "state/" in name else "batch"
+    rows = "rows" if "state/" in name and "/shared/" not in name else "batch"
     return tuple(
         size if size is not None else f"{name}_{axis}" if axis else rows
         for axis, size in enumerate(shape)

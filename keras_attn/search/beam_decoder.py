@@ -121,7 +121,7 @@ class BeamDecoder(Search):
         candidates["log_probs"] = open_log_probs
         beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), candidates)
         rows = gather.flat_rows(beams.pop("parents"), self.beam_width)
-        state = tree.map_structure(lambda t: gather.gather_rows(t, rows), state)
+        state = gather.reorder(state, rows)
 
         best_open = log_probs[:, 0]
         done = carry["done"] | at_limit[:, 0] | (best_open < IMPOSSIBLE / 2)

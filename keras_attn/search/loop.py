@@ -3,7 +3,7 @@
 from keras import ops, tree
 
 from keras_attn import history
-from keras_attn.gather import gather_rows
+from keras_attn.gather import gather_rows, keep_sentences
 
 
 def run_search(advance, select, carry, memory, limits, width):
@@ -17,7 +17,7 @@ def run_search(advance, select, carry, memory, limits, width):
         advance: function `(carry, memory, limits) -> carry` of one step.
         select: function `(memory, rows) -> memory` that keeps some sentences.
         carry: nested dict with at least `step` (int32 scalar), `done` (boolean `(batch,)`), `state`
-            (leaves `(batch * width, ...)`) and `hypotheses` (leaves `(batch, n)`, or `(batch, n,
+            (as in `Decoder`) and `hypotheses` (leaves `(batch, n)`, or `(batch, n,
             steps, ...)` if they grow); all other leaves are `(batch, ...)`.
         memory: nested dict, leaves `(batch, ...)`.
         limits: int32 `(batch,)`.
@@ -81,10 +81,13 @@ def _select(carry, rows, width):
     """Keeps some sentences of a carry."""
     beams = ops.reshape(rows[:, None] * width + ops.arange(width, dtype="int32"), (-1,))
 
-    def kept(value, rows):
+    def kept(value):
         return tree.map_structure(lambda t: gather_rows(t, rows) if len(t.shape) else t, value)
 
-    return {name: kept(value, beams if name == "state" else rows) for name, value in carry.items()}
+    return {
+        name: keep_sentences(value, rows, beams) if name == "state" else kept(value)
+        for name, value in carry.items()
+    }
 
 
 def _update(old, new, rows):

@@ -1,20 +1,26 @@
 """Keys and values of the positions that a decoder has seen: the only file that touches their slots.
 
-A cache is a dict of `keys` `(rows, heads, slots, key_dim)` and `values` `(rows, heads, slots,
-value_dim)`. It either grows by one slot for each position, which is what runs fast on ONNX Runtime,
-or has a fixed capacity, which is what JAX and XLA need.
+A cache is a dict of `keys` `(batch, heads, slots, key_dim)` and `values` `(batch, heads, slots,
+value_dim)`. It either grows with each position, which is what runs fast on ONNX Runtime, or has a
+fixed capacity, which is what JAX and XLA need.
+
+The beams of a sentence share a cache: each step fills one slot for each of them, and whatever beams
+a search goes on with, nothing in the cache is moved. Which slots a beam may attend to is told by
+its *ancestors*, float32 `(batch * beams, 1, slots)`, what is added to its scores: 0 in the slots of
+the tokens that it has behind it. Only they are chosen anew at each step, and they are small.
 """
 
 from keras import ops
 
 from keras_attn import history
+from keras_attn.masks import MASKED_SCORE
 
 
-def new_cache(rows, num_heads, key_dim, value_dim, dtype, capacity, zero, growing=None):
+def new_cache(batch, num_heads, key_dim, value_dim, dtype, capacity, zero, growing=None):
     """A cache of no positions.
 
     Args:
-        rows: int or int32 scalar, batch size times beams.
+        batch: int or int32 scalar.
         num_heads: int, key and value heads.
         key_dim, value_dim: ints, sizes of each head.
         dtype: dtype.
@@ -25,7 +31,7 @@ def new_cache(rows, num_heads, key_dim, value_dim, dtype, capacity, zero, growin
     Returns:
         The cache.
     """
-    heads = (rows, num_heads)
+    heads = (batch, num_heads)
     return {
         "keys": history.new_history(heads, (key_dim,), dtype, capacity, zero, growing),
         "values": history.new_history(heads, (value_dim,), dtype, capacity, zero, growing),
@@ -37,7 +43,7 @@ def extend(cache, keys, values, slot, growing=None):
 
     Args:
         cache: the cache.
-        keys, values: `(rows, heads, positions, key_dim or value_dim)`.
+        keys, values: `(batch, heads, positions, key_dim or value_dim)`; or a position of each beam.
         slot: int32 scalar, the slots in use, into which the first of the new positions goes.
         growing: as in `new_cache`.
 
@@ -59,3 +65,61 @@ def num_slots(cache, new_positions=0, growing=None):
     """Slots of a cache, used or not, once there are new positions in it: int or int32 scalar."""
     slots = ops.shape(cache["keys"])[2]
     return slots + new_positions if history.grows(growing) else slots
+
+
+def own_slots(batch, beam_width):
+    """What the slots of one step add to the ancestors of each beam, if it is open at that step.
+
+    Args:
+        batch: int or int32 scalar.
+        beam_width: int.
+
+    Returns:
+        float32 `(batch, beam_width, beam_width)`.
+    """
+    others = (1.0 - ops.eye(beam_width)) * MASKED_SCORE
+    return ops.zeros((batch, 1, 1)) + others
+
+
+def new_ancestors(own, capacity, zero, growing=None, used=None):
+    """Ancestors in a new cache.
+
+    Args:
+        own: as from `own_slots`.
+        capacity, zero, growing: as in `new_cache`.
+        used: boolean `(batch, slots)`, the slots that come before those of the beams: whether all
+            beams may attend to them. Default `None`: there are none.
+
+    Returns:
+        The ancestors.
+    """
+    rows, beam_width = ops.shape(own)[0] * own.shape[1], own.shape[1]
+    ancestors = history.new_history((rows, 1), (), "float32", capacity, zero, growing)
+    ancestors = ancestors + MASKED_SCORE
+    if used is None:
+        return ancestors
+    before = (1.0 - ops.cast(used, "float32")) * MASKED_SCORE  # (B, slots)
+    before = ops.repeat(before, beam_width, axis=0)[:, None]  # (B*K, 1, slots)
+    return ops.concatenate([before, ancestors], axis=2)
+
+
+def extend_ancestors(ancestors, own, slot, growing=None):
+    """Ancestors after a step.
+
+    Args:
+        ancestors: the ancestors.
+        own: as from `own_slots`.
+        slot: int32 scalar, the slots in use, into which the first of the new positions goes.
+        growing: as in `new_cache`.
+
+    Returns:
+        The new ancestors.
+    """
+    beam_width = own.shape[1]
+    own = ops.reshape(own, (-1, 1, beam_width))  # (B*K, 1, K)
+    return history.extend(ancestors, own, slot, growing)
+
+
+def scores_of_ancestors(ancestors, own):
+    """The ancestors as what is added to scores, float32 `(batch, 1, beams, slots)`."""
+    return ops.reshape(ancestors, (ops.shape(own)[0], 1, own.shape[1], -1))

@@ -100,21 +100,21 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
             return {}
         return self.memory_attention.prepare_memory(encoder_outputs, attention_mask=encoder_mask)
 
-    def initial_state(self, rows, capacity, zero, growing=None):
+    def initial_state(self, batch, capacity, zero, growing=None):
         """A cache of no positions, see `keras_attn.transformer.kv_cache.new_cache`."""
-        return self.self_attention.new_cache(rows, capacity, zero, growing)
+        return self.self_attention.new_cache(batch, capacity, zero, growing)
 
     def step(self, inputs, state, memory, slot, **positions):
         """New positions, given those in the state.
 
         Args:
-            inputs: `(batch * beams, new positions, features)`, or `(batch * beams, features)` for a
-                single one.
+            inputs: `(batch, new positions, features)`, or `(batch, features)` for a single one;
+                with `ancestors` `(batch * beams, features)`, one for each beam.
             state: as from `initial_state` or the step before.
             memory: as from `prepare_memory`.
             slot: int32 scalar, slots of the state that are in use.
-            **positions: `start_index`, `key_positions`, `position_bias` and `growing`, see
-                `MultiHeadAttention.step`.
+            **positions: `start_index`, `key_positions`, `position_bias`, `ancestors` and `growing`,
+                see `MultiHeadAttention.step`.
 
         Returns:
             Tuple of outputs, shaped as `inputs`, the weights `(batch, heads, beams * new positions,

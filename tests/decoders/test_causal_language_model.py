@@ -20,12 +20,14 @@ from keras_attn import (
     TransformerDecoderBlock,
     search_model,
 )
+from keras_attn.gather import reorder
 from tests import oracles
 from tests.contracts import (
     assert_close,
     assert_found,
     assert_identical,
     check_layer,
+    check_rows,
     numpy,
     randomize,
 )
@@ -152,12 +154,28 @@ def test_beams_of_one_prompt_and_chosen_rows(name):
     expected = after_prompts(model, continuations, prompts)
     memory = model.select(model.prepare_memory(**ENCODED), rows)
     state = model.initial_state(memory, beam_width)
-    assert all(leaf.shape[0] == len(prompts) for leaf in tree.flatten(state))
+    check_rows(state, len(rows), beam_width)
     tokens = np.repeat(first_tokens(model, memory), beam_width)
     for t, following in enumerate(continuations.T.astype("int32")):
         logits, state = model.step(tokens, state, memory)
         assert_close(numpy(logits), expected[:, t])
         tokens = following
+
+
+def test_beams_go_on_with_the_tokens_of_their_parents(name):
+    model = made(name)
+    parents = np.array([[1, 1], [0, 0], [1, 0], [0, 1]])  # of the beams, after their first token
+    beams = parents.shape[1]
+    rows = (parents + np.arange(len(PROMPTS))[:, None] * beams).reshape(-1).astype("int32")
+    prompts = [prompt for prompt in PROMPTS for _ in range(beams)]
+    first, second = np.random.default_rng(2).integers(2, 5, (2, len(rows))).astype("int32")
+    behind = np.stack([first[rows], second, second], axis=1)
+    memory = model.prepare_memory(**ENCODED)
+    state = model.initial_state(memory, beams)
+    _, state = model.step(np.repeat(first_tokens(model, memory), beams), state, memory)
+    _, state = model.step(first, state, memory)
+    logits, _ = model.step(second, reorder(state, rows), memory)
+    assert_close(numpy(logits), after_prompts(model, behind, prompts)[:, 2])
 
 
 def test_what_padding_holds_changes_nothing():
