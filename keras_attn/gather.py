@@ -34,7 +34,7 @@ def gather_beams(tensor, beams):
     shape = ops.shape(tensor)
     new_beams = beams.shape[1]
     flat = ops.reshape(tensor, (shape[0] * shape[1], *shape[2:]))
-    rows = flat_rows(beams, shape[1])
+    rows = flat_rows(beams, shape[0], shape[1])
     return ops.reshape(gather_rows(flat, rows), (shape[0], new_beams, *shape[2:]))
 
 
@@ -78,7 +78,7 @@ def keep_sentences(state, rows, beams):
     }
 
 
-def flat_rows(beams, beam_width):
+def flat_rows(beams, batch, beam_width):
     """Rows `(batch * new,)` of a `(batch * beam_width, ...)` tensor for beams `(batch, new)`."""
-    first = ops.arange(ops.shape(beams)[0], dtype="int32")[:, None] * beam_width
+    first = ops.arange(batch, dtype="int32")[:, None] * beam_width
     return ops.reshape(beams + first, (-1,))

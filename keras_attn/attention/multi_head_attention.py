@@ -424,10 +424,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             queries, keys, values = self._project(query, *names)
             return self._turn(queries, start_index), self._turn(keys, start_index), values
         projected = self._multiply(query, *names)  # (B*K, sum)
-        rows, size = ops.shape(projected)
-        batch = rows // beams if isinstance(rows, int) else -1
-        projected = ops.reshape(projected, (batch, beams, size))
-        queries, keys, values = self._split_heads(projected, *names)  # (B, heads, K, d)
+        queries, keys, values = self._split_heads(projected, *names, beams=beams)  # (B, heads, K, d)
         queries = self._turn_beams(queries, start_index)
         return queries, self._turn_beams(keys, start_index), values
 
@@ -455,18 +452,20 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         weight = ops.cast(weight, self.compute_dtype)
         return weight * self.key_dim**-0.5 if name == "query" else weight
 
-    def _split_heads(self, projected, *names):
-        """`(B, T, sum of sizes)`, or `(B, sum of sizes)`, to a list of `(B, heads, T, head size)`.
+    def _split_heads(self, projected, *names, beams=1):
+        """`(B, T, sum of sizes)`, or `(B*K, sum of sizes)`, to a list of `(B, heads, T or K, size)`.
 
         Heads of one size are split after the transposition, which moves all of them at once.
         """
         counts = [self.num_heads if name == "query" else self.num_key_value_heads for name in names]
         head_dims = [self.value_dim if name == "value" else self.key_dim for name in names]
         if len(set(head_dims)) == 1:
-            return _parts(_heads_first(projected, sum(counts), head_dims[0]), counts, axis=1)
+            heads = _heads_first(projected, sum(counts), head_dims[0], beams)
+            return _parts(heads, counts, axis=1)
         sizes = [count * head_dim for count, head_dim in zip(counts, head_dims, strict=True)]
         parts = _parts(projected, sizes, axis=-1)
-        return [_heads_first(*each) for each in zip(parts, counts, head_dims, strict=True)]
+        sizes = zip(parts, counts, head_dims, strict=True)
+        return [_heads_first(*each, beams) for each in sizes]
 
     def _combine(self, heads, query):
         """Output of the heads `(B, H, T, dv)`, shaped as `query` but for the features."""
@@ -591,12 +590,14 @@ def _both(mask, other):
     return ops.cast(mask, "bool") & ops.cast(other, "bool")
 
 
-def _heads_first(projected, num_heads, head_dim):
-    """`(B, T, heads * head_dim)`, or `(B, heads * head_dim)`, to `(B, heads, T, head_dim)`."""
-    batch, *time, _ = ops.shape(projected)
+def _heads_first(projected, num_heads, head_dim, beams=1):
+    """`(B, T, heads * head_dim)`, or `(B*K, heads * head_dim)`, to `(B, heads, T or K, head_dim)`."""
+    rows, *time, _ = ops.shape(projected)
+    if not time and beams == 1:
+        return ops.reshape(projected, (rows, num_heads, 1, head_dim))
     if not time:
-        return ops.reshape(projected, (batch, num_heads, 1, head_dim))
-    heads = ops.reshape(projected, (batch, *time, num_heads, head_dim))
+        rows, time = rows // beams if isinstance(rows, int) else -1, (beams,)
+    heads = ops.reshape(projected, (rows, *time, num_heads, head_dim))
     return ops.transpose(heads, (0, 2, 1, 3))
 
 

@@ -176,7 +176,7 @@ class CausalLanguageModel(TokenDecoder):
         else:
             beams, time = ancestors.shape[2], 1
             each = ops.repeat(position, beams, axis=0)  # (B*K,)
-            vectors = self.stack.embed(token_ids[:, None], each)[:, 0]  # (B*K, D)
+            vectors = ops.squeeze(self.stack.embed(token_ids[:, None], each), axis=1)  # (B*K, D)
         slots = kv_cache.num_slots(shared["caches"][0], time * beams, growing)
         key_positions = _key_positions(position, slot, slots, _prompt_slots(memory), beams)
         bias = self.stack.bias(position_range(time, position), key_positions)

@@ -132,7 +132,7 @@ class TransformerDecoder(TokenDecoder):
         slots = kv_cache.num_slots(shared["caches"][0], beams, growing)
         key_positions = position_range(slots) // beams
         bias = self.stack.bias(position_range(1, position), key_positions)
-        vectors = self.stack.embed(token_ids[:, None], position)[:, 0]  # (B*K, D)
+        vectors = ops.squeeze(self.stack.embed(token_ids[:, None], position), axis=1)  # (B*K, D)
         for block, cache, block_memory in zip(
             self.stack.blocks, shared["caches"], memory["blocks"], strict=True
         ):

@@ -110,8 +110,8 @@ class BeamDecoder(Search):
         candidates = self._candidates(step_logits, beams["log_probs"], step)
         self._extend_histories(candidates, beams, state, step)
 
-        at_limit = (step + 1 >= limits)[:, None]  # (B, 1)
-        pool, ended = self._collect(carry, candidates, at_limit, length_penalty)
+        at_limit = step + 1 >= limits  # (B,)
+        pool, ended = self._collect(carry, candidates, at_limit, limits, length_penalty)
         collected = carry["collected"] + ops.sum(ops.cast(ended, "int32"), axis=1)
 
         # The beam_width best that have not ended go on.
@@ -120,11 +120,12 @@ class BeamDecoder(Search):
         log_probs, chosen = ops.top_k(open_log_probs, self.beam_width)  # (B, K)
         candidates["log_probs"] = open_log_probs
         beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), candidates)
-        rows = gather.flat_rows(beams.pop("parents"), self.beam_width)
+        # The size of the limits, unlike that of the beams, is a constant of the loop.
+        rows = gather.flat_rows(beams.pop("parents"), ops.shape(limits)[0], self.beam_width)
         state = gather.reorder(state, rows)
 
-        best_open = log_probs[:, 0]
-        done = carry["done"] | at_limit[:, 0] | (best_open < IMPOSSIBLE / 2)
+        best_open = ops.max(log_probs, axis=1)  # (B,)
+        done = carry["done"] | at_limit | (best_open < IMPOSSIBLE / 2)
         if self.stop == "collected":
             done = done | (collected >= max(1, int(self.beam_width * self.patience + 0.5)))
         else:
@@ -152,11 +153,16 @@ class BeamDecoder(Search):
     def _candidates(self, step_logits, log_probs, step):
         """The best continuations, 2 * beam_width of each sentence, best first."""
         batch = ops.shape(log_probs)[0]
-        allowed = logits.suppress(ops.log_softmax(step_logits), self.suppressed_token_ids)
+        allowed = ops.log_softmax(step_logits)
         allowed = logits.suppress_before(allowed, self.end_token_id, step, self.min_length)
-        # The best of all beams are among the best of each beam, which takes far less sorting.
-        width = min(2 * self.beam_width, step_logits.shape[-1])
+        # The best of all beams are among the best of each beam, which takes far less sorting. What
+        # is suppressed is so among these, which takes no pass over the vocabulary.
+        width = 2 * self.beam_width + len(self.suppressed_token_ids)
+        width = min(width, step_logits.shape[-1])
         values, tokens = ops.top_k(allowed, width)  # (B*K, C)
+        values = logits.suppress_candidates(
+            values, tokens, self.suppressed_token_ids, step_logits.shape[-1]
+        )
         values = ops.reshape(values, (batch, self.beam_width, width)) + log_probs[:, :, None]
         values, chosen = ops.top_k(
             ops.reshape(values, (batch, self.beam_width * width)), 2 * self.beam_width
@@ -179,7 +185,7 @@ class BeamDecoder(Search):
         token_ids = gather.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
         candidates["token_ids"] = history.append(token_ids, candidates["last"], step)
 
-    def _collect(self, carry, candidates, at_limit, length_penalty):
+    def _collect(self, carry, candidates, at_limit, limits, length_penalty):
         """Moves what ends at this step to the pool; returns the pool and what ended, `(B, K)`."""
         step, pool = carry["step"], dict(carry["hypotheses"])
         first = {
@@ -187,7 +193,7 @@ class BeamDecoder(Search):
         }
         is_end = candidates["last"][:, : self.beam_width] == self.end_token_id
         ended = (
-            (is_end | at_limit)
+            (is_end | at_limit[:, None])
             & (first["log_probs"] > IMPOSSIBLE / 2)
             & ops.logical_not(carry["done"])[:, None]
         )
@@ -199,7 +205,8 @@ class BeamDecoder(Search):
 
         for name in ("token_ids", "alignments"):
             if name in pool:
-                nothing = ops.zeros_like(first[name][:, : self.num_hypotheses, 0])
+                shape = (ops.shape(limits)[0], self.num_hypotheses, *ops.shape(pool[name])[3:])
+                nothing = ops.zeros(shape, dtype=pool[name].dtype)
                 pool[name] = history.append(pool[name], nothing, step)
         both = {name: ops.concatenate([pool[name], first[name]], axis=1) for name in pool}
         _, chosen = ops.top_k(both["scores"], self.num_hypotheses)

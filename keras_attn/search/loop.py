@@ -33,7 +33,10 @@ def run_search(advance, select, carry, memory, limits, width):
         return _any_open(carry["done"])
 
     def take_steps_and_drop(carry, memory, limits, rows, results):
-        carry = _take_steps(advance, carry, memory, limits, _most_open)
+        batch = ops.shape(limits)[0]  # a constant of the inner loop, unlike that of the carry
+        carry = _take_steps(
+            advance, carry, memory, limits, lambda done: _most_open(done, batch)
+        )
         results = tree.map_structure(
             lambda old, new: _update(old, new, rows), results, carry["hypotheses"]
         )
@@ -70,11 +73,9 @@ def _any_open(done):
     return ops.any(ops.logical_not(done))
 
 
-def _most_open(done):
-    """Whether some are open, and at most a quarter of all is done."""
-    num_done = ops.sum(ops.cast(done, "int32"))
-    num_all = ops.shape(done)[0]
-    return (num_done < num_all) & (4 * num_done <= num_all)
+def _most_open(done, batch):
+    """Whether at most a quarter of the sentences, of which there is at least one, is done."""
+    return 4 * ops.sum(ops.cast(done, "int32")) <= batch
 
 
 def _select(carry, rows, width):
