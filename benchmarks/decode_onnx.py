@@ -76,6 +76,7 @@ def profile(settings):
 
 def open_session(settings, profile_prefix=None):
     options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.set_denormal_as_zero", "1")  # as keras_attn_runtime
     options.log_severity_level = 4
     options.intra_op_num_threads = settings["threads"] // settings["workers"]
     if profile_prefix is not None:

@@ -147,6 +147,7 @@ def measure(path, args):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.set_denormal_as_zero", "1")  # as keras_attn_runtime
     options.intra_op_num_threads = args.threads
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     generator = np.random.default_rng(args.seed)

@@ -371,6 +371,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         key_positions=None,
         position_bias=None,
         ancestors=None,
+        archive=None,
         growing=None,
     ):
         """Causal self-attention of new positions to those of a cache and to themselves.
@@ -387,6 +388,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             ancestors: float32 `(batch, 1, beams, slots)`, added to the scores: what each of the
                 beams that share the cache may attend to in the new one, see
                 `keras_attn.transformer.kv_cache`. Default `None`: there are no beams.
+            archive: another cache, whose slots come before those of `cache` and are not copied.
+                Default `None`.
 
         Returns:
             Tuple of the outputs, shaped as `query` but for the features, the weights `(batch,
@@ -407,11 +410,12 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             used = (key_positions >= 0)[:, None, :]
         if key_positions is None:
             key_positions = position_range(kv_cache.num_slots(cache))
+        parts = [cache] if archive is None else [archive, cache]
         mask = self._mask_of_positions(query_positions, key_positions, not everything)
         heads, weights = scaled_dot_product(
             queries,
-            cache["keys"],
-            cache["values"],
+            [part["keys"] for part in parts],
+            [part["values"] for part in parts],
             _with_heads(_both(mask, used)),
             _sum(_bias(position_bias, query_positions, key_positions), ancestors),
         )

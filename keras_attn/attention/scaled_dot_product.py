@@ -18,8 +18,9 @@ def scaled_dot_product(query, keys, values, mask=None, bias=None, dropout=None):
     Args:
         query: `(batch, heads, target, head_dim)` floats, scaled.
         keys: `(batch, groups, source, head_dim)` floats; `groups` divides `heads`, and query head
-            `h` attends to key/value head `h // (heads / groups)`.
-        values: `(batch, groups, source, value_dim)` floats.
+            `h` attends to key/value head `h // (heads / groups)`. Or a list of such tensors, the
+            sources of which come one behind the other.
+        values: `(batch, groups, source, value_dim)` floats, or a list as that of the keys.
         mask: `None` (everything may be attended) or boolean, broadcastable to
             `(batch, heads, target, source)`, True where a key may be attended.
         bias: `None` or floats, broadcastable to `(batch, heads, target, source)`, added to the
@@ -43,13 +44,23 @@ def scaled_dot_product(query, keys, values, mask=None, bias=None, dropout=None):
     >>> np.array(context).tolist(), np.array(weights).tolist()
     ([[[[2.0, 3.0]]]], [[[[0.5, 0.5]]]])
     """
-    scores = matmul_groups(query, ops.transpose(keys, (0, 1, 3, 2)))  # (B, H, T, S)
+    keys, values = (each if isinstance(each, list) else [each] for each in (keys, values))
+    scores = [matmul_groups(query, ops.transpose(part, (0, 1, 3, 2))) for part in keys]
+    scores = scores[0] if len(scores) == 1 else ops.concatenate(scores, axis=-1)  # (B, H, T, S)
     if bias is not None:
         scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
     weights = softmax_over_keys(scores) if mask is None else masked_softmax(scores, mask)
     weights = ops.cast(weights, query.dtype)
     dropped = weights if dropout is None else dropout(weights)
-    return matmul_groups(dropped, values), weights  # (B, H, T, dv), (B, H, T, S)
+    context, begin = None, 0
+    for part in values:
+        own = dropped
+        if len(values) > 1:
+            end = begin + ops.shape(part)[2]
+            own, begin = dropped[..., begin:end], end
+        of_part = matmul_groups(own, part)  # (B, H, T, dv)
+        context = of_part if context is None else context + of_part
+    return context, weights  # (B, H, T, dv), (B, H, T, S)
 
 
 def matmul_groups(rows, columns):

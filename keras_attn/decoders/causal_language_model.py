@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import history
+from keras_attn.arguments import check_positive_integer
 from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer import kv_cache
@@ -31,7 +32,7 @@ class CausalLanguageModel(TokenDecoder):
         embedding, head: see `TokenDecoder`.
         num_layers, positions, position_bias, scale_embedding, dropout, seed: see
             `TransformerEncoder`.
-        growing_cache: see `TransformerDecoder`.
+        growing_cache, archive_every: see `TransformerDecoder`. Prompts are put away at once.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -78,10 +79,13 @@ class CausalLanguageModel(TokenDecoder):
         scale_embedding=False,
         dropout=0.0,
         growing_cache=None,
+        archive_every=None,
         seed=None,
         **kwargs,
     ):
         super().__init__(embedding, head, **kwargs)
+        if archive_every is not None:
+            check_positive_integer("archive_every", archive_every)
         if getattr(block, "cross_attention", True):
             raise ValueError(
                 "A language model has no memory to attend to. Received: block="
@@ -101,6 +105,7 @@ class CausalLanguageModel(TokenDecoder):
             name="stack",
         )
         self.growing_cache = growing_cache
+        self.archive_every = archive_every
 
     def build(
         self,
@@ -147,11 +152,13 @@ class CausalLanguageModel(TokenDecoder):
         batch, zero = ops.shape(memory["lengths"])[0], history.hidden_zero(memory["lengths"])
         slots = (max_length * beam_width, zero, self.growing_cache)
         own = kv_cache.own_slots(batch, beam_width)
-        caches = [
-            kv_cache.join(cache, block.initial_state(batch, *slots))
-            for block, cache in zip(self.stack.blocks, memory["caches"], strict=True)
-        ]
+        caches = [block.initial_state(batch, *slots) for block in self.stack.blocks]
         shared = {**_after_prompt(memory, caches), "own": own}
+        if self.archive_every is not None and history.grows(self.growing_cache):
+            shared["archives"] = memory["caches"]
+        else:
+            pairs = zip(memory["caches"], caches, strict=True)
+            shared["caches"] = [kv_cache.join(prompt, cache) for prompt, cache in pairs]
         prompt_slots = _prompt_slots(memory)
         used = _key_positions(shared["position"], prompt_slots, prompt_slots, prompt_slots) >= 0
         return {"ancestors": kv_cache.new_ancestors(own, *slots, used), "shared": shared}
@@ -177,11 +184,14 @@ class CausalLanguageModel(TokenDecoder):
             beams, time = ancestors.shape[2], 1
             each = ops.repeat(position, beams, axis=0)  # (B*K,)
             vectors = ops.squeeze(self.stack.embed(token_ids[:, None], each), axis=1)  # (B*K, D)
-        slots = kv_cache.num_slots(shared["caches"][0], time * beams, growing)
+        archives = shared.get("archives", [None] * len(self.stack.blocks))
+        slots = kv_cache.num_slots(shared["caches"][0], time * beams, growing, archives[0])
         key_positions = _key_positions(position, slot, slots, _prompt_slots(memory), beams)
         bias = self.stack.bias(position_range(time, position), key_positions)
         caches = []
-        for block, cache in zip(self.stack.blocks, shared["caches"], strict=True):
+        for block, cache, archive in zip(
+            self.stack.blocks, shared["caches"], archives, strict=True
+        ):
             vectors, _, cache = block.step(
                 vectors,
                 cache,
@@ -191,6 +201,7 @@ class CausalLanguageModel(TokenDecoder):
                 key_positions=key_positions,
                 position_bias=bias,
                 ancestors=ancestors,
+                archive=archive,
                 growing=growing,
             )
             caches.append(cache)
@@ -198,11 +209,15 @@ class CausalLanguageModel(TokenDecoder):
         after = {"position": position + time, "slot": slot + time * beams, "caches": caches}
         return logits, {**shared, **after}
 
+    def archive(self, state):
+        return {**state, "shared": kv_cache.archive(state["shared"])}
+
     def get_config(self):
         return {
             **super().get_config(),
             **self.stack.arguments(),
             "growing_cache": self.growing_cache,
+            "archive_every": self.archive_every,
         }
 
     @classmethod

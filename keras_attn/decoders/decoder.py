@@ -100,6 +100,19 @@ class Decoder(keras.layers.Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `step`.")
 
+    archive_every = None
+    """int, the steps after which a search is to call `archive`, or `None` for never."""
+
+    def archive(self, state):
+        """Puts away what the steps so far have collected, where the next ones need not copy it.
+
+        Only called where tensors can grow in a loop, between its steps.
+
+        Returns:
+            The state, changed in its shapes alone.
+        """
+        return state
+
     def select(self, memory, rows):
         """Keeps the sentences `rows`, an int32 vector, of a memory."""
         return tree.map_structure(lambda leaf: gather_rows(leaf, rows), memory)

@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import history
+from keras_attn.arguments import check_positive_integer
 from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer import kv_cache
@@ -25,6 +26,9 @@ class TransformerDecoder(TokenDecoder):
         growing_cache: bool, whether the cache grows with each step, or has `max_length` slots from
             the start. Default `None`: it grows where the backend can. Only a growing cache can be
             exported to ONNX.
+        archive_every: int, the steps after which a search puts a growing cache away, where the next
+            steps do not copy it: for long outputs. Default `None`: never, which is faster for
+            sentences.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments: see `Decoder.call`; `encoder_state` is not used. `return_attention_scores` asks
@@ -53,10 +57,13 @@ class TransformerDecoder(TokenDecoder):
         scale_embedding=False,
         dropout=0.0,
         growing_cache=None,
+        archive_every=None,
         seed=None,
         **kwargs,
     ):
         super().__init__(embedding, head, **kwargs)
+        if archive_every is not None:
+            check_positive_integer("archive_every", archive_every)
         self.stack = TransformerStack(
             block,
             embedding,
@@ -70,6 +77,7 @@ class TransformerDecoder(TokenDecoder):
             name="stack",
         )
         self.growing_cache = growing_cache
+        self.archive_every = archive_every
 
     def build(
         self,
@@ -117,6 +125,8 @@ class TransformerDecoder(TokenDecoder):
                 "caches": [block.initial_state(batch, *slots) for block in self.stack.blocks],
             },
         }
+        if self.archive_every is not None and history.grows(self.growing_cache):
+            state["shared"]["archives"] = list(state["shared"]["caches"])
         if alignments:
             state["alignments"] = ops.zeros(
                 (batch * beam_width, ops.shape(mask)[2]), dtype=self.compute_dtype
@@ -129,12 +139,13 @@ class TransformerDecoder(TokenDecoder):
         beams = own.shape[1]
         slot = position * beams
         ancestors = kv_cache.extend_ancestors(state["ancestors"], own, slot, growing)
-        slots = kv_cache.num_slots(shared["caches"][0], beams, growing)
+        archives = shared.get("archives", [None] * len(self.stack.blocks))
+        slots = kv_cache.num_slots(shared["caches"][0], beams, growing, archives[0])
         key_positions = position_range(slots) // beams
         bias = self.stack.bias(position_range(1, position), key_positions)
         vectors = ops.squeeze(self.stack.embed(token_ids[:, None], position), axis=1)  # (B*K, D)
-        for block, cache, block_memory in zip(
-            self.stack.blocks, shared["caches"], memory["blocks"], strict=True
+        for block, cache, archive, block_memory in zip(
+            self.stack.blocks, shared["caches"], archives, memory["blocks"], strict=True
         ):
             vectors, weights, cache = block.step(
                 vectors,
@@ -145,6 +156,7 @@ class TransformerDecoder(TokenDecoder):
                 key_positions=key_positions,
                 position_bias=bias,
                 ancestors=kv_cache.scores_of_ancestors(ancestors, own),
+                archive=archive,
                 growing=growing,
             )
             caches.append(cache)
@@ -159,11 +171,15 @@ class TransformerDecoder(TokenDecoder):
             )
         return self.project(self.stack.normalize(vectors)), new_state  # (B*K, V)
 
+    def archive(self, state):
+        return {**state, "shared": kv_cache.archive(state["shared"])}
+
     def get_config(self):
         return {
             **super().get_config(),
             **self.stack.arguments(),
             "growing_cache": self.growing_cache,
+            "archive_every": self.archive_every,
         }
 
     @classmethod

@@ -6,16 +6,17 @@ from keras_attn import history
 from keras_attn.gather import gather_rows, keep_sentences
 
 
-def run_search(advance, select, carry, memory, limits, width):
+def run_search(advance, decoder, carry, memory, limits, width):
     """Advances all sentences until each is done.
 
     Where tensors can change their shape in a loop, sentences that are done are dropped as soon as
     they are more than a quarter of those that are left, so that what has ended is not paid for:
-    an inner loop takes the steps, an outer one drops.
+    an inner loop takes the steps, an outer one drops. The outer one also has the decoder put away
+    what it has collected, after as many steps as that asks for.
 
     Args:
         advance: function `(carry, memory, limits) -> carry` of one step.
-        select: function `(memory, rows) -> memory` that keeps some sentences.
+        decoder: the `Decoder`, for its `select`, `archive` and `archive_every`.
         carry: nested dict with at least `step` (int32 scalar), `done` (boolean `(batch,)`), `state`
             (as in `Decoder`) and `hypotheses` (leaves `(batch, n)`, or `(batch, n,
             steps, ...)` if they grow); all other leaves are `(batch, ...)`.
@@ -27,16 +28,23 @@ def run_search(advance, select, carry, memory, limits, width):
         `hypotheses` of all sentences as they were when each was done.
     """
     if not history.grows():
-        return _take_steps(advance, carry, memory, limits, _any_open)["hypotheses"]
+        carry = _take_steps(advance, carry, memory, limits, lambda carry: _any_open(carry["done"]))
+        return carry["hypotheses"]
 
     def some_left(carry, memory, limits, rows, results):
         return _any_open(carry["done"])
 
     def take_steps_and_drop(carry, memory, limits, rows, results):
         batch = ops.shape(limits)[0]  # a constant of the inner loop, unlike that of the carry
-        carry = _take_steps(
-            advance, carry, memory, limits, lambda done: _most_open(done, batch)
-        )
+        first_step, every = carry["step"], decoder.archive_every
+
+        def go_on(carry):
+            most_open = _most_open(carry["done"], batch)
+            return most_open if every is None else most_open & (carry["step"] < first_step + every)
+
+        carry = _take_steps(advance, carry, memory, limits, go_on)
+        if every is not None:
+            carry = {**carry, "state": decoder.archive(carry["state"])}
         results = tree.map_structure(
             lambda old, new: _update(old, new, rows), results, carry["hypotheses"]
         )
@@ -46,7 +54,7 @@ def run_search(advance, select, carry, memory, limits, width):
     def keep(carry, memory, limits, rows, left):
         return (
             _select(carry, left, width),
-            select(memory, left),
+            decoder.select(memory, left),
             gather_rows(limits, left),
             gather_rows(rows, left),
         )
@@ -62,7 +70,7 @@ def run_search(advance, select, carry, memory, limits, width):
 
 def _take_steps(advance, carry, memory, limits, condition):
     (carry,) = ops.while_loop(
-        lambda carry: condition(carry["done"]),
+        condition,
         lambda carry: (advance(carry, memory, limits),),
         (carry,),
     )

@@ -127,7 +127,7 @@ class Search(keras.layers.Layer):
         penalty = ops.cast(penalty, "float32")
         hypotheses = run_search(
             lambda carry, memory, limits: self.advance(carry, memory, limits, penalty),
-            self.decoder.select,
+            self.decoder,
             carry,
             memory,
             limits,

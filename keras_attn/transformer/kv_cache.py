@@ -61,10 +61,38 @@ def join(cache, other):
     return {name: ops.concatenate([cache[name], other[name]], axis=2) for name in cache}
 
 
-def num_slots(cache, new_positions=0, growing=None):
-    """Slots of a cache, used or not, once there are new positions in it: int or int32 scalar."""
+def archive(shared):
+    """Moves what is in growing caches behind what is in their archives, which no step copies.
+
+    Args:
+        shared: dict with the lists `caches` and, if there are any, `archives`, of as many caches.
+
+    Returns:
+        The dict with both changed.
+    """
+    if "archives" not in shared:
+        return shared
+    pairs = list(zip(shared["archives"], shared["caches"], strict=True))
+    return {
+        **shared,
+        "archives": [join(archive, cache) for archive, cache in pairs],
+        "caches": [_emptied(cache) for _, cache in pairs],
+    }
+
+
+def _emptied(cache):
+    slots = num_slots(cache)  # Not `:0`: in a loop the number must look unknown.
+    return {name: values[:, :, slots:] for name, values in cache.items()}
+
+
+def num_slots(cache, new_positions=0, growing=None, archive=None):
+    """Slots of a cache, used or not, once there are new positions in it: int or int32 scalar.
+
+    Those of an archive before it are counted too.
+    """
     slots = ops.shape(cache["keys"])[2]
-    return slots + new_positions if history.grows(growing) else slots
+    slots = slots + new_positions if history.grows(growing) else slots
+    return slots if archive is None else slots + num_slots(archive)
 
 
 def own_slots(batch, beam_width):

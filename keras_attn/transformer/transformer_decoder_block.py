@@ -113,8 +113,8 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
             state: as from `initial_state` or the step before.
             memory: as from `prepare_memory`.
             slot: int32 scalar, slots of the state that are in use.
-            **positions: `start_index`, `key_positions`, `position_bias`, `ancestors` and `growing`,
-                see `MultiHeadAttention.step`.
+            **positions: `start_index`, `key_positions`, `position_bias`, `ancestors`, `archive` and
+                `growing`, see `MultiHeadAttention.step`.
 
         Returns:
             Tuple of outputs, shaped as `inputs`, the weights `(batch, heads, beams * new positions,

@@ -71,6 +71,12 @@ MODELS = {
     "sinusoidal, window": lambda: language_model(
         sliding_window=2, stack={"positions": SinusoidalPositions()}
     ),
+    "rotary, archive": lambda: language_model(
+        rotary=RotaryPositions(), stack={"archive_every": 2}
+    ),
+    "alibi, window, archive": lambda: language_model(
+        sliding_window=3, stack={"position_bias": AlibiBias(2), "archive_every": 1}
+    ),
     "sinusoidal, fixed cache": lambda: language_model(
         stack={"positions": SinusoidalPositions(), "growing_cache": False}
     ),
@@ -217,7 +223,8 @@ def tables(model, limit):
 
 
 @pytest.mark.parametrize(
-    "name", ["sinusoidal", "rotary, rms, swiglu, grouped", "alibi, fixed cache"]
+    "name",
+    ["sinusoidal", "rotary, rms, swiglu, grouped", "alibi, fixed cache", "rotary, archive"],
 )
 def test_searches_find_the_best_continuations(name):
     limit, model = 4, made(name, scale=1.0)

@@ -63,6 +63,9 @@ DECODERS = {
         normalize_first=False,
         stack={"position_bias": RelativePositionBias(2, 8, 6, bidirectional=False)},
     ),
+    "window, alibi, archive": lambda: decoder(
+        sliding_window=3, stack={"position_bias": AlibiBias(2), "archive_every": 2}
+    ),
     "window, fixed cache": lambda: decoder(
         sliding_window=2, stack={"positions": SinusoidalPositions(), "growing_cache": False}
     ),
@@ -82,7 +85,10 @@ def test_keeps_the_contract(name):
     check_decoder(DECODERS[name], ENCODED, TOKEN_IDS)
 
 
-@pytest.mark.parametrize("name", ["sinusoidal, pre-norm", "rotary, rms, swiglu, grouped"])
+@pytest.mark.parametrize(
+    "name",
+    ["sinusoidal, pre-norm", "rotary, rms, swiglu, grouped", "window, alibi, archive"],
+)
 def test_searches_find_the_best_hypotheses(name):
     encoded = tree.map_structure(lambda leaf: leaf[:2], ENCODED)
     check_search(DECODERS[name], encoded, VOCABULARY_SIZE)
