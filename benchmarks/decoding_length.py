@@ -4,7 +4,7 @@
 
 A Transformer with random weights, which never emits the end token, is exported twice: as it is, and
 with a decoder that keeps no keys and values but runs over all tokens again in each step (those of
-the source are computed once in both). Search, loop and file format are the same. Each round opens
+the source are computed once in both). The cache is archived every 32 steps. Search, loop and file format are the same. Each round opens
 both files in turn, in a process of its own; what counts is the median of the rounds, as the time of
 the whole call over the number of steps. A measurement without cache that would take longer than
 `--longest` seconds, by the square of the length, is left out.
@@ -38,6 +38,7 @@ def main():
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--source-length", type=int, default=32)
     parser.add_argument("--beam-width", type=int, default=1, help="1: greedy")
+    parser.add_argument("--archive-every", type=int, default=32, help="steps; 0: never")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--longest", type=float, default=30, help="seconds, without cache")
     parser.add_argument("--threads", type=int, default=2)
@@ -75,7 +76,7 @@ def main():
 
 
 def settings(args):
-    names = ("source_length", "beam_width", "rounds", "longest", "threads")
+    names = ("source_length", "beam_width", "archive_every", "rounds", "longest", "threads")
     return {name: getattr(args, name) for name in names}
 
 
@@ -94,6 +95,7 @@ def write_translator(path, size, form, args):
         "suppressed_token_ids": [0, 1, 2],  # padding, start and end
         "name": "search",
     }
+    decoder.archive_every = args.archive_every or None
     if form == "recomputed":
         decoder = without_cache(decoder)
     if args.beam_width == 1:
