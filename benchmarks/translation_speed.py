@@ -9,6 +9,8 @@ from pathlib import Path
 
 from own_process import run
 
+MOST_OTHERS = 50  # sentences that are listed
+
 
 def measure_side(python, script, settings, folder, threads):
     """What a side prints, run in a process of its own."""
@@ -23,10 +25,16 @@ def num_tokens(hypotheses):
 
 
 def agreement(ours, theirs):
-    """How far two sides found the same best hypotheses, which are pairs of ids and score."""
+    """How far two sides found the same best hypotheses, which are pairs of ids and score.
+
+    Where they did not, `other_hypotheses` tells how much better ours is in each sentence.
+    """
     pairs = list(zip(ours, theirs, strict=True))
     differences = [abs(our[1] - their[1]) for our, their in pairs if our[0] == their[0]]
+    others = sorted(round(our[1] - their[1], 6) for our, their in pairs if our[0] != their[0])
     found = {"equal_hypotheses": len(differences) / len(pairs)}
     if differences:
         found["largest_score_difference"] = max(differences)
+    if 0 < len(others) <= MOST_OTHERS:
+        found["other_hypotheses"] = others
     return found
