@@ -49,33 +49,33 @@ def reorder(state, rows):
         The new state, in which what is `shared` is as before.
     """
     return {
-        name: value
-        if name == "shared"
-        else tree.map_structure(lambda leaf: gather_rows(leaf, rows), value)
+        name: value if name == "shared" else gather_leaves(value, rows)
         for name, value in state.items()
     }
 
 
-def keep_sentences(state, rows, beams):
+def keep_sentences(state, sentences, rows):
     """Keeps some sentences of a state.
 
     Args:
         state: of a decoder.
-        rows: int32 vector, the sentences.
-        beams: int32 vector, the rows of their beams.
+        sentences: int32 vector, those that are kept.
+        rows: int32 vector, the rows of their beams.
 
     Returns:
         The new state.
     """
     return {
-        name: tree.map_structure(
-            lambda leaf, kept=rows if name == "shared" else beams: (
-                gather_rows(leaf, kept) if len(leaf.shape) else leaf
-            ),
-            value,
-        )
+        name: gather_leaves(value, sentences if name == "shared" else rows)
         for name, value in state.items()
     }
+
+
+def gather_leaves(nested, rows):
+    """`gather_rows` of each leaf of nested tensors but of scalars, which stay as they are."""
+    return tree.map_structure(
+        lambda leaf: gather_rows(leaf, rows) if len(leaf.shape) else leaf, nested
+    )
 
 
 def flat_rows(beams, batch, beam_width):

@@ -217,7 +217,7 @@ def _check_reordering(decoder, encoded, token_ids):
         assert_close(numpy(logits), numpy(decoder(before, **repeated))[:, -1])
         parents = generator.integers(0, beam_width, (batch, beam_width))
         rows = (parents + np.arange(batch)[:, None] * beam_width).reshape(-1).astype("int32")
-        state, before = reorder(state, rows), before[rows]
+        state, before = decoder.archive(reorder(state, rows)), before[rows]
         tokens = generator.choice(token_ids[:, 1:].reshape(-1), batch * beam_width)
 
 

@@ -10,5 +10,5 @@ def test_beams_are_gathered_within_their_sentence():
     received = numpy(gather.gather_beams(values, beams))
     assert_identical(received, np.stack([values[0, [2, 0]], values[1, [1, 1]]]))
     flat = values.reshape(6, 4)
-    rows = gather.flat_rows(beams, 3)
+    rows = gather.flat_rows(beams, 2, 3)
     assert_identical(numpy(gather.gather_rows(flat, rows)), received.reshape(4, 4))

@@ -381,9 +381,11 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
                 `ancestors` `(batch * beams, features)`, one for each beam.
             cache: as from `new_cache` or the step before.
             slot: int32 scalar, slots in use before these.
-            start_index: int32 scalar or `(batch,)`, position of the first query. Default: `slot`.
+            start_index: int32 scalar or `(batch,)`, position of the first query. Default: `slot`,
+                as if there were no beams.
             key_positions: int32 `(1 or batch, slots)`, the position in each slot of the new cache,
-                negative where there is none to attend to. Default: the number of the slot.
+                negative where there is none to attend to. Default: the number of the slot, as if
+                there were no beams.
             position_bias, growing: as in `call` and `new_cache`.
             ancestors: float32 `(batch, 1, beams, slots)`, added to the scores: what each of the
                 beams that share the cache may attend to in the new one, see
@@ -409,7 +411,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         if ancestors is None and key_positions is not None:
             used = (key_positions >= 0)[:, None, :]
         if key_positions is None:
-            key_positions = position_range(kv_cache.num_slots(cache))
+            key_positions = position_range(kv_cache.num_slots(cache, archive=archive))
         parts = [cache] if archive is None else [archive, cache]
         mask = self._mask_of_positions(query_positions, key_positions, not everything)
         heads, weights = scaled_dot_product(
@@ -428,7 +430,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             queries, keys, values = self._project(query, *names)
             return self._turn(queries, start_index), self._turn(keys, start_index), values
         projected = self._multiply(query, *names)  # (B*K, sum)
-        queries, keys, values = self._split_heads(projected, *names, beams=beams)  # (B, heads, K, d)
+        queries, keys, values = self._split_heads(projected, *names, beams=beams)  # (B, H, K, d)
         queries = self._turn_beams(queries, start_index)
         return queries, self._turn_beams(keys, start_index), values
 
@@ -457,7 +459,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         return weight * self.key_dim**-0.5 if name == "query" else weight
 
     def _split_heads(self, projected, *names, beams=1):
-        """`(B, T, sum of sizes)`, or `(B*K, sum of sizes)`, to a list of `(B, heads, T or K, size)`.
+        """`(B, T, sizes)`, or `(B*K, sizes)`, to a list of `(B, heads, T or K, head size)`.
 
         Heads of one size are split after the transposition, which moves all of them at once.
         """
@@ -595,7 +597,7 @@ def _both(mask, other):
 
 
 def _heads_first(projected, num_heads, head_dim, beams=1):
-    """`(B, T, heads * head_dim)`, or `(B*K, heads * head_dim)`, to `(B, heads, T or K, head_dim)`."""
+    """`(B, T, heads * size)`, or `(B*K, heads * size)`, to `(B, heads, T or K, size)`."""
     rows, *time, _ = ops.shape(projected)
     if not time and beams == 1:
         return ops.reshape(projected, (rows, num_heads, 1, head_dim))
@@ -618,10 +620,10 @@ def _with_heads(mask):
 
 
 def _sum(bias, other):
-    """The sum of two biases, each of which may be `None`."""
+    """The sum of a bias and another one of float32, each of which may be `None`."""
     if bias is None or other is None:
         return other if bias is None else bias
-    return bias + other
+    return ops.cast(bias, "float32") + other
 
 
 def _bias(position_bias, query_positions, key_positions):

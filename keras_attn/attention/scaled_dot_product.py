@@ -18,8 +18,8 @@ def scaled_dot_product(query, keys, values, mask=None, bias=None, dropout=None):
     Args:
         query: `(batch, heads, target, head_dim)` floats, scaled.
         keys: `(batch, groups, source, head_dim)` floats; `groups` divides `heads`, and query head
-            `h` attends to key/value head `h // (heads / groups)`. Or a list of such tensors, the
-            sources of which come one behind the other.
+            `h` attends to key/value head `h // (heads / groups)`. Or a list of two such
+            tensors, the sources of the second behind those of the first.
         values: `(batch, groups, source, value_dim)` floats, or a list as that of the keys.
         mask: `None` (everything may be attended) or boolean, broadcastable to
             `(batch, heads, target, source)`, True where a key may be attended.
@@ -45,22 +45,24 @@ def scaled_dot_product(query, keys, values, mask=None, bias=None, dropout=None):
     ([[[[2.0, 3.0]]]], [[[[0.5, 0.5]]]])
     """
     keys, values = (each if isinstance(each, list) else [each] for each in (keys, values))
-    scores = [matmul_groups(query, ops.transpose(part, (0, 1, 3, 2))) for part in keys]
-    scores = scores[0] if len(scores) == 1 else ops.concatenate(scores, axis=-1)  # (B, H, T, S)
+    heads, target, groups = query.shape[1], ops.shape(query)[2], keys[0].shape[1]
+    rows = _grouped(query, groups)
+    scores = [ops.matmul(rows, ops.transpose(part, (0, 1, 3, 2))) for part in keys]
+    scores = scores[0] if len(scores) == 1 else ops.concatenate(scores, axis=-1)
+    scores = _ungrouped(scores, heads, target)  # (B, H, T, S)
     if bias is not None:
         scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
     weights = softmax_over_keys(scores) if mask is None else masked_softmax(scores, mask)
     weights = ops.cast(weights, query.dtype)
     dropped = weights if dropout is None else dropout(weights)
-    context, begin = None, 0
-    for part in values:
-        own = dropped
-        if len(values) > 1:
-            end = begin + ops.shape(part)[2]
-            own, begin = dropped[..., begin:end], end
-        of_part = matmul_groups(own, part)  # (B, H, T, dv)
-        context = of_part if context is None else context + of_part
-    return context, weights  # (B, H, T, dv), (B, H, T, S)
+    rows = _grouped(dropped, groups)
+    if len(values) == 1:
+        context = ops.matmul(rows, values[0])
+    else:
+        middle = ops.shape(values[0])[2]
+        before, after = rows[..., :middle], rows[..., middle:]
+        context = ops.matmul(before, values[0]) + ops.matmul(after, values[1])
+    return _ungrouped(context, heads, target), weights  # (B, H, T, dv), (B, H, T, S)
 
 
 def matmul_groups(rows, columns):
@@ -73,13 +75,23 @@ def matmul_groups(rows, columns):
     Returns:
         `(batch, heads, target, outer)`.
     """
-    heads, groups = rows.shape[1], columns.shape[1]
+    products = ops.matmul(_grouped(rows, columns.shape[1]), columns)
+    return _ungrouped(products, rows.shape[1], ops.shape(rows)[2])  # (B, H, T, outer)
+
+
+def _grouped(rows, groups):
+    """`(batch, heads, target, inner)` to `(batch, groups, heads / groups * target, inner)`."""
+    heads, target, inner = rows.shape[1], ops.shape(rows)[2], ops.shape(rows)[3]
     if heads == groups:
-        return ops.matmul(rows, columns)  # (B, H, T, outer)
-    target, inner, outer = ops.shape(rows)[2], ops.shape(rows)[3], ops.shape(columns)[3]
-    rows = ops.reshape(rows, (-1, groups, heads // groups * target, inner))  # (B, G, H/G*T, inner)
-    products = ops.matmul(rows, columns)  # (B, G, H/G*T, outer)
-    return ops.reshape(products, (-1, heads, target, outer))  # (B, H, T, outer)
+        return rows
+    return ops.reshape(rows, (-1, groups, heads // groups * target, inner))
+
+
+def _ungrouped(products, heads, target):
+    """`(batch, groups, heads / groups * target, outer)` to `(batch, heads, target, outer)`."""
+    if products.shape[1] == heads:
+        return products
+    return ops.reshape(products, (-1, heads, target, ops.shape(products)[3]))
 
 
 def softmax_over_keys(scores):

@@ -136,14 +136,16 @@ class CausalLanguageModel(TokenDecoder):
         vectors = self.stack.embed(encoder_outputs)  # (B, P, D)
         positions = position_range(ops.shape(vectors)[1])
         bias = self.stack.bias(positions, positions)
-        caches = []
-        for block in self.stack.blocks:
-            # Outside of a loop a cache can grow with every backend.
-            cache = block.initial_state(ops.shape(vectors)[0], 0, 0, growing=True)
-            vectors, _, cache = block.step(vectors, cache, {}, 0, position_bias=bias, growing=True)
-            caches.append(cache)
+        # Outside of a loop a cache can grow with every backend.
+        empty = [
+            block.initial_state(ops.shape(vectors)[0], 0, 0, growing=True)
+            for block in self.stack.blocks
+        ]
+        _, _, shared = self.stack.step(
+            vectors, {"caches": empty}, [{}] * len(empty), 0, position_bias=bias, growing=True
+        )
         return {
-            "caches": caches,
+            "caches": shared["caches"],
             "lengths": lengths,
             "last_token_ids": _last_token_ids(encoder_outputs, lengths),
         }
@@ -152,13 +154,15 @@ class CausalLanguageModel(TokenDecoder):
         batch, zero = ops.shape(memory["lengths"])[0], history.hidden_zero(memory["lengths"])
         slots = (max_length * beam_width, zero, self.growing_cache)
         own = kv_cache.own_slots(batch, beam_width)
-        caches = [block.initial_state(batch, *slots) for block in self.stack.blocks]
-        shared = {**_after_prompt(memory, caches), "own": own}
+        empty = [block.initial_state(batch, *slots) for block in self.stack.blocks]
+        # Behind what is there, if only to hide the number of slots from a loop that changes it.
+        joined = [
+            kv_cache.join(prompt, cache)
+            for prompt, cache in zip(memory["caches"], empty, strict=True)
+        ]
+        shared = {**_after_prompt(memory, joined), "own": own}
         if self.archive_every is not None and history.grows(self.growing_cache):
-            shared["archives"] = memory["caches"]
-        else:
-            pairs = zip(memory["caches"], caches, strict=True)
-            shared["caches"] = [kv_cache.join(prompt, cache) for prompt, cache in pairs]
+            shared |= {"archives": joined, "caches": empty}
         prompt_slots = _prompt_slots(memory)
         used = _key_positions(shared["position"], prompt_slots, prompt_slots, prompt_slots) >= 0
         return {"ancestors": kv_cache.new_ancestors(own, *slots, used), "shared": shared}
@@ -184,30 +188,23 @@ class CausalLanguageModel(TokenDecoder):
             beams, time = ancestors.shape[2], 1
             each = ops.repeat(position, beams, axis=0)  # (B*K,)
             vectors = ops.squeeze(self.stack.embed(token_ids[:, None], each), axis=1)  # (B*K, D)
-        archives = shared.get("archives", [None] * len(self.stack.blocks))
-        slots = kv_cache.num_slots(shared["caches"][0], time * beams, growing, archives[0])
+        archive = shared["archives"][0] if "archives" in shared else None
+        slots = kv_cache.num_slots(shared["caches"][0], time * beams, growing, archive)
         key_positions = _key_positions(position, slot, slots, _prompt_slots(memory), beams)
         bias = self.stack.bias(position_range(time, position), key_positions)
-        caches = []
-        for block, cache, archive in zip(
-            self.stack.blocks, shared["caches"], archives, strict=True
-        ):
-            vectors, _, cache = block.step(
-                vectors,
-                cache,
-                {},
-                slot,
-                start_index=position,
-                key_positions=key_positions,
-                position_bias=bias,
-                ancestors=ancestors,
-                archive=archive,
-                growing=growing,
-            )
-            caches.append(cache)
+        vectors, _, shared = self.stack.step(
+            vectors,
+            shared,
+            [{}] * len(self.stack.blocks),
+            slot,
+            start_index=position,
+            key_positions=key_positions,
+            position_bias=bias,
+            ancestors=ancestors,
+            growing=growing,
+        )
         logits = self.project(self.stack.normalize(vectors))  # (B, T, V) or (B*K, V)
-        after = {"position": position + time, "slot": slot + time * beams, "caches": caches}
-        return logits, {**shared, **after}
+        return logits, {**shared, "position": position + time, "slot": slot + time * beams}
 
     def archive(self, state):
         return {**state, "shared": kv_cache.archive(state["shared"])}

@@ -1,7 +1,7 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.gather import gather_rows
+from keras_attn.gather import gather_leaves
 
 
 class Decoder(keras.layers.Layer):
@@ -106,13 +106,14 @@ class Decoder(keras.layers.Layer):
     def archive(self, state):
         """Puts away what the steps so far have collected, where the next ones need not copy it.
 
-        Only called where tensors can grow in a loop, between its steps.
+        Only called where tensors can grow in a loop, between its steps; not by a host that runs the
+        loop itself.
 
         Returns:
-            The state, changed in its shapes alone.
+            A state with which `step` gives the same.
         """
         return state
 
     def select(self, memory, rows):
         """Keeps the sentences `rows`, an int32 vector, of a memory."""
-        return tree.map_structure(lambda leaf: gather_rows(leaf, rows), memory)
+        return gather_leaves(memory, rows)

@@ -23,12 +23,12 @@ class TransformerDecoder(TokenDecoder):
         embedding, head: see `TokenDecoder`.
         num_layers: int. Default 6.
         positions, position_bias, scale_embedding, dropout, seed: see `TransformerEncoder`.
-        growing_cache: bool, whether the cache grows with each step, or has `max_length` slots from
-            the start. Default `None`: it grows where the backend can. Only a growing cache can be
-            exported to ONNX.
-        archive_every: int, the steps after which a search puts a growing cache away, where the next
-            steps do not copy it: for long outputs. Default `None`: never, which is faster for
-            sentences.
+        growing_cache: bool, whether the cache grows with each step, or has slots for `max_length`
+            steps from the start. Default `None`: it grows where the backend can. Only a growing
+            cache can be exported to ONNX.
+        archive_every: int, the steps after which a search moves what is in a growing cache to a
+            second one, which steps read but do not copy. For long outputs, on TensorFlow and in
+            ONNX; ignored elsewhere. Default `None`: never, which is faster for sentences.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments: see `Decoder.call`; `encoder_state` is not used. `return_attention_scores` asks
@@ -135,35 +135,27 @@ class TransformerDecoder(TokenDecoder):
 
     def step(self, token_ids, state, memory):
         shared, growing = state["shared"], self.growing_cache
-        position, own, caches = shared["position"], shared["own"], []
+        position, own = shared["position"], shared["own"]
         beams = own.shape[1]
         slot = position * beams
         ancestors = kv_cache.extend_ancestors(state["ancestors"], own, slot, growing)
-        archives = shared.get("archives", [None] * len(self.stack.blocks))
-        slots = kv_cache.num_slots(shared["caches"][0], beams, growing, archives[0])
+        archive = shared["archives"][0] if "archives" in shared else None
+        slots = kv_cache.num_slots(shared["caches"][0], beams, growing, archive)
         key_positions = position_range(slots) // beams
         bias = self.stack.bias(position_range(1, position), key_positions)
         vectors = ops.squeeze(self.stack.embed(token_ids[:, None], position), axis=1)  # (B*K, D)
-        for block, cache, archive, block_memory in zip(
-            self.stack.blocks, shared["caches"], archives, memory["blocks"], strict=True
-        ):
-            vectors, weights, cache = block.step(
-                vectors,
-                cache,
-                block_memory,
-                slot,
-                start_index=position,
-                key_positions=key_positions,
-                position_bias=bias,
-                ancestors=kv_cache.scores_of_ancestors(ancestors, own),
-                archive=archive,
-                growing=growing,
-            )
-            caches.append(cache)
-        new_state = {
-            "ancestors": ancestors,
-            "shared": {**shared, "position": position + 1, "caches": caches},
-        }
+        vectors, weights, shared = self.stack.step(
+            vectors,
+            shared,
+            memory["blocks"],
+            slot,
+            start_index=position,
+            key_positions=key_positions,
+            position_bias=bias,
+            ancestors=kv_cache.scores_of_ancestors(ancestors, own),
+            growing=growing,
+        )
+        new_state = {"ancestors": ancestors, "shared": {**shared, "position": position + 1}}
         if "alignments" in state:
             # (B, H, K, S) to (B*K, S)
             new_state["alignments"] = ops.reshape(

@@ -11,10 +11,10 @@ class SearchSteps:
     """The parts of a search as three functions, for a host that runs the loop.
 
     `start(source_ids, max_length)` gives the *values* of a search: its carry, the decoder's memory
-    and the limits, flat, named like `beams/log_probs`. `step(length_penalty, values)` gives new
-    ones, named like `next/beams/log_probs`, and `partial`, what `Search.partial` returns. When all
-    of `done` is true, `finish(values)` gives the results. So the host looks at `done`, and hands on
-    what it was given.
+    and the limits, flat, named like `beams/log_probs`. `step(length_penalty, values)` gives those
+    that have changed, named like `next/beams/log_probs`, and `partial`, what `Search.partial`
+    returns. When all of `done` is true, `finish(values)` gives the results. So the host looks at
+    `done`, and hands on what it was given last.
 
     Args:
         function: the `SearchFunction` that the steps make up.
@@ -50,11 +50,16 @@ class SearchSteps:
     def step(self, length_penalty, *values):
         """The values after one more token, by name with `NEXT` before it, and `partial`."""
         values = keras.tree.pack_sequence_as(self._structure, values)
+        given = _flat(values)
         memory, limits = values.pop("memory"), values.pop("limits")
         search = self._function.search
         with self._function.chosen_alignments():
             carry = search.advance(values, memory, limits, length_penalty)
-        following = {NEXT + name: value for name, value in _flat(carry).items()}
+        following = {
+            NEXT + name: value
+            for name, value in _flat(carry).items()
+            if value is not given[name]  # the host still has it
+        }
         return {"partial": search.partial(carry), **following}
 
     def finish(self, *hypotheses):
@@ -78,7 +83,8 @@ def _flat(structure):
 
 
 def _axes(name, shape):
-    rows = "rows" if "state/" in name and "/shared/" not in name else "batch"
+    is_of_beams = "state/" in name and "state/shared/" not in name
+    rows = "rows" if is_of_beams else "batch"
     return tuple(
         size if size is not None else f"{name}_{axis}" if axis else rows
         for axis, size in enumerate(shape)

@@ -155,9 +155,9 @@ class BeamDecoder(Search):
         batch = ops.shape(log_probs)[0]
         allowed = ops.log_softmax(step_logits)
         allowed = logits.suppress_before(allowed, self.end_token_id, step, self.min_length)
-        # The best of all beams are among the best of each beam, which takes far less sorting. What
-        # is suppressed is so among these, which takes no pass over the vocabulary.
-        width = 2 * self.beam_width + len(self.suppressed_token_ids)
+        # The best of all beams are among the best of each beam, which takes far less sorting. Only
+        # among these are tokens suppressed, which saves a pass over the vocabulary.
+        width = 2 * self.beam_width + len(set(self.suppressed_token_ids))
         width = min(width, step_logits.shape[-1])
         values, tokens = ops.top_k(allowed, width)  # (B*K, C)
         values = logits.suppress_candidates(

@@ -3,7 +3,7 @@
 from keras import ops, tree
 
 from keras_attn import history
-from keras_attn.gather import gather_rows, keep_sentences
+from keras_attn.gather import gather_leaves, gather_rows, keep_sentences
 
 
 def run_search(advance, decoder, carry, memory, limits, width):
@@ -90,11 +90,8 @@ def _select(carry, rows, width):
     """Keeps some sentences of a carry."""
     beams = ops.reshape(rows[:, None] * width + ops.arange(width, dtype="int32"), (-1,))
 
-    def kept(value):
-        return tree.map_structure(lambda t: gather_rows(t, rows) if len(t.shape) else t, value)
-
     return {
-        name: keep_sentences(value, rows, beams) if name == "state" else kept(value)
+        name: keep_sentences(value, rows, beams) if name == "state" else gather_leaves(value, rows)
         for name, value in carry.items()
     }
 

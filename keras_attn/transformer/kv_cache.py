@@ -7,7 +7,8 @@ fixed capacity, which is what JAX and XLA need.
 The beams of a sentence share a cache: each step fills one slot for each of them, and whatever beams
 a search goes on with, nothing in the cache is moved. Which slots a beam may attend to is told by
 its *ancestors*, float32 `(batch * beams, 1, slots)`, what is added to its scores: 0 in the slots of
-the tokens that it has behind it. Only they are chosen anew at each step, and they are small.
+the tokens that it has behind it. Only they are chosen anew at each step, and they are small. The
+price is that a beam has scores for the slots of the others too.
 """
 
 from keras import ops
@@ -88,7 +89,7 @@ def _emptied(cache):
 def num_slots(cache, new_positions=0, growing=None, archive=None):
     """Slots of a cache, used or not, once there are new positions in it: int or int32 scalar.
 
-    Those of an archive before it are counted too.
+    Those of an archive, which come before them, are counted too.
     """
     slots = ops.shape(cache["keys"])[2]
     slots = slots + new_positions if history.grows(growing) else slots
@@ -96,7 +97,7 @@ def num_slots(cache, new_positions=0, growing=None, archive=None):
 
 
 def own_slots(batch, beam_width):
-    """What the slots of one step add to the ancestors of each beam, if it is open at that step.
+    """What the slots of a step add to the ancestors: each beam attends to its own, to no other's.
 
     Args:
         batch: int or int32 scalar.
@@ -105,8 +106,8 @@ def own_slots(batch, beam_width):
     Returns:
         float32 `(batch, beam_width, beam_width)`.
     """
-    others = (1.0 - ops.eye(beam_width)) * MASKED_SCORE
-    return ops.zeros((batch, 1, 1)) + others
+    others = (1.0 - ops.eye(beam_width, dtype="float32")) * MASKED_SCORE
+    return ops.zeros((batch, 1, 1), dtype="float32") + others
 
 
 def new_ancestors(own, capacity, zero, growing=None, used=None):

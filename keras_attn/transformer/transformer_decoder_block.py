@@ -108,8 +108,8 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         """New positions, given those in the state.
 
         Args:
-            inputs: `(batch, new positions, features)`, or `(batch, features)` for a single one;
-                with `ancestors` `(batch * beams, features)`, one for each beam.
+            inputs: `(rows, new positions, features)`, or `(rows, features)` for a single one; a
+                row for each row of the state or, with `ancestors`, for each beam.
             state: as from `initial_state` or the step before.
             memory: as from `prepare_memory`.
             slot: int32 scalar, slots of the state that are in use.

@@ -106,6 +106,31 @@ class TransformerStack(keras.layers.Layer):
             return self.position_bias
         return self.position_bias(query_positions, key_positions)
 
+    def step(self, vectors, shared, memories, slot, **positions):
+        """New positions, given those in caches.
+
+        Args:
+            vectors: as from `embed`, or one for each beam.
+            shared: dict with `caches` and, if there are any, `archives`, one of each for each
+                block; see `keras_attn.transformer.kv_cache`.
+            memories: what each block attends to.
+            slot, **positions: see `TransformerDecoderBlock.step`.
+
+        Returns:
+            Tuple of the outputs of the last block, the weights of its cross-attention, and the dict
+            with the new caches.
+        """
+        archives = shared.get("archives", [None] * self.num_layers)
+        caches = []
+        for block, cache, archive, memory in zip(
+            self.blocks, shared["caches"], archives, memories, strict=True
+        ):
+            vectors, weights, cache = block.step(
+                vectors, cache, memory, slot, archive=archive, **positions
+            )
+            caches.append(cache)
+        return vectors, weights, {**shared, "caches": caches}
+
     def normalize(self, outputs):
         """Outputs of the stack from those of its last block."""
         return outputs if self.final_norm is None else self.final_norm(outputs)

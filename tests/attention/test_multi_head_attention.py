@@ -4,6 +4,7 @@ import pytest
 from keras import tree
 
 from keras_attn import AlibiBias, MultiHeadAttention, RelativePositionBias, RotaryPositions
+from keras_attn.transformer import kv_cache
 from tests import position_oracles
 from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
 from tests.transformer_oracles import multi_head_attention, weights_of
@@ -389,6 +390,35 @@ def test_steps_of_rows_that_began_at_other_slots_equal_those_of_each_row(make_bi
     for b, begin in enumerate(first):
         alone = X[b : b + 1, begin:]
         assert_close(found[b, begin:], numpy(layer(alone, use_causal_mask=True, **call))[0])
+
+
+@pytest.mark.parametrize("growing", [True, False], ids=["growing", "fixed"])
+@pytest.mark.parametrize("name", STEPS)
+def test_beams_that_share_a_cache_see_their_own_tokens(name, growing):
+    arguments, make_bias = STEPS[name]
+    beams, time = 3, 4
+    inputs = GENERATOR.normal(size=(2 * beams, time, 8)).astype("float32")
+    layer = build(MultiHeadAttention(4, 6, **arguments), inputs)
+    bias = make_bias and randomize(build(make_bias(), np.arange(6)[None], np.arange(6)[None]))
+    expected = numpy(layer(inputs, use_causal_mask=True, position_bias=bias))
+    slots = (beams * time, np.int32(0), growing)
+    own, cache = kv_cache.own_slots(2, beams), layer.new_cache(2, *slots)
+    ancestors = kv_cache.new_ancestors(own, *slots)
+    for t in range(time):
+        slot, slots = np.int32(t * beams), (t + 1 if growing else time) * beams
+        ancestors = kv_cache.extend_ancestors(ancestors, own, slot, growing)
+        outputs, weights, cache = layer.step(
+            inputs[:, t],
+            cache,
+            slot,
+            start_index=np.int32(t),
+            key_positions=np.arange(slots, dtype="int32")[None] // beams,
+            position_bias=bias,
+            ancestors=kv_cache.scores_of_ancestors(ancestors, own),
+            growing=growing,
+        )
+        assert numpy(weights).shape == (2, 4, beams, slots)
+        assert_close(numpy(outputs), expected[:, t])
 
 
 @pytest.mark.parametrize("beams", [1, 3])

@@ -71,9 +71,7 @@ MODELS = {
     "sinusoidal, window": lambda: language_model(
         sliding_window=2, stack={"positions": SinusoidalPositions()}
     ),
-    "rotary, archive": lambda: language_model(
-        rotary=RotaryPositions(), stack={"archive_every": 2}
-    ),
+    "rotary, archive": lambda: language_model(rotary=RotaryPositions(), stack={"archive_every": 2}),
     "alibi, window, archive": lambda: language_model(
         sliding_window=3, stack={"position_bias": AlibiBias(2), "archive_every": 1}
     ),
@@ -180,7 +178,7 @@ def test_beams_go_on_with_the_tokens_of_their_parents(name):
     state = model.initial_state(memory, beams)
     _, state = model.step(np.repeat(first_tokens(model, memory), beams), state, memory)
     _, state = model.step(first, state, memory)
-    logits, _ = model.step(second, reorder(state, rows), memory)
+    logits, _ = model.step(second, model.archive(reorder(state, rows)), memory)
     assert_close(numpy(logits), after_prompts(model, behind, prompts)[:, 2])
 
 
@@ -270,6 +268,14 @@ def test_a_generator_is_saved_with_its_search(tmp_path):
     loaded = keras.models.load_model(tmp_path / "generator.keras")
     assert_close(numpy(loaded(PROMPT_IDS)), expected)
     assert loaded.layers[1].vocabulary_size == VOCABULARY_SIZE
+
+
+def test_a_graph_of_known_prompt_length_can_archive():
+    model = made("rotary, archive")
+    search = BeamDecoder(model, 2, max_length=5, relative_max_length=None)
+    generator = search_model(PromptEncoder(), search)
+    expected = numpy(generator(PROMPT_IDS))
+    assert_close(generator.predict(PROMPT_IDS, verbose=0), expected)
 
 
 def test_blocks_that_attend_to_a_memory_are_refused():

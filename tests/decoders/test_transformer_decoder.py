@@ -66,6 +66,9 @@ DECODERS = {
     "window, alibi, archive": lambda: decoder(
         sliding_window=3, stack={"position_bias": AlibiBias(2), "archive_every": 2}
     ),
+    "grouped, archive": lambda: decoder(
+        num_heads=4, num_key_value_heads=2, use_bias=False, stack={"archive_every": 1}
+    ),
     "window, fixed cache": lambda: decoder(
         sliding_window=2, stack={"positions": SinusoidalPositions(), "growing_cache": False}
     ),
@@ -102,6 +105,20 @@ def test_is_a_good_layer(name):
         masked={"encoder_outputs": "encoder_mask"},
         mixed_dtype="float32",
     )
+
+
+def test_steps_of_half_precision_add_a_bias_to_the_ancestors():
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        made = DECODERS["relative bias, rms, post-norm"]()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    expected = numpy(made(TOKEN_IDS, **ENCODED))
+    memory = made.prepare_memory(**ENCODED)
+    state = made.initial_state(memory)
+    for t in range(TOKEN_IDS.shape[1]):
+        logits, state = made.step(TOKEN_IDS[:, t], state, memory)
+        assert_close(numpy(logits), expected[:, t], 0.02)
 
 
 def test_teacher_forcing_returns_the_weights_of_the_steps():

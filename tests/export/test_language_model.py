@@ -24,14 +24,20 @@ PROMPT_IDS = np.array(
 )
 
 
-def generator(make_search=BeamDecoder, **arguments):
+def generator(make_search=BeamDecoder, archive_every=None, **arguments):
     model = CausalLanguageModel(
         TransformerDecoderBlock(
-            2, 16, cross_attention=False, rotary=RotaryPositions(), activation="gelu"
+            2,
+            16,
+            cross_attention=False,
+            rotary=RotaryPositions(),
+            num_key_value_heads=1,
+            activation="gelu",
         ),
         keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8),
         num_layers=1,
         position_bias=AlibiBias(2),
+        archive_every=archive_every,
     )
     model(PROMPT_IDS)
     randomize(model, scale=0.8, seed=1)  # hypotheses of several lengths
@@ -41,8 +47,9 @@ def generator(make_search=BeamDecoder, **arguments):
     return search_model(PromptEncoder(VOCABULARY_SIZE), search, name="generator")
 
 
-def test_the_file_continues_prompts_as_keras_does(tmp_path):
-    model = generator(beam_width=3, min_length=2)
+@pytest.mark.parametrize("archive_every", [None, 2])
+def test_the_file_continues_prompts_as_keras_does(archive_every, tmp_path):
+    model = generator(beam_width=3, min_length=2, archive_every=archive_every)
     report = export_onnx(model, tmp_path / "generator.onnx")
     assert report.best_equal == report.all_equal == 1.0
     opened = session(tmp_path / "generator.onnx")

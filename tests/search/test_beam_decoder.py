@@ -47,6 +47,7 @@ SETTINGS = [
     {"beam_width": 4, "stop": "exact", "length_penalty": 2.0, "form": "average_with_end"},
     {"beam_width": 3, "suppressed": (0, 1, 3, 5)},
     {"beam_width": 3, "suppressed": ()},
+    {"beam_width": 2, "suppressed": (0, 1, 5, 5), "min_length": 2},
     {"beam_width": 8, "num_hypotheses": 8},  # more candidates than tokens
 ]
 

@@ -33,6 +33,22 @@ def test_a_cache_of_no_capacity_still_has_a_slot_for_the_loop_to_write_to():
     assert numpy(new_cache(False, capacity=0)["keys"]).shape[2] == 1
 
 
+def test_an_archive_comes_before_the_cache_that_goes_on():
+    whole = {"keys": KEYS, "values": VALUES}
+    shared = {"archives": [new_cache(True)], "caches": [new_cache(True)], "position": 5}
+    for now in (slice(0, 2), slice(2, 5)):
+        keys, values = KEYS[:, :, now], VALUES[:, :, now]
+        shared["caches"] = [kv_cache.extend(shared["caches"][0], keys, values, None, True)]
+        (archive,), (cache,) = shared["archives"], shared["caches"]
+        assert int(kv_cache.num_slots(cache, archive=archive)) == now.stop
+        assert_identical(numpy(kv_cache.join(archive, cache))["keys"], KEYS[:, :, : now.stop])
+        shared = kv_cache.archive(shared)
+    assert_identical(numpy(shared["archives"][0]), whole)
+    assert numpy(shared["caches"][0]["values"]).shape == (3, 2, 0, 6) and shared["position"] == 5
+    without = {"caches": [whole]}
+    assert kv_cache.archive(without) is without
+
+
 @pytest.mark.parametrize("parts", [(1, 1, 1, 1, 1), (2, 3), (5,)])
 @pytest.mark.parametrize("growing", [True, False])
 def test_positions_come_behind_those_before(growing, parts):
