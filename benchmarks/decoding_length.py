@@ -5,9 +5,10 @@
 A Transformer with random weights, which never emits the end token, is exported twice: as it is, and
 with a decoder that keeps no keys and values but runs over all tokens again in each step (those of
 the source are computed once in both). The cache is archived every 32 steps. Search, loop and file
-format are the same. Each round opens both files in turn, in a process of its own; what counts is the median of the rounds, as the time of
-the whole call over the number of steps. A measurement without cache that would take longer than
-`--longest` seconds, by the square of the length, is left out.
+format are the same. Each round opens both files in turn, in a process of its own; what counts is
+the median of the rounds, as the time of the whole call over the number of steps. A measurement
+without cache that would take longer than `--longest` seconds, by the square of the length, is left
+out.
 
 Writes `benchmarks/results/decoding_length.json`.
 """
