@@ -44,8 +44,9 @@ def extend(cache, keys, values, slot, growing=None):
 
     Args:
         cache: the cache.
-        keys, values: `(batch, heads, positions, key_dim or value_dim)`; or a position of each beam.
-        slot: int32 scalar, the slots in use, into which the first of the new positions goes.
+        keys, values: `(batch, heads, new slots, key_dim or value_dim)`, a slot for each position,
+            or for each beam.
+        slot: int32 scalar, the slots in use, which is the number of the first new one.
         growing: as in `new_cache`.
 
     Returns:
@@ -138,8 +139,7 @@ def extend_ancestors(ancestors, own, slot, growing=None):
     Args:
         ancestors: the ancestors.
         own: as from `own_slots`.
-        slot: int32 scalar, the slots in use, into which the first of the new positions goes.
-        growing: as in `new_cache`.
+        slot, growing: as in `extend`.
 
     Returns:
         The new ancestors.
