@@ -123,6 +123,7 @@ def write_models(model, folder, args):
         length_penalty_form="average_with_end",  # CTranslate2's
         relative_max_length=None,
         suppressed_token_ids=suppressed,
+        min_length=0 if suppressed else 1,  # CTranslate2 looks for no empty hypothesis
         name="search",
     )
     translator = keras_attn.search_model(encoder, search)

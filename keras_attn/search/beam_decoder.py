@@ -3,7 +3,6 @@ from keras import ops, tree
 
 from keras_attn import gather, history
 from keras_attn.arguments import check_positive_integer
-from keras_attn.search import logits
 from keras_attn.search.length_penalty import best_attainable, divisor
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
@@ -153,16 +152,13 @@ class BeamDecoder(Search):
     def _candidates(self, step_logits, log_probs, step):
         """The best continuations, 2 * beam_width of each sentence, best first."""
         batch = ops.shape(log_probs)[0]
-        allowed = ops.log_softmax(step_logits)
-        allowed = logits.suppress_before(allowed, self.end_token_id, step, self.min_length)
         # The best of all beams are among the best of each beam, which takes far less sorting. Only
         # among these are tokens suppressed, which saves a pass over the vocabulary.
-        width = 2 * self.beam_width + len(set(self.suppressed_token_ids))
-        width = min(width, step_logits.shape[-1])
-        values, tokens = ops.top_k(allowed, width)  # (B*K, C)
-        values = logits.suppress_candidates(
-            values, tokens, self.suppressed_token_ids, step_logits.shape[-1]
-        )
+        num_suppressed = len(set(self.suppressed_token_ids)) + bool(self.min_length)
+        vocabulary_size = step_logits.shape[-1]
+        width = min(2 * self.beam_width + num_suppressed, vocabulary_size)
+        values, tokens = ops.top_k(ops.log_softmax(step_logits), width)  # (B*K, C)
+        values = values + gather.gather_rows(self.penalties(vocabulary_size, step), tokens)
         values = ops.reshape(values, (batch, self.beam_width, width)) + log_probs[:, :, None]
         values, chosen = ops.top_k(
             ops.reshape(values, (batch, self.beam_width * width)), 2 * self.beam_width

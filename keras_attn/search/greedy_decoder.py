@@ -2,7 +2,6 @@ import keras
 from keras import ops
 
 from keras_attn import history
-from keras_attn.search import logits
 from keras_attn.search.length_penalty import divisor
 from keras_attn.search.search import Search
 
@@ -47,8 +46,7 @@ class GreedyDecoder(Search):
         step, hypotheses = carry["step"], carry["hypotheses"]
         is_open = ops.logical_not(carry["done"])[:, None]  # (B, 1)
         step_logits, state = self.decoder.step(carry["last"], carry["state"], memory)
-        allowed = logits.suppress(ops.log_softmax(step_logits), self.suppressed_token_ids)
-        allowed = logits.suppress_before(allowed, self.end_token_id, step, self.min_length)
+        allowed = ops.log_softmax(step_logits) + self.penalties(step_logits.shape[-1], step)
         values, tokens = ops.top_k(allowed, 1)  # (B, 1)
         last = ops.where(is_open, ops.cast(tokens, "int32"), self.pad_token_id)
         is_end = last == self.end_token_id

@@ -3,7 +3,6 @@ from keras import ops
 
 from keras_attn import history
 from keras_attn.arguments import check_positive_integer
-from keras_attn.search import logits
 from keras_attn.search.search import Search
 
 
@@ -101,8 +100,7 @@ class SamplingDecoder(Search):
         step_logits, state = self.decoder.step(
             ops.reshape(carry["last"], (-1,)), carry["state"], memory
         )  # (B*N, V)
-        allowed = logits.suppress(ops.log_softmax(step_logits), self.suppressed_token_ids)
-        allowed = logits.suppress_before(allowed, self.end_token_id, step, self.min_length)
+        allowed = ops.log_softmax(step_logits) + self.penalties(step_logits.shape[-1], step)
         uniform = ops.reshape(ops.take(carry["uniforms"], step, axis=2), (-1, 1))  # (B*N, 1)
         tokens, log_probs = self._draw(allowed, uniform)  # (B*N, 1)
         log_probs = ops.reshape(log_probs, samples)

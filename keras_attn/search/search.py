@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_attn import history, masks
 from keras_attn.build_once import build_once
+from keras_attn.search import logits
 from keras_attn.search.length_penalty import FORMS
 from keras_attn.search.loop import run_search
 
@@ -217,6 +218,12 @@ class Search(keras.layers.Layer):
             padding follows what has ended.
         """
         return carry["hypotheses"]["token_ids"][:, 0]
+
+    def penalties(self, vocabulary_size, step):
+        """What is added to the log probability of each token, float32 `(V,)`."""
+        return logits.penalties(
+            vocabulary_size, self.suppressed_token_ids, self.end_token_id, step, self.min_length
+        )
 
     def padded(self, token_ids, lengths):
         """Replaces what follows a hypothesis, and its end token if it has one, by padding."""
