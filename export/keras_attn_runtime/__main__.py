@@ -4,6 +4,7 @@ import argparse
 import io
 import os
 import sys
+from contextlib import suppress
 
 from keras_attn_runtime.errors import ModelFileError, SentenceError
 from keras_attn_runtime.interruption import Interruption
@@ -22,10 +23,12 @@ def build_parser():
         description="Translates standard input, one sentence a line, to standard output: as many "
         "lines come out as go in, in the same order. Only \\n ends a line.",
         epilog="Exit status: 0 all translated; 1 stopped by an error, with every line before it "
-        "translated; 2 wrong command line; 130 interrupted by Ctrl-C, 143 by SIGTERM, with whole "
-        "windows translated.",
+        "translated if a line is to blame; 2 wrong command line; 130 interrupted by Ctrl-C, 143 by "
+        "SIGTERM, with whole windows translated.",
     )
-    parser.add_argument("model", help="ONNX file (or directory) exported by keras_attn")
+    parser.add_argument(
+        "model", help="ONNX file exported by keras_attn, or the directory with model.onnx"
+    )
     parser.add_argument(
         "--batch-size",
         type=positive_integer,
@@ -40,7 +43,11 @@ def build_parser():
         help="sentences read ahead and sorted by length (16 batches; 1 on a terminal)",
     )
     parser.add_argument(
-        "--max-length", type=integer, metavar="N", help="limit of output tokens (the file's)"
+        "--max-length",
+        type=integer,
+        metavar="N",
+        help="limit of output tokens, besides the one that the file derives from the input "
+        "(the file's)",
     )
     parser.add_argument(
         "--length-penalty",
@@ -165,6 +172,10 @@ def _translate(arguments, progress, interruption):
             "Expected a file with alignments, because of --alignments. Received: "
             f"{arguments.model!r}, which has none. Export it with alignments=True."
         )
+    for stream in (sys.stdin, sys.stdout):
+        # What another program left non-blocking gives parts of lines, and takes parts of them.
+        with suppress(OSError):  # no descriptor, or a system that knows only pipes as non-blocking
+            os.set_blocking(stream.fileno(), True)
     window = arguments.window
     if window is None and sys.stdin.isatty():
         window = 1  # somebody types and waits for the answer

@@ -1,11 +1,18 @@
 import itertools
+import queue
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from keras_attn_runtime.checksum import verify_checksum
 from keras_attn_runtime.errors import ModelFileError, run_failures
-from keras_attn_runtime.file_checksum import verify_file_checksum, verify_weights_checksum
+from keras_attn_runtime.file_checksum import (
+    WEIGHTS_KEY,
+    verify_file_checksum,
+    verify_weights_checksum,
+    weights_of,
+)
 from keras_attn_runtime.session import create_session
 from keras_attn_runtime.settings import Settings
 from keras_attn_runtime.tokenizer import Tokenizer
@@ -20,19 +27,22 @@ class ExportedModel:
     Args:
         path: string or path of the file, or of the directory with `model.onnx` and its weights.
         providers, num_threads: see `create_session`.
-        num_sessions: int of at least 1, sessions that take turns. Threads that run at the same time
-            in one session wait for each other's memory. Default: 1.
+        num_sessions: int of at least 1. Threads that run at the same time in one session wait for
+            each other's memory. Default: 1.
+
+    Attributes:
+        files: list of paths, the file and, where they are outside of it, its weights.
 
     Raises:
+        IsADirectoryError: if the directory has no `model.onnx`.
         ModelFileError: if the file is damaged, from elsewhere, or of another format.
     """
 
     def __init__(self, path, providers=None, num_threads=None, num_sessions=1):
-        inside = Path(path) / "model.onnx"
-        path = inside if inside.is_file() else path
+        path = _file(Path(path))
         verify_file_checksum(path)
         self._sessions = [create_session(path, providers, num_threads) for _ in range(num_sessions)]
-        self._turns = itertools.cycle(self._sessions)
+        self._share(self._sessions)
         try:
             metadata = self._sessions[0].get_modelmeta().custom_metadata_map
         except UnicodeDecodeError as error:
@@ -43,6 +53,7 @@ class ExportedModel:
         self.settings = Settings.from_metadata(metadata)
         verify_checksum(metadata)
         verify_weights_checksum(path, metadata)
+        self.files = [path, weights_of(path)] if WEIGHTS_KEY in metadata else [path]
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
         self._output_names = [*OUTPUTS, "alignments"] if self.has_alignments else list(OUTPUTS)
@@ -77,9 +88,29 @@ class ExportedModel:
         session = self._sessions[0]
         return {"input": session.get_inputs(), "output": session.get_outputs()}
 
+    def _share(self, sessions):
+        """Lets threads take turns in the sessions of this list."""
+        self._turns = itertools.cycle(sessions)
+        self._free = queue.SimpleQueue()
+        for session in sessions:
+            self._free.put(session)
+
+    @contextmanager
+    def _session(self):
+        """A session that nobody uses; where more threads ask than there are sessions, any."""
+        try:
+            session = self._free.get_nowait()
+        except queue.Empty:
+            yield next(self._turns)
+            return
+        try:
+            yield session
+        finally:
+            self._free.put(session)
+
     def _search(self, feeds):
-        with run_failures(*feeds["source_ids"].shape):
-            outputs = next(self._turns).run(self._output_names, feeds)
+        with run_failures(*feeds["source_ids"].shape), self._session() as session:
+            outputs = session.run(self._output_names, feeds)
         return dict(zip(self._output_names, outputs, strict=True))
 
     def _feeds(self, sentences, max_length, length_penalty):
@@ -126,3 +157,17 @@ class ExportedModel:
                 "again."
             )
         return tokenizer
+
+
+def _file(path):
+    """The ONNX file of a path that may be a directory."""
+    if not path.is_dir():
+        return path
+    inside = path / "model.onnx"
+    if inside.is_file():
+        return inside
+    steps = (path / "start.onnx").is_file()
+    advice = "Its search has no loop: use StreamingTranslator." if steps else "Give an ONNX file."
+    raise IsADirectoryError(
+        f"Expected a file, or a directory with model.onnx. Received: {str(path)!r}. {advice}"
+    )

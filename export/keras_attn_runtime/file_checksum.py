@@ -51,10 +51,15 @@ def verify_weights_checksum(path, metadata):
         ModelFileError: if the checksum does not match.
     """
     if WEIGHTS_KEY in metadata:
-        weights = Path(path).with_name("model.weights")
+        weights = weights_of(path)
         with open(weights, "rb") as file:
             received = _sha256(file, weights.stat().st_size)
         _compare("weights", WEIGHTS_KEY, metadata[WEIGHTS_KEY], received)
+
+
+def weights_of(path):
+    """The file beside an ONNX file that has its weights where they are outside of it."""
+    return Path(path).with_name("model.weights")
 
 
 def _sha256(file, size):
@@ -62,6 +67,8 @@ def _sha256(file, size):
     checksum = hashlib.sha256()
     while size > 0:
         content = file.read(min(size, 2**20))
+        if not content:  # the file has become shorter
+            break
         checksum.update(content)
         size -= len(content)
     return checksum.hexdigest()

@@ -4,10 +4,11 @@ import signal
 class Interruption:
     """Lets Ctrl-C (SIGINT) and SIGTERM end the command between two lines, never inside of one.
 
-    As a context manager it handles the two signals. While lines are read and translated, a signal
-    raises KeyboardInterrupt. What is translated already is written first: after `hold` a signal
-    waits until the next line is asked for. A second signal ends the process at once, for a reader
-    of the output that has stopped reading would make the wait endless.
+    As a context manager it handles the two signals. While a model is loaded and lines are read and
+    translated, a signal raises KeyboardInterrupt, as soon as a running call of ONNX Runtime is
+    done. What is translated already is written first: after `hold` a signal waits until the next
+    line is asked for. A second signal ends the process at once, for a reader of the output that has
+    stopped reading would make the wait endless.
 
     Attributes:
         number: int, the signal that came, or None.
@@ -15,7 +16,7 @@ class Interruption:
 
     def __init__(self):
         self.number = None
-        self._held = True
+        self._held = False
         self._before = {}
 
     def __enter__(self):
@@ -26,6 +27,8 @@ class Interruption:
         return self
 
     def __exit__(self, *_):
+        if self.number is not None:
+            return  # the process ends, and a further signal ends its wait for workers at once
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -40,6 +40,10 @@ class Options:
             require_integer("window", self.window, least=1)
         if self.length_penalty is not None:
             _require("length_penalty", self.length_penalty, Real, "a number", least=0)
+        for name in ("max_length", "num_hypotheses", "batch_size", "window"):
+            value = getattr(self, name)
+            if value is not None:  # NumPy's small integers overflow where they are multiplied
+                object.__setattr__(self, name, int(value))
 
     @property
     def window_size(self):

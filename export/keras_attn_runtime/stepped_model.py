@@ -1,4 +1,3 @@
-import itertools
 from pathlib import Path
 
 from keras_attn_runtime.errors import ModelFileError
@@ -33,8 +32,8 @@ class SteppedModel(ExportedModel):
             for _ in range(num_sessions)
         ]
         super().__init__(start, providers, num_threads, num_sessions)
-        self._turns = itertools.cycle(
-            (first, *others) for first, others in zip(self._sessions, self._others, strict=True)
+        self._share(
+            [(first, *others) for first, others in zip(self._sessions, self._others, strict=True)]
         )
 
     def start(self, sentences, max_length, length_penalty):
@@ -53,10 +52,11 @@ class SteppedModel(ExportedModel):
         return SteppedSearch(next(self._turns), feeds)
 
     def _search(self, feeds):
-        search = SteppedSearch(next(self._turns), feeds)
-        for _ in search:
-            pass
-        return search.results()
+        with self._session() as sessions:
+            search = SteppedSearch(sessions, feeds)
+            for _ in search:
+                pass
+            return search.results()
 
     def _check_signature(self):
         (start, *_), (step, finish) = self._sessions, self._others[0]

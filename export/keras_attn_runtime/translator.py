@@ -64,7 +64,7 @@ class Translator:
         require_integer("max_source_length", max_source_length, least=1)
         require_integer("num_workers", num_workers, least=1)
         if num_threads is None and num_workers > 1:
-            num_threads = max(1, os.cpu_count() // num_workers)
+            num_threads = max(1, _num_cores() // num_workers)
         self._model = self._model_class(path, providers, num_threads, num_workers)
         self._workers = ThreadPoolExecutor(num_workers) if num_workers > 1 else None
         self.settings = self._model.settings
@@ -225,3 +225,10 @@ class Translator:
             self._model.source_tokenizer.pieces(source.ids),
             source.truncated,
         )
+
+
+def _num_cores():
+    """Cores that this process may use; a quota of CPU time, as containers have, is not seen."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

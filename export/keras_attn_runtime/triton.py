@@ -1,7 +1,7 @@
 """Makes a model repository of NVIDIA Triton: `python -m keras_attn_runtime.triton FILE REPOSITORY`.
 
 REPOSITORY/NAME/config.pbtxt     what Triton has to know about the model
-REPOSITORY/NAME/1/model.onnx     the file
+REPOSITORY/NAME/1/model.onnx     the file, and model.weights where its weights are outside of it
 """
 
 import argparse
@@ -42,7 +42,7 @@ def write_repository(path, repository, name=None):
     """Adds an exported file to a model repository, whole or not at all.
 
     Args:
-        path: string or path of the ONNX file.
+        path: string or path of the ONNX file, or of the directory that was exported in its place.
         repository: string or path of the directory; made if it is missing.
         name: string, the name of the model. Default: that of the file, without its suffix.
 
@@ -66,12 +66,13 @@ def write_repository(path, repository, name=None):
             f"Expected a new model. Received: {str(target)!r}, which exists. Remove it, or choose "
             "another name with --name."
         )
-    text = config(ExportedModel(path), name)
+    model = ExportedModel(path)
     partial = target.with_name(f".partial-{os.getpid()}-{name}")
     try:
         (partial / "1").mkdir(parents=True)
-        shutil.copyfile(path, partial / "1" / "model.onnx")
-        (partial / "config.pbtxt").write_text(text, encoding="utf-8")
+        for file, copy in zip(model.files, ("model.onnx", "model.weights"), strict=False):
+            shutil.copyfile(file, partial / "1" / copy)
+        (partial / "config.pbtxt").write_text(config(model, name), encoding="utf-8")
         partial.rename(target)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -86,7 +87,9 @@ def main(arguments=None):
         description="Adds an ONNX file exported by keras_attn to a model repository of NVIDIA "
         "Triton Inference Server.",
     )
-    parser.add_argument("model", metavar="FILE", help="ONNX file exported by keras_attn")
+    parser.add_argument(
+        "model", metavar="FILE", help="ONNX file (or directory) exported by keras_attn"
+    )
     parser.add_argument("repository", metavar="REPOSITORY", help="directory of the models")
     parser.add_argument("--name", help="of the model (that of the file)")
     options = parser.parse_args(arguments)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 
@@ -230,6 +231,20 @@ def test_second_signal_ends_a_command_that_cannot_write(start_command, model_pat
             process.wait(timeout=0.5)  # the pipe is full
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == -signal.SIGINT
+
+
+def test_non_blocking_input_is_read_to_its_end(start_command, model_path):
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.write(writer, b"two ")
+    process = start_command(model_path, stdin=reader)
+    while select.select([reader], [], [], 0)[0]:  # until the command has read it
+        assert process.poll() is None
+    os.write(writer, b"dogs\n")
+    os.close(writer)
+    output, messages = process.communicate(timeout=30)
+    os.close(reader)
+    assert (process.returncode, output, messages) == (0, b"two dogs\n", b"")
 
 
 def test_background_job_goes_on_ignoring_interrupts(start_command, model_path):

@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import threading
-import types
 from collections import Counter
 from pathlib import Path
 
@@ -191,7 +190,7 @@ def test_bytes_through_the_command(cases, model_path, tmp_path, monkeypatch):
     for seed in range(cases):
         generator = random.Random(seed)
         data, arguments = random_bytes(generator), random_arguments(generator)
-        stdin = types.SimpleNamespace(buffer=io.BytesIO(data), isatty=lambda: False)
+        stdin = io.TextIOWrapper(io.BytesIO(data))
         with open(tmp_path / "out", "w") as stdout, io.StringIO() as stderr:
             monkeypatch.setattr("sys.stdin", stdin)
             monkeypatch.setattr("sys.stdout", stdout)

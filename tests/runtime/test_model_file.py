@@ -1,10 +1,12 @@
 """Files that cannot be used: missing, damaged, from elsewhere, of another format."""
 
 import base64
+import os
 
 import onnx
 import pytest
-from keras_attn_runtime import ModelFileError, Translator
+from keras_attn_runtime import ModelFileError, Translator, file_checksum
+from keras_attn_runtime.file_checksum import verify_file_checksum
 
 from tests.runtime.fake_model import (
     build_model,
@@ -20,7 +22,10 @@ def test_missing_file(tmp_path):
 
 
 def test_folder(tmp_path):
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(IsADirectoryError, match="Give an ONNX file"):
+        Translator(tmp_path)
+    (tmp_path / "start.onnx").touch()
+    with pytest.raises(IsADirectoryError, match="StreamingTranslator"):
         Translator(tmp_path)
 
 
@@ -161,3 +166,24 @@ def test_file_that_was_changed_on_purpose(tmp_path, checked_content):
     del model.metadata_props[-1]
     onnx.save(model, path)
     assert Translator(path)(["some text"]) == ["some text"]
+
+
+def test_file_that_becomes_shorter_while_it_is_read(monkeypatch, tmp_path, checked_content):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(checked_content)
+    monkeypatch.setattr(file_checksum.hashlib, "sha256", lambda: Shortening(path))
+    with pytest.raises(ModelFileError, match="changed after the export"):
+        verify_file_checksum(path)
+
+
+class Shortening:
+    """A checksum in whose computation a file loses its end."""
+
+    def __init__(self, path):
+        os.truncate(path, 10)
+
+    def update(self, content):
+        pass
+
+    def hexdigest(self):
+        return "that of a shorter file"

@@ -1,10 +1,12 @@
 """Providers, threads and the absence of ONNX Runtime, Keras and TensorFlow."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 from keras_attn_runtime import ProviderError, Translator
+from keras_attn_runtime.exported_model import ExportedModel
 
 from tests.runtime.conftest import RUNTIME
 
@@ -61,6 +63,24 @@ def test_threads_out_of_range(model_path, num_threads):
 def test_threads_reach_the_session(model_path):
     translator = Translator(model_path, num_threads=2)
     assert translator._model._sessions[0].get_session_options().intra_op_num_threads == 2
+
+
+def test_the_next_batch_goes_to_a_session_that_is_free(model_path):
+    model = ExportedModel(model_path, num_threads=1, num_sessions=2)
+    with model._session() as first:
+        with model._session() as second:
+            assert second is not first
+            with model._session() as third:  # more threads than sessions share them
+                assert third in (first, second)
+        for _ in range(3):
+            with model._session() as free:
+                assert free is second
+
+
+def test_workers_share_the_cores_that_the_process_may_use(model_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(6), raising=False)
+    model = Translator(model_path, num_workers=3)._model
+    assert model._sessions[0].get_session_options().intra_op_num_threads == 2
 
 
 def test_without_onnxruntime_the_extras_are_named(model_path, monkeypatch):

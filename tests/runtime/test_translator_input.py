@@ -38,6 +38,13 @@ def test_numpy_scalars_are_numbers(translator):
     assert translator(["some text"], **options) == ["some text"]
 
 
+@pytest.mark.parametrize("number", [np.uint8(32), np.int8(8), np.int8(16)])
+def test_small_numpy_integers_do_not_overflow(translator, number):
+    texts = ["some text", "two dogs"] * 200
+    assert translator(texts, batch_size=number) == texts
+    assert translator(texts, batch_size=number, window=300) == texts
+
+
 @pytest.mark.parametrize("texts", ["some text", b"some text", 5, None])
 def test_a_lone_text_is_not_a_list(translator, texts):
     with pytest.raises(ValueError, match="a list with one item for each sentence"):

@@ -1,5 +1,9 @@
+import hashlib
+
+import onnx
 import pytest
 from keras_attn_runtime.triton import main, write_repository
+from onnx import helper
 
 from tests.export.small_translator import session
 
@@ -33,6 +37,24 @@ def test_the_command_writes_a_repository_once(model_path, tmp_path, capsys):
     assert (repository / "model/1/model.onnx").read_bytes() == model_path.read_bytes()
     assert main([str(model_path), str(repository)]) == 1
     assert "which exists" in capsys.readouterr().err
+
+
+def test_weights_outside_of_the_file_are_copied_with_it(model_path, tmp_path):
+    model = onnx.load(model_path)
+    (tmp_path / "en-de").mkdir()
+    (tmp_path / "en-de/model.weights").write_bytes(b"weights")
+    checksum = hashlib.sha256(b"weights").hexdigest()
+    helper.set_model_props(model, properties(model) | {"keras_attn.weights_checksum": checksum})
+    onnx.save(model, tmp_path / "en-de/model.onnx")
+    for given in (tmp_path / "en-de", tmp_path / "en-de/model.onnx"):
+        directory = write_repository(given, tmp_path / "models", f"of-{given.stem}")
+        for name in ("model.onnx", "model.weights"):
+            copied = (directory / "1" / name).read_bytes()
+            assert copied == (tmp_path / "en-de" / name).read_bytes()
+
+
+def properties(model):
+    return {entry.key: entry.value for entry in model.metadata_props}
 
 
 @pytest.mark.parametrize(
