@@ -31,11 +31,14 @@ class LayerNormalization(keras.layers.LayerNormalization):
     """
 
     def call(self, inputs, training=False):
-        over_last_axis = self.axis in (-1, len(inputs.shape) - 1)
+        (axis, *more_axes) = self.axis  # a list once the layer is built
+        over_last_axis = axis in (-1, len(inputs.shape) - 1) and not more_axes
         if (
             not training
             or keras.backend.backend() != "tensorflow"
+            or self.compute_dtype == "float64"
             or not (over_last_axis and self.scale and self.center)
+            or self.rms_scaling
         ):
             return super().call(inputs)
         x, gamma, beta = (ops.cast(tensor, "float32") for tensor in (inputs, self.gamma, self.beta))

@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attn import layer_normalization
 from keras_attn.layer_normalization import LayerNormalization
 from tests.contracts import numpy
 
@@ -31,9 +32,16 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("arguments", ARGUMENTS)
-def test_equals_keras(arguments, training):
+def test_equals_keras(arguments, training, monkeypatch):
+    used = []
+    original = layer_normalization._normalization
+    monkeypatch.setattr(
+        layer_normalization, "_normalization", lambda epsilon: used.append(1) or original(epsilon)
+    )
     ours, theirs = both(**arguments)
     np.testing.assert_allclose(numpy(ours(X, training=training)), numpy(theirs(X)), atol=1e-5)
+    is_last_axis = arguments.get("axis", 2) == 2 and not {"scale", "center"} & set(arguments)
+    assert bool(used) == (training and is_last_axis and keras.backend.backend() == "tensorflow")
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the gradient is TensorFlow's")

@@ -60,5 +60,6 @@ class CosineAttention(AttentionMechanism):
 
 def _unit_length(vectors):
     """Vectors `(..., D)` divided by their length; a vector of zeros stays one."""
-    squares = ops.sum(ops.square(ops.cast(vectors, "float32")), axis=-1, keepdims=True)
-    return vectors * ops.cast(ops.rsqrt(squares + 1e-12), vectors.dtype)
+    wide = ops.cast(vectors, "float32")  # float16 has no factor as large as that of zeros
+    squares = ops.sum(ops.square(wide), axis=-1, keepdims=True)
+    return ops.cast(wide * ops.rsqrt(squares + 1e-12), vectors.dtype)

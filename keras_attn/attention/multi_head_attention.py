@@ -10,6 +10,7 @@ from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn.attention.scaled_dot_product import scaled_dot_product
+from keras_attn.build_once import build_once
 from keras_attn.dropout import Dropout
 from keras_attn.fold_beams import fold_beams
 from keras_attn.positions.position_range import position_range
@@ -70,7 +71,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         training: bool, whether dropout is on.
         use_causal_mask: bool, whether a query sees no key after it.
         position_bias: floats, broadcastable to `(batch, heads, target, source)`, added to the
-            scores; or a layer that makes them, such as `AlibiBias`.
+            scores; or a layer that makes them, such as `AlibiBias`. In a functional model, give
+            the result of a layer that has weights.
         start_index: int or int32 scalar or `(batch,)`, position of the first query and key.
 
     Returns:
@@ -227,7 +229,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         mask=None,
     ):
         if value is None:
-            value, value_mask = query, _both(query_mask, mask)
+            value, value_mask = query, _both(value_mask, _both(query_mask, mask))
         key = value if key is None else key
         if len(query.shape) > 3:
             return self._attend_over_axes(
@@ -311,7 +313,16 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         Returns:
             Dict of `keys` `(batch, key/value heads, source, key_dim)`, `values` `(batch, key/value
             heads, source, value_dim)` and boolean `mask` `(batch, 1 or target, source)`.
+
+        Raises:
+            ValueError: if the layer has rotary positions or a window, which are for self-attention.
         """
+        if self.rotary is not None or self.sliding_window is not None:
+            raise ValueError(
+                "Queries of a prepared memory have no positions in it. Received: a layer with "
+                f"rotary={self.rotary}, sliding_window={self.sliding_window}. Make it without "
+                "them, or use `call` or `step`."
+            )
         value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
         keys, values = self._project_memory(value if key is None else key, value)
         return {
@@ -548,8 +559,15 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         )
 
     def compute_output_spec(
-        self, query, value=None, key=None, return_attention_scores=False, **kwargs
+        self,
+        query,
+        value=None,
+        key=None,
+        return_attention_scores=False,
+        position_bias=None,
+        **kwargs,
     ):
+        check_position_bias(position_bias)
         value = query if value is None else value
         size = query.shape[-1] if self.output_size is None else self.output_size
         outputs = keras.KerasTensor((*query.shape[:-1], size), dtype=self.compute_dtype)
@@ -587,6 +605,18 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
     def from_config(cls, config):
         rotary = keras.saving.deserialize_keras_object(config["rotary"])
         return cls(**{**config, "rotary": rotary})
+
+
+def check_position_bias(position_bias):
+    """Refuses a layer whose weights a functional model would neither train nor save."""
+    if isinstance(position_bias, keras.layers.Layer):
+        build_once(position_bias, (None, None), (None, None))
+        if position_bias.weights:
+            raise ValueError(
+                "A functional model does not see the weights of a layer that is an argument. "
+                f"Received: position_bias={position_bias}. Call it on the positions, and give its "
+                "result."
+            )
 
 
 def _both(mask, other):

@@ -219,6 +219,8 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
         _, weights = self.attentions[0].compute_output_spec(
             query, self.main(value), return_attention_scores=True
         )
+        if len(weights.shape) == 4:  # of several heads, of which the mean is returned
+            weights = keras.KerasTensor((weights.shape[0], *weights.shape[2:]), weights.dtype)
         return context, weights
 
     def get_config(self):

@@ -5,6 +5,8 @@ weights of the scores' shape and dtype. Masked positions get weight exactly 0; t
 sum to 1, unless all of it is masked. Computed in float32 at least.
 """
 
+import math
+
 from keras import ops
 
 from keras_attn.masks import MASKED_SCORE, masked_softmax
@@ -20,12 +22,12 @@ def masked_sparsemax(scores, mask):
     """
     allowed = ops.cast(mask, "float32")
     masked = ops.cast(scores, "float32") + (1.0 - allowed) * MASKED_SCORE  # (B, T, S)
-    masked = masked - ops.stop_gradient(ops.max(masked, axis=-1, keepdims=True))
+    masked = masked - ops.stop_gradient(_largest(masked))
     falling = -ops.sort(-ops.stop_gradient(masked), axis=-1)  # (B, T, S)
     rank = 1.0 + ops.cast(ops.arange(ops.shape(masked)[-1]), "float32")  # (S,)
     # The condition holds for the best ones and fails from the first that it fails for.
     is_in_support = 1.0 + rank * falling > ops.cumsum(falling, axis=-1)  # (B, T, S)
-    least = ops.min(ops.where(is_in_support, falling, 0.0), axis=-1, keepdims=True)  # (B, T, 1)
+    least = -_largest(-ops.where(is_in_support, falling, 0.0))  # (B, T, 1)
     support = ops.cast(masked >= least, "float32")  # (B, T, S)
     size = ops.sum(support, axis=-1, keepdims=True)
     threshold = (ops.sum(support * masked, axis=-1, keepdims=True) - 1.0) / size  # (B, T, 1)
@@ -39,9 +41,14 @@ def masked_hardmax(scores, mask):
     """
     allowed = ops.cast(mask, "float32")
     masked = ops.cast(scores, "float32") + (1.0 - allowed) * MASKED_SCORE  # (B, T, S)
-    is_best = ops.cast(masked >= ops.max(masked, axis=-1, keepdims=True), "float32")
+    is_best = ops.cast(masked >= _largest(masked), "float32")
     is_first = ops.cast(ops.cumsum(is_best, axis=-1) < 1.5, "float32")
     return ops.cast(ops.stop_gradient(is_best * is_first * allowed), scores.dtype)
+
+
+def _largest(values):
+    """The largest value of the last axis, which is kept; also of no rows at all."""
+    return ops.max(values, axis=-1, keepdims=True, initial=-math.inf)
 
 
 PROBABILITY_FUNCTIONS = {

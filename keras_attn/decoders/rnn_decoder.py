@@ -76,7 +76,8 @@ class RNNDecoder(TokenDecoder):
             state_sizes(self.cell.cell), bridge, dtype=self.dtype_policy
         )
         self.input_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
-        self.output_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        output_seed = None if seed is None else seed + 1
+        self.output_dropout = Dropout(dropout, seed=output_seed, dtype=self.dtype_policy)
 
     def build(
         self,

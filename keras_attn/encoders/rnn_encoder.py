@@ -91,7 +91,8 @@ class RNNEncoder(keras.layers.Layer):
                 layer = keras.layers.Bidirectional(layer, dtype=self.dtype_policy)
             self.recurrent_layers.append(layer)
         self.dropout_layers = [
-            Dropout(dropout, seed=seed, dtype=self.dtype_policy) for _ in range(num_layers + 1)
+            Dropout(dropout, seed=None if seed is None else seed + index, dtype=self.dtype_policy)
+            for index in range(num_layers + 1)
         ]
 
     def build(self, inputs_shape):

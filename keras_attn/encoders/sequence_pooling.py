@@ -17,7 +17,9 @@ class SequencePooling(keras.layers.Layer):
 
     Call arguments:
         encoder_outputs: `(batch, source, features)`.
-        encoder_mask: boolean `(batch, source)`, True = real. Default `None`: all.
+        encoder_mask: boolean `(batch, source)`, True = real. Default: the implicit Keras mask of
+            `encoder_outputs`; without one, all.
+        mask: that implicit mask, filled in by Keras.
 
     Returns:
         `(batch, features)`.
@@ -43,7 +45,8 @@ class SequencePooling(keras.layers.Layer):
         self.supports_masking = True
         self.pooling = pooling
 
-    def call(self, encoder_outputs, encoder_mask=None):
+    def call(self, encoder_outputs, encoder_mask=None, mask=None):
+        encoder_mask = mask if encoder_mask is None else encoder_mask
         if self.pooling == "first":
             return encoder_outputs[:, 0]  # (B, D)
         if encoder_mask is None:

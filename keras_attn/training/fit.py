@@ -81,7 +81,7 @@ def fit(
         history.history = {name: list(values) for name, values in checkpoint.history.items()}
         callbacks.append(checkpoint)
         if checkpoint.finished:
-            return history
+            return _numbered(history)
         step = checkpoint.step
 
     validation = {}
@@ -108,8 +108,14 @@ def fit(
         epoch += 1
         step = epoch * steps_per_epoch
         if stopped or epoch == epochs:
-            return history
+            return _numbered(history)
     run(epoch, epochs, steps_per_epoch)
+    return _numbered(history)
+
+
+def _numbered(history):
+    """Keras numbers the epochs of its last `fit` only."""
+    history.epoch = list(range(max(map(len, history.history.values()), default=0)))
     return history
 
 

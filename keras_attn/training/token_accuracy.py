@@ -1,3 +1,5 @@
+import math
+
 import keras
 from keras import ops
 
@@ -28,6 +30,7 @@ class TokenAccuracy(TokenMetric):
     def values(self, y_true, y_pred):
         # On CPU an argmax over the vocabulary is many times slower than a maximum.
         labels = ops.expand_dims(ops.cast(y_true, "int32"), -1)  # (B, T, 1)
+        labels = ops.clip(labels, 0, y_pred.shape[-1] - 1)  # an ignored one may be any number
         of_labels = ops.take_along_axis(y_pred, labels, axis=-1)  # (B, T, 1)
-        of_best = ops.max(y_pred, axis=-1, keepdims=True)  # (B, T, 1)
+        of_best = ops.max(y_pred, axis=-1, keepdims=True, initial=-math.inf)  # (B, T, 1)
         return ops.cast(ops.squeeze(ops.equal(of_labels, of_best), -1), "float32")  # (B, T)

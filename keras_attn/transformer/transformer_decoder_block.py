@@ -23,6 +23,8 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         inputs: `(batch, target, features)`.
         encoder_outputs: `(batch, source, encoder features)`, needed for cross-attention.
         encoder_mask: boolean `(batch, source)`, True = may be attended.
+        encoder_outputs_mask: the implicit Keras mask of `encoder_outputs`, filled in by Keras; it
+            counts where there is no `encoder_mask`.
         attention_mask: of the self-attention, besides the causal one, see
             `TransformerEncoderBlock`.
         position_bias: of the self-attention, see `MultiHeadAttention`.
@@ -72,7 +74,9 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         encoder_mask=None,
         attention_mask=None,
         position_bias=None,
+        encoder_outputs_mask=None,
     ):
+        encoder_mask = encoder_outputs_mask if encoder_mask is None else encoder_mask
         memory = self.prepare_memory(encoder_outputs, encoder_mask)
         return self.run(inputs, memory, attention_mask, position_bias)[0]
 

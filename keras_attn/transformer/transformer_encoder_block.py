@@ -1,7 +1,7 @@
 import keras
 
 from keras_attn.arguments import check_positive_integer
-from keras_attn.attention.multi_head_attention import MultiHeadAttention
+from keras_attn.attention.multi_head_attention import MultiHeadAttention, check_position_bias
 from keras_attn.dropout import Dropout
 from keras_attn.layer_normalization import LayerNormalization
 from keras_attn.transformer.feed_forward import FeedForward
@@ -164,8 +164,11 @@ class TransformerEncoderBlock(keras.layers.Layer):
         return norm(inputs + self.residual_dropout(sublayer(inputs)))
 
     def _norm(self, name):
-        layer = NORMALIZATIONS[self.normalization]
-        return layer(epsilon=self.epsilon, dtype=self.dtype_policy, name=name)
+        norm = NORMALIZATIONS[self.normalization](
+            epsilon=self.epsilon, dtype=self.dtype_policy, name=name
+        )
+        norm.supports_masking = True  # which Keras' RMSNormalization does not say of itself
+        return norm
 
     def _attention(self, name, features, **kwargs):
         if self.key_dim is None and features % self.num_heads:
@@ -189,7 +192,8 @@ class TransformerEncoderBlock(keras.layers.Layer):
     def compute_output_shape(self, inputs_shape, *args):
         return inputs_shape
 
-    def compute_output_spec(self, inputs, *args, **kwargs):
+    def compute_output_spec(self, inputs, *args, position_bias=None, **kwargs):
+        check_position_bias(position_bias)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self):

@@ -3,7 +3,13 @@ import numpy as np
 import pytest
 from keras import tree
 
-from keras_attn import AlibiBias, MultiHeadAttention, RelativePositionBias, RotaryPositions
+from keras_attn import (
+    AlibiBias,
+    MultiHeadAttention,
+    RelativePositionBias,
+    RotaryPositions,
+    TransformerEncoderBlock,
+)
 from keras_attn.transformer import kv_cache
 from tests import position_oracles
 from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
@@ -635,3 +641,26 @@ def test_a_mask_of_another_rank_is_refused():
 def test_rotary_positions_need_heads_of_even_size():
     with pytest.raises(ValueError, match="head_dim must be even.* Received: head_dim=3"):
         MultiHeadAttention(2, 3, rotary=RotaryPositions())(X)
+
+
+def test_a_mask_of_the_value_counts_where_the_query_is_the_value():
+    layer = MultiHeadAttention(2, 4)
+    x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
+    mask = np.arange(5) < np.array([[2], [4]])
+    assert_close(numpy(layer(x, value_mask=mask)), numpy(layer(x, attention_mask=mask)))
+
+
+@pytest.mark.parametrize("arguments", [{"rotary": RotaryPositions()}, {"sliding_window": 2}])
+def test_a_prepared_memory_has_no_positions(arguments):
+    layer = MultiHeadAttention(2, 4, **arguments)
+    layer.build((None, None, 8))
+    with pytest.raises(ValueError, match="Received: a layer with rotary="):
+        layer.prepare_memory(np.zeros((1, 3, 8), "float32"))
+
+
+def test_weights_of_a_bias_that_a_functional_model_would_lose():
+    inputs = keras.Input((5, 8))
+    for layer in (MultiHeadAttention(2, 4), TransformerEncoderBlock(2, 12)):
+        with pytest.raises(ValueError, match="give its result"):
+            layer(inputs, position_bias=RelativePositionBias(2))
+        layer(inputs, position_bias=AlibiBias(2))  # has none

@@ -89,6 +89,14 @@ def test_several_attentions_to_one_memory():
     assert tuple(context.shape) == (2, 3, 5 + 4) and tuple(weights.shape) == (2, 3, 6)
 
 
+def test_the_weights_of_several_heads_are_known_by_their_shape_before():
+    layer = MultipleAttention({"a": MultiHeadAttention(2, 3), "b": LuongAttention()})
+    inputs = keras.Input(QUERY.shape[1:]), keras.Input(VALUE["text"].shape[1:])
+    model = keras.Model(inputs, layer(*inputs, return_attention_scores=True))
+    _, weights = model([QUERY, VALUE["text"]])
+    assert model.outputs[1].shape[1:] == tuple(weights.shape)[1:] == (3, 6)
+
+
 def test_a_memory_without_a_mask_is_not_masked_like_another():
     layer = make()
     mask = {"text": MASK["text"]}

@@ -107,3 +107,9 @@ def test_a_trained_layer_becomes_hard():
 def test_an_unknown_function_is_refused():
     with pytest.raises(ValueError, match="'hardmax'.*Received: probability_fn='entmax'"):
         BahdanauAttention(4, probability_fn="entmax")
+
+
+@pytest.mark.parametrize("name", PROBABILITY_FUNCTIONS)
+def test_no_sentences(name):
+    scores, mask = np.zeros((0, 2, 3), "float32"), np.ones((0, 2, 3), bool)
+    assert tuple(PROBABILITY_FUNCTIONS[name](scores, mask).shape) == (0, 2, 3)

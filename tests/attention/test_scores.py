@@ -1,5 +1,6 @@
 """Mechanisms with little but a score, against their equations."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -91,3 +92,15 @@ def test_location_gives_no_weight_beyond_its_length():
 def test_location_needs_a_length(max_length):
     with pytest.raises(ValueError, match="max_length must be a positive integer. Received: max_"):
         LocationAttention(max_length)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
+def test_the_cosine_of_zeros_is_zero(policy):
+    query, value = np.zeros((1, 2, 4), "float32"), np.ones((1, 3, 4), "float32")
+    value[0, 1] = 0
+    layer = CosineAttention(dtype=policy)
+    for given in (query, query + 1):
+        _, weights = layer(given, value, return_attention_scores=True)
+        assert np.isfinite(numpy(keras.ops.cast(weights, "float32"))).all()
+    context = numpy(keras.ops.cast(layer(query, value), "float32"))
+    np.testing.assert_allclose(context, np.full((1, 2, 4), 2 / 3), rtol=1e-2)

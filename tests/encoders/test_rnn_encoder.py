@@ -196,6 +196,15 @@ def test_dropout_is_for_training_only():
     assert not np.allclose(numpy(encoder(IDS, training=True)["encoder_outputs"]), inference)
 
 
+def test_no_two_layers_drop_the_same_features():
+    dropped = [
+        numpy(layer(np.ones((2, 9, 8), "float32"), training=True)) == 0
+        for layer in make_encoder(num_layers=3, dropout=0.5, seed=1).dropout_layers
+    ]
+    for index, one in enumerate(dropped):
+        assert all((one != other).any() for other in dropped[:index])
+
+
 def test_each_layer_and_direction_has_weights_of_its_own():
     encoder = RNNEncoder(keras.layers.GRUCell(4), keras.layers.Embedding(10, 8), num_layers=2)
     encoder(IDS)

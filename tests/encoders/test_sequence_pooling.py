@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 
@@ -20,6 +21,12 @@ def test_the_mean_is_that_of_the_real_positions():
     expected = [OUTPUTS[0].mean(axis=0), OUTPUTS[1, :2].mean(axis=0), np.zeros(5)]
     assert_close(pooled, np.stack(expected))
     assert_close(numpy(SequencePooling()(OUTPUTS)), OUTPUTS.mean(axis=1))
+
+
+def test_the_implicit_mask_counts():
+    ids = np.array([[3, 4, 0, 0]])
+    vectors = keras.layers.Embedding(6, 3, mask_zero=True)(ids)
+    assert_close(numpy(SequencePooling()(vectors)), numpy(vectors)[:, :2].mean(axis=1))
 
 
 def test_first_is_the_first_position():

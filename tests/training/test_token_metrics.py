@@ -56,11 +56,12 @@ def test_crossentropy(batches):
     assert result_of(TokenCrossentropy(0.1), batches) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_negative_padding_label(batches):
+def test_another_padding_label(batches):
     batches, labels, _ = batches
-    moved = [(np.where(labels == 0, -1, labels), logits) for labels, logits in batches]
-    for metric in (TokenAccuracy, Perplexity):
-        assert result_of(metric(-1), moved) == result_of(metric(0), batches)
+    for label in (-1, -100, 1000):  # outside of the vocabulary, on both sides
+        moved = [(np.where(labels == 0, label, labels), logits) for labels, logits in batches]
+        for metric in (TokenAccuracy, Perplexity):
+            assert result_of(metric(label), moved) == result_of(metric(0), batches)
 
 
 def test_sample_weight():
@@ -75,6 +76,8 @@ def test_no_tokens():
     assert result_of(TokenAccuracy(), [padding]) == 0.0
     assert result_of(TokenCrossentropy(), [padding]) == 0.0
     assert result_of(Perplexity(), [padding]) == 1.0
+    nothing = np.zeros((0, 3), "int32"), np.zeros((0, 3, 5), "float32")
+    assert result_of(TokenAccuracy(), [nothing]) == 0.0
 
 
 @pytest.mark.parametrize(

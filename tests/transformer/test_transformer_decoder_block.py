@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 
@@ -255,3 +256,12 @@ def test_arguments_are_checked(arguments, message):
     with pytest.raises(ValueError, match=message):
         block = TransformerDecoderBlock(**{"num_heads": 2, "intermediate_dim": 12, **arguments})
         block(INPUTS, ENCODED)
+
+
+def test_the_implicit_mask_of_the_memory_counts():
+    block = make(2, 12)
+    memory = keras.layers.Masking()(np.where(ENCODER_MASK[:, :, None], ENCODED, 0))
+    expected = numpy(block(INPUTS, ENCODED, encoder_mask=ENCODER_MASK))
+    assert_close(numpy(block(INPUTS, memory)), expected)
+    everything = np.ones_like(ENCODER_MASK)  # what is given counts before what is implied
+    assert not np.allclose(numpy(block(INPUTS, memory, encoder_mask=everything)), expected)

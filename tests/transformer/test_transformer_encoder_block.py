@@ -85,9 +85,16 @@ def test_masks_of_all_ranks():
 
 
 @pytest.mark.parametrize("normalize_first", [True, False], ids=["pre-norm", "post-norm"])
+@pytest.mark.parametrize("normalization", ["layer", "rms"])
 @pytest.mark.parametrize("flash_attention", [None, True])
-def test_the_implicit_mask_counts(normalize_first, flash_attention):
-    block = make(2, 12, normalize_first=normalize_first, flash_attention=flash_attention)
+def test_the_implicit_mask_counts(normalize_first, normalization, flash_attention):
+    block = make(
+        2,
+        12,
+        normalize_first=normalize_first,
+        normalization=normalization,
+        flash_attention=flash_attention,
+    )
     inputs = np.where(MASK[:, :, None], INPUTS, 0)
     masked = keras.layers.Masking()(inputs)
     expected = numpy(block(inputs, attention_mask=MASK))
