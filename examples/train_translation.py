@@ -111,13 +111,13 @@ MODELS = {
         "dropout": 0.3,
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,
-        "tokens_per_batch": 4096,
-        "epochs": 50,
+        "tokens_per_batch": 2048,
+        "epochs": 46,
         "learning_rate": 5e-3,
         "beta_2": 0.98,
         "warmup_steps": 2000,
-        "decay": 0.0,
-        "average": 10,
+        "decay": 0.3,
+        "average": 5,
     },
 }
 # Without attention it takes many steps until the decoder reads what the encoder leaves it.
@@ -143,6 +143,8 @@ ATTENTIONS = {
 def main():
     args = parse_arguments()
     args.run_dir.mkdir(parents=True, exist_ok=True)
+    if args.bfloat16:
+        multiply_in_bfloat16()
     files = find_files(args) if args.data else write_dates(args.run_dir / "data", args.seed)
     copy_test_set(files, args.run_dir)
     source_tokenizer, target_tokenizer = train_tokenizers(files, args)
@@ -194,6 +196,13 @@ def main():
     }
     (args.run_dir / "history.json").write_text(json.dumps(report, indent=2, default=str))
     print(f"Trained for {minutes:.1f} minutes: {args.run_dir / 'translator.keras'}")
+
+
+def multiply_in_bfloat16():
+    """Lets TensorFlow round what it multiplies in a training; weights and sums stay in float32."""
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": True})
 
 
 def make_model(args, source_vocabulary_size, target_vocabulary_size):
@@ -266,6 +275,11 @@ def parse_arguments():
     parser.add_argument("--length-penalty", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--strategy", choices=("auto", "none", "mirrored"), default="auto")
+    parser.add_argument(
+        "--bfloat16",
+        action="store_true",
+        help="multiply in bfloat16 on a CPU: up to twice as fast if it has AMX instructions",
+    )
     parser.add_argument("--tokenizer", choices=("bpe", "unigram", "char"), default=None)
     parser.add_argument("--separate-vocabularies", action="store_true", default=None)
     for name in ("embedding-dim", "vocabulary-size", "tokens-per-batch", "epochs"):
