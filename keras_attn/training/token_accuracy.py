@@ -28,6 +28,7 @@ class TokenAccuracy(TokenMetric):
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
 
     def values(self, y_true, y_pred):
+        y_pred = ops.cast(y_pred, "float32")
         # On CPU an argmax over the vocabulary is many times slower than a maximum.
         labels = ops.expand_dims(ops.cast(y_true, "int32"), -1)  # (B, T, 1)
         labels = ops.clip(labels, 0, y_pred.shape[-1] - 1)  # an ignored one may be any number
