@@ -1,7 +1,7 @@
 import keras
 
-LEVELS = 2**16
-"""Values of the random integers, so the precision of the rate."""
+LEVELS = 2**8
+"""Values of the random integers that decide: the rate of a call is a multiple of 1 / LEVELS."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -9,12 +9,13 @@ class Dropout(keras.layers.Dropout):
     """`keras.layers.Dropout`, several times faster on TensorFlow.
 
     Introduced by [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html). Keras
-    draws a float for each value; here a random integer decides about two of them, and the gradient
+    draws a float for each value; here a random integer decides about four of them, and the gradient
     needs one product. On other backends, and with a `noise_shape`, it is Keras' own.
 
     Args:
-        rate: float in [0, 1], share of the values that become 0, rounded to a multiple of 2^-16.
-            The others are scaled so that the expected sum stays the same.
+        rate: float in [0, 1], share of the values that become 0. The others are scaled so that the
+            expected sum stays the same. On TensorFlow each call has one of the two multiples of
+            1/256 around it, drawn so that their mean is the rate, and scales by that one.
         **kwargs: arguments of `keras.layers.Dropout`: `seed`, `noise_shape`.
 
     Call arguments:
@@ -33,11 +34,10 @@ class Dropout(keras.layers.Dropout):
     """
 
     def call(self, inputs, training=False):
-        threshold = round(self.rate * LEVELS)
         if (
             keras.backend.backend() != "tensorflow"
             or not training
-            or threshold in (0, LEVELS)
+            or not 0 < self.rate <= 1 - 1 / LEVELS
             or self.noise_shape is not None
         ):
             return super().call(inputs, training=training)
@@ -45,7 +45,11 @@ class Dropout(keras.layers.Dropout):
 
         size = tf.size(inputs)
         seed = tf.cast(self.seed_generator.next(), "int32")
-        pairs = tf.random.stateless_uniform([(size + 1) // 2], seed, None, None, "int32")
-        levels = tf.reshape(tf.bitcast(pairs, "int16"), [-1])[:size]
-        is_kept = tf.reshape(levels, tf.shape(inputs)) >= threshold - LEVELS // 2
-        return inputs * (tf.cast(is_kept, inputs.dtype) * (LEVELS / (LEVELS - threshold)))
+        integers = tf.random.stateless_uniform([(size + 3) // 4 + 1], seed, None, None, "int32")
+        levels = tf.reshape(tf.bitcast(integers, "int8"), [-1])[:size]
+        uniform = tf.cast(integers[-1], "float32") / 2**32 + 0.5  # which no level comes from
+        threshold = tf.minimum(tf.floor(self.rate * LEVELS + uniform), LEVELS - 1)
+        least = tf.cast(threshold - LEVELS // 2, "int8")
+        is_kept = tf.reshape(levels, tf.shape(inputs)) >= least
+        scale = tf.cast(LEVELS / (LEVELS - threshold), inputs.dtype)
+        return inputs * (tf.cast(is_kept, inputs.dtype) * scale)

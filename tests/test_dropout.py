@@ -1,3 +1,5 @@
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -14,14 +16,26 @@ def drop(rate, shape, seed=1):
 def test_drops_a_share_and_keeps_the_expected_sum(rate):
     dropped = drop(rate, (300, 1001))
     is_kept = dropped != 0
-    np.testing.assert_allclose(dropped[is_kept], 1 / (1 - rate), rtol=1e-4)
+    rate_of_call = 1 - 1 / dropped.max()
+    assert abs(rate_of_call - rate) < 1 / 256
+    np.testing.assert_allclose(dropped[is_kept], dropped.max())
     # Four standard deviations of the mean of 300,300 decisions.
     tolerance = 4 * np.sqrt(rate * (1 - rate) / dropped.size)
-    assert abs(is_kept.mean() - (1 - rate)) < tolerance
-    # Two decisions come from one integer: neighbours must not depend on each other.
-    both = (is_kept[:, :-1:2] & is_kept[:, 1::2]).mean()
-    assert abs(both - (1 - rate) ** 2) < 2 * tolerance
+    assert abs(is_kept.mean() - (1 - rate_of_call)) < tolerance
+    # Four decisions come from one integer: they must not depend on each other.
+    four = is_kept.reshape(-1, 4)
+    for one, other in itertools.combinations(range(4), 2):
+        both = (four[:, one] & four[:, other]).mean()
+        assert abs(both - (1 - rate_of_call) ** 2) < 4 * tolerance
     assert np.abs(is_kept.mean(axis=0) - (1 - rate)).max() < 6 * np.sqrt(0.25 / 300)
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.3, 0.998])
+def test_the_calls_have_the_rate_in_their_mean(rate):
+    layer, ones = Dropout(rate, seed=1), np.ones((25, 40), "float32")
+    shares = [(numpy(layer(ones, training=True)) == 0).mean() for _ in range(400)]
+    # Four standard deviations: of 400,000 decisions, and of 400 roundings to 1/256.
+    assert abs(np.mean(shares) - rate) < 4 * np.sqrt(rate * (1 - rate) / 4e5 + 0.25 / 256**2 / 400)
 
 
 def test_each_call_drops_others_and_a_seed_repeats_them():
