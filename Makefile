@@ -72,19 +72,22 @@ demo: .venv/installed .venv-runtime/installed
 	.venv/bin/python examples/attention_map.py $(DEMO)/run \
 		--text "en: Monday the 3rd of May 2021" --out $(DEMO)/attention.png
 
+# A worker holds about 3 GiB; a module stays in one, so that its fixtures are made once.
+WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile
+
 test: .venv/installed
-	.venv/bin/python -m pytest -m "not slow"
+	.venv/bin/python -m pytest $(WORKERS) -m "not slow"
 
 test-slow: .venv/installed
 	.venv/bin/python -m pytest -m slow
 
 JAX_TESTS := $(addprefix tests/,attention rnn encoders decoders search models positions transformer) \
-	$(addprefix tests/test_,dropout.py layer_normalization.py masks.py)
+	$(addprefix tests/test_,dropout.py gather.py history.py layer_normalization.py masks.py scan.py)
 
 # Nearly all the time goes into compiling small functions once: the less is optimised, the faster.
 test-jax: .venv-jax/installed
 	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
-		.venv-jax/bin/python -m pytest -rs -m "not slow" $(JAX_TESTS)
+		.venv-jax/bin/python -m pytest $(WORKERS) -rs -m "not slow" $(JAX_TESTS)
 
 lint: .venv/installed
 	.venv/bin/ruff check .

@@ -15,6 +15,7 @@ class Pattern:
 
     def __init__(self, layer):
         self._config = keras.saving.serialize_keras_object(layer)
+        self._config.pop("build_config", None)  # of a built layer: a new one may have other shapes
 
     def config(self):
         """The serialized layer."""

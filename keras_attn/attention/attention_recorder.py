@@ -21,9 +21,10 @@ def record_attention_scores():
         `"encoder/stack/block_0/self_attention"`, to NumPy weights `(batch, heads, target, source)`,
         or `(batch, target, source)` for mechanisms with one head. If a layer attends several times,
         the weights are joined along the target, so that the steps of a loop make one alignment.
+        Not for a search, whose hypotheses change places: it has `return_alignments`.
 
     Raises:
-        ValueError: if weights have no values.
+        ValueError: if weights have no values, or those of a layer cannot be joined.
 
     Example:
 
@@ -56,5 +57,14 @@ def record(layer, weights):
             f"symbolic weights of {layer.path}. Call the model itself, outside of compiled "
             "functions: model(inputs)."
         ) from error
-    before = [scores[layer.path]] if layer.path in scores else []
-    scores[layer.path] = np.concatenate([*before, weights], axis=-2)
+    if layer.path in scores:
+        before = scores[layer.path]
+        others = before.shape[:-2] + before.shape[-1:]
+        if others != weights.shape[:-2] + weights.shape[-1:]:
+            raise ValueError(
+                "Attention scores can only be joined along the target. Received: weights of "
+                f"{layer.path} of shape {weights.shape} after others of shape {before.shape}. Use "
+                "one `record_attention_scores` for each batch; ask a search for its alignments."
+            )
+        weights = np.concatenate([before, weights], axis=-2)
+    scores[layer.path] = weights

@@ -12,6 +12,9 @@ class AttentionSteps:
     feeds_back = False
     """Whether a step needs what the step before has left, so that time must be a loop."""
 
+    grows = True
+    """Whether more steps may follow than the `max_steps` given to `initial_state`."""
+
     def main(self, values):
         """Of several memories, or of what belongs to each, that of the weights of a step."""
         return values

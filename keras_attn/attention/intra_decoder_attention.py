@@ -52,6 +52,7 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
     """
 
     feeds_back = True
+    grows = False
 
     def __init__(self, mechanism, **kwargs):
         super().__init__(**kwargs)

@@ -92,6 +92,10 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
     def feeds_back(self):
         return any(attention.feeds_back for attention in self.attentions)
 
+    @property
+    def grows(self):
+        return all(attention.grows for attention in self.attentions)
+
     def build(self, query_shape, value_shape):
         sizes = []
         query = keras.KerasTensor(query_shape)

@@ -206,6 +206,10 @@ class CausalLanguageModel(TokenDecoder):
         logits = self.project(self.stack.normalize(vectors))  # (B, T, V) or (B*K, V)
         return logits, {**shared, "position": position + time, "slot": slot + time * beams}
 
+    @property
+    def grows(self):
+        return history.grows(self.growing_cache)
+
     def archive(self, state):
         return {**state, "shared": kv_cache.archive(state["shared"])}
 

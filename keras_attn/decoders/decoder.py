@@ -1,6 +1,7 @@
 import keras
 from keras import ops, tree
 
+from keras_attn import history
 from keras_attn.gather import gather_leaves
 
 
@@ -16,7 +17,8 @@ class Decoder(keras.layers.Layer):
 
     Both are nested dicts of tensors. Nothing is kept on the decoder between calls, and all weights
     are created in `build`. A search sees only `(token_ids, state) -> (logits, state)`, so that a
-    new decoder gets every search and every export for free.
+    new decoder gets every search and every export for free. The search calls `build` with the
+    shapes of all arguments of `call` that have one, in their order, `None` where there is none.
     """
 
     def __init__(self, **kwargs):
@@ -29,7 +31,8 @@ class Decoder(keras.layers.Layer):
         Args:
             token_ids: int32 `(B, T)`, start token first.
             encoder_outputs: `(B, S, features)`.
-            encoder_mask: boolean `(B, S)`, True = may be attended.
+            encoder_mask: boolean `(B, S)`, True = may be attended. By default the implicit Keras
+                mask of `encoder_outputs`, where `call` has an argument `encoder_outputs_mask`.
             encoder_state: last state of the encoder, nested, leaves `(B, ...)`, or `None`.
 
         Returns:
@@ -39,6 +42,11 @@ class Decoder(keras.layers.Layer):
 
     def compute_mask(self, inputs, previous_mask):
         return None  # the loss knows padding by its label
+
+    @property
+    def grows(self):
+        """Whether a search may take more steps than the `max_length` given to `initial_state`."""
+        return history.grows()
 
     def main(self, values):
         """Of several encoder outputs or masks, those of which a search takes the source's length.

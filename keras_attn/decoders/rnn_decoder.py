@@ -104,7 +104,10 @@ class RNNDecoder(TokenDecoder):
         return_attention_scores=False,
         query_features=None,
         training=False,
+        encoder_outputs_mask=None,
     ):
+        if encoder_mask is None:
+            encoder_mask = encoder_outputs_mask
         memory = self.prepare_memory(encoder_outputs, encoder_mask, encoder_state, query_features)
         inputs = self.input_dropout(self.embedding(token_ids))  # (B, T, E)
         adds_loss = training and self.coverage_loss > 0
@@ -115,9 +118,15 @@ class RNNDecoder(TokenDecoder):
             return_attention_scores=return_attention_scores or adds_loss,
         )
         if adds_loss:
-            self.add_loss(self.coverage_loss * coverage_loss(weights, padding_mask(token_ids)))
+            ids = len(token_ids.shape) == 2
+            mask = padding_mask(token_ids) if ids else ops.ones_like(weights[:, :, 0], dtype="bool")
+            self.add_loss(self.coverage_loss * coverage_loss(weights, mask))
         logits = self.project(self.output_dropout(outputs))  # (B, T, V)
         return (logits, weights) if return_attention_scores else logits
+
+    @property
+    def grows(self):
+        return super().grows and (self.cell.attention is None or self.cell.attention.grows)
 
     def main(self, values):
         return values if self.cell.attention is None else self.cell.attention.main(values)

@@ -64,6 +64,12 @@ class TransformerDecoder(TokenDecoder):
         super().__init__(embedding, head, **kwargs)
         if archive_every is not None:
             check_positive_integer("archive_every", archive_every)
+        if not getattr(block, "cross_attention", False):
+            raise ValueError(
+                "A decoder needs cross-attention, to what an encoder has read. Received: block="
+                f"{type(block).__name__} without it. Pass TransformerDecoderBlock(...), or make a "
+                "CausalLanguageModel."
+            )
         self.stack = TransformerStack(
             block,
             embedding,
@@ -96,7 +102,10 @@ class TransformerDecoder(TokenDecoder):
         encoder_mask=None,
         encoder_state=None,
         return_attention_scores=False,
+        encoder_outputs_mask=None,
     ):
+        if encoder_mask is None:
+            encoder_mask = encoder_outputs_mask
         memory = self.prepare_memory(encoder_outputs, encoder_mask)
         vectors = self.stack.embed(token_ids)  # (B, T, D)
         positions = position_range(ops.shape(vectors)[1])
@@ -162,6 +171,10 @@ class TransformerDecoder(TokenDecoder):
                 ops.mean(weights, axis=1), ops.shape(state["alignments"])
             )
         return self.project(self.stack.normalize(vectors)), new_state  # (B*K, V)
+
+    @property
+    def grows(self):
+        return history.grows(self.growing_cache)
 
     def archive(self, state):
         return {**state, "shared": kv_cache.archive(state["shared"])}

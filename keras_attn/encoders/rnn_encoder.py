@@ -111,11 +111,11 @@ class RNNEncoder(keras.layers.Layer):
             shape = layer.compute_output_shape(shape)[0]
 
     def call(self, inputs, mask=None):
-        if mask is None and self.embedding is not None:
+        if mask is None and self.embedding is not None and len(inputs.shape) == 2:
             mask = masks.padding_mask(inputs, self.pad_token_id)
         features = inputs if self.embedding is None else self.embedding(inputs)
         if mask is None:
-            mask = ops.ones_like(features[:, :, 0], dtype="bool")  # (B, S)
+            mask = ops.ones(ops.shape(features)[:2], dtype="bool")  # (B, S)
         features = self.dropout_layers[0](ops.cast(features, self.compute_dtype))
         encoder_state = []
         for layer, dropout in zip(self.recurrent_layers, self.dropout_layers[1:], strict=True):

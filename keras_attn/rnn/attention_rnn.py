@@ -31,8 +31,9 @@ class AttentionRNN(keras.layers.Layer):
         mask: boolean `(batch, target)`: steps that are False leave the state as it is.
         return_attention_scores: bool, whether to return the weights too. Default `False`.
         query_features: `(batch, features)`, part of each query if the cell's `query` names them.
-        encoder_outputs_mask: the implicit Keras mask of `encoder_outputs`, filled in by Keras;
-            counts where `encoder_mask` is not given.
+        inputs_mask, encoder_outputs_mask: the implicit Keras masks of `inputs` and
+            `encoder_outputs`, filled in by Keras; count where `mask` and `encoder_mask` are not
+            given.
 
     Returns:
         Outputs `(batch, target, output_size)`; a tuple of it and, as asked for, the weights
@@ -92,8 +93,10 @@ class AttentionRNN(keras.layers.Layer):
         mask=None,
         return_attention_scores=False,
         query_features=None,
+        inputs_mask=None,
         encoder_outputs_mask=None,
     ):
+        mask = inputs_mask if mask is None else mask
         if encoder_mask is None:
             encoder_mask = encoder_outputs_mask
         memory = self.cell.prepare_memory(encoder_outputs, encoder_mask, query_features)

@@ -25,7 +25,7 @@ class StateBridge(keras.layers.Layer):
     Call arguments:
         encoder_outputs: `(batch, source, features)`.
         encoder_mask: boolean `(batch, source)` or `None`.
-        encoder_state: nested lists of `(batch, units)`, or `None`.
+        encoder_state: nested lists or dicts of `(batch, units)`, or `None`.
 
     Returns:
         Nested lists like `state_size`, leaves `(batch, size)`.
@@ -94,6 +94,8 @@ def _last_axes(shapes):
     """Sizes of the last axes in nested lists of shapes."""
     if shapes is None:
         return
+    if isinstance(shapes, dict):
+        shapes = [shapes[name] for name in sorted(shapes)]  # the order of `tree.flatten`
     if all(size is None or isinstance(size, int) for size in shapes):
         yield shapes[-1]
         return

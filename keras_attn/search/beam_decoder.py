@@ -25,7 +25,8 @@ class BeamDecoder(Search):
         decoder: a `Decoder`.
         beam_width: int, open hypotheses of a sentence. Default 4.
         num_hypotheses: int, hypotheses returned, at most `beam_width`. Default 1.
-        stop: when a sentence is done. `"collected"`: `beam_width * patience` hypotheses have ended.
+        stop: when a sentence is done. `"collected"`: `beam_width * patience` hypotheses, rounded to
+            the nearest whole number and at least one, have ended.
             `"exact"`: no open hypothesis can still be among the best `num_hypotheses`. Default
             `"collected"`.
         patience: float > 0, see `stop`
@@ -91,7 +92,7 @@ class BeamDecoder(Search):
             },
             "hypotheses": {
                 "token_ids": new_history(pool),
-                "lengths": ops.zeros(pool, dtype="int32"),
+                "num_tokens": ops.zeros(pool, dtype="int32"),
                 "scores": empty_log_probs,
                 "log_probs": empty_log_probs,
             },
@@ -141,10 +142,6 @@ class BeamDecoder(Search):
             "hypotheses": pool,
         }
 
-    def finish(self, hypotheses):
-        token_ids = self.padded(hypotheses["token_ids"], hypotheses["lengths"])
-        return {**hypotheses, "token_ids": token_ids}
-
     def partial(self, carry):
         best = self.finish(carry["hypotheses"])["token_ids"][:, 0]  # (B, t)
         return ops.where(carry["done"][:, None], best, carry["beams"]["token_ids"][:, 0])
@@ -193,9 +190,10 @@ class BeamDecoder(Search):
             & (first["log_probs"] > IMPOSSIBLE / 2)
             & ops.logical_not(carry["done"])[:, None]
         )
-        first["lengths"] = step + 1 - ops.cast(is_end, "int32")
+        first["num_tokens"] = ops.where(ended, step + 1, 0)
+        lengths = step + 1 - ops.cast(is_end, "int32")
         scores = first["log_probs"] / divisor(
-            first["lengths"], is_end, length_penalty, self.length_penalty_form
+            lengths, is_end, length_penalty, self.length_penalty_form
         )
         first["scores"] = ops.where(ended, scores, IMPOSSIBLE)
 

@@ -33,7 +33,7 @@ class GreedyDecoder(Search):
             "last": self.decoder.first_token_ids(memory, self.start_token_id),
             "hypotheses": {
                 "token_ids": new_history(),
-                "lengths": ops.zeros((batch, 1), dtype="int32"),
+                "num_tokens": ops.zeros((batch, 1), dtype="int32"),
                 "scores": ops.zeros((batch, 1), dtype="float32"),
                 "log_probs": ops.zeros((batch, 1), dtype="float32"),
             },
@@ -50,12 +50,13 @@ class GreedyDecoder(Search):
         values, tokens = ops.top_k(allowed, 1)  # (B, 1)
         last = ops.where(is_open, ops.cast(tokens, "int32"), self.pad_token_id)
         is_end = last == self.end_token_id
-        lengths = hypotheses["lengths"] + ops.cast(is_open & ops.logical_not(is_end), "int32")
+        num_tokens = hypotheses["num_tokens"] + ops.cast(is_open, "int32")
+        lengths = num_tokens - ops.cast(is_end, "int32")
         log_probs = hypotheses["log_probs"] + ops.where(is_open, values, 0.0)
         scores = log_probs / divisor(lengths, is_end, length_penalty, self.length_penalty_form)
         new_hypotheses = {
             "token_ids": history.append(hypotheses["token_ids"], last, step),
-            "lengths": lengths,
+            "num_tokens": num_tokens,
             "scores": ops.where(is_open, scores, hypotheses["scores"]),
             "log_probs": log_probs,
         }
@@ -70,7 +71,3 @@ class GreedyDecoder(Search):
             "last": last[:, 0],
             "hypotheses": new_hypotheses,
         }
-
-    def finish(self, hypotheses):
-        token_ids = self.padded(hypotheses["token_ids"], hypotheses["lengths"])
-        return {**hypotheses, "token_ids": token_ids}

@@ -19,7 +19,15 @@ def penalties(vocabulary_size, suppressed_token_ids, end_token_id, step, min_len
 
     Returns:
         float32 `(V,)`.
+
+    Raises:
+        ValueError: for a token outside of the vocabulary.
     """
+    if max([end_token_id, *suppressed_token_ids]) >= vocabulary_size:
+        raise ValueError(
+            f"Token ids must be below the size of the vocabulary, {vocabulary_size}. Received: "
+            f"end_token_id={end_token_id}, suppressed_token_ids={list(suppressed_token_ids)}."
+        )
     always = _penalty(vocabulary_size, suppressed_token_ids)
     if not min_length:
         return always

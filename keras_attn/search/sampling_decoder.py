@@ -85,7 +85,7 @@ class SamplingDecoder(Search):
             "uniforms": self._uniforms(samples, limits),
             "hypotheses": {
                 "token_ids": new_history(),
-                "lengths": ops.zeros(samples, dtype="int32"),
+                "num_tokens": ops.zeros(samples, dtype="int32"),
                 "log_probs": ops.zeros(samples, dtype="float32"),
             },
         }
@@ -107,10 +107,9 @@ class SamplingDecoder(Search):
         last = ops.where(is_open, ops.reshape(tokens, samples), self.pad_token_id)
         is_end = last == self.end_token_id
         ended = carry["ended"] | is_end | (step + 1 >= limits)[:, None]
-        taken = ops.cast(is_open & ops.logical_not(is_end), "int32")
         new_hypotheses = {
             "token_ids": history.append(hypotheses["token_ids"], last, step),
-            "lengths": hypotheses["lengths"] + taken,
+            "num_tokens": hypotheses["num_tokens"] + ops.cast(is_open, "int32"),
             "log_probs": hypotheses["log_probs"] + ops.where(is_open, log_probs, 0.0),
         }
         if self.return_alignments:
@@ -128,8 +127,7 @@ class SamplingDecoder(Search):
         }
 
     def finish(self, hypotheses):
-        token_ids = self.padded(hypotheses["token_ids"], hypotheses["lengths"])
-        return {**hypotheses, "scores": hypotheses["log_probs"], "token_ids": token_ids}
+        return {**super().finish(hypotheses), "scores": hypotheses["log_probs"]}
 
     def _uniforms(self, samples, limits):
         """A random number for each token, float32 `(B, N, steps)`.

@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from keras_attn import history, masks
+from keras_attn import history
 from keras_attn.build_once import build_once
 from keras_attn.search import logits
 from keras_attn.search.length_penalty import FORMS
@@ -20,27 +20,33 @@ class Search(keras.layers.Layer):
         decoder: a `Decoder`.
         max_length: int, most tokens of a hypothesis, the end token included. Default 256.
         relative_max_length: tuple `(factor, margin)`: a hypothesis has at most `factor * source
-            length + margin` tokens. `None` for no such limit. Default `(2, 10)`.
+            length + margin` tokens, none if that is negative. `None` for no such limit. Default
+            `(2, 10)`.
         min_length: int, fewest tokens of a hypothesis, without the end token. Default 0.
         length_penalty: float, exponent of the length. Default 1.
         length_penalty_form: `"average"`, `"average_with_end"`, `"gnmt"` or `"none"`, see
             `keras_attn.search.length_penalty`. Default `"average"`.
-        start_token_id: int. Default 1.
-        end_token_id: int. Default 2.
-        pad_token_id: int. Default 0.
-        suppressed_token_ids: list of int that are never chosen. Default `None`: padding and start.
+        start_token_id: int >= 0. Default 1.
+        end_token_id: int >= 0. Default 2.
+        pad_token_id: int >= 0. Default 0.
+        suppressed_token_ids: list of int >= 0 that are never chosen. Default `None`: padding and
+            start, unless they are the end too.
         return_alignments: bool, whether to return the attention weights. Default `False`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         encoder_outputs: `(batch, source, features)`, or a dict of several for a decoder with
             `MultipleAttention`.
-        encoder_mask: boolean `(batch, source)`, True = may be attended; a dict as above.
+        encoder_mask: boolean `(batch, source)`, True = may be attended; a dict as above. By default
+            the implicit Keras mask of `encoder_outputs`; without one all may be attended.
         encoder_state: last state of the encoder, nested, or `None`.
         query_features: `(batch, features)`, for a decoder whose queries have them.
-        max_length: int or int32 scalar that replaces the argument above. Where tensors cannot grow
-            in a loop (JAX), it cannot exceed the argument.
+        max_length: int or int32 scalar that replaces the argument above. Where the state of the
+            decoder cannot grow in a loop (on JAX, and see `Decoder.grows`), more than the argument
+            is the argument.
         length_penalty: float or float32 scalar that replaces the argument above.
+        mask, encoder_outputs_mask: the implicit Keras mask of `encoder_outputs`, filled in by
+            Keras, under one name where there is no other input.
 
     Returns:
         Dict of, best hypothesis first:
@@ -84,6 +90,22 @@ class Search(keras.layers.Layer):
                 f"length_penalty_form must be one of {FORMS}. "
                 f"Received: length_penalty_form={length_penalty_form!r}."
             )
+        if relative_max_length is not None and (
+            not isinstance(relative_max_length, (tuple, list)) or len(relative_max_length) != 2
+        ):
+            raise ValueError(
+                "relative_max_length must be a pair (factor, margin) or None. "
+                f"Received: relative_max_length={relative_max_length!r}."
+            )
+        if suppressed_token_ids is None:
+            suppressed_token_ids = sorted({pad_token_id, start_token_id} - {end_token_id})
+        special = [start_token_id, end_token_id, pad_token_id, *suppressed_token_ids]
+        if min(special) < 0:
+            raise ValueError(
+                "Token ids must not be negative. "
+                f"Received: start_token_id={start_token_id}, end_token_id={end_token_id}, "
+                f"pad_token_id={pad_token_id}, suppressed_token_ids={suppressed_token_ids}."
+            )
         self.decoder = decoder
         self.max_length = max_length
         self.relative_max_length = relative_max_length
@@ -93,8 +115,6 @@ class Search(keras.layers.Layer):
         self.start_token_id = start_token_id
         self.end_token_id = end_token_id
         self.pad_token_id = pad_token_id
-        if suppressed_token_ids is None:
-            suppressed_token_ids = [pad_token_id, start_token_id]
         self.suppressed_token_ids = list(suppressed_token_ids)
         self.return_alignments = return_alignments
         self.supports_jit = not history.grows()
@@ -119,7 +139,11 @@ class Search(keras.layers.Layer):
         max_length=None,
         length_penalty=None,
         query_features=None,
+        mask=None,
+        encoder_outputs_mask=None,
     ):
+        if encoder_mask is None:
+            encoder_mask = mask if encoder_outputs_mask is None else encoder_outputs_mask
         features = {} if query_features is None else {"query_features": query_features}
         carry, memory, limits = self.prepare(
             encoder_outputs, encoder_mask, encoder_state, max_length, **features
@@ -156,7 +180,8 @@ class Search(keras.layers.Layer):
         """
         main_mask = self.decoder.main(encoder_mask)
         if main_mask is None:
-            main_mask = masks.attention_mask(self.decoder.main(encoder_outputs))[:, 0]  # (B, S)
+            shape = ops.shape(self.decoder.main(encoder_outputs))[:2]
+            main_mask = ops.ones(shape, dtype="bool")  # (B, S)
         memory = self.decoder.prepare_memory(
             encoder_outputs, encoder_mask, encoder_state, **features
         )
@@ -180,15 +205,15 @@ class Search(keras.layers.Layer):
             int32 `(batch,)`.
         """
         limit = ops.cast(self.max_length if max_length is None else max_length, "int32")
-        limit = ops.maximum(limit, 0)
-        if not history.grows():
+        if not (history.grows() and self.decoder.grows):
             limit = ops.minimum(limit, self.max_length)
         source_lengths = ops.sum(ops.cast(encoder_mask, "int32"), axis=1)  # (B,)
-        if self.relative_max_length is None:
-            return ops.zeros_like(source_lengths) + limit
-        factor, margin = self.relative_max_length
-        relative = ops.cast(factor * ops.cast(source_lengths, "float32") + margin, "int32")
-        return ops.minimum(relative, limit)
+        limits = ops.zeros_like(source_lengths) + limit
+        if self.relative_max_length is not None:
+            factor, margin = self.relative_max_length
+            relative = factor * ops.cast(source_lengths, "float32") + margin
+            limits = ops.minimum(ops.cast(relative, "int32"), limits)
+        return ops.maximum(limits, 0)
 
     @property
     def width(self):
@@ -204,8 +229,18 @@ class Search(keras.layers.Layer):
         raise NotImplementedError(f"{type(self).__name__} must override `advance`.")
 
     def finish(self, hypotheses):
-        """The results, see Returns."""
-        raise NotImplementedError(f"{type(self).__name__} must override `finish`.")
+        """The results, see Returns, of hypotheses whose `num_tokens` count the end token."""
+        tokens, num_tokens = hypotheses["token_ids"], hypotheses["num_tokens"][:, :, None]
+        time = ops.arange(ops.shape(tokens)[2], dtype="int32")  # (T,)
+        is_end = ops.equal(time + 1, num_tokens) & ops.equal(tokens, self.end_token_id)
+        has_end = ops.cast(ops.any(is_end, axis=2), "int32")  # (B, N)
+        results = {
+            **hypotheses,
+            "token_ids": ops.where(time < num_tokens, tokens, self.pad_token_id),
+            "lengths": hypotheses["num_tokens"] - has_end,
+        }
+        del results["num_tokens"]
+        return results
 
     def partial(self, carry):
         """The best tokens of each sentence so far, and its result once it is done.
@@ -224,13 +259,6 @@ class Search(keras.layers.Layer):
         return logits.penalties(
             vocabulary_size, self.suppressed_token_ids, self.end_token_id, step, self.min_length
         )
-
-    def padded(self, token_ids, lengths):
-        """Replaces what follows a hypothesis, and its end token if it has one, by padding."""
-        time = ops.arange(ops.shape(token_ids)[2], dtype="int32")  # (T,)
-        lengths = lengths[:, :, None]  # (B, N, 1)
-        is_end = (time == lengths) & (token_ids == self.end_token_id)
-        return ops.where((time < lengths) | is_end, token_ids, self.pad_token_id)
 
     def compute_mask(self, inputs, previous_mask):
         return None  # hypotheses have lengths of their own

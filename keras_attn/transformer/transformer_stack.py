@@ -63,7 +63,7 @@ class TransformerStack(keras.layers.Layer):
         ]
         self.input_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         # The output of a pre-norm block is a sum that nothing has normalized.
-        self.final_norm = block._norm("final_norm") if block.normalize_first else None
+        self.final_norm = self.blocks[0]._norm("final_norm") if block.normalize_first else None
 
     def build(self, inputs_shape, *memory_shapes):
         """Builds all parts; `memory_shapes` are the other arguments of the blocks' `build`."""

@@ -72,3 +72,14 @@ def test_compiled_models_have_nothing_to_record():
     model = keras.Model(inputs, LuongAttention("dot")(inputs, inputs))
     with record_attention_scores(), pytest.raises(ValueError, match="Call the model itself"):
         model.predict(np.ones((1, 3, 4), "float32"), verbose=0)
+
+
+def test_weights_of_batches_of_other_sizes_cannot_be_joined():
+    layer = LuongAttention("dot", name="attention")
+    value = np.ones((3, 4, 2), "float32")
+    with (
+        record_attention_scores(),
+        pytest.raises(ValueError, match=r"\(2, 4, 4\) after.*\(3, 4, 4\)"),
+    ):
+        layer(value, value)
+        layer(value[:2], value[:2])

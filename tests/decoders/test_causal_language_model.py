@@ -194,6 +194,8 @@ def test_without_a_mask_no_prompt_is_padded():
     full = {"encoder_outputs": CONTINUATIONS}
     masked = {**full, "encoder_mask": np.ones_like(CONTINUATIONS, "bool")}
     assert_identical(numpy(model(CONTINUATIONS, **full)), numpy(model(CONTINUATIONS, **masked)))
+    search = GreedyDecoder(model, max_length=3, relative_max_length=None)
+    assert_close(numpy(search(**full)), numpy(search(**masked)))
 
 
 def test_the_future_is_not_seen(name):

@@ -6,14 +6,19 @@ from keras import tree
 from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
+    CoverageAttention,
     Decoder,
+    GreedyDecoder,
+    IntraDecoderAttention,
     LocalAttention,
     LocationAttention,
     LuongAttention,
     MultiHeadAttention,
+    MultipleAttention,
     RNNCell,
     RNNDecoder,
 )
+from keras_attn.attention.coverage_loss import coverage_loss
 from tests.contracts import (
     assert_close,
     assert_identical,
@@ -209,6 +214,25 @@ def test_sequences_of_numbers_are_sequences_too(input_feeding):
     history = model.fit(data, -values, epochs=2, verbose=0)
     losses = history.history["loss"]
     assert losses[1] < losses[0]
+
+
+def test_coverage_of_a_sequence_of_numbers_counts_all_of_it():
+    cell = attention_cell(attention=CoverageAttention(5))
+    decoder = RNNDecoder(cell, keras.layers.Dense(3), keras.layers.Dense(2), coverage_loss=1.0)
+    values, memory = np.zeros((3, 4, 2), "float32"), ENCODED["encoder_outputs"]
+    _, weights = decoder(values, memory, return_attention_scores=True)
+    expected = coverage_loss(weights, np.ones((3, 4), "bool"))
+    assert tuple(decoder(values, memory, training=True).shape) == (3, 4, 2)
+    assert_close(numpy(decoder.losses[0]), numpy(expected))
+
+
+def test_a_search_stays_within_the_room_for_the_decoders_own_past():
+    own = {"source": BahdanauAttention(5), "own": IntraDecoderAttention(LuongAttention("general"))}
+    decoder = built(lambda: with_head(attention_cell(attention=MultipleAttention(own))))
+    search = GreedyDecoder(decoder, 4, relative_max_length=None, suppressed_token_ids=[2])
+    results = numpy(search(**ENCODED, max_length=9))
+    assert results["lengths"].tolist() == [[4]] * 3
+    assert_close(results, numpy(search(**ENCODED)))
 
 
 def test_dropout_is_for_training_only():

@@ -5,12 +5,14 @@ from keras import tree
 
 from keras_attn import (
     AlibiBias,
+    GreedyDecoder,
     LearnedPositions,
     RelativePositionBias,
     RotaryPositions,
     SinusoidalPositions,
     TransformerDecoder,
     TransformerDecoderBlock,
+    TransformerEncoderBlock,
 )
 from tests.contracts import assert_close, check_decoder, check_layer, check_search, numpy, randomize
 
@@ -132,3 +134,35 @@ def test_teacher_forcing_returns_the_weights_of_the_steps():
     for t in range(TOKEN_IDS.shape[1]):
         _, state = made.step(TOKEN_IDS[:, t], state, memory)
         assert_close(weights[:, t], numpy(state["alignments"]))
+
+
+def test_a_search_stays_within_a_fixed_cache():
+    model = decoder(stack={"positions": SinusoidalPositions(), "growing_cache": False})
+    search = GreedyDecoder(model, max_length=4, relative_max_length=None, suppressed_token_ids=[2])
+    results = numpy(search(**ENCODED, max_length=9))
+    assert results["lengths"].tolist() == [[4]] * 3
+    assert_close(results, numpy(search(**ENCODED)))
+
+
+@pytest.mark.parametrize(
+    "block",
+    [TransformerDecoderBlock(2, 12, cross_attention=False), TransformerEncoderBlock(2, 12)],
+    ids=lambda block: type(block).__name__,
+)
+def test_blocks_without_cross_attention_are_refused(block):
+    with pytest.raises(ValueError, match="needs cross-attention"):
+        TransformerDecoder(block, keras.layers.ReversibleEmbedding(5, 8))
+
+
+def test_a_built_block_is_a_pattern_for_other_sizes():
+    block = TransformerDecoderBlock(2, 12)
+    block(np.ones((1, 2, 16), "float32"), np.ones((1, 3, 5), "float32"))
+    built = TransformerDecoder(block, keras.layers.ReversibleEmbedding(5, 8), num_layers=1)
+    assert tuple(built(TOKEN_IDS, **ENCODED).shape) == (3, 4, 5)
+
+
+def test_the_last_norm_has_the_precision_of_the_blocks():
+    embedding = keras.layers.ReversibleEmbedding(5, 8)
+    block = TransformerDecoderBlock(2, 12, dtype="mixed_bfloat16")
+    made = TransformerDecoder(block, embedding, num_layers=1, dtype="float32")
+    assert made.stack.final_norm.compute_dtype == made.stack.blocks[0].compute_dtype == "float32"

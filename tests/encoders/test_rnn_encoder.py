@@ -156,6 +156,13 @@ def test_features_without_a_mask_are_all_real():
     assert encoded["encoder_mask"].shape == (2, 5) and encoded["encoder_mask"].all()
 
 
+def test_an_embedding_of_features_leaves_them_all_real():
+    encoder = RNNEncoder(keras.layers.GRUCell(3), embedding=keras.layers.Dense(4))
+    assert (
+        numpy(encoder(np.zeros((2, 5, 1), "float32")))["encoder_mask"].tolist() == [[True] * 5] * 2
+    )
+
+
 def test_the_implicit_mask_of_features_counts():
     encoder = make_encoder(embedding=False)
     features = np.where(MASK[:, :, None], FEATURES, 0.0)

@@ -494,3 +494,13 @@ def test_weights_of_several_heads_are_averaged(input_feeding):
     )
     assert_close(context, numpy(expected))
     assert_close(numpy(weights), numpy(scores).mean(axis=1))
+
+
+@pytest.mark.parametrize("input_feeding", [False, True])
+def test_the_implicit_mask_of_the_inputs_counts(input_feeding):
+    layer = make_layer(input_feeding=input_feeding, return_state=True)
+    embedded = keras.layers.Embedding(9, INPUTS.shape[2], mask_zero=True)(
+        TARGET_MASK.astype("int32")
+    )
+    expected = layer(np.array(embedded), MEMORY, MASK, mask=TARGET_MASK)
+    assert_close(numpy(layer(embedded, MEMORY, MASK)), numpy(expected))

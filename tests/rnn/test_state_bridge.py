@@ -28,6 +28,12 @@ def test_copy_arranges_the_states_as_the_decoder_needs_them():
     assert_close(numpy(received), [STATE[0][0], [STATE[0][1], STATE[1][0]]], 0)
 
 
+def test_a_dict_of_states_is_taken_in_the_order_of_its_names():
+    named = {"h": STATE[0][0], "c": STATE[1][0]}
+    received = StateBridge([5, 3], "copy")(OUTPUTS, MASK, named)
+    assert_close(numpy(received), [named["c"], named["h"]], 0)
+
+
 @pytest.mark.parametrize("encoder_state", [STATE, [STATE[0]], None])
 def test_copy_refuses_states_that_do_not_fit(encoder_state):
     with pytest.raises(ValueError, match='encoder sizes=.* decoder sizes=.*Use mode="dense"'):

@@ -148,6 +148,8 @@ def test_alignments_are_those_of_the_hypothesis():
 def test_no_sentences_and_no_tokens():
     nothing = numpy(SamplingDecoder(TableDecoder(), 2, max_length=0)(random_tables(1, batch=2)))
     assert nothing["lengths"].tolist() == [[0, 0], [0, 0]] and not nothing["log_probs"].any()
+    search = SamplingDecoder(TableDecoder(), 2, max_length=5)
+    assert numpy(search(random_tables(1, batch=1)[:0]))["lengths"].shape == (0, 2)
 
 
 def test_length_limits_are_each_sentences_own():

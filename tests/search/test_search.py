@@ -1,14 +1,21 @@
 """What all searches share: their arguments, and the ways to run them."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
 
 from keras_attn import (
+    AttentionRNNCell,
+    BahdanauAttention,
     BeamDecoder,
     GreedyDecoder,
     RNNDecoder,
+    SamplingDecoder,
     Search,
+    TransformerDecoder,
+    TransformerDecoderBlock,
     rnn_seq2seq,
     search_model,
 )
@@ -176,7 +183,86 @@ def test_a_search_must_say_how_it_advances():
     for call in (
         lambda: search.start({}, None, None),
         lambda: search.advance({}, {}, None, None),
-        lambda: search.finish({}),
     ):
         with pytest.raises(NotImplementedError, match="Unfinished must override"):
             call()
+
+
+@pytest.mark.parametrize("make", [GreedyDecoder, BeamDecoder, SamplingDecoder])
+@pytest.mark.parametrize("other", ["start_token_id", "pad_token_id"])
+def test_the_end_may_be_the_start_or_padding_too(make, other):
+    tables = random_tables(3, end_logit=4.0)
+    results = numpy(make(TableDecoder(), max_length=20, **{other: 2})(tables))
+    assert (results["lengths"] < 20).all() and len(set(results["lengths"].flat)) > 1
+    past_the_end = np.arange(results["token_ids"].shape[2]) - results["lengths"][..., None]
+    is_end = past_the_end >= 0 if other == "pad_token_id" else past_the_end == 0
+    np.testing.assert_array_equal(results["token_ids"] == 2, is_end)
+
+
+@pytest.mark.parametrize("make", [GreedyDecoder, BeamDecoder, SamplingDecoder])
+def test_with_zero_as_the_end_a_hypothesis_that_was_cut_has_none(make):
+    """Other sentences go on, and what is behind a hypothesis is filled up until they end."""
+    tables = random_tables(7)
+    tables[:, :, 0] = -50.0  # nothing ends by itself
+    mask = np.arange(tables.shape[1]) < np.array([[1], [2], [3], [4], [5], [9]])
+    search = make(
+        TableDecoder(), max_length=8, relative_max_length=(1, 0), end_token_id=0, pad_token_id=1
+    )
+    results = numpy(search(tables, mask))
+    limits = np.array([1, 2, 3, 4, 5, 8])
+    assert results["lengths"][:, 0].tolist() == limits.tolist()
+    is_padding = np.arange(results["token_ids"].shape[2]) >= limits[:, None]
+    np.testing.assert_array_equal(results["token_ids"][:, 0] == 1, is_padding)
+    assert (results["token_ids"] != 0).all()
+
+
+def test_the_implicit_mask_of_the_memory_counts():
+    embedded = keras.layers.Embedding(9, 6, mask_zero=True)(np.minimum(IDS, 8))
+    for decoder in (
+        RNNDecoder(
+            AttentionRNNCell(keras.layers.GRUCell(4), BahdanauAttention(4)),
+            keras.layers.Embedding(7, 4),
+            keras.layers.Dense(7),
+        ),
+        TransformerDecoder(
+            TransformerDecoderBlock(2, 8), keras.layers.ReversibleEmbedding(7, 4), num_layers=1
+        ),
+    ):
+        search = BeamDecoder(decoder, 2, max_length=8, relative_max_length=(1, 1))
+        memory = np.array(embedded)
+        expected = numpy(search(memory, IDS != 0)), numpy(decoder(IDS % 7, memory, IDS != 0))
+        unmasked = numpy(decoder(IDS % 7, memory))
+        assert_close(numpy(search(embedded)), expected[0])
+        assert_close(numpy(decoder(IDS % 7, embedded)), expected[1])
+        assert np.abs(unmasked - expected[1])[1:].max() > 1e-4
+
+
+def test_no_limit_is_negative():
+    tables = random_tables(3, batch=2)
+    for relative, max_length in (((1, -50), 8), (None, -3)):
+        search = GreedyDecoder(TableDecoder(), max_length=8, relative_max_length=relative)
+        results = numpy(search(tables, max_length=max_length))
+        assert not results["lengths"].any() and (results["token_ids"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"relative_max_length": 2},
+        {"relative_max_length": (1, 2, 3)},
+        {"pad_token_id": -1},
+        {"start_token_id": -1},
+        {"suppressed_token_ids": [3, -2]},
+    ],
+    ids=str,
+)
+def test_wrong_lengths_and_ids_are_refused(wrong):
+    ((name, value),) = wrong.items()
+    with pytest.raises(ValueError, match=re.escape(f"{name}={value!r}")):
+        GreedyDecoder(TableDecoder(), **wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"end_token_id": 7}, {"suppressed_token_ids": [3, 9]}], ids=str)
+def test_ids_outside_of_the_vocabulary_are_refused(wrong):
+    with pytest.raises(ValueError, match="below the size of the vocabulary, 7"):
+        GreedyDecoder(TableDecoder(), **wrong)(random_tables(1))
