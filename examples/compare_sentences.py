@@ -61,14 +61,31 @@ def in_words(facts):
     return " and ".join(f"the {side}" for side in sides)
 
 
+def find_files(split):
+    """The files of both languages whose names are the same before the language."""
+    first, second = (
+        {
+            path.name.split(f".{language}")[0]: path
+            for path in args.data.glob(f"{split}*.{language}*")
+        }
+        for language in args.languages
+    )
+    names = sorted(first.keys() & second.keys())
+    if not names:
+        raise SystemExit(f"No {split}*.LANGUAGE for both of {args.languages} in {args.data}.")
+    return first[names[0]], second[names[0]]
+
+
 def translated(split):
     """Sentences and translations, each with its own and with that of another sentence."""
-    paths = [next(args.data.glob(f"{split}*.{language}*")) for language in args.languages]
-    firsts, seconds = (list(read_lines(path)) for path in paths)
+    firsts, seconds = (list(read_lines(path)) for path in find_files(split))
+    if len(firsts) != len(seconds):
+        raise SystemExit(f"Of {split}, {len(firsts)} and {len(seconds)} lines: they are no pairs.")
     words = [set(text.lower().split()) for text in seconds]
     others = []
     for row, own in enumerate(words):
-        rivals = [each for each in sample(range(len(words)), 200) if words[each] != words[row]]
+        drawn = sample(range(len(words)), min(200, len(words)))
+        rivals = [each for each in drawn if words[each] != words[row]]
         others.append(seconds[max(rivals, key=lambda r: len(own & words[r]) / len(own | words[r]))])  # noqa: B023
     return firsts * 2, seconds + others, np.repeat([1, 0], len(firsts))
 

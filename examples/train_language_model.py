@@ -72,7 +72,7 @@ def main():
     results = trainer.evaluate(inputs, labels, verbose=0, return_dict=True)
     report["bits_per_character"] = math.log2(results["perplexity"])
 
-    generator = make_generator(model, tokenizer, args.sample_length)
+    generator = make_generator(model, tokenizer, args)
     generator.save(args.run_dir / "generator.keras")
     if sums:
         report["exact_sums"] = share_of_exact_sums(generator, tokenizer, held_out, args)
@@ -178,12 +178,12 @@ def make_model(vocabulary_size, args):
     )
 
 
-def make_generator(model, tokenizer, max_length):
+def make_generator(model, tokenizer, args):
     """Prompts to what follows them, searched with a beam."""
     search = keras_attn.BeamDecoder(
-        model, beam_width=4, max_length=min(max_length, 64), relative_max_length=None
+        model, beam_width=4, max_length=min(args.sample_length, 64), relative_max_length=None
     )
-    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size)
+    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size, source_start=args.documents)
     return keras_attn.search_model(encoder, search, name="generator")
 
 

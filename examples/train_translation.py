@@ -31,6 +31,7 @@ import keras
 
 import keras_attn
 from keras_attn.models.transformer_seq2seq import POSITIONS
+from keras_attn.replace_when_done import replace_when_done
 from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer
 from keras_attn.text.lines import read_lines
 from keras_attn.training import (
@@ -146,6 +147,7 @@ def main():
     if args.bfloat16:
         multiply_in_bfloat16()
     files = find_files(args) if args.data else write_dates(args.run_dir / "data", args.seed)
+    check_text(files, args)
     copy_test_set(files, args.run_dir)
     source_tokenizer, target_tokenizer = train_tokenizers(files, args)
     train, valid = encode(files, source_tokenizer, target_tokenizer, args)
@@ -186,7 +188,8 @@ def main():
         verbose=2,
     )
     average.apply()
-    translator.save(args.run_dir / "translator.keras")
+    with replace_when_done(args.run_dir / "translator.keras") as partial:
+        translator.save(partial)
     minutes = (time.monotonic() - started[0]) / 60
     report = {
         "minutes": minutes,
@@ -300,6 +303,22 @@ def parse_arguments():
         if getattr(args, name) is None:
             setattr(args, name, value)
     return args
+
+
+def check_text(files, args):
+    """A run directory keeps the vocabularies and ids of one text: notes which, refuses another."""
+    names = ("tokenizer", "vocabulary_size", "separate_vocabularies", "max_length")
+    text = {name: getattr(args, name) for name in names}
+    text["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
+    path = args.run_dir / "text.json"
+    before = json.loads(path.read_text()) if path.exists() else text
+    changed = {name: value for name, value in before.items() if text[name] != value}
+    if changed:
+        raise SystemExit(
+            f"{args.run_dir} holds the vocabularies and ids of another text, with {changed}. "
+            "Choose another --run-dir."
+        )
+    path.write_text(json.dumps(text, indent=2))
 
 
 def write_dates(directory, seed):

@@ -18,6 +18,8 @@ class Settings:
         length_penalty: float, default exponent of the length penalty.
         source_vocabulary_size, target_vocabulary_size: ints, ids the model knows.
         versions: dict, versions of the libraries that wrote the file.
+        source_start, source_end: bools, whether the source of a text has the start and the end
+            token around its pieces. Files without them: the end alone.
     """
 
     start_token_id: int
@@ -30,6 +32,8 @@ class Settings:
     source_vocabulary_size: int
     target_vocabulary_size: int
     versions: dict
+    source_start: bool = False
+    source_end: bool = True
 
     @classmethod
     def from_metadata(cls, metadata):
@@ -58,6 +62,7 @@ class Settings:
             )
         try:
             settings = json.loads(metadata["keras_attn.settings"])
+            settings = {"source_start": False, "source_end": True, **settings}
             settings = cls(**{field.name: settings[field.name] for field in fields(cls)})
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ModelFileError(
@@ -70,7 +75,7 @@ class Settings:
         for field in fields(self):
             value = getattr(self, field.name)
             accepted = (int, float) if field.type is float else field.type
-            if not isinstance(value, accepted) or isinstance(value, bool):
+            if not isinstance(value, accepted) or isinstance(value, bool) != (field.type is bool):
                 self._refuse(field.name, f"of type {field.type.__name__}")
         for name in (
             "source_vocabulary_size",

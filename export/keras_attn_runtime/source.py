@@ -12,7 +12,8 @@ class Source:
     """One sentence as the model reads it.
 
     Attributes:
-        ids: list of ints, with the end token; [] for a sentence of no tokens.
+        ids: list of ints, with the start and end token if the model wants them; [] for a sentence
+            of no tokens.
         truncated: bool, whether the sentence was longer than the limit and was cut.
     """
 
@@ -26,7 +27,7 @@ class SourceReader:
     Args:
         tokenizer: `Tokenizer` of the source language.
         settings: `Settings` of the file.
-        max_source_length: int, limit of tokens of a sentence, the end token not counted.
+        max_source_length: int, limit of tokens of a sentence, start and end token not counted.
         truncate: bool, whether longer sentences are cut instead of refused.
     """
 
@@ -35,6 +36,8 @@ class SourceReader:
         self.settings = settings
         self.max_source_length = max_source_length
         self.truncate = truncate
+        self._start = [settings.start_token_id] if settings.source_start else []
+        self._end = [settings.end_token_id] if settings.source_end else []
 
     def read_texts(self, texts):
         """Yields the `Source` of each text; raises `SentenceError` when one cannot be read."""
@@ -57,8 +60,10 @@ class SourceReader:
             ids = self._checked_ids(index, sentence)
             while ids and ids[-1] == self.settings.pad_token_id:
                 ids.pop()
-            if ids and ids[-1] == self.settings.end_token_id:
+            if ids and ids[-1:] == self._end:
                 ids.pop()
+            if ids and ids[:1] == self._start:
+                ids = ids[1:]
             if self.settings.pad_token_id in ids:
                 raise SentenceError(
                     index,
@@ -76,7 +81,7 @@ class SourceReader:
                 f"Received: {len(ids)} tokens. Split it, raise the limit or ask for truncation.",
             )
         ids = ids[: self.max_source_length]
-        return Source([*ids, self.settings.end_token_id] if ids else [], truncated)
+        return Source([*self._start, *ids, *self._end] if ids else [], truncated)
 
     def _checked_ids(self, index, sentence):
         try:

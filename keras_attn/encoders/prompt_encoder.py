@@ -13,6 +13,9 @@ class PromptEncoder(keras.layers.Layer):
     Args:
         vocabulary_size: int, number of ids, which an export to ONNX must know. Default `None`.
         pad_token_id: int, the id of padding. Default 0.
+        source_start: bool, whether a prompt that is text begins with the start token, as the
+            documents of the training did: for exported files, which turn text into ids. They put
+            no end token behind it. Default `False`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -33,11 +36,15 @@ class PromptEncoder(keras.layers.Layer):
     [[True, True, True], [True, False, False]]
     """
 
-    def __init__(self, vocabulary_size=None, pad_token_id=0, **kwargs):
+    source_end = False
+    """Whether a source that was text ends with the end token: the text is to go on here."""
+
+    def __init__(self, vocabulary_size=None, pad_token_id=0, source_start=False, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.vocabulary_size = vocabulary_size
         self.pad_token_id = pad_token_id
+        self.source_start = source_start
 
     def call(self, token_ids):
         return {
@@ -53,4 +60,5 @@ class PromptEncoder(keras.layers.Layer):
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,
             "pad_token_id": self.pad_token_id,
+            "source_start": self.source_start,
         }

@@ -13,6 +13,7 @@ from keras_attn.export.export_onnx_steps import export_onnx_steps
 from keras_attn.export.export_onnx_text import export_onnx_text
 from keras_attn.export.export_saved_model import export_saved_model
 from keras_attn.text import SentencePieceTokenizer
+from keras_attn.text.lines import read_lines
 
 
 def main(arguments=None):
@@ -61,7 +62,9 @@ def main(arguments=None):
         model, tokenizers = _load(options.run)
         sentences = None
         if options.sentences is not None:
-            sentences = options.sentences.read_text(encoding="utf-8").splitlines()
+            sentences = list(read_lines(options.sentences))
+            if not sentences:
+                raise ValueError(f"Expected sentences. Received: an empty {options.sentences}.")
         choice = {"precision": options.precision} if has_precision else {}
         if options.format == "onnx":
             choice["external_data"] = options.external_data

@@ -22,7 +22,8 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
         model: functional Keras model.
         path: name of the file; an existing one is replaced.
         sample_inputs: what `model.predict` takes: an array, a list or a dictionary of arrays. The
-            file must give what Keras gives on all of them, and on the first one alone.
+            file must give what Keras gives on all of them, and on the first one alone, unless the
+            model has batches of one size.
         tolerance: float, largest difference allowed, relative to values above 1. Default 1e-5.
 
     Returns:
@@ -31,13 +32,16 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
     Raises:
         ExportError: a check failed. No file is written; an existing one stays as it was.
         ImportError: tf2onnx, onnx or onnxruntime is missing.
-        ValueError: `model` is not functional, or the sample does not fit its inputs.
+        ValueError: `model` is not functional (a `Sequential` that is built is), or the sample does
+            not fit its inputs.
     """
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     import tensorflow as tf
 
     if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
         raise ValueError(f"Expected a functional Keras model. Received: model={model}.")
+    if isinstance(model, keras.Sequential):
+        model = keras.Model(model.inputs, model.outputs)
     inputs, names = model.inputs, _output_names(model)
     arrays = _in_order(sample_inputs, inputs)
 
@@ -47,9 +51,11 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
         return dict(zip(names, results, strict=True))
 
     def verify(run):
+        batches = [arrays]
+        if all(value.shape[0] is None for value in inputs):
+            batches.append([array[:1] for array in arrays])
         differences = [
-            _largest_difference(function(*batch), run, inputs, batch)
-            for batch in (arrays, [array[:1] for array in arrays])
+            _largest_difference(function(*batch), run, inputs, batch) for batch in batches
         ]
         if not max(differences) <= tolerance:
             raise ExportError(
@@ -108,6 +114,12 @@ def _in_order(sample, inputs):
             f"Expected {len(inputs)} arrays that are not empty. Received: sample_inputs with "
             f"lengths {[len(array) for array in arrays]}."
         )
+    for array, value in zip(arrays, inputs, strict=True):
+        if value.shape[0] not in (None, len(array)):
+            raise ValueError(
+                f"Expected {value.shape[0]} rows, the batch size of the input {value.name!r}. "
+                f"Received: sample_inputs with {len(array)} rows."
+            )
     return [np.asarray(array, value.dtype) for array, value in zip(arrays, inputs, strict=True)]
 
 

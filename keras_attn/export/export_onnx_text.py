@@ -76,11 +76,13 @@ def export_onnx_text(
         )
         function = SearchFunction(model)
         ids = parity_sentences(function, source_tokenizer, sentences)
-        batches = list(_batches([*ODD_TEXTS, *_decode(source_tokenizer, ids)]))
+        # A byte of a vocabulary with byte fallback may be NUL, at which the operators end a text.
+        texts = [text.replace("\0", "") for text in _decode(source_tokenizer, ids)]
+        batches = list(_batches([*ODD_TEXTS, *texts]))
         run = open_session(partial)
-        expected = list(_translate(run, batches, *tokenizers, function.search))
+        expected = list(_translate(run, batches, *tokenizers, function))
         text_model = onnx.load(partial)
-        add_text(text_model, *tokenizers, function.search)
+        add_text(text_model, *tokenizers, function)
         del text_model.metadata_props[:]  # the tokenizers among them, which are operators now
         onnx.checker.check_model(text_model, full_check=True)
         onnx.save(text_model, partial)
@@ -95,12 +97,13 @@ def _batches(texts, size=16):
         yield {"text": texts[begin : begin + size], **limit}
 
 
-def _translate(run, batches, source_tokenizer, target_tokenizer, search):
+def _translate(run, batches, source_tokenizer, target_tokenizer, function):
     """Yields the translations of each batch by the file of ids with the tokenizers around it."""
+    search = function.search
     for batch in batches:
         sentences = source_tokenizer.encode(batch["text"])
         outputs = run(
-            source_ids=pad([[*ids, search.end_token_id] for ids in sentences], search.pad_token_id),
+            source_ids=pad([function.source(ids) for ids in sentences], search.pad_token_id),
             max_length=np.array(batch.get("max_length", search.max_length), "int32"),
             length_penalty=np.array(search.length_penalty, "float32"),
         )

@@ -91,7 +91,9 @@ def _module(function, source_tokenizer, target_tokenizer):
     module.translate_ids = translate_ids
     if source_tokenizer is None:
         return module
-    module.source_tokenizer = source_tokenizer.to_tensorflow()
+    module.source_tokenizer = source_tokenizer.to_tensorflow(
+        function.source_start, function.source_end
+    )
     module.target_tokenizer = target_tokenizer.to_tensorflow()
     text_spec = tf.TensorSpec((None,), tf.string, name="text")
 

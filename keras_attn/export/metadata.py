@@ -31,6 +31,8 @@ def describe(function, source_tokenizer=None, target_tokenizer=None):
         "length_penalty": search.length_penalty,
         "source_vocabulary_size": function.source_vocabulary_size,
         "target_vocabulary_size": function.target_vocabulary_size,
+        "source_start": function.source_start,
+        "source_end": function.source_end,
         "versions": _versions(),
     }
     entries = {"keras_attn.format": FORMAT, "keras_attn.settings": json.dumps(settings)}

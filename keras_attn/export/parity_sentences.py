@@ -10,10 +10,10 @@ def parity_sentences(function, tokenizer=None, given=None):
     Args:
         function: `SearchFunction`.
         tokenizer: tokenizer of the source, needed if texts are given.
-        given: optional list of texts, or of lists of ids (the end id included).
+        given: optional list of texts, or of lists of ids as the encoder reads them.
 
     Returns:
-        List of at least 200 lists of ids, each with the end id: those given, then random ones.
+        List of at least 200 lists of ids as the encoder reads them: those given, then random ones.
 
     Raises:
         ValueError: texts without a tokenizer, an empty list of ids, or ids outside the vocabulary.
@@ -27,7 +27,7 @@ def parity_sentences(function, tokenizer=None, given=None):
                 f"source_tokenizer. Received: {len(texts)} texts, "
                 f"{len(sentences) - len(texts)} others, source_tokenizer={tokenizer}."
             )
-        sentences = [[*ids, search.end_token_id] for ids in tokenizer.encode(texts)]
+        sentences = [function.source(ids) for ids in tokenizer.encode(texts)]
     size = function.source_vocabulary_size
     for ids in sentences:
         if len(ids) == 0 or min(ids) < 0 or max(ids) >= size:
@@ -36,11 +36,12 @@ def parity_sentences(function, tokenizer=None, given=None):
                 f"Received: {list(ids)}."
             )
     missing = max(0, SENTENCES - len(sentences))
-    return sentences + random_sentences(size, missing, search.pad_token_id, search.end_token_id)
+    random = random_sentences(size, missing, search.pad_token_id, search.end_token_id)
+    return sentences + [function.source(ids) for ids in random]
 
 
 def random_sentences(vocabulary_size, count, pad_token_id=0, end_token_id=2, seed=0):
-    """Sentences of 1 to 16 random ids and the end id.
+    """Sentences of 1 to 16 random ids.
 
     Args:
         vocabulary_size: int, the ids are below it.
@@ -53,4 +54,4 @@ def random_sentences(vocabulary_size, count, pad_token_id=0, end_token_id=2, see
     """
     rng = np.random.default_rng(seed)
     ids = np.setdiff1d(np.arange(vocabulary_size), [pad_token_id, end_token_id])
-    return [[*rng.choice(ids, rng.integers(1, 17)).tolist(), end_token_id] for _ in range(count)]
+    return [rng.choice(ids, rng.integers(1, 17)).tolist() for _ in range(count)]

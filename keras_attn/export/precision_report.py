@@ -5,7 +5,7 @@ import numpy as np
 from keras_attn.export.export_error import ExportError
 
 TOLERANCES = {"float16": 0.01, "int8": 0.1}
-"""Largest mean difference allowed of the best scores: 1 or 10 % of probability, for each token."""
+"""Largest mean difference allowed: 1 or 10 % of the probability of each token."""
 
 
 @dataclasses.dataclass
@@ -16,7 +16,8 @@ class PrecisionReport:
         precision: string, such as `"int8"`.
         sentences: int, number of sentences translated by both.
         best_equal: float, share of the sentences whose best hypothesis has the same ids.
-        mean_difference: float, mean absolute difference of the best scores.
+        mean_difference: float, mean absolute difference of the best hypotheses' log probabilities
+            per token, whatever the length penalty of the search.
     """
 
     precision: str
@@ -27,7 +28,8 @@ class PrecisionReport:
     def __str__(self):
         return (
             f"{self.precision} against float32, {self.sentences} sentences: the same best ids for "
-            f"{self.best_equal:.1%}, mean difference of the best scores {self.mean_difference:.1e}"
+            f"{self.best_equal:.1%}, mean difference of the log probability of a token "
+            f"{self.mean_difference:.1e}"
         )
 
     def check(self):
@@ -39,8 +41,8 @@ class PrecisionReport:
         tolerance = TOLERANCES[self.precision]
         if not self.mean_difference <= tolerance:
             raise ExportError(
-                f"The model does not bear {self.precision}. Expected a mean difference of the best "
-                f"scores up to {tolerance}. Received: {self}. Export it with precision='float32'."
+                f"The model does not bear {self.precision}. Expected a mean difference up to "
+                f"{tolerance}. Received: {self}. Export it with precision='float32'."
             )
 
     @classmethod
@@ -50,7 +52,8 @@ class PrecisionReport:
         Args:
             precision: string, the name of the precision of `actual`.
             expected, actual: callables that take named arrays and return a dictionary of arrays
-                with `token_ids` `(batch, hypotheses, length)` and `scores` `(batch, hypotheses)`.
+                with `token_ids` `(batch, hypotheses, length)`, `lengths` and `log_probs` `(batch,
+                hypotheses)`.
             batches: iterable of dictionaries of the named arrays.
 
         Returns:
@@ -59,8 +62,13 @@ class PrecisionReport:
         equal, differences = [], []
         for batch in batches:
             ours, theirs = expected(**batch), actual(**batch)
-            differences.extend(np.abs(ours["scores"][:, 0] - theirs["scores"][:, 0]).tolist())
+            differences.extend(np.abs(_per_token(ours) - _per_token(theirs)).tolist())
             for ids, other_ids in zip(ours["token_ids"], theirs["token_ids"], strict=True):
                 ids, other_ids = (np.trim_zeros(each[0], "b") for each in (ids, other_ids))
                 equal.append(np.array_equal(ids, other_ids))
         return cls(precision, len(equal), float(np.mean(equal)), float(np.mean(differences)))
+
+
+def _per_token(outputs):
+    """Log probability of the best hypotheses `(batch,)`, divided by their tokens."""
+    return outputs["log_probs"][:, 0] / np.maximum(outputs["lengths"][:, 0], 1)

@@ -29,26 +29,40 @@ class SearchFunction:
 
     Attributes:
         encoder, search: the two layers.
+        source_start, source_end: bools, whether the source of a text has the start and the end
+            token around its pieces: those of the encoder, by default the end alone.
         weights: list of `keras.Variable`, all that the function reads.
         beam_width, num_hypotheses: ints, both 1 for a `GreedyDecoder`.
         source_vocabulary_size, target_vocabulary_size: ints.
 
     Raises:
-        ValueError: the model has another form, or a tokenizer has more ids than its embedding.
+        ValueError: the model has another form, a tokenizer has more ids than its embedding, or
+            there is one of the target alone.
     """
 
     def __init__(self, model, source_tokenizer=None, target_tokenizer=None, alignments=None):
-        layers = [layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)]
-        searches = [layer for layer in layers if isinstance(layer, Search)]
-        encoders = [layer for layer in layers if not isinstance(layer, Search)]
-        if len(searches) != 1 or len(encoders) != 1:
+        if target_tokenizer is not None and source_tokenizer is None:
             raise ValueError(
-                "Expected a search model: source_ids -> encoder -> Search layer (BeamDecoder or "
-                "GreedyDecoder), and nothing else. Received: model with the layers "
-                f"{[f'{layer.name} ({type(layer).__name__})' for layer in layers]}. Export other "
+                "Expected a source_tokenizer beside the target_tokenizer. "
+                "Received: source_tokenizer=None."
+            )
+        # Not the layers: an operation such as `ids[:, ::-1]` is none.
+        parts = getattr(model, "operations", model.layers)
+        parts = [part for part in parts if not isinstance(part, keras.layers.InputLayer)]
+        searches = [part for part in parts if isinstance(part, Search)]
+        encoders = [part for part in parts if not isinstance(part, Search)]
+        is_functional = hasattr(model, "operations")
+        if not is_functional or len(searches) != 1 or len(encoders) != 1:
+            raise ValueError(
+                "Expected a functional search model: source_ids -> encoder -> Search layer "
+                "(BeamDecoder or GreedyDecoder), and nothing else. Received: model with the parts "
+                f"{[f'{part.name} ({type(part).__name__})' for part in parts]}. Export other "
                 "models with `export_functional_onnx`."
             )
         self.encoder, self.search = encoders[0], searches[0]
+        _check_arguments(model, self.search)
+        self.source_start = getattr(self.encoder, "source_start", False)
+        self.source_end = getattr(self.encoder, "source_end", True)
         self.weights = list(
             {id(weight): weight for weight in self.encoder.weights + self.search.weights}.values()
         )
@@ -78,6 +92,12 @@ class SearchFunction:
                 length_penalty=length_penalty,
             )
         return {name: results[name] for name in OUTPUTS if name in results}
+
+    def source(self, ids):
+        """The ids of a text, a list without special ones, as the encoder reads them."""
+        start = [self.search.start_token_id] if self.source_start else []
+        end = [self.search.end_token_id] if self.source_end else []
+        return [*start, *ids, *end]
 
     @contextlib.contextmanager
     def chosen_alignments(self):
@@ -132,6 +152,21 @@ class SearchFunction:
             "max_length": self.search.max_length,
             "length_penalty": self.search.length_penalty,
         }
+
+
+def _check_arguments(model, search):
+    """Refuses limits and penalties that are part of the model: here they are inputs."""
+    (layer,) = [each for each in model.get_config()["layers"] if each["name"] == search.name]
+    (node,) = layer["inbound_nodes"]
+    given = [
+        name for name in ("max_length", "length_penalty") if node["kwargs"].get(name) is not None
+    ]
+    if given or len(node["args"]) > 3:
+        raise ValueError(
+            "Expected a search that is called with what its encoder returns. Received: a call with "
+            f"{given or 'positional arguments behind encoder_state'}. Pass them to "
+            f"{type(search).__name__}(...) instead."
+        )
 
 
 def _vocabulary_size(side, layer, tokenizer):

@@ -34,7 +34,11 @@ encode (string[batch] text) => (int32[batch, source_length] source_ids, bool[bat
     chosen = Where (is_token, position, behind)
     tokens_and_padding = Concat <axis = 0> (tokens, pad_token_id)
     ids = Gather (tokens_and_padding, chosen)
-    source_ids = Where (is_end, end_token_id, ids)
+    ended = Where (is_end, end_token_id, ids)
+    sentences = Shape (text)
+    rows = Concat <axis = 0> (sentences, from_second)
+    start = Expand (start_token_ids, rows)                      # (B, 0 or 1)
+    source_ids = Concat <axis = 1> (start, ended)
 }
 """
 
@@ -78,10 +82,10 @@ decode (int32[batch, n, time] token_ids, int32[batch, n] lengths, float[batch, n
 """
 
 
-def add_text(model, source_tokenizer, target_tokenizer, search):
+def add_text(model, source_tokenizer, target_tokenizer, function):
     """Puts the tokenizers around a model of ids, as operators of onnxruntime-extensions.
 
-        text -> ids, the end id, padding -> the model -> the ids of each hypothesis -> text
+        text -> source ids, padding -> the model -> the ids of each hypothesis -> text
 
     A text without tokens has empty translations, with score and log probability 0.
 
@@ -91,18 +95,19 @@ def add_text(model, source_tokenizer, target_tokenizer, search):
             which have defaults; its outputs `translations`, string `(batch, hypotheses)`, `scores`
             and `log_probs`.
         source_tokenizer, target_tokenizer: `SentencePieceTokenizer`s.
-        search: the `Search` layer, for its settings.
+        function: `SearchFunction`, for its settings.
     """
     from onnx import helper
 
-    graph = model.graph
+    graph, search = model.graph, function.search
     sizes = {each.name: each.type for each in graph.output}["scores"]
     rename_values(graph, {"scores": "found_scores", "log_probs": "found_log_probs"})
     encode = _parse(
         ENCODE,
         source_tokenizer,
         pad_token_id=[search.pad_token_id],
-        end_token_id=search.end_token_id,
+        start_token_ids=[[search.start_token_id] * function.source_start],
+        end_token_id=search.end_token_id if function.source_end else search.pad_token_id,
     )
     decode = _parse(
         DECODE,

@@ -15,10 +15,8 @@ from keras_attn.text.tokenizer import (
     START_TOKEN_ID,
     UNKNOWN_TOKEN_ID,
 )
-from keras_attn.text.training_sentences import TrainingSentences
+from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
 
-# The trainer drops longer lines (its own limit is 4,192 bytes), which a page on one line exceeds.
-_LONGEST_LINE = 2**16
 # The sums of unigram training depend on how the work is divided: a fixed number of threads, not
 # the number of cores, makes the same files give the same model on every machine.
 _NUM_THREADS = 16
@@ -153,7 +151,7 @@ class SentencePieceTokenizer:
                 character_coverage=character_coverage,
                 input_sentence_size=max_sentences,
                 shuffle_input_sentence=True,
-                max_sentence_length=_LONGEST_LINE,
+                max_sentence_length=LONGEST_LINE,
                 user_defined_symbols=symbols,
                 hard_vocab_limit=False,
                 pad_id=PAD_TOKEN_ID,
@@ -247,11 +245,15 @@ class SentencePieceTokenizer:
         """Returns the piece of each id of one row, as pictures and tables show them: `▁house`."""
         return self._processor.id_to_piece([int(token) for token in ids])
 
-    def to_tensorflow(self):
-        """Returns the same tokenizer as a `tf.Module`, for use inside a SavedModel."""
+    def to_tensorflow(self, start=False, end=True):
+        """Returns the same tokenizer as a `tf.Module`, for use inside a SavedModel.
+
+        Args:
+            start, end: bools, whether `encode` puts the start and the end id around the pieces.
+        """
         from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
 
-        return TensorFlowTokenizer(self.model)
+        return TensorFlowTokenizer(self.model, start, end)
 
 
 def _check_texts(texts):

@@ -11,7 +11,7 @@ except ImportError as error:
         "`pip install keras-attn[tensorflow]`."
     ) from error
 
-from keras_attn.text.tokenizer import PAD_TOKEN_ID
+from keras_attn.text.tokenizer import PAD_TOKEN_ID, UNKNOWN_TOKEN_ID
 
 
 class TensorFlowTokenizer(tf.Module):
@@ -23,6 +23,8 @@ class TensorFlowTokenizer(tf.Module):
 
     Args:
         model: bytes of a SentencePiece model.
+        start, end: bools, whether `encode` puts the start and the end id around the pieces.
+            Default: the end id.
         name: optional name of the module.
 
     Example:
@@ -39,18 +41,21 @@ class TensorFlowTokenizer(tf.Module):
     ```
     """
 
-    def __init__(self, model: bytes, name: str | None = None):
+    def __init__(
+        self, model: bytes, start: bool = False, end: bool = True, name: str | None = None
+    ):
         super().__init__(name=name)
         # Loaded tokenizers of one name share one resource: two vocabularies need two names.
         self._tokenizer = tensorflow_text.SentencepieceTokenizer(
             model=model,
             out_type=tf.int32,
-            add_eos=True,
+            add_bos=start,
+            add_eos=end,
             name=f"sentencepiece_{hashlib.sha256(model).hexdigest()}",
         )
 
     def encode(self, texts: tf.Tensor) -> tf.Tensor:
-        """Strings `(batch,)` to ids `(batch, source_length)` int32: pieces, the end id, then 0s.
+        """Strings `(batch,)` to ids `(batch, source_length)` int32, padded with 0 on the right.
 
         Raises:
             ValueError: `texts` does not have rank 1.
@@ -61,11 +66,13 @@ class TensorFlowTokenizer(tf.Module):
         return self._tokenizer.tokenize(texts).to_tensor(PAD_TOKEN_ID)  # (B, S)
 
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
-        """Ids `(..., length)` int32 to strings `(...)`; start, end and padding ids vanish.
+        """Ids `(..., length)` int32 to strings `(...)`.
+
+        Start, end and padding ids vanish. A model may have more ids than the tokenizer: those are
+        unknown, as ids below 0.
 
         Raises:
             ValueError: `ids` is a scalar.
-            tf.errors.OutOfRangeError: an id is not in the vocabulary, when the graph runs.
         """
         ids = tf.convert_to_tensor(ids, tf.int32)
         if ids.shape.rank == 0:
@@ -73,5 +80,6 @@ class TensorFlowTokenizer(tf.Module):
         shape = tf.shape(ids)
         # Not -1: it cannot be inferred where another dimension is 0.
         rows = tf.reshape(ids, (tf.reduce_prod(shape[:-1]), shape[-1]))  # (product of ..., T)
-        texts = self._tokenizer.detokenize(rows)  # (product of ...,)
+        is_known = (rows >= 0) & (rows < self._tokenizer.vocab_size())
+        texts = self._tokenizer.detokenize(tf.where(is_known, rows, UNKNOWN_TOKEN_ID))
         return tf.reshape(texts, shape[:-1])  # (...)

@@ -4,9 +4,14 @@ from collections.abc import Iterator
 
 from keras_attn.text.lines import read_lines
 
+LONGEST_LINE = 2**16
+"""Bytes. The trainer drops longer lines (its own limit is 4,192), which a text on one line has."""
+
 
 class TrainingSentences:
     """Streams the lines of text files to the trainer, and keeps what went wrong meanwhile.
+
+    Lines that the trainer would drop come in several parts, cut at spaces where there are any.
 
     The trainer is not written in Python: an exception in its input would be lost. It ends the input
     instead, and `check`, called after the training, raises it.
@@ -26,9 +31,10 @@ class TrainingSentences:
                 for line in read_lines(file):
                     # The trainer drops a whole line for one tab, which is reserved in it.
                     for sentence in line.split("\t"):
-                        if sentence.strip():
-                            self.found_text = True
-                            yield sentence
+                        for part in _parts(sentence, LONGEST_LINE // 4):  # bytes of a character
+                            if part.strip():
+                                self.found_text = True
+                                yield part
         except (ValueError, OSError) as error:
             self.error = error
 
@@ -41,3 +47,12 @@ class TrainingSentences:
                 "Expected text to train a tokenizer on. Received: "
                 f"files={[str(file) for file in self.files]}, in which every line is empty."
             )
+
+
+def _parts(text, longest):
+    """Cuts a text into parts of at most `longest` characters, behind spaces where there are any."""
+    while len(text) > longest:
+        end = text.rfind(" ", 0, longest) + 1 or longest
+        yield text[:end]
+        text = text[end:]
+    yield text

@@ -112,3 +112,40 @@ def test_a_model_that_disagrees_is_refused(tmp_path, monkeypatch, wrong):
 def test_a_model_that_is_not_functional_is_refused(tmp_path):
     with pytest.raises(ValueError, match="functional Keras model"):
         export_functional_onnx(keras.layers.Dense(1), tmp_path / "x.onnx", IDS)
+
+
+def test_a_sequential_model(tmp_path):
+    model = keras.Sequential(
+        [keras.Input((None, 3), name="x"), keras.layers.LSTM(4), keras.layers.Dense(1)]
+    )
+    x = np.random.default_rng(0).normal(size=(2, 5, 3)).astype("float32")
+    assert export_functional_onnx(model, tmp_path / "x.onnx", x) < 1e-6
+    (found,) = session(tmp_path / "x.onnx").run(None, {"x": x[:, :4]})
+    np.testing.assert_allclose(found, model(x[:, :4]), atol=1e-6)
+
+
+def test_batches_of_one_size(tmp_path):
+    x = keras.Input(batch_shape=(3, 2), name="x")
+    model = keras.Model(x, keras.layers.Dense(2)(x))
+    assert export_functional_onnx(model, tmp_path / "x.onnx", np.ones((3, 2))) < 1e-6
+    with pytest.raises(ValueError, match="Expected 3 rows.* Received: .* 2 rows"):
+        export_functional_onnx(model, tmp_path / "x.onnx", np.ones((2, 2)))
+
+
+def test_names_of_the_exporter_are_free_for_the_model(tmp_path):
+    x = keras.Input((2,), name="two")
+    norm = keras.layers.RMSNormalization(name="one")
+    model = keras.Model(x, norm(x))
+    assert export_functional_onnx(model, tmp_path / "x.onnx", np.ones((3, 2))) < 1e-6
+
+
+def test_random_numbers_are_refused_by_name(tmp_path):
+    class Noise(keras.layers.Layer):
+        def call(self, x):
+            import tensorflow as tf
+
+            return x + tf.random.normal(tf.shape(x))
+
+    x = keras.Input((2,), name="x")
+    with pytest.raises(ExportError, match="RandomNormal"):
+        export_functional_onnx(keras.Model(x, Noise()(x)), tmp_path / "x.onnx", np.ones((3, 2)))

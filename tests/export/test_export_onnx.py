@@ -10,6 +10,7 @@ import pytest
 from keras_attn import GreedyDecoder, rnn_seq2seq, search_model
 from keras_attn.export import ExportError, export_onnx
 from keras_attn.export.passes.graph import defined_names, nested_graphs, subgraphs
+from keras_attn.export.precision_report import PrecisionReport
 from tests.export.small_translator import make_translator, session
 
 IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
@@ -298,8 +299,11 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     path = tmp_path / "model.onnx"
     ids = keras.Input((None,), dtype="int32")
     classifier = keras.Model(ids, keras.layers.Embedding(5, 4)(ids))
-    with pytest.raises(ValueError, match="Expected a search model"):
+    with pytest.raises(ValueError, match="Expected a functional search model"):
         export_onnx(classifier, path)
+    target = SimpleNamespace(vocabulary_size=46, model=b"")
+    with pytest.raises(ValueError, match="source_tokenizer beside the target_tokenizer"):
+        export_onnx(translator, path, target_tokenizer=target)
     larger = SimpleNamespace(vocabulary_size=46, model=b"")
     with pytest.raises(ValueError, match="the one that the model was trained with"):
         export_onnx(translator, path, larger)
@@ -309,3 +313,43 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
         with pytest.raises(ValueError, match="lists of ids from 0"):
             export_onnx(translator, path, sentences=sentences)
     assert not path.exists()
+
+
+def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tmp_path):
+    """The check compares with encoder and search, so it would not see what the model does more."""
+    import keras
+
+    encoder, search = translator.layers[1:]
+    ids = keras.Input((None,), dtype="int32")
+
+    class Subclassed(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.search = encoder, search
+
+        def call(self, ids):
+            return self.search(**self.encoder(ids[:, ::-1]))
+
+    found = search(**encoder(ids))
+    for model, message in (
+        (keras.Model(ids, search(**encoder(ids[:, ::-1]))), "GetItem"),
+        (keras.Model(ids, {**found, "scores": found["scores"] * 2}), "Multiply"),
+        (keras.Model(ids, search(**encoder(ids), length_penalty=0.0)), "length_penalty"),
+        (keras.Model(ids, search(**encoder(ids), max_length=9)), "max_length"),
+        (Subclassed(), "functional"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            export_onnx(model, tmp_path / "model.onnx")
+
+
+def test_the_tolerance_of_a_precision_is_that_of_a_token():
+    outputs = {
+        "token_ids": np.full((1, 1, 20), 5),
+        "lengths": np.array([[20]]),
+        "log_probs": np.array([[-30.0]]),
+        "scores": np.array([[-30.0]]),  # a length penalty of 0
+    }
+    other = {**outputs, "log_probs": np.array([[-31.0]]), "scores": np.array([[-31.0]])}
+    report = PrecisionReport.compare("int8", lambda: outputs, lambda: other, [{}])
+    assert report.mean_difference == pytest.approx(1 / 20)
+    report.check()

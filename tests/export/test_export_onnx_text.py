@@ -11,7 +11,7 @@ from keras_attn.export import ExportError, export_onnx_text
 from keras_attn.export.export_onnx_text import ODD_TEXTS, PROGRAM
 from keras_attn.export.text_graph import add_text
 from keras_attn.text import SentencePieceTokenizer
-from tests.export.small_translator import SOURCE
+from tests.export.small_translator import SOURCE, make_translator
 from tests.runtime.fake_model import SENTENCES, build_model, train_tokenizer
 
 pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
@@ -62,9 +62,12 @@ def copying(tmp_path):
 
     def write(target_tokenizer=None):
         source = SentencePieceTokenizer(train_tokenizer())
-        search = SimpleNamespace(end_token_id=2, pad_token_id=0, max_length=100, length_penalty=1.0)
+        search = SimpleNamespace(
+            start_token_id=1, end_token_id=2, pad_token_id=0, max_length=100, length_penalty=1.0
+        )
+        function = SimpleNamespace(search=search, source_start=False, source_end=True)
         model = build_model({}, alignments=False)
-        add_text(model, source, target_tokenizer or source, search)
+        add_text(model, source, target_tokenizer or source, function)
         onnx.checker.check_model(model, full_check=True)
         onnx.save(model, tmp_path / "copying.onnx")
         return tmp_path / "copying.onnx"
@@ -115,3 +118,12 @@ def test_says_what_to_install(translator, tokenizers, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
     with pytest.raises(ImportError, match=r"pip install keras-attn\[strings\]"):
         export_onnx_text(translator, tmp_path / "model.onnx", *tokenizers)
+
+
+def test_a_tokenizer_that_spells_bytes(tmp_path):
+    """Random ids are NUL too, at which the operators end a text."""
+    (tmp_path / "text").write_text("\n".join(SOURCE), encoding="utf-8")
+    tokenizer = SentencePieceTokenizer.train(tmp_path / "text", 290, "bpe", byte_fallback=True)
+    assert tokenizer.pieces([4]) == ["<0x00>"]
+    model = make_translator(vocabulary_sizes=[tokenizer.vocabulary_size] * 2, max_length=6)
+    assert export_onnx_text(model, tmp_path / "model.onnx", tokenizer).best_equal == 1

@@ -3,6 +3,8 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from keras_attn_runtime import Translator
 
 from keras_attn import (
     AlibiBias,
@@ -14,7 +16,10 @@ from keras_attn import (
     TransformerDecoderBlock,
     search_model,
 )
-from keras_attn.export import ExportError, export_onnx
+from keras_attn.export import ExportError, export_onnx, export_onnx_text, export_saved_model
+from keras_attn.export.export_onnx_text import _run
+from keras_attn.export.verify import pad
+from keras_attn.text import SentencePieceTokenizer
 from tests.contracts import numpy, randomize
 from tests.export.small_translator import session
 
@@ -24,7 +29,7 @@ PROMPT_IDS = np.array(
 )
 
 
-def generator(make_search=BeamDecoder, archive_every=None, **arguments):
+def generator(make_search=BeamDecoder, archive_every=None, source_start=False, **arguments):
     model = CausalLanguageModel(
         TransformerDecoderBlock(
             2,
@@ -44,7 +49,8 @@ def generator(make_search=BeamDecoder, archive_every=None, **arguments):
     search = make_search(
         model, num_hypotheses=2, max_length=9, relative_max_length=None, **arguments
     )
-    return search_model(PromptEncoder(VOCABULARY_SIZE), search, name="generator")
+    encoder = PromptEncoder(VOCABULARY_SIZE, source_start=source_start)
+    return search_model(encoder, search, name="generator")
 
 
 @pytest.mark.parametrize("archive_every", [None, 2])
@@ -75,3 +81,28 @@ def test_sampling_is_refused(tmp_path):
     with pytest.raises(ExportError, match="StatelessRandomUniform"):
         export_onnx(generator(SamplingDecoder), tmp_path / "generator.onnx")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("source_start", [False, True])
+def test_all_forms_go_on_behind_a_text_and_not_behind_its_end(source_start, tmp_path):
+    pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
+    (tmp_path / "text").write_text("abc def\nfed cab\n" * 5)
+    tokenizer = SentencePieceTokenizer.train(tmp_path / "text", VOCABULARY_SIZE, "char")
+    texts = ["abc", "f", "dada fed"]
+    start = [1] if source_start else []
+    ids = [[*start, *row] for row in tokenizer.encode(texts)]
+    model = generator(beam_width=3, min_length=2, source_start=source_start)
+    found = numpy(model(pad(ids)))["token_ids"][:, 0]
+    expected = tokenizer.decode(found)
+    assert len(set(expected)) == 3
+
+    export_onnx(model, tmp_path / "model.onnx", tokenizer)
+    translations = Translator(tmp_path / "model.onnx")
+    assert [each.text for each in translations.translate(texts)] == expected
+    assert [each.text for each in translations.translate_ids(ids)] == expected
+    export_onnx_text(model, tmp_path / "text.onnx", tokenizer)
+    assert [best for best, _ in _run(tmp_path / "text.onnx", [{"text": texts}])[0]] == expected
+    export_saved_model(model, tmp_path / "saved", tokenizer)
+    loaded = tf.saved_model.load(tmp_path / "saved")
+    found = loaded.translate_texts(tf.constant(texts))["text"][:, 0].numpy()
+    assert [text.decode() for text in found] == expected

@@ -22,12 +22,19 @@ def test_onnx(run, onnx_model, tmp_path, monkeypatch, capsys):
     module = sys.modules["keras_attn.export.onnx_file"]
     monkeypatch.setattr(module, "convert", lambda *arguments: onnx_model)
     sentences, out = tmp_path / "sentences.txt", tmp_path / "model.onnx"
-    sentences.write_text("\n".join(SOURCE), encoding="utf-8")
+    sentences.write_text("\ufeff" + "\n".join([*SOURCE, "a\u2028b"]), encoding="utf-8")
     out.write_bytes(b"an earlier export")
     assert main(["onnx", str(run), str(out), "--sentences", str(sentences)]) == 0
     assert f"Wrote {out}. Compared with Keras on 200 sentences" in capsys.readouterr().out
     keys = {entry.key for entry in onnx.load(out).metadata_props}
     assert "keras_attn.source_tokenizer" in keys
+
+
+def test_a_file_of_no_sentences_is_refused(run, tmp_path, capsys):
+    (tmp_path / "empty").write_text("")
+    arguments = [str(run), str(tmp_path / "model.onnx"), "--sentences", str(tmp_path / "empty")]
+    assert main(["onnx", *arguments]) == 1
+    assert "Received: an empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", ["saved-model", "onnx-steps"])

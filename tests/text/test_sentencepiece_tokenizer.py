@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from keras_attn.text import SentencePieceTokenizer, Tokenizer
+from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
 from tests.text.corpus_text import ENGLISH, GERMAN, sentences
 
 spm = pytest.importorskip("sentencepiece")
@@ -95,6 +96,17 @@ def test_lines_with_tabs_are_trained_on(tmp_path):
     (tmp_path / "text").write_text("abc\tdef\n" * 5)
     tokenizer = SentencePieceTokenizer.train(tmp_path / "text", 99, "char")
     assert tokenizer.vocabulary_size == 4 + len("▁abcdef")
+
+
+@pytest.mark.parametrize("line", ["abc de\u20ac " * 20000, "abcde\u20ac" * 20000])
+def test_lines_of_any_length_are_trained_on(tmp_path, line):
+    (tmp_path / "text").write_text(line, encoding="utf-8")
+    tokenizer = SentencePieceTokenizer.train(tmp_path / "text", 99, "char")
+    assert tokenizer.vocabulary_size == 4 + len("▁abcde€")
+    sentences = list(TrainingSentences([tmp_path / "text"]))
+    assert "".join(sentences) == line and len(sentences) > 1
+    assert all(len(sentence.encode()) <= LONGEST_LINE for sentence in sentences)
+    assert all(sentence.endswith(" ") for sentence in sentences) or " " not in line
 
 
 def test_user_defined_symbols_are_one_piece(text_file):

@@ -70,14 +70,27 @@ def test_nothing_in_nothing_out(tokenizer):
     assert graph.decode(tf.zeros((0, 4, 7), tf.int32)).shape == (0, 4)
 
 
+def test_ids_beyond_the_vocabulary_are_unknown(tokenizer):
+    graph, size = tokenizer.to_tensorflow(), tokenizer.vocabulary_size
+    found = graph.decode([[size, 5], [5, -1], [size + 100, size]]).numpy()
+    expected = tokenizer.decode([[3, 5], [5, 3], [3, 3]])
+    assert [text.decode() for text in found] == expected
+
+
+@pytest.mark.parametrize("start", [False, True])
+@pytest.mark.parametrize("end", [False, True])
+def test_start_and_end_are_a_choice(tokenizer, start, end):
+    (ids,) = tokenizer.encode(["a dog"])
+    rows = tokenizer.to_tensorflow(start, end).encode(["a dog"]).numpy()
+    assert rows.tolist() == [[1] * start + ids + [2] * end]
+
+
 def test_bad_input_is_refused(tokenizer):
     graph = tokenizer.to_tensorflow()
     with pytest.raises(ValueError, match=r"shape \(batch,\). Received: shape=\(\)"):
         graph.encode("the dog")
     with pytest.raises(ValueError, match="Received: a scalar"):
         graph.decode(5)
-    with pytest.raises(tf.errors.OutOfRangeError):
-        graph.decode([[tokenizer.vocabulary_size]])
 
 
 def test_ties_between_segmentations_are_broken_alike(tmp_path):

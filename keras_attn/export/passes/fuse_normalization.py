@@ -40,7 +40,7 @@ def fuse_normalization(model):
         name = node.input[0] if node is not None and node.op_type == "Reshape" else name
         return name if name in vectors else None
 
-    two = "two"
+    two = "fuse_normalization/two"
     model.graph.initializer.append(helper.make_tensor(two, TensorProto.FLOAT, [], [2.0]))
     for node in nodes:
         found = match(LAYER, node.output[0], producers)

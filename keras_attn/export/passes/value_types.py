@@ -53,8 +53,12 @@ def _output_types(node, types, opset):
     results = []
     for formal in _formals(schema.outputs, node.output):
         if formal.type_str not in known:
-            (single,) = formal.types  # as for the indices of TopK, `tensor(int64)`
-            known[formal.type_str] = TensorProto.DataType.Value(single[len("tensor(") : -1].upper())
+            single, *others = formal.types  # as for the indices of TopK, `tensor(int64)`
+            known[formal.type_str] = (
+                attributes.get("dtype", TensorProto.FLOAT)  # of random numbers, which are refused
+                if others
+                else TensorProto.DataType.Value(single[len("tensor(") : -1].upper())
+            )
         results.append(known[formal.type_str])
     return results
 
