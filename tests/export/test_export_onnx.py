@@ -60,6 +60,8 @@ def test_one_file_holds_settings_and_vocabularies(onnx_model, tokenizers):
         "length_penalty": 1.0,
         "source_vocabulary_size": tokenizers[0].vocabulary_size,
         "target_vocabulary_size": tokenizers[1].vocabulary_size,
+        "source_start": False,
+        "source_end": True,
     }
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         assert base64.b64decode(entries[f"keras_attn.{side}_tokenizer"]) == tokenizer.model
