@@ -66,7 +66,8 @@ class ExportedModel:
         """Searches for the translations of one batch.
 
         Args:
-            sentences: list of lists of ints, source ids, each with its end token.
+            sentences: list of lists of ints, source ids, with the start and end tokens that the
+                settings of the file ask for.
             max_length: int of at least 1, limit of output tokens.
             length_penalty: float.
 
