@@ -121,7 +121,8 @@ class Translator:
         Args:
             sentences: iterable of int sequences `(source_length,)`, or one padded integer array
                 `(batch, source_length)`. Padding at the end is dropped; the end token (of a
-                language model: the start token) is added where it is missing. A sentence of nothing else has the empty translation.
+                language model: the start token) is added where it is missing. A sentence of nothing
+                else has the empty translation.
             **options: see `Options`.
 
         Returns:
