@@ -111,11 +111,11 @@ class BeamDecoder(Search):
         self._extend_histories(candidates, beams, state, step)
 
         at_limit = step + 1 >= limits  # (B,)
-        pool, ended = self._collect(carry, candidates, at_limit, limits, length_penalty)
+        is_end = candidates["last"] == self.end_token_id  # (B, 2K)
+        pool, ended = self._collect(carry, candidates, is_end, at_limit, limits, length_penalty)
         collected = carry["collected"] + ops.sum(ops.cast(ended, "int32"), axis=1)
 
         # The beam_width best that have not ended go on.
-        is_end = candidates["last"] == self.end_token_id  # (B, 2K)
         open_log_probs = ops.where(is_end, 2 * IMPOSSIBLE, candidates["log_probs"])
         log_probs, chosen = ops.top_k(open_log_probs, self.beam_width)  # (B, K)
         candidates["log_probs"] = open_log_probs
@@ -178,20 +178,21 @@ class BeamDecoder(Search):
         token_ids = gather.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
         candidates["token_ids"] = history.append(token_ids, candidates["last"], step)
 
-    def _collect(self, carry, candidates, at_limit, limits, length_penalty):
+    def _collect(self, carry, candidates, is_end, at_limit, limits, length_penalty):
         """Moves what ends at this step to the pool; returns the pool and what ended, `(B, K)`."""
         step, pool = carry["step"], dict(carry["hypotheses"])
         first = {
             name: candidates[name][:, : self.beam_width] for name in pool if name in candidates
         }
-        is_end = candidates["last"][:, : self.beam_width] == self.end_token_id
+        is_end = is_end[:, : self.beam_width]
         ended = (
             (is_end | at_limit[:, None])
             & (first["log_probs"] > IMPOSSIBLE / 2)
             & ops.logical_not(carry["done"])[:, None]
         )
-        first["num_tokens"] = ops.where(ended, step + 1, 0)
-        lengths = step + 1 - ops.cast(is_end, "int32")
+        has_end = ops.cast(is_end, "int32")
+        lengths = step + 1 - has_end
+        first["num_tokens"] = lengths + has_end
         scores = first["log_probs"] / divisor(
             lengths, is_end, length_penalty, self.length_penalty_form
         )
