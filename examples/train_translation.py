@@ -52,7 +52,6 @@ TEXT = {
         "tokens_per_batch": 4096,
         "label_smoothing": 0.0,
         "subword_sampling": 0.0,
-        "bidirectional": 0.0,
         "max_length": 48,
     },
     "sentences": {
@@ -61,7 +60,6 @@ TEXT = {
         "separate_vocabularies": False,
         "label_smoothing": 0.1,
         "subword_sampling": 0.0,
-        "bidirectional": 0.0,
         "max_length": 256,
     },
 }
@@ -294,12 +292,6 @@ def parse_arguments():
     for name in ("dropout", "label-smoothing", "learning-rate", "beta-2", "subword-sampling"):
         parser.add_argument(f"--{name}", type=float, default=None)
     parser.add_argument(
-        "--bidirectional",
-        type=float,
-        default=None,
-        help="share of the epochs, the first, that learn from target to source too",
-    )
-    parser.add_argument(
         "--decay", type=float, default=None, help="share of the steps in which the rate falls to 0"
     )
     args = parser.parse_args()
@@ -310,8 +302,6 @@ def parse_arguments():
     for name, value in defaults.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
-    if args.bidirectional and args.separate_vocabularies:
-        parser.error("--bidirectional needs one vocabulary for both sides")
     return args
 
 
@@ -399,8 +389,6 @@ def encode(files, source_tokenizer, target_tokenizer, args):
             f"{corpus.dropped_long} too long"
         )
         options = {"shuffle": split == "train"}
-        if split == "train":
-            options["bidirectional_epochs"] = round(args.bidirectional * args.epochs)
         if split == "train" and args.subword_sampling:
             options["tokenizers"] = source_tokenizer, target_tokenizer
             options["sampling_alpha"] = args.subword_sampling

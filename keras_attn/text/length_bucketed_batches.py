@@ -52,10 +52,6 @@ class LengthBucketedBatches:
         sampling_alpha: float, their `alpha`. Sampled pieces are more: a batch grows by at most a
             quarter, and a sentence that would take more room keeps its own pieces, as one with
             an unknown id does. Default 0.1.
-        bidirectional_epochs: int >= 0, epochs at the beginning in which every second batch goes the
-            other way, from target to source. Introduced by [Ding et al.,
-            2021](https://arxiv.org/abs/2109.07780), for the first third of a training: a small
-            corpus teaches a model more so. Both sides must have one vocabulary. Default 0.
 
     Attributes:
         steps_per_epoch: int, batches per epoch, the same for every epoch.
@@ -97,13 +93,11 @@ class LengthBucketedBatches:
         batch_multiple: int = 1,
         tokenizers: tuple[SentencePieceTokenizer, SentencePieceTokenizer] | None = None,
         sampling_alpha: float = 0.1,
-        bidirectional_epochs: int = 0,
     ):
         _check_at_least("batches_per_bucket", batches_per_bucket, 1)
         _check_at_least("length_multiple", length_multiple, 1)
         _check_at_least("batch_multiple", batch_multiple, 1)
         _check_at_least("seed", seed, 0)
-        _check_at_least("bidirectional_epochs", bidirectional_epochs, 0)
         if len(corpus) == 0:
             raise ValueError("Expected a corpus with sentence pairs. Received: an empty corpus.")
         self.corpus = corpus
@@ -115,7 +109,6 @@ class LengthBucketedBatches:
         self.batch_multiple = batch_multiple
         self.tokenizers = tokenizers
         self.sampling_alpha = sampling_alpha
-        self.bidirectional_epochs = bidirectional_epochs
 
         source_lengths, target_lengths = corpus.source.lengths, corpus.target.lengths
         widths = self._padded_length(np.maximum(source_lengths, target_lengths) + 1)  # (N,)
@@ -157,8 +150,6 @@ class LengthBucketedBatches:
         if self.tokenizers is not None:
             source, target = self._sampled(rows, step)
             rows = np.arange(len(rows))
-        if step < self.bidirectional_epochs * self.steps_per_epoch and step % 2 == 1:
-            source, target = target, source
         source_width = self._width(source, rows)
         target_width = self._width(target, rows)
         source_ids = source.padded(rows, source_width, end_token_id=END_TOKEN_ID)  # (B, S)

@@ -184,22 +184,6 @@ def test_batches_are_filled_up_with_empty_pairs():
     assert num_empty > 0
 
 
-def test_every_second_batch_of_the_first_epochs_goes_the_other_way():
-    corpus, *_ = random_corpus()
-    batches = LengthBucketedBatches(corpus, 200, seed=3, bidirectional_epochs=2)
-    reversed_corpus = ParallelCorpus(corpus.target, corpus.source)
-    one_way = LengthBucketedBatches(corpus, 200, seed=3)
-    steps = batches.steps_per_epoch
-    assert steps % 2 == 1  # so that a batch of the same pairs goes both ways
-    for step in range(3 * steps):
-        other_way = step < 2 * steps and step % 2 == 1
-        expected = one_way
-        if other_way:
-            expected = LengthBucketedBatches(reversed_corpus, 200, seed=3)
-            expected.rows = one_way.rows
-        assert_equal_batches([batches.batch(step)], [expected.batch(step)])
-
-
 def test_one_pair_and_a_budget_that_just_fits():
     corpus = ParallelCorpus(
         EncodedSentences.from_lists([[5, 6, 7]]), EncodedSentences.from_lists([[8]])
