@@ -72,7 +72,7 @@ demo: .venv/installed .venv-runtime/installed
 	.venv/bin/python examples/attention_map.py $(DEMO)/run \
 		--text "en: Monday the 3rd of May 2021" --out $(DEMO)/attention.png
 
-# A worker holds about 3 GiB; a module stays in one, so that its fixtures are made once.
+# Each worker loads TensorFlow, hence at most 4; a module stays in one, so that its fixtures are made once.
 WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test: .venv/installed

@@ -31,7 +31,7 @@ def compare_translations(expected, actual, sentences, search):
         expected, actual: callables `(source_ids=, max_length=, length_penalty=)` that take NumPy
             arrays and return a dictionary of arrays: token_ids, lengths, scores, log_probs and
             perhaps alignments.
-        sentences: list of lists of source ids, with the end id.
+        sentences: list of lists of source ids, as the encoder reads them.
         search: the `Search` layer, for its settings.
 
     Returns:

@@ -192,7 +192,7 @@ class BeamDecoder(Search):
         )
         has_end = ops.cast(is_end, "int32")
         lengths = step + 1 - has_end
-        first["num_tokens"] = lengths + has_end
+        first["num_tokens"] = lengths + has_end  # step + 1, for each beam
         scores = first["log_probs"] / divisor(
             lengths, is_end, length_penalty, self.length_penalty_form
         )
