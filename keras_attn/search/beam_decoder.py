@@ -3,6 +3,7 @@ from keras import ops, tree
 
 from keras_attn import gather, history
 from keras_attn.arguments import check_positive_integer
+from keras_attn.search.best_continuations import best_continuations
 from keras_attn.search.length_penalty import best_attainable, divisor
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
@@ -148,24 +149,17 @@ class BeamDecoder(Search):
 
     def _candidates(self, step_logits, log_probs, step):
         """The best continuations, 2 * beam_width of each sentence, best first."""
-        batch = ops.shape(log_probs)[0]
-        # The best of all beams are among the best of each beam, which takes far less sorting. Only
-        # among these are tokens suppressed, which saves a pass over the vocabulary.
-        num_suppressed = len(set(self.suppressed_token_ids)) + bool(self.min_length)
-        vocabulary_size = step_logits.shape[-1]
-        width = min(2 * self.beam_width + num_suppressed, vocabulary_size)
-        values, tokens = ops.top_k(ops.log_softmax(step_logits), width)  # (B*K, C)
-        values = values + gather.gather_rows(self.penalties(vocabulary_size, step), tokens)
-        values = ops.reshape(values, (batch, self.beam_width, width)) + log_probs[:, :, None]
-        values, chosen = ops.top_k(
-            ops.reshape(values, (batch, self.beam_width * width)), 2 * self.beam_width
+        penalized = set(self.suppressed_token_ids)
+        if self.min_length:
+            penalized.add(self.end_token_id)
+        values, parents, tokens = best_continuations(
+            ops.log_softmax(step_logits),
+            log_probs,
+            self.penalties(step_logits.shape[-1], step),
+            penalized,
+            2 * self.beam_width,
         )  # (B, 2K)
-        tokens = ops.reshape(tokens, (batch, self.beam_width * width))
-        return {
-            "log_probs": values,
-            "last": ops.cast(gather.gather_beams(tokens, chosen), "int32"),
-            "parents": ops.cast(chosen // width, "int32"),
-        }
+        return {"log_probs": values, "last": tokens, "parents": parents}
 
     def _extend_histories(self, candidates, beams, state, step):
         """Adds to the candidates what they have behind them."""

@@ -12,6 +12,7 @@ from keras_attn.export.passes.make_names_unique import make_names_unique
 from keras_attn.export.passes.matmul_of_any_rank import matmul_of_any_rank
 from keras_attn.export.passes.name_dimensions import name_dimensions
 from keras_attn.export.passes.plain_gather import plain_gather
+from keras_attn.export.passes.plain_indices import plain_indices
 from keras_attn.export.passes.quantize_weights import quantize_weights
 from keras_attn.export.passes.remove_identities import remove_identities
 from keras_attn.export.passes.remove_unused import remove_unused
@@ -30,6 +31,7 @@ PASSES = (
     matmul_of_any_rank,
     constant_reshapes,
     gather_integers,
+    plain_indices,
     fuse_normalization,
     fold_recurrent_weights,
     remove_unused,
@@ -52,6 +54,7 @@ __all__ = [
     "matmul_of_any_rank",
     "name_dimensions",
     "plain_gather",
+    "plain_indices",
     "quantize_weights",
     "remove_identities",
     "remove_unused",

@@ -1,0 +1,45 @@
+from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.remove_unused import remove_unused
+from keras_attn.export.passes.value_types import value_types
+
+TAKE_INT32 = ("Gather", "GatherElements")
+
+
+def plain_indices(model):
+    """Hands indices on as they are, where they are only converted from one integer to another.
+
+    TensorFlow counts in int32, ONNX in int64. So what `TopK` has found is converted to int32, and
+    then to the type that is needed, to int64 to gather by it: the way over int32 is left out.
+    `Gather` and `GatherElements` take int32 as well, and need no conversion. Each is an operator
+    of every step of a search. Expects unique names.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place.
+    """
+    from onnx import TensorProto
+
+    types = value_types(model)
+    nodes = [node for graph in nested_graphs(model.graph) for node in graph.node]
+    producers = {name: node for node in nodes for name in node.output}
+
+    def before_cast(name, to):
+        """What a conversion to a type was made from; `None` if the value is not one."""
+        node = producers.get(name)
+        is_cast = node is not None and node.op_type == "Cast" and node.attribute[0].i == to
+        return node.input[0] if is_cast else None
+
+    for node in nodes:
+        if node.op_type == "Cast":
+            found = before_cast(node.input[0], TensorProto.INT32)
+            if found in producers and producers[found].op_type == "TopK":
+                node.input[0] = found
+    for node in nodes:
+        for position, name in enumerate(node.input):
+            indices = before_cast(name, TensorProto.INT64)
+            if indices is None:
+                continue
+            if types[indices] == TensorProto.INT64:
+                node.input[position] = indices
+            elif types[indices] == TensorProto.INT32 and node.op_type in TAKE_INT32 and position == 1:
+                node.input[position] = indices
+    remove_unused(model)

@@ -1,0 +1,65 @@
+from keras import ops
+
+from keras_attn import gather
+
+
+def best_continuations(token_log_probs, log_probs, penalties, penalized_token_ids, count):
+    """The most probable continuations of the beams of each sentence, of K * V.
+
+    To sort a vocabulary takes longer than to look at it, so only the best token of each block of
+    tokens is sorted at first. The `count` best tokens are in the `count` best blocks; where tokens
+    are penalized, a block may be worse than it looks, so there is one more for each such block.
+    With n blocks of V / n tokens, K * n + (count + K) * V / n numbers are sorted instead of K * V.
+
+    Args:
+        token_log_probs: float32 `(batch * beams, V)`.
+        log_probs: float32 `(batch, beams)`, of the beams so far.
+        penalties: float32 `(V,)`, added to the log probabilities of the tokens.
+        penalized_token_ids: iterable of int, the tokens whose penalties are below 0; no others are.
+        count: int, at most beams * V.
+
+    Returns:
+        Tuple of log probabilities, float32, parents, int32 beams, and tokens, int32, each
+        `(batch, count)`, best first. Of equal ones the earlier beam goes first, then the lower id.
+    """
+    batch, beams = ops.shape(log_probs)[0], log_probs.shape[1]
+    vocabulary_size = penalties.shape[0]
+    block_size, num_chosen = _sizes(vocabulary_size, beams, penalized_token_ids, count)
+    num_blocks = vocabulary_size // block_size
+
+    blocks = ops.reshape(token_log_probs, (batch, beams * num_blocks, block_size))
+    best = ops.reshape(ops.max(blocks, axis=-1), (batch, beams, num_blocks))
+    best = ops.reshape(best + log_probs[:, :, None], (batch, beams * num_blocks))
+    _, chosen = ops.top_k(best, num_chosen)
+    # In their order, so that equal tokens have theirs: by the operator that is there anyway.
+    sorted_numbers, _ = ops.top_k(-ops.cast(chosen, "float32"), num_chosen)
+    chosen = ops.cast(-sorted_numbers, "int32")  # (B, C)
+    parents = chosen // num_blocks
+    numbers = chosen - parents * num_blocks  # of the blocks, in the vocabulary
+
+    blocks = gather.gather_beams(blocks, chosen)  # (B, C, V/n)
+    blocks = blocks + gather.gather_rows(
+        ops.reshape(penalties, (num_blocks, block_size)), numbers
+    )
+    blocks = blocks + gather.gather_beams(log_probs, parents)[:, :, None]
+    values, places = ops.top_k(ops.reshape(blocks, (batch, num_chosen * block_size)), count)
+    places = ops.cast(places, "int32")  # (B, count)
+    block = places // block_size
+    # A block that stands at c has its first token at c * block_size of `places`.
+    moved = numbers - ops.arange(num_chosen, dtype="int32")
+    tokens = places + gather.gather_beams(moved, block) * block_size
+    return values, gather.gather_beams(parents, block), tokens
+
+
+def _sizes(vocabulary_size, beams, penalized_token_ids, count):
+    """Tokens of a block, and blocks that are chosen, with which the fewest numbers are sorted."""
+
+    def num_chosen(size):
+        penalized = {token_id // size for token_id in penalized_token_ids}
+        return min(count + beams * len(penalized), beams * vocabulary_size // size)
+
+    divisors = [size for size in range(1, vocabulary_size + 1) if vocabulary_size % size == 0]
+    size = min(
+        divisors, key=lambda size: beams * vocabulary_size // size + num_chosen(size) * size
+    )
+    return size, num_chosen(size)

@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from keras_attn.search.best_continuations import best_continuations
+from tests.contracts import assert_identical, numpy
+
+
+@pytest.mark.parametrize("penalized", [[], [0, 1, 2], [0, 5, 46], list(range(40))])
+@pytest.mark.parametrize("vocabulary_size", [47, 48, 600])  # a prime, and many divisors
+@pytest.mark.parametrize("beams", [1, 4])
+def test_equals_sorting_all(beams, vocabulary_size, penalized):
+    rng = np.random.default_rng(vocabulary_size)
+    # Few different numbers, so that many continuations are equal; all exact in float32.
+    token_log_probs = -rng.integers(0, 9, (3 * beams, vocabulary_size)).astype("float32")
+    token_log_probs[:, penalized] += 8  # those that must not be chosen are the best
+    log_probs = -rng.integers(0, 5, (3, beams)).astype("float32")
+    penalties = np.zeros(vocabulary_size, "float32")
+    penalties[penalized] = -1024.0
+    received = best_continuations(token_log_probs, log_probs, penalties, penalized, 2 * beams)
+
+    totals = token_log_probs.reshape(3, beams, -1) + log_probs[:, :, None] + penalties
+    totals = totals.reshape(3, -1)
+    order = np.argsort(-totals, axis=1, kind="stable")[:, : 2 * beams]
+    expected = np.take_along_axis(totals, order, axis=1), *np.divmod(order, vocabulary_size)
+    for values, right in zip(received, expected, strict=True):
+        assert_identical(numpy(values), right.astype(numpy(values).dtype))
+
+
+def test_chooses_what_it_must_when_there_is_nothing_else():
+    received = best_continuations(
+        np.array([[-1.0, -3.0], [-2.0, -5.0]], "float32"),
+        np.array([[0.0, -1.5]], "float32"),
+        np.array([0.0, -1e9], "float32"),
+        [1],
+        4,
+    )
+    assert_identical(numpy(received[0][:, :2]), np.array([[-1.0, -3.5]], "float32"))
+    assert_identical(numpy(received[1])[:, :2], np.array([[0, 1]], "int32"))
+    assert np.all(numpy(received[0])[:, 2:] < -9e8)
+
+
+def test_sorts_few_numbers_of_a_large_vocabulary():
+    from keras_attn.search.best_continuations import _sizes
+
+    block_size, num_chosen = _sizes(8000, 4, {0, 1, 2}, 8)
+    assert num_chosen == 8 + 4
+    assert 4 * 8000 // block_size + num_chosen * block_size < 1300
