@@ -88,6 +88,11 @@ def attention_mask(value, mask=None):
     )
 
 
+def scores_of_mask(mask):
+    """What is added to scores, float32 of the shape of the mask: 0 where may be attended."""
+    return (1.0 - ops.cast(mask, "float32")) * MASKED_SCORE
+
+
 def masked_softmax(scores, mask):
     """Softmax over the last axis in which masked positions get weight exactly 0.
 
@@ -101,10 +106,9 @@ def masked_softmax(scores, mask):
     Returns:
         Weights of the shape and dtype of `scores`.
     """
-    allowed = ops.cast(mask, "float32")
-    masked = ops.cast(scores, "float32") + (1.0 - allowed) * MASKED_SCORE
+    masked = ops.cast(scores, "float32") + scores_of_mask(mask)
     if scores.shape[-1] == 1:
         weights = ops.ones_like(masked)  # Keras warns of a softmax over an axis of size one.
     else:
         weights = ops.softmax(masked, axis=-1)
-    return ops.cast(weights * allowed, scores.dtype)
+    return ops.cast(weights * ops.cast(mask, "float32"), scores.dtype)

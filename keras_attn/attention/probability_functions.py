@@ -9,7 +9,7 @@ import math
 
 from keras import ops
 
-from keras_attn.masks import MASKED_SCORE, masked_softmax
+from keras_attn.masks import masked_softmax, scores_of_mask
 
 
 def masked_sparsemax(scores, mask):
@@ -20,8 +20,7 @@ def masked_sparsemax(scores, mask):
     [Martins and Astudillo, 2016](https://arxiv.org/abs/1602.02068), algorithm 1. Positions whose
     score is far below the best get weight exactly 0.
     """
-    allowed = ops.cast(mask, "float32")
-    masked = ops.cast(scores, "float32") + (1.0 - allowed) * MASKED_SCORE  # (B, T, S)
+    masked = ops.cast(scores, "float32") + scores_of_mask(mask)  # (B, T, S)
     masked = masked - ops.stop_gradient(_largest(masked))
     falling = -ops.sort(-ops.stop_gradient(masked), axis=-1)  # (B, T, S)
     rank = 1.0 + ops.cast(ops.arange(ops.shape(masked)[-1]), "float32")  # (S,)
@@ -31,7 +30,9 @@ def masked_sparsemax(scores, mask):
     support = ops.cast(masked >= least, "float32")  # (B, T, S)
     size = ops.sum(support, axis=-1, keepdims=True)
     threshold = (ops.sum(support * masked, axis=-1, keepdims=True) - 1.0) / size  # (B, T, 1)
-    return ops.cast(ops.relu(masked - threshold) * support * allowed, scores.dtype)
+    return ops.cast(
+        ops.relu(masked - threshold) * support * ops.cast(mask, "float32"), scores.dtype
+    )
 
 
 def masked_hardmax(scores, mask):
@@ -39,11 +40,11 @@ def masked_hardmax(scores, mask):
 
     No gradient passes: train with another function, and set `probability_fn` for inference.
     """
-    allowed = ops.cast(mask, "float32")
-    masked = ops.cast(scores, "float32") + (1.0 - allowed) * MASKED_SCORE  # (B, T, S)
+    masked = ops.cast(scores, "float32") + scores_of_mask(mask)  # (B, T, S)
     is_best = ops.cast(masked >= _largest(masked), "float32")
     is_first = ops.cast(ops.cumsum(is_best, axis=-1) < 1.5, "float32")
-    return ops.cast(ops.stop_gradient(is_best * is_first * allowed), scores.dtype)
+    weights = is_best * is_first * ops.cast(mask, "float32")
+    return ops.cast(ops.stop_gradient(weights), scores.dtype)
 
 
 def _largest(values):

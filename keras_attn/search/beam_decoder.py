@@ -184,11 +184,11 @@ class BeamDecoder(Search):
             & (first["log_probs"] > IMPOSSIBLE / 2)
             & ops.logical_not(carry["done"])[:, None]
         )
-        has_end = ops.cast(is_end, "int32")
-        lengths = step + 1 - has_end
-        first["num_tokens"] = lengths + has_end  # step + 1, for each beam
+        num_tokens = step + 1
+        beams = (ops.shape(limits)[0], self.beam_width)
+        first["num_tokens"] = ops.zeros(beams, dtype="int32") + num_tokens
         scores = first["log_probs"] / divisor(
-            lengths, is_end, length_penalty, self.length_penalty_form
+            num_tokens, is_end, length_penalty, self.length_penalty_form
         )
         first["scores"] = ops.where(ended, scores, IMPOSSIBLE)
 

@@ -38,9 +38,7 @@ def best_continuations(token_log_probs, log_probs, penalties, penalized_token_id
     numbers = chosen - parents * num_blocks  # of the blocks, in the vocabulary
 
     blocks = gather.gather_beams(blocks, chosen)  # (B, C, V/n)
-    blocks = blocks + gather.gather_rows(
-        ops.reshape(penalties, (num_blocks, block_size)), numbers
-    )
+    blocks = blocks + gather.gather_rows(ops.reshape(penalties, (num_blocks, block_size)), numbers)
     blocks = blocks + gather.gather_beams(log_probs, parents)[:, :, None]
     values, places = ops.top_k(ops.reshape(blocks, (batch, num_chosen * block_size)), count)
     places = ops.cast(places, "int32")  # (B, count)
@@ -59,7 +57,5 @@ def _sizes(vocabulary_size, beams, penalized_token_ids, count):
         return min(count + beams * len(penalized), beams * vocabulary_size // size)
 
     divisors = [size for size in range(1, vocabulary_size + 1) if vocabulary_size % size == 0]
-    size = min(
-        divisors, key=lambda size: beams * vocabulary_size // size + num_chosen(size) * size
-    )
+    size = min(divisors, key=lambda size: beams * vocabulary_size // size + num_chosen(size) * size)
     return size, num_chosen(size)

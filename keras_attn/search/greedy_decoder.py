@@ -51,9 +51,8 @@ class GreedyDecoder(Search):
         last = ops.where(is_open, ops.cast(tokens, "int32"), self.pad_token_id)
         is_end = last == self.end_token_id
         num_tokens = hypotheses["num_tokens"] + ops.cast(is_open, "int32")
-        lengths = num_tokens - ops.cast(is_end, "int32")
         log_probs = hypotheses["log_probs"] + ops.where(is_open, values, 0.0)
-        scores = log_probs / divisor(lengths, is_end, length_penalty, self.length_penalty_form)
+        scores = log_probs / divisor(num_tokens, is_end, length_penalty, self.length_penalty_form)
         new_hypotheses = {
             "token_ids": history.append(hypotheses["token_ids"], last, step),
             "num_tokens": num_tokens,

@@ -1,6 +1,6 @@
 """How the score of a hypothesis is made from its log probability and length.
 
-`scores = log_probs / divisor(lengths, length_penalty)`: with log probabilities below zero, a larger
+`scores = log_probs / divisor`: with log probabilities below zero, a larger
 penalty favours longer hypotheses. Length counts tokens without the end token; the log probability
 includes the end token's.
 
@@ -16,25 +16,25 @@ from keras import ops
 FORMS = ("average", "average_with_end", "gnmt", "none")
 
 
-def divisor(lengths, has_end, length_penalty, form="average"):
+def divisor(num_tokens, has_end, length_penalty, form="average"):
     """What the log probability is divided by.
 
     Args:
-        lengths: integer tensor, tokens without the end token.
-        has_end: boolean tensor of the same shape, or bool, whether there is an end token.
+        num_tokens: integer tensor or scalar, tokens with the end token.
+        has_end: boolean tensor or bool, whether there is an end token.
         length_penalty: float scalar, the exponent a.
         form: one of `FORMS`.
 
     Returns:
-        float32 tensor of the shape of `lengths`.
+        float32 tensor of a shape that can be broadcast to that of both.
     """
-    lengths = ops.cast(lengths, "float32")
+    lengths = ops.cast(num_tokens, "float32")
     if form == "none":
         return ops.ones_like(lengths)
+    if form != "average_with_end":
+        lengths = lengths - ops.cast(has_end, "float32")
     if form == "gnmt":
         return ops.power((lengths + 5.0) / 6.0, length_penalty)
-    if form == "average_with_end":
-        lengths = lengths + ops.cast(has_end, "float32")
     return ops.power(ops.maximum(lengths, 1.0), length_penalty)
 
 
@@ -55,6 +55,6 @@ def best_attainable(log_probs, length, max_length, length_penalty, form="average
         float32 `(batch,)`.
     """
     return ops.maximum(
-        log_probs / divisor(length, True, length_penalty, form),
+        log_probs / divisor(length + 1, True, length_penalty, form),
         log_probs / divisor(max_length, False, length_penalty, form),
     )

@@ -14,7 +14,7 @@ price is that a beam has scores for the slots of the others too.
 from keras import ops
 
 from keras_attn import history
-from keras_attn.masks import MASKED_SCORE
+from keras_attn.masks import MASKED_SCORE, scores_of_mask
 
 
 def new_cache(batch, num_heads, key_dim, value_dim, dtype, capacity, zero, growing=None):
@@ -107,7 +107,7 @@ def own_slots(batch, beam_width):
     Returns:
         float32 `(batch, beam_width, beam_width)`.
     """
-    others = (1.0 - ops.eye(beam_width, dtype="float32")) * MASKED_SCORE
+    others = scores_of_mask(ops.eye(beam_width, dtype="bool"))
     return ops.zeros((batch, 1, 1), dtype="float32") + others
 
 
@@ -128,8 +128,7 @@ def new_ancestors(own, capacity, zero, growing=None, used=None):
     ancestors = ancestors + MASKED_SCORE
     if used is None:
         return ancestors
-    before = (1.0 - ops.cast(used, "float32")) * MASKED_SCORE  # (B, slots)
-    before = ops.repeat(before, beam_width, axis=0)[:, None]  # (B*K, 1, slots)
+    before = ops.repeat(scores_of_mask(used), beam_width, axis=0)[:, None]  # (B*K, 1, slots)
     return ops.concatenate([before, ancestors], axis=2)
 
 

@@ -36,10 +36,9 @@ def plain_indices(model):
     for node in nodes:
         for position, name in enumerate(node.input):
             indices = before_cast(name, TensorProto.INT64)
-            if indices is None:
-                continue
-            if types[indices] == TensorProto.INT64:
-                node.input[position] = indices
-            elif types[indices] == TensorProto.INT32 and node.op_type in TAKE_INT32 and position == 1:
+            takes_int32 = node.op_type in TAKE_INT32 and position == 1
+            if types.get(indices) == TensorProto.INT64 or (
+                types.get(indices) == TensorProto.INT32 and takes_int32
+            ):
                 node.input[position] = indices
     remove_unused(model)
