@@ -327,8 +327,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
         keys, values = self._project_memory(value if key is None else key, value)
         mask = masks.attention_mask(value, attention_mask)  # (B, 1 or T, S)
-        if mask.shape[1] == 1:
-            values = values * ops.cast(mask, values.dtype)[:, :, :, None]
+        attended = mask[:, 0] if mask.shape[1] == 1 else ops.any(mask, axis=1)  # (B, S)
+        values = values * ops.cast(attended, values.dtype)[:, None, :, None]
         return {"keys": self._turn(keys, 0), "values": values, "mask": mask}
 
     def attend(self, query, memory):

@@ -149,14 +149,11 @@ class BeamDecoder(Search):
 
     def _candidates(self, step_logits, log_probs, step):
         """The best continuations, 2 * beam_width of each sentence, best first."""
-        penalized = set(self.suppressed_token_ids)
-        if self.min_length:
-            penalized.add(self.end_token_id)
         values, parents, tokens = best_continuations(
             ops.log_softmax(step_logits),
             log_probs,
             self.penalties(step_logits.shape[-1], step),
-            penalized,
+            self.penalized_token_ids,
             2 * self.beam_width,
         )  # (B, 2K)
         return {"log_probs": values, "last": tokens, "parents": parents}

@@ -1,6 +1,11 @@
+import math
+
 from keras import ops
 
 from keras_attn import gather
+
+NEVER = -3e38
+"""Log probability of the tokens that are added: below all that others can have, and finite."""
 
 
 def best_continuations(token_log_probs, log_probs, penalties, penalized_token_ids, count):
@@ -10,6 +15,7 @@ def best_continuations(token_log_probs, log_probs, penalties, penalized_token_id
     tokens is sorted at first. The `count` best tokens are in the `count` best blocks; where tokens
     are penalized, a block may be worse than it looks, so there is one more for each such block.
     With n blocks of V / n tokens, K * n + (count + K) * V / n numbers are sorted instead of K * V.
+    Where V has no suitable divisor, tokens are added that are never chosen.
 
     Args:
         token_log_probs: float32 `(batch * beams, V)`.
@@ -25,7 +31,11 @@ def best_continuations(token_log_probs, log_probs, penalties, penalized_token_id
     batch, beams = ops.shape(log_probs)[0], log_probs.shape[1]
     vocabulary_size = penalties.shape[0]
     block_size, num_chosen = _sizes(vocabulary_size, beams, penalized_token_ids, count)
-    num_blocks = vocabulary_size // block_size
+    num_blocks = -(-vocabulary_size // block_size)
+    missing = num_blocks * block_size - vocabulary_size
+    if missing:
+        token_log_probs = ops.pad(token_log_probs, ((0, 0), (0, missing)), constant_values=NEVER)
+        penalties = ops.pad(penalties, ((0, missing),))
 
     blocks = ops.reshape(token_log_probs, (batch, beams * num_blocks, block_size))
     best = ops.reshape(ops.max(blocks, axis=-1), (batch, beams, num_blocks))
@@ -50,12 +60,16 @@ def best_continuations(token_log_probs, log_probs, penalties, penalized_token_id
 
 
 def _sizes(vocabulary_size, beams, penalized_token_ids, count):
-    """Tokens of a block, and blocks that are chosen, with which the fewest numbers are sorted."""
+    """Tokens of a block, and blocks that are chosen, with which the least is to be done."""
 
     def num_chosen(size):
         penalized = {token_id // size for token_id in penalized_token_ids}
-        return min(count + beams * len(penalized), beams * vocabulary_size // size)
+        return min(count + beams * len(penalized), beams * -(-vocabulary_size // size))
 
-    divisors = [size for size in range(1, vocabulary_size + 1) if vocabulary_size % size == 0]
-    size = min(divisors, key=lambda size: beams * vocabulary_size // size + num_chosen(size) * size)
+    def work(size):
+        num_sorted = beams * -(-vocabulary_size // size) + num_chosen(size) * size
+        # To copy all tokens takes about a quarter of the time that it takes to sort them.
+        return num_sorted + (beams * vocabulary_size / 4 if vocabulary_size % size else 0)
+
+    size = min(range(1, math.isqrt(beams * vocabulary_size) + 1), key=work)
     return size, num_chosen(size)

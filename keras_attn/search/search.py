@@ -260,6 +260,11 @@ class Search(keras.layers.Layer):
             vocabulary_size, self.suppressed_token_ids, self.end_token_id, step, self.min_length
         )
 
+    @property
+    def penalized_token_ids(self):
+        """Set of int, the tokens whose log probability `penalties` may lower."""
+        return {*self.suppressed_token_ids, *([self.end_token_id] if self.min_length else [])}
+
     def compute_mask(self, inputs, previous_mask):
         return None  # hypotheses have lengths of their own
 

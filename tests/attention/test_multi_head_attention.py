@@ -445,7 +445,20 @@ def test_a_prepared_memory_serves_all_beams(shared_key, beams):
         assert_close((outputs[:, own], weights[:, :, own]), numpy(expected))
 
 
-@pytest.mark.parametrize("mask", [None, random_mask(2, 6, 5)], ids=["no mask", "rank 3"])
+ONE_EMPTY = VALUE_PADDING & np.array([[False], [True]])  # a sentence without anything to see
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        None,
+        random_mask(2, 6, 5),
+        ONE_EMPTY,
+        ONE_EMPTY[:, None],
+        np.tile(ONE_EMPTY[:, None], (6, 1)),
+    ],
+    ids=["no mask", "rank 3", "one empty", "one empty, one row", "one empty, rank 3"],
+)
 def test_a_memory_takes_any_mask(mask):
     layer = build(MultiHeadAttention(2, 4), X, VALUE)
     memory = layer.prepare_memory(VALUE, attention_mask=mask)

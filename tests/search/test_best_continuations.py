@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.search.best_continuations import best_continuations
+from keras_attn.search.best_continuations import _sizes, best_continuations
 from tests.contracts import assert_identical, numpy
 
 
@@ -21,9 +21,10 @@ def test_equals_sorting_all(beams, vocabulary_size, penalized):
     totals = token_log_probs.reshape(3, beams, -1) + log_probs[:, :, None] + penalties
     totals = totals.reshape(3, -1)
     order = np.argsort(-totals, axis=1, kind="stable")[:, : 2 * beams]
-    expected = np.take_along_axis(totals, order, axis=1), *np.divmod(order, vocabulary_size)
-    for values, right in zip(received, expected, strict=True):
-        assert_identical(numpy(values), right.astype(numpy(values).dtype))
+    parents, tokens = np.divmod(order, vocabulary_size)
+    assert_identical(numpy(received[0]), np.take_along_axis(totals, order, axis=1))
+    assert_identical(numpy(received[1]), parents.astype("int32"))
+    assert_identical(numpy(received[2]), tokens.astype("int32"))
 
 
 def test_chooses_what_it_must_when_there_is_nothing_else():
@@ -39,9 +40,9 @@ def test_chooses_what_it_must_when_there_is_nothing_else():
     assert np.all(numpy(received[0])[:, 2:] < -9e8)
 
 
-def test_sorts_few_numbers_of_a_large_vocabulary():
-    from keras_attn.search.best_continuations import _sizes
-
-    block_size, num_chosen = _sizes(8000, 4, {0, 1, 2}, 8)
+@pytest.mark.parametrize(("vocabulary_size", "rest"), [(8000, 0), (50257, 0), (8009, 1), (8002, 1)])
+def test_sorts_few_numbers_of_a_large_vocabulary(vocabulary_size, rest):
+    block_size, num_chosen = _sizes(vocabulary_size, 4, {0, 1, 2}, 8)
     assert num_chosen == 8 + 4
-    assert 4 * 8000 // block_size + num_chosen * block_size < 1300
+    assert 4 * vocabulary_size // block_size + num_chosen * block_size < 0.2 * vocabulary_size
+    assert (vocabulary_size % block_size > 0) == rest  # copied only where it has no good divisor

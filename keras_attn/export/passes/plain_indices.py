@@ -28,11 +28,12 @@ def plain_indices(model):
         is_cast = node is not None and node.op_type == "Cast" and node.attribute[0].i == to
         return node.input[0] if is_cast else None
 
+    found = {node.output[1] for node in nodes if node.op_type == "TopK"}
     for node in nodes:
         if node.op_type == "Cast":
-            found = before_cast(node.input[0], TensorProto.INT32)
-            if found in producers and producers[found].op_type == "TopK":
-                node.input[0] = found
+            indices = before_cast(node.input[0], TensorProto.INT32)
+            if indices in found:
+                node.input[0] = indices
     for node in nodes:
         for position, name in enumerate(node.input):
             indices = before_cast(name, TensorProto.INT64)

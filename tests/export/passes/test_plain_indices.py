@@ -64,10 +64,18 @@ def test_what_would_change_a_number_or_a_type_stays():
             node("Gather", "table sum", "chosen"),
             node("Cast", "ids", "wide", to=INT64),
             node("Add", "wide wide", "doubled"),  # must have what it had
+            node("TopK", "floats two", "values found"),
+            node("Cast", "values", "cut", to=INT32),  # values, not indices
+            node("Cast", "cut", "rounded", to=FLOAT),
+            node("Neg", "rounded", "negative"),
         ],
         [value("large", INT64, [2]), value("floats", FLOAT, [2]), value("ids", INT32, [2])],
-        [value("chosen", shape=[2]), value("doubled", INT64, [2])],
-        [constant("table", np.arange(9, dtype="float32"))],
+        [
+            value("chosen", shape=[2]),
+            value("doubled", INT64, [2]),
+            value("negative", FLOAT, [2]),
+        ],
+        [constant("table", np.arange(9, dtype="float32")), constant("two", [2])],
     )
     inputs = {
         "large": np.array([2**32 + 1, 2]),
