@@ -44,11 +44,11 @@ def cells(path, results, row):
             ours += f" ({row['minutes']:.0f} min)"
     elif "ours" not in row:
         facts = [(name, value) for name, value in row.items() if name != "model"]
-        ours = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in facts)
+        ours = ", ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in facts)
     else:
-        ours = f"{row['ours']:,.4g} {row['unit']}"
+        ours = f"{number(row['ours'])} {row['unit']}"
         if "peer" in row:
-            theirs = f"{row['theirs']:,.4g} {row['unit']}"
+            theirs = f"{number(row['theirs'])} {row['unit']}"
             peer, ratio = row["peer"], f"{row['ratio']:.2f}"
     return (
         f"[{path.stem}](results/{path.name})",
@@ -60,6 +60,11 @@ def cells(path, results, row):
         f"{machine['cpu']}, {machine['cores']} cores",
         results["date"],
     )
+
+
+def number(value):
+    """Four digits, or all of those before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def line_of(values):
