@@ -50,3 +50,24 @@ def test_is_registered():
     copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert isinstance(copy, ClippedAdam)
     assert copy.get_config() == optimizer.get_config()
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_updates_are_those_of_the_paper(amsgrad):
+    random = np.random.default_rng(0)
+    weight, gradients = random.normal(size=(3, 2)), random.normal(size=(4, 3, 2))
+    rate, beta_1, beta_2, epsilon = 0.1, 0.8, 0.9, 1e-3
+    variable = keras.Variable(weight, dtype="float32")
+    optimizer = ClippedAdam(
+        rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, amsgrad=amsgrad, global_clipnorm=100.0
+    )
+    first, second, largest = np.zeros((3, 2)), np.zeros((3, 2)), np.zeros((3, 2))
+    for step, gradient in enumerate(gradients, start=1):
+        optimizer.apply([keras.ops.cast(gradient, "float32")], [variable])
+        # Kingma and Ba, 2015, the order of the end of section 2, with epsilon as named there.
+        first = beta_1 * first + (1 - beta_1) * gradient
+        second = beta_2 * second + (1 - beta_2) * gradient**2
+        largest = np.maximum(largest, second)  # Reddi et al., 2018, algorithm 2
+        corrected = rate * np.sqrt(1 - beta_2**step) / (1 - beta_1**step)
+        weight -= corrected * first / (np.sqrt(largest if amsgrad else second) + epsilon)
+        np.testing.assert_allclose(keras.ops.convert_to_numpy(variable), weight, atol=1e-5)
