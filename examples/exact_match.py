@@ -18,9 +18,9 @@ def main():
     parser.add_argument("--minimum", type=float, default=0.0, help="percent (default: 0)")
     args = parser.parse_args()
 
-    # Split at newlines only: str.splitlines would also split at other separators inside a line.
+    # Split at newlines only: splitlines and read_text take other separators for newlines too.
     translated, reference = (
-        path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        path.read_bytes().decode().removesuffix("\n").split("\n")
         for path in (args.translated, args.reference)
     )
     if len(translated) != len(reference):

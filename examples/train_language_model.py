@@ -22,6 +22,7 @@ import argparse
 import json
 import math
 import random
+import re
 import time
 from pathlib import Path
 
@@ -102,9 +103,14 @@ def read_texts(args):
         end = len(train) if held_out else len(train) * 19 // 20
         return [train[:end]], [held_out or train[end:]]
     train, held_out = (
-        [document.strip("\n") for document in text.split("\n\n") if document.strip()]
+        [document.strip("\n") for document in re.split(r"\n\s*\n", text) if document.strip()]
         for text in (train, held_out)
     )
+    if len(train) < (1 if held_out else 2):
+        raise SystemExit(
+            f"Expected documents to train on and one to hold out. Received: {len(train)} in "
+            f"{args.data}. Divide it by blank lines, or leave --documents out."
+        )
     random.Random(args.seed).shuffle(train)
     end = len(train) if held_out else len(train) * 19 // 20
     return train[:end], held_out or train[end:]
@@ -123,6 +129,11 @@ class RandomWindows(keras.utils.PyDataset):
 
     def __init__(self, stream, args):
         super().__init__()
+        if len(stream) <= args.window:
+            raise SystemExit(
+                f"Expected a text longer than --window {args.window}. Received: {len(stream)} "
+                f"characters in {args.data}."
+            )
         self.windows = np.lib.stride_tricks.sliding_window_view(stream, args.window + 1)
         self.shape = (max(1, len(stream) // (args.window * args.batch_size)), args.batch_size)
         self.generator = np.random.default_rng(args.seed)

@@ -175,7 +175,7 @@ def main():
         )
 
     print(f"{trainer.count_params():,} weights, {train.steps_per_epoch} steps per epoch")
-    started = time.monotonic(), time.process_time()
+    clock = Clock()
     average = AverageWeights(args.run_dir / "epochs", num_epochs=args.average)
     best = BestCheckpoint(args.run_dir / "translator.keras", saved_model=translator)
     history = fit(
@@ -184,21 +184,37 @@ def main():
         epochs=args.epochs,
         directory=args.run_dir / "state",
         validation_batches=valid,
-        callbacks=[average, best],
+        callbacks=[average, best, clock],
         verbose=2,
     )
     average.apply()
     with replace_when_done(args.run_dir / "translator.keras") as partial:
         translator.save(partial)
-    minutes = (time.monotonic() - started[0]) / 60
+    minutes, cpu_minutes = (seconds / 60 for seconds in clock.get_state())
     report = {
         "minutes": minutes,
-        "cpu_minutes": (time.process_time() - started[1]) / 60,
+        "cpu_minutes": cpu_minutes,
         "arguments": vars(args),
         "history": history.history,
     }
     (args.run_dir / "history.json").write_text(json.dumps(report, indent=2, default=str))
     print(f"Trained for {minutes:.1f} minutes: {args.run_dir / 'translator.keras'}")
+
+
+class Clock(keras.callbacks.Callback):
+    """Counts the seconds of a training and of its processors, those before a kill included."""
+
+    def __init__(self):
+        super().__init__()
+        self.set_state([0.0, 0.0])
+
+    def get_state(self):
+        """What `fit` stores."""
+        return [time.monotonic() - self.started[0], time.process_time() - self.started[1]]
+
+    def set_state(self, seconds):
+        """Goes on from what `get_state` gave."""
+        self.started = [time.monotonic() - seconds[0], time.process_time() - seconds[1]]
 
 
 def multiply_in_bfloat16():
@@ -226,7 +242,8 @@ def make_model(args, source_vocabulary_size, target_vocabulary_size):
             attention_dropout=args.attention_dropout,
             activation_dropout=args.activation_dropout,
             positions=args.positions,
-            max_length=args.max_length,
+            # The start token comes first, and pieces that are drawn are up to a quarter more.
+            max_length=math.ceil(1.25 * args.max_length) + 1,
             **shared,
         )
     keras.utils.set_random_seed(args.seed)  # before an attention draws a seed for its weights
@@ -336,16 +353,23 @@ def find_files(args):
     patterns = {"train": ["train"], "valid": ["val", "valid", "dev"], "test": ["test", "test*"]}
     files = {}
     for split, stems in patterns.items():
-        for side, suffix in (("source", args.source), ("target", args.target)):
+        sides = []
+        for suffix in (args.source, args.target):
             found = [
                 path
                 for stem in stems
                 for pattern in (f"{stem}.{suffix}", f"{stem}.{suffix}.gz")
                 for path in sorted(args.data.glob(pattern))
             ]
-            if not found:
-                raise SystemExit(f"No {stems[0]}.{suffix} (or .gz) in {args.data}.")
-            files[split, side] = found[0]
+            # Of a name that is there twice, the first counts.
+            sides.append({path.name.split(f".{suffix}")[0]: path for path in reversed(found)})
+        source, target = sides
+        both = [name for name in reversed(source) if name in target]
+        if not both:
+            raise SystemExit(
+                f"No {stems[0]}.{args.source} and {stems[0]}.{args.target} (or .gz) in {args.data}."
+            )
+        files[split, "source"], files[split, "target"] = source[both[0]], target[both[0]]
     return files
 
 

@@ -32,7 +32,8 @@ class TrainingSentences:
                     # The trainer drops a whole line for one tab, which is reserved in it.
                     for sentence in line.split("\t"):
                         for part in _parts(sentence, LONGEST_LINE // 4):  # bytes of a character
-                            if part.strip():
+                            # A line of invisible characters may be nothing to the trainer.
+                            if any(c.isprintable() and not c.isspace() for c in part):
                                 self.found_text = True
                                 yield part
         except (ValueError, OSError) as error:
@@ -44,8 +45,8 @@ class TrainingSentences:
             raise self.error
         if not self.found_text:
             raise ValueError(
-                "Expected text to train a tokenizer on. Received: "
-                f"files={[str(file) for file in self.files]}, in which every line is empty."
+                "Expected text to train a tokenizer on. Received: files="
+                f"{[str(file) for file in self.files]}, in which no line has a visible character."
             )
 
 

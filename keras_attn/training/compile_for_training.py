@@ -14,8 +14,9 @@ def compile_for_training(
 
     The optimizer is `ClippedAdam`, the loss `SequenceCrossentropy`, the metrics `TokenAccuracy`,
     `Perplexity` and, unless the model adds losses of its own, a `TokenCrossentropy` named `loss`:
-    in the logs it takes the place of Keras' `loss`, which weighs batches by sentences. The step is
-    not compiled by XLA on TensorFlow, because that would compile anew for every length of a batch.
+    in the logs it takes the place of Keras' `loss`, which weighs batches by sentences. Of these
+    that one alone takes account of a `sample_weight`, as the mean weighed by it. The step is not
+    compiled by XLA on TensorFlow, because that would compile anew for every length of a batch.
 
     Call it in the scope of the strategy that the model was built in.
 
@@ -30,13 +31,12 @@ def compile_for_training(
         The model.
     """
     optimizer = ClippedAdam(learning_rate, global_clipnorm=global_clipnorm, **kwargs)
-    metrics = [TokenAccuracy(), Perplexity()]
-    if not model.losses:
-        metrics.append(TokenCrossentropy(label_smoothing, name="loss"))
+    mean_loss = None if model.losses else [TokenCrossentropy(label_smoothing, name="loss")]
     model.compile(
         optimizer,
         loss=SequenceCrossentropy(label_smoothing),
-        metrics=metrics,
+        metrics=[TokenAccuracy(), Perplexity()],
+        weighted_metrics=mean_loss,
         jit_compile=False if keras.backend.backend() == "tensorflow" else "auto",
     )
     optimizer.build(model.trainable_variables)

@@ -91,6 +91,23 @@ def _put(values, labels, of_labels):
     return ops.reshape(rows, (*ops.shape(labels), values.shape[-1]))
 
 
+def weights_of_tokens(sample_weight):
+    """Weights float32 `(batch, target_length)` or `(batch, 1)`.
+
+    Raises:
+        ValueError: weights of another rank. Those of sentences, `(batch,)`, would be taken for
+            weights of positions; and Keras makes such ones of a `class_weight`, which it looks up
+            for the position with the largest label.
+    """
+    weights = ops.cast(sample_weight, "float32")
+    if len(weights.shape) != 2:
+        raise ValueError(
+            "Expected a sample_weight of shape (batch, target_length) or, to weigh sentences, "
+            f"(batch, 1); a class_weight cannot be used. Received: shape {tuple(weights.shape)}"
+        )
+    return weights
+
+
 def of_real_tokens(values, labels, ignore_class):
     """The values `(...)` where a label counts, and 0 where it is `ignore_class`."""
     return ops.where(ops.not_equal(labels, ignore_class), values, 0.0)

@@ -34,7 +34,8 @@ def fit(
         batches: object with `steps_per_epoch`, `dataset(start_step)` (TensorFlow: a
             `tf.data.Dataset` without end) and `stream(start_step)` (other backends: an iterator
             without end), such as `keras_attn.text.LengthBucketedBatches`. What is in a step must
-            follow from its number alone.
+            follow from its number alone. Under a strategy, batches that its replicas cannot divide
+            get rows of zeros, which loss and metrics must ignore, as those of this package do.
         epochs: int, epochs of the whole training, those before a kill included.
         directory: optional path of the saved state. Default None: nothing is saved.
         save_steps: int >= 1, steps between two saves; an epoch's end is always saved. Default 1000.
@@ -130,8 +131,12 @@ def _training_data(model, batches, start_step):
 def _validation_data(model, batches):
     if keras.backend.backend() != "tensorflow":
         return _OneEpoch(batches)
-    replicas = model.distribute_strategy.num_replicas_in_sync
-    return pad_to_replicas(batches.dataset(0).take(batches.steps_per_epoch), replicas)
+    import tensorflow as tf
+
+    steps = batches.steps_per_epoch
+    # Keras reads a dataset of unknown size once more than there are epochs in it.
+    dataset = batches.dataset(0).take(steps).apply(tf.data.experimental.assert_cardinality(steps))
+    return pad_to_replicas(dataset, model.distribute_strategy.num_replicas_in_sync)
 
 
 class _OneEpoch(keras.utils.PyDataset):

@@ -1,7 +1,11 @@
 import keras
 from keras import ops
 
-from keras_attn.training.crossentropy_per_token import crossentropy_per_token, of_real_tokens
+from keras_attn.training.crossentropy_per_token import (
+    crossentropy_per_token,
+    of_real_tokens,
+    weights_of_tokens,
+)
 from keras_attn.training.replicas import num_replicas, sum_over_replicas
 
 
@@ -37,7 +41,8 @@ class SequenceCrossentropy(keras.losses.Loss):
     padding has the loss 0.
 
     Raises:
-        ValueError: `label_smoothing` is not in `[0, 1)`, or the ranks do not fit.
+        ValueError: `label_smoothing` is not in `[0, 1)`, or the ranks do not fit, that of the
+            weights included.
 
     Example:
 
@@ -61,7 +66,7 @@ class SequenceCrossentropy(keras.losses.Loss):
         labels = ops.convert_to_tensor(y_true)
         losses = self.call(labels, y_pred)  # (B, T)
         if sample_weight is not None:
-            losses = losses * ops.cast(sample_weight, "float32")  # (B, T)
+            losses = losses * weights_of_tokens(sample_weight)  # (B, T)
         loss_sum = ops.sum(losses)
         num_tokens = ops.sum(of_real_tokens(1.0, labels, self.ignore_class))
         global_sum, global_tokens = sum_over_replicas([ops.stop_gradient(loss_sum), num_tokens])

@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from keras_attn.training.crossentropy_per_token import of_real_tokens
+from keras_attn.training.crossentropy_per_token import of_real_tokens, weights_of_tokens
 from keras_attn.training.replicas import sum_over_replicas
 
 
@@ -23,6 +23,9 @@ class TokenMetric(keras.metrics.Metric):
 
     Returns (of `result`):
         float32 scalar; 0 if no token was seen.
+
+    Raises:
+        ValueError: a `sample_weight` of another rank.
     """
 
     def __init__(self, ignore_class=0, name=None, **kwargs):
@@ -39,7 +42,7 @@ class TokenMetric(keras.metrics.Metric):
         labels = ops.convert_to_tensor(y_true)
         weights = of_real_tokens(1.0, labels, self.ignore_class)  # (B, T)
         if sample_weight is not None:
-            weights = weights * ops.cast(sample_weight, "float32")  # (B, T)
+            weights = weights * weights_of_tokens(sample_weight)  # (B, T)
         values = of_real_tokens(self.values(labels, y_pred), labels, self.ignore_class)  # (B, T)
         self.total.assign_add(ops.sum(weights * values))
         self.num_tokens.assign_add(ops.sum(weights))

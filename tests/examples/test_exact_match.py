@@ -11,7 +11,7 @@ def compare(tmp_path, monkeypatch):
     def run(translated, reference, *options):
         paths = tmp_path / "translated", tmp_path / "reference"
         for path, text in zip(paths, (translated, reference), strict=True):
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(text.encode())
         monkeypatch.setattr(sys, "argv", ["exact_match.py", *map(str, paths), *options])
         exact_match.main()
 
@@ -31,7 +31,7 @@ def test_fails_below_the_minimum(compare):
 
 
 def test_only_newlines_separate_lines(compare, capsys):
-    compare("a\u2028b\nc", "a\u2028b\nc\n", "--minimum", "100")
+    compare("a\u2028b\rb\nc", "a\u2028b\rb\nc\n", "--minimum", "100")
     assert "(2 of 2 lines)" in capsys.readouterr().out
 
 

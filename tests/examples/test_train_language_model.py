@@ -120,12 +120,21 @@ def test_the_default_learns_to_add(tmp_path):
 
 
 def test_documents_are_divided_at_blank_lines(tmp_path):
-    (tmp_path / "tunes").write_text("\n\nX:1\nabc\n\n\nX:2\ndef\n\nX:3\n")
+    (tmp_path / "tunes").write_text("\n\nX:1\nabc\n\n\nX:2\ndef\n \t\nX:3\n")
     (tmp_path / "new").write_text("X:4\n")
     args = arguments(data=tmp_path / "tunes", valid=tmp_path / "new", documents=True)
     train, held_out = train_language_model.read_texts(args)
     assert sorted(train) == ["X:1\nabc", "X:2\ndef", "X:3"]
     assert held_out == ["X:4"]
+
+
+def test_too_little_text_is_refused(tmp_path):
+    (tmp_path / "tune").write_text("X:1\n")
+    args = arguments(data=tmp_path / "tune", documents=True, window=3)
+    with pytest.raises(SystemExit, match="one to hold out. Received: 1 in .*tune"):
+        train_language_model.read_texts(args)
+    with pytest.raises(SystemExit, match="longer than --window 3. Received: 3 characters"):
+        train_language_model.RandomWindows(np.arange(3), args)
 
 
 def test_the_stream_keeps_every_character(tokenizer):

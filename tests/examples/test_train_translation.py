@@ -3,6 +3,10 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import train_translation
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "train_translation.py"
 
@@ -14,3 +18,24 @@ def test_a_run_directory_belongs_to_one_text(tmp_path):
     )
     assert process.returncode == 1 and "{'vocabulary_size': 8000}" in process.stderr
     assert "another --run-dir" in process.stderr and not (tmp_path / "translator.keras").exists()
+
+
+def test_both_sides_of_a_split_have_the_same_name(tmp_path):
+    for name in ("train.en.gz", "train.de", "val.en", "val.de"):
+        (tmp_path / name).touch()
+    for name in ("test_2016.en", "test_2017.en", "test_2017.de", "test_2017.de.gz", "test_2018.de"):
+        (tmp_path / name).touch()
+    args = SimpleNamespace(data=tmp_path, source="en", target="de")
+    files = {split: path.name for split, path in train_translation.find_files(args).items()}
+    assert (files["train", "source"], files["train", "target"]) == ("train.en.gz", "train.de")
+    assert (files["test", "source"], files["test", "target"]) == ("test_2017.en", "test_2017.de")
+    (tmp_path / "val.en").unlink()
+    with pytest.raises(SystemExit, match="No val.en and val.de"):
+        train_translation.find_files(args)
+
+
+def test_the_clock_goes_on_from_what_was_stored():
+    clock = train_translation.Clock()
+    clock.set_state([1000.0, 500.0])
+    seconds, of_processors = clock.get_state()
+    assert 1000 <= seconds < 1100 and 500 <= of_processors < 600

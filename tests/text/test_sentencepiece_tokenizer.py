@@ -193,11 +193,11 @@ def test_one_text_is_no_list_of_texts(tokenizer):
         tokenizer.encode("the dog")
 
 
-@pytest.mark.parametrize("content", ["", "\n\n", " \n\t\n"])
+@pytest.mark.parametrize("content", ["", "\n\n", " \n\t\n", "\u200b\n"])
 def test_training_on_nothing_names_the_file(tmp_path, content):
-    (tmp_path / "empty.txt").write_text(content)
+    (tmp_path / "empty.txt").write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match="Expected text to train.*empty.txt"):
-        SentencePieceTokenizer.train(tmp_path / "empty.txt", 50)
+        SentencePieceTokenizer.train(tmp_path / "empty.txt", 50, "unigram")
 
 
 def test_errors_while_reading_come_through_the_trainer(text_file, tmp_path):

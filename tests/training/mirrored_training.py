@@ -47,14 +47,14 @@ def by_package(devices, directory):
     batches, validation = ToyBatches(SIZES), ToyBatches(SIZES[1:4], seed=1)
     fit(model, batches, NUM_EPOCHS, directory, callbacks=[steps], verbose=0)
     shutil.copytree(directory, f"{directory}-copy")
-    epochs = fit(model, batches, NUM_EPOCHS + 1, directory, 1000, validation, verbose=0).history
+    epochs = fit(model, batches, NUM_EPOCHS + 2, directory, 1000, validation, verbose=0).history
     return {**steps.logs, **epochs}, model.get_weights()
 
 
 def resumed(devices, directory):
     """Weights of a new model that took up the state in which `by_package` was before its end."""
     model = new_model(devices, compile_with_clipping)
-    fit(model, ToyBatches(SIZES), NUM_EPOCHS + 1, f"{directory}-copy", verbose=0)
+    fit(model, ToyBatches(SIZES), NUM_EPOCHS + 2, f"{directory}-copy", verbose=0)
     return model.get_weights()
 
 

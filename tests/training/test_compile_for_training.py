@@ -25,6 +25,16 @@ def test_the_loss_in_the_logs_is_the_mean_over_tokens():
     assert logs["loss"] == pytest.approx(float(metric.result()), rel=1e-6)
 
 
+def test_the_loss_in_the_logs_takes_account_of_weights():
+    model = compile_for_training(toy_model(), label_smoothing=0.1)
+    inputs, labels = ToyBatches().batch(0)
+    weights = np.array([[4.0], [0.0], [0.0], [0.0]])
+    logs = model.evaluate(inputs, labels, sample_weight=weights, return_dict=True, verbose=0)
+    first = {name: ids[:1] for name, ids in inputs.items()}
+    expected = SequenceCrossentropy(0.1)(labels[:1], model(first))
+    assert logs["loss"] == pytest.approx(float(expected), rel=1e-5)
+
+
 def test_losses_of_the_model_stay_in_the_logs():
     inputs = keras.Input((None, 2))
     regularizer = keras.regularizers.L2(10.0)

@@ -61,6 +61,11 @@ def test_sample_weight_scales_the_tokens(batch):
     np.testing.assert_allclose(SequenceCrossentropy()(labels, logits, weights), expected, rtol=1e-6)
 
 
+def test_weights_of_sentences_need_an_axis_of_time(batch):
+    with pytest.raises(ValueError, match=r"\(batch, 1\).*shape \(3,\)"):
+        SequenceCrossentropy()(*batch, np.ones(3))
+
+
 def test_a_mask_on_the_logits_is_not_used(batch):
     labels, logits = batch
     inputs = keras.Input((None, 7))

@@ -69,6 +69,8 @@ def test_sample_weight():
     metric = TokenAccuracy()
     metric.update_state(np.array([[1, 3]]), logits, sample_weight=np.array([[3.0, 1.0]]))
     assert float(metric.result()) == 0.75
+    with pytest.raises(ValueError, match=r"\(batch, 1\).*shape \(1,\)"):
+        metric.update_state(np.array([[1, 3]]), logits, sample_weight=np.array([3.0]))
 
 
 def test_no_tokens():
