@@ -45,7 +45,14 @@ class StreamingTranslator(Translator):
         (source,) = self._reader.read_texts([text])
         if not source.ids or options.max_length == 0:
             return iter([""])
-        return map(self._text, self._model.start([source.ids], *self._limits(options)))
+        return self._texts(self._model.start([source.ids], *self._limits(options)))
+
+    def _texts(self, partials):
+        text = None
+        for text in map(self._text, partials):
+            yield text
+        if text is None:  # a limit of no tokens
+            yield ""
 
     def _text(self, partial):
         control = (self.settings.pad_token_id, self.settings.end_token_id)

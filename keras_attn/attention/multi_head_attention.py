@@ -72,8 +72,9 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         use_causal_mask: bool, whether a query sees no key after it.
         position_bias: floats, broadcastable to `(batch, heads, target, source)`, added to the
             scores; or a layer that makes them, such as `AlibiBias`. In a functional model, give
-            the result of a layer that has weights.
-        start_index: int or int32 scalar or `(batch,)`, position of the first query and key.
+            the result of a layer that has weights. With more axes, 1 in place of the batch.
+        start_index: int or int32 scalar or, without more axes, `(batch,)`, position of the first
+            query and key.
 
     Returns:
         `(batch, target, output_shape)`, or a tuple of it and the weights `(batch, heads, target,
@@ -256,7 +257,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
                 queries,
                 keys,
                 values,
-                _both(padding, attention_mask),
+                padding,
+                attention_mask,
                 return_attention_scores,
                 use_causal_mask,
                 position_bias,
@@ -532,6 +534,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         keys,
         values,
         padding,
+        attention_mask,
         return_attention_scores,
         use_causal_mask,
         position_bias,
@@ -541,10 +544,10 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
                 "The blockwise form has no scores to return. Received: "
                 "return_attention_scores=True. Make the layer with flash_attention=None."
             )
-        if padding is not None and len(padding.shape) != 2:
+        if attention_mask is not None and len(attention_mask.shape) != 2:
             raise ValueError(
                 "The blockwise form needs an attention_mask of shape (batch, source). Received: "
-                f"attention_mask with shape {tuple(padding.shape)}. Use use_causal_mask and "
+                f"attention_mask with shape {tuple(attention_mask.shape)}. Use use_causal_mask and "
                 "sliding_window for what depends on the query."
             )
         if position_bias is not None and not callable(position_bias):
@@ -552,6 +555,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
                 "The blockwise form needs a layer as position_bias, not its result. "
                 f"Received: position_bias with shape {tuple(position_bias.shape)}."
             )
+        padding = _both(padding, attention_mask)
         return blockwise_dot_product(
             queries,
             keys,

@@ -1,8 +1,9 @@
 """Scaled dot-product attention of several heads."""
 
+import keras
 from keras import ops
 
-from keras_attn.masks import masked_softmax
+from keras_attn.masks import MASKED_SCORE, masked_softmax
 
 
 def scaled_dot_product(query, keys, values, mask=None, bias=None, dropout=None):
@@ -51,7 +52,7 @@ def scaled_dot_product(query, keys, values, mask=None, bias=None, dropout=None):
     scores = scores[0] if len(scores) == 1 else ops.concatenate(scores, axis=-1)
     scores = _ungrouped(scores, heads, target)  # (B, H, T, S)
     if bias is not None:
-        scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
+        scores = ops.cast(scores, "float32") + _finite(bias)
     weights = softmax_over_keys(scores) if mask is None else masked_softmax(scores, mask)
     weights = ops.cast(weights, query.dtype)
     dropped = weights if dropout is None else dropout(weights)
@@ -63,6 +64,13 @@ def scaled_dot_product(query, keys, values, mask=None, bias=None, dropout=None):
         before, after = rows[..., :middle], rows[..., middle:]
         context = ops.matmul(before, values[0]) + ops.matmul(after, values[1])
     return _ungrouped(context, heads, target), weights  # (B, H, T, dv), (B, H, T, S)
+
+
+def _finite(bias):
+    """A bias as float32; where float16 has made a large negative one infinite, what masks have."""
+    is_half = keras.backend.standardize_dtype(bias.dtype) == "float16"
+    bias = ops.cast(bias, "float32")
+    return ops.maximum(bias, MASKED_SCORE) if is_half else bias
 
 
 def matmul_groups(rows, columns):

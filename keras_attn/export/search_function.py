@@ -36,8 +36,8 @@ class SearchFunction:
         source_vocabulary_size, target_vocabulary_size: ints.
 
     Raises:
-        ValueError: the model has another form, a tokenizer has more ids than its embedding, or
-            there is one of the target alone.
+        ValueError: the model has another form, a tokenizer has more ids than its embedding, there
+            is one of the target alone, or the length penalty is negative.
     """
 
     def __init__(self, model, source_tokenizer=None, target_tokenizer=None, alignments=None):
@@ -61,6 +61,11 @@ class SearchFunction:
             )
         self.encoder, self.search = encoders[0], searches[0]
         _check_arguments(model, self.search)
+        if self.search.length_penalty < 0:
+            raise ValueError(
+                "Expected a search whose length penalty is not negative, as in the runtime. "
+                f"Received: length_penalty={self.search.length_penalty}"
+            )
         self.source_start = getattr(self.encoder, "source_start", False)
         self.source_end = getattr(self.encoder, "source_end", True)
         self.weights = list(

@@ -30,7 +30,8 @@ class AlibiBias(keras.layers.Layer):
 
     Returns:
         float32 `(1 or batch, num_heads, target, source)`, to be added to the scores before masking;
-        float32 under every dtype policy, because float16 does not hold large distances.
+        float32 under every dtype policy, because float16 does not hold large distances. (A layer
+        in half precision that it is given to as an argument rounds it, as Keras rounds all.)
 
     Masking:
         None: the scores are masked after the bias is added.

@@ -75,6 +75,7 @@ class RotaryPositions(keras.layers.Layer):
                 "Rotary positions rotate pairs of features, so head_dim must be even. "
                 f"Received: head_dim={head_dim}."
             )
+        self.input_spec = keras.layers.InputSpec(ndim=4, axes={-1: head_dim})
         frequencies = self.max_wavelength ** -(np.arange(0, head_dim, 2) / head_dim)  # (d/2,)
         # Negative for the first of a pair: sin(-x) = -sin(x) is the sign that it needs, and
         # cos(-x) = cos(x), so that one product serves both.

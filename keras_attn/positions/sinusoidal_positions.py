@@ -79,6 +79,7 @@ class SinusoidalPositions(keras.layers.Layer):
             exponents = np.arange(features // 2) / (features // 2 - 1)
         else:
             exponents = np.arange(0, features, 2) / features
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: features})
         self.frequencies = (self.max_wavelength**-exponents).astype("float32")  # (ceil(D/2),)
 
     def call(self, inputs, start_index=0):

@@ -235,7 +235,17 @@ class AttentionRNNCell(keras.layers.Layer):
             state["alignments"] = zeros(self.attention.num_positions(memory, max_steps))
         return state
 
-    def call(self, inputs, state, memory=None):
+    def __call__(self, inputs, state, memory=None, **kwargs):
+        if "mechanism" in state and self.compute_dtype != self.variable_dtype:
+            # In half precision Keras rounds all tensors it finds, and attention needs its state as
+            # it was.
+            kwargs["mechanism"] = _Hidden(state["mechanism"])
+            state = {name: value for name, value in state.items() if name != "mechanism"}
+        return super().__call__(inputs, state, memory, **kwargs)
+
+    def call(self, inputs, state, memory=None, mechanism=None):
+        if mechanism is not None:
+            state = {**state, "mechanism": mechanism.value}
         inputs = ops.cast(inputs, self.compute_dtype)
         features, new_state = [inputs], {}
 
@@ -328,3 +338,10 @@ def _top(cell, states):
     if isinstance(cell, keras.layers.StackedRNNCells):
         return _top(cell.cells[-1], states[-1])
     return states[0] if isinstance(states, list | tuple) else states
+
+
+class _Hidden:
+    """Keeps tensors from being found."""
+
+    def __init__(self, value):
+        self.value = value

@@ -37,10 +37,12 @@ def run_search(advance, decoder, carry, memory, limits, width):
     def take_steps_and_drop(carry, memory, limits, rows, results):
         batch = ops.shape(limits)[0]  # a constant of the inner loop, unlike that of the carry
         first_step, every = carry["step"], decoder.archive_every
+        # Of a batch not dropped from yet, more may be done; a step is taken all the same.
+        few = ops.maximum(batch, 4 * _num_done(carry["done"]))
 
         def go_on(carry):
-            most_open = _most_open(carry["done"], batch)
-            return most_open if every is None else most_open & (carry["step"] < first_step + every)
+            few_done = 4 * _num_done(carry["done"]) <= few
+            return few_done if every is None else few_done & (carry["step"] < first_step + every)
 
         carry = _take_steps(advance, carry, memory, limits, go_on)
         if every is not None:
@@ -81,9 +83,8 @@ def _any_open(done):
     return ops.any(ops.logical_not(done))
 
 
-def _most_open(done, batch):
-    """Whether at most a quarter of the sentences, of which there is at least one, is done."""
-    return 4 * ops.sum(ops.cast(done, "int32")) <= batch
+def _num_done(done):
+    return ops.sum(ops.cast(done, "int32"))
 
 
 def _select(carry, rows, width):

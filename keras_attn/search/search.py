@@ -29,8 +29,9 @@ class Search(keras.layers.Layer):
         start_token_id: int >= 0. Default 1.
         end_token_id: int >= 0. Default 2.
         pad_token_id: int >= 0. Default 0.
-        suppressed_token_ids: list of int >= 0 that are never chosen. Default `None`: padding and
-            start, unless they are the end too.
+        suppressed_token_ids: list of int >= 0 that are never chosen, unless a search of one
+            hypothesis finds no other. Default `None`: padding and start, unless they are the end
+            too.
         return_alignments: bool, whether to return the attention weights. Default `False`.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -107,10 +108,10 @@ class Search(keras.layers.Layer):
                 f"pad_token_id={pad_token_id}, suppressed_token_ids={suppressed_token_ids}."
             )
         self.decoder = decoder
-        self.max_length = max_length
+        self.max_length = int(max_length)  # not of NumPy: it is written as JSON
         self.relative_max_length = relative_max_length
         self.min_length = min_length
-        self.length_penalty = length_penalty
+        self.length_penalty = float(length_penalty)
         self.length_penalty_form = length_penalty_form
         self.start_token_id = start_token_id
         self.end_token_id = end_token_id
@@ -212,7 +213,8 @@ class Search(keras.layers.Layer):
         if self.relative_max_length is not None:
             factor, margin = self.relative_max_length
             relative = factor * ops.cast(source_lengths, "float32") + margin
-            limits = ops.minimum(ops.cast(relative, "int32"), limits)
+            lower = relative < ops.cast(limits, "float32")  # what is not may be beyond integers
+            limits = ops.where(lower, ops.cast(relative, "int32"), limits)
         return ops.maximum(limits, 0)
 
     @property

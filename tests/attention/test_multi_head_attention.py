@@ -325,6 +325,9 @@ def test_the_blockwise_form_equals_the_plain_one(name):
 def test_the_blockwise_form_refuses_what_it_has_not(call, message):
     with pytest.raises(ValueError, match=message):
         MultiHeadAttention(2, 4, flash_attention=True)(X, **call)
+    if "attention_mask" in call:  # beside an implicit mask too
+        with pytest.raises(ValueError, match=message):
+            MultiHeadAttention(2, 4, flash_attention=True)(X, query_mask=random_mask(2, 6), **call)
 
 
 STEPS = {
@@ -677,3 +680,14 @@ def test_weights_of_a_bias_that_a_functional_model_would_lose():
         with pytest.raises(ValueError, match="give its result"):
             layer(inputs, position_bias=RelativePositionBias(2))
         layer(inputs, position_bias=AlibiBias(2))  # has none
+
+
+def test_in_float16_a_bias_may_mask_all_that_a_query_sees():
+    bias = np.zeros((1, 1, 6, 6), "float32")
+    bias[:, :, 0] = -1e9
+    layer = build(MultiHeadAttention(2, 4), X)
+    half = MultiHeadAttention(2, 4, dtype="mixed_float16")
+    half(X)
+    half.set_weights(layer.get_weights())
+    received = numpy(half(X, position_bias=bias)).astype("float32")
+    assert_close(received, numpy(layer(X, position_bias=bias)), 5e-3)

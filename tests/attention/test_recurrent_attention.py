@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from keras import tree
+from keras import ops, tree
 
 from keras_attn import (
     AttentionRNN,
@@ -316,3 +316,32 @@ def test_what_must_be_overridden():
 
     with pytest.raises(NotImplementedError, match="Unfinished must override `initial_state`"):
         Unfinished()(QUERY, VALUE)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_in_half_precision_steps_find_the_state_as_it_was_left(name, policy):
+    found = []
+
+    def attend_step(query, memory, state):
+        found.append(dtypes_of(state))
+        context, weights, state = of_the_class(query, memory, state)
+        assert dtypes_of(state) == found[-1]
+        return context, weights, state
+
+    keras.config.set_dtype_policy(policy)
+    try:
+        mechanism = MECHANISMS[name]()
+        of_the_class, mechanism.attend_step = mechanism.attend_step, attend_step
+        layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(4), mechanism), True)
+        outputs, weights = layer(QUERY, VALUE, return_attention_scores=True)[:2]
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
+    assert np.isfinite(numpy(ops.cast(outputs, "float32"))).all()
+    assert numpy(ops.cast(weights, "float32")).any()
+    dtypes = dtypes_of(mechanism.initial_state(mechanism.prepare_memory(VALUE), 2))
+    assert found and all(each == dtypes for each in found)
+
+
+def dtypes_of(state):
+    return [keras.backend.standardize_dtype(leaf.dtype) for leaf in tree.flatten(state)]

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from keras_attn import GreedyDecoder, rnn_seq2seq, search_model
+from keras_attn import BeamDecoder, GreedyDecoder, rnn_seq2seq, search_model
 from keras_attn.export import ExportError, export_onnx
 from keras_attn.export.passes.graph import defined_names, nested_graphs, subgraphs
 from keras_attn.export.precision_report import PrecisionReport
@@ -306,6 +306,10 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     classifier = keras.Model(ids, keras.layers.Embedding(5, 4)(ids))
     with pytest.raises(ValueError, match="Expected a functional search model"):
         export_onnx(classifier, path)
+    search = translator.layers[-1]
+    negative = BeamDecoder(search.decoder, length_penalty=-1, name="negative")
+    with pytest.raises(ValueError, match=r"not negative.* Received: length_penalty=-1\.0"):
+        export_onnx(search_model(translator.layers[1], negative), path)
     target = SimpleNamespace(vocabulary_size=46, model=b"")
     with pytest.raises(ValueError, match="source_tokenizer beside the target_tokenizer"):
         export_onnx(translator, path, target_tokenizer=target)

@@ -131,3 +131,9 @@ def test_a_disagreement_leaves_the_old_directory(directory, translator, monkeypa
         export_onnx_steps(translator, directory)
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
     assert list(directory.parent.iterdir()) == [directory]
+
+
+def test_streams_nothing_where_the_limit_is_no_tokens(directory, monkeypatch):
+    translator = StreamingTranslator(directory)
+    monkeypatch.setattr(translator._model, "start", lambda *arguments: iter([]))
+    assert list(translator.stream("a dog")) == [""]

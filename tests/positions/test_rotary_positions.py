@@ -104,6 +104,13 @@ def test_an_odd_head_dim_is_refused():
         RotaryPositions()(HEADS[..., :5])
 
 
+def test_heads_of_another_size_are_refused():
+    layer = RotaryPositions()
+    layer(np.ones((1, 2, 3, 8), "float32"))
+    with pytest.raises(ValueError, match="expected axis -1 of input shape to have value 8"):
+        layer(np.ones((1, 2, 3, 6), "float32"))
+
+
 def test_heads_of_another_rank_are_refused():
     with pytest.raises(ValueError, match=r"Received: heads with shape \(2, 5, 6\)"):
         RotaryPositions()(HEADS[0])

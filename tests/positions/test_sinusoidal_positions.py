@@ -105,6 +105,13 @@ def test_halves_need_an_even_number_of_features(features):
         SinusoidalPositions("halves")(np.zeros((1, 2, features), "float32"))
 
 
+def test_inputs_of_another_size_are_refused():
+    layer = SinusoidalPositions()
+    layer(np.ones((1, 2, 8), "float32"))
+    with pytest.raises(ValueError, match="expected axis -1 of input shape to have value 8"):
+        layer(np.ones((1, 2, 6), "float32"))
+
+
 def test_inputs_of_another_rank_are_refused():
     with pytest.raises(ValueError, match=r"Received: inputs with shape \(2, 4\)"):
         SinusoidalPositions()(np.zeros((2, 4), "float32"))

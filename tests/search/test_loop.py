@@ -55,3 +55,18 @@ def test_sentences_that_have_ended_are_dropped_and_give_what_they_give_alone(mak
                 assert not received[:, :, value.shape[2] :].any()
                 received = received[:, :, : value.shape[2]]
             assert_close(received, value)
+
+
+@pytest.mark.parametrize("search", [GreedyDecoder(TableDecoder()), BeamDecoder(TableDecoder(), 3)])
+@pytest.mark.parametrize("empty", [1, 3, 7])
+def test_most_sentences_may_have_a_limit_of_no_tokens(search, empty):
+    tables = sentences()
+    mask = np.ones(tables.shape[:2], "bool")
+    search.relative_max_length = (1, 0)
+    expected = numpy(search(tables, mask))
+    mask[8 - empty :] = False
+    received = numpy(search(tables, mask))
+    columns = received["token_ids"].shape[2]
+    assert_close(received["token_ids"][:-empty], expected["token_ids"][:-empty, :, :columns])
+    assert_close(received["scores"][:-empty], expected["scores"][:-empty])
+    assert not received["token_ids"][-empty:].any() and not received["scores"][-empty:].any()

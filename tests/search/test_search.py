@@ -266,3 +266,10 @@ def test_wrong_lengths_and_ids_are_refused(wrong):
 def test_ids_outside_of_the_vocabulary_are_refused(wrong):
     with pytest.raises(ValueError, match="below the size of the vocabulary, 7"):
         GreedyDecoder(TableDecoder(), **wrong)(random_tables(1))
+
+
+@pytest.mark.parametrize("factor", [1e10, float("inf")])
+def test_a_relative_limit_beyond_integers_is_none(factor):
+    search = BeamDecoder(TableDecoder(), 2, max_length=5, relative_max_length=(factor, 0))
+    expected = BeamDecoder(TableDecoder(), 2, max_length=5, relative_max_length=None)
+    assert_close(numpy(search(random_tables(0))), numpy(expected(random_tables(0))))
