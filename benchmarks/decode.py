@@ -2,10 +2,11 @@
 
     python benchmarks/decode.py RUN --data DIR --source en --target de --peer-python PYTHON
 
-RUN is a directory of `examples/train_translation.py --model transformer`. Two models are measured:
-the trained one, whose sentences end where they end, and one of base size with random weights, which
-is forced to the lengths of the references (of each batch: to that of its longest). Both sides get
-the same batches, of the test set sorted by length, as ids, with beam 4, and give back ids; so no
+RUN is a directory of `examples/train_translation.py --model transformer --positions sinusoidal`,
+for with these positions alone are the weights written for CTranslate2. Two models are measured: the
+trained one, whose sentences end where they end, and one of base size with random weights, which is
+forced to the lengths of the references (of each batch: to that of its longest). Both sides get the
+same batches, of the test set sorted by length, as ids, with beam 4, and give back ids; so no
 tokenizer is measured.
 
 Each measurement is a process of its own, the sides take turns, and the machine has to be idle. Each
@@ -113,6 +114,11 @@ def write_models(model, folder, args):
     if model == "trained":
         translator = keras.saving.load_model(args.run / "translator.keras", compile=False)
         encoder, decoder = translator.layers[1], translator.layers[2].decoder
+        if encoder.stack.positions is None and not args.profile:
+            raise SystemExit(
+                "Weights are written for CTranslate2 with sinusoidal positions only. Received: "
+                f"others, in {args.run}. Train with --positions sinusoidal."
+            )
         suppressed = None
     else:
         encoder, decoder = keras_attn.transformer_base(8000, 8000, seed=1)

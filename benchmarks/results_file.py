@@ -16,7 +16,7 @@ def write_results(path, rows, found_versions, **facts):
     """Writes a results file with command, date and machine of this process.
 
     Args:
-        path: `FOLDER/BENCHMARK.json` or `FOLDER/BENCHMARK-WHAT.json`.
+        path: `FOLDER/BENCHMARK.json` or `FOLDER/BENCHMARK-WHAT.json`; the folder is made.
         rows: list of dicts, a measurement each; `report.py` knows what they may hold.
         found_versions: dict of the versions of what ran, as from `versions`.
         **facts: anything else, such as the settings and the seed; also the command, where it was
@@ -31,6 +31,7 @@ def write_results(path, rows, found_versions, **facts):
         "versions": found_versions,
         "rows": rows,
     }
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(path)
 

@@ -94,6 +94,7 @@ MODELS = {
         "intermediate_dim": 128,
         "heads": 4,
         "layers": 2,
+        "positions": "sinusoidal",
         "dropout": 0.1,
         "attention_dropout": 0.1,
         "activation_dropout": 0.1,
@@ -109,11 +110,13 @@ MODELS = {
         "intermediate_dim": 256,
         "heads": 4,
         "layers": 4,
+        "positions": "relative",
         "dropout": 0.3,
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,
+        "subword_sampling": 0.05,
         "tokens_per_batch": 2048,
-        "epochs": 46,
+        "epochs": 52,
         "learning_rate": 5e-3,
         "beta_2": 0.98,
         "warmup_steps": 2000,
@@ -290,7 +293,7 @@ def parse_arguments():
     transformer.add_argument("--intermediate-dim", type=int, default=None)
     transformer.add_argument("--attention-dropout", type=float, default=None)
     transformer.add_argument("--activation-dropout", type=float, default=None)
-    transformer.add_argument("--positions", choices=POSITIONS, default="sinusoidal")
+    transformer.add_argument("--positions", choices=POSITIONS, default=None)
     parser.add_argument("--beam-width", type=int, default=4)
     parser.add_argument("--length-penalty", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
