@@ -53,8 +53,7 @@ model.save(args.out / "classifier.keras")
 error = export_functional_onnx(model, args.out / "classifier.onnx", valid_ids[:100])
 accuracy = trainer.evaluate(valid_ids, valid_labels, verbose=0)[1]
 print(f"accuracy: {accuracy:.3f}, largest difference of the ONNX file: {error:.1e}")
-first = valid_ids[valid_ids.any(axis=1)][:1]  # (1, S), not a sentence of no words
-words = [vectorize.get_vocabulary()[i] for i in first[0] if i != 0]
-weights = model.predict(first, verbose=0)["attention"][0, :, : len(words)]  # (1, S)
+words = [vectorize.get_vocabulary()[i] for i in valid_ids[0] if i != 0]
+weights = model.predict(valid_ids[:1], verbose=0)["attention"][0, :, : len(words)]  # (1, S)
 axes = plot_alignments(weights / weights.max(), words, ["relative weight"])
 axes.figure.savefig(args.out / "attention.png")
