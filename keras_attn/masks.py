@@ -97,7 +97,7 @@ def masked_softmax(scores, mask):
     """Softmax over the last axis in which masked positions get weight exactly 0.
 
     A row in which everything is masked gets only zeros, so its context is zero too. Computed in
-    float32 at least.
+    float32.
 
     Args:
         scores: `(batch, target, source)` floats.

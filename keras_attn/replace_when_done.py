@@ -11,7 +11,7 @@ EXPORTS = (
 
 
 @contextlib.contextmanager
-def replace_when_done(path):
+def replace_when_done(path, is_file=False):
     """Gives a temporary name beside `path`, which becomes `path` only if the block succeeds.
 
     The block writes a file or a directory under that name. An exception (a full disk, a failed
@@ -22,10 +22,13 @@ def replace_when_done(path):
     Args:
         path: the final name. An existing file there is replaced; so is the directory of an earlier
             export, but no other.
+        is_file: bool, whether the block writes a file for sure, so that a directory is refused
+            before the block runs and not after it. Default False.
 
     Raises:
         FileNotFoundError: the directory that shall hold `path` does not exist.
-        FileExistsError: `path` is a directory with other content than an earlier export.
+        FileExistsError: `path` is a directory with other content than an earlier export, or any
+            directory in the place of a file.
 
     Example:
 
@@ -49,6 +52,8 @@ def replace_when_done(path):
             "Expected a new path, or an earlier export to replace. "
             f"Received: path={str(path)!r}, a directory with other content. Choose another path."
         )
+    if is_file:
+        _refuse_directory(path)
     partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
     _remove(partial)
     try:
@@ -69,10 +74,8 @@ def _flush_to_disk(path):
 
 
 def _replace(partial, path):
-    if partial.is_file() and path.is_dir():
-        raise FileExistsError(
-            f"Expected the name of a file. Received: path={str(path)!r}, a directory."
-        )
+    if partial.is_file():
+        _refuse_directory(path)
     if partial.is_file() or not path.exists():
         os.replace(partial, path)
         return
@@ -85,6 +88,13 @@ def _replace(partial, path):
         os.replace(previous, path)
         raise
     _remove(previous)
+
+
+def _refuse_directory(path):
+    if path.is_dir():
+        raise FileExistsError(
+            f"Expected the name of a file. Received: path={str(path)!r}, a directory."
+        )
 
 
 def _remove(path):

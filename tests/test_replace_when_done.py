@@ -40,6 +40,9 @@ def test_leaves_other_directories_alone(tmp_path):
     with pytest.raises(FileExistsError, match="name of a file"):
         with replace_when_done(tmp_path / "empty") as partial:
             partial.write_text("a file")
+    with pytest.raises(FileExistsError, match="name of a file"):
+        with replace_when_done(tmp_path / "empty", is_file=True):
+            raise AssertionError("the block must not run")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["empty", "thesis.txt"]
 
 

@@ -62,15 +62,15 @@ class SourceReader:
                 ids.pop()
             if ids and ids[-1:] == self._end:
                 ids.pop()
-            if ids and ids[:1] == self._start:
-                ids = ids[1:]
-            if self.settings.pad_token_id in ids:
+            num_start = len(self._start) if ids and ids[:1] == self._start else 0
+            if self.settings.pad_token_id in ids[num_start:]:
+                position = ids.index(self.settings.pad_token_id, num_start)
                 raise SentenceError(
                     index,
                     f"expected padding (id {self.settings.pad_token_id}) only at the end. "
-                    f"Received: padding at position {ids.index(self.settings.pad_token_id)}.",
+                    f"Received: padding at position {position}.",
                 )
-            yield self._source(index, ids)
+            yield self._source(index, ids[num_start:])
 
     def _source(self, index, ids):
         truncated = len(ids) > self.max_source_length

@@ -21,7 +21,9 @@ def record_attention_scores():
         `"encoder/stack/block_0/self_attention"`, to NumPy weights `(batch, heads, target, source)`,
         or `(batch, target, source)` for mechanisms with one head. If a layer attends several times,
         the weights are joined along the target, so that the steps of a loop make one alignment.
-        Not for a search, whose hypotheses change places: it has `return_alignments`.
+        Not for a search, whose hypotheses change places: it has `return_alignments`. Blockwise
+        attention has no weights. On JAX a loop over time is compiled, so attention in it must be
+        asked for its weights: `return_attention_scores=True`.
 
     Raises:
         ValueError: if weights have no values, or those of a layer cannot be joined.
@@ -55,7 +57,8 @@ def record(layer, weights):
         raise ValueError(
             "Attention scores can only be recorded while the model computes. Received: "
             f"symbolic weights of {layer.path}. Call the model itself, outside of compiled "
-            "functions: model(inputs)."
+            "functions: model(inputs). On JAX, ask a loop over time for "
+            "return_attention_scores=True."
         ) from error
     if layer.path in scores:
         before = scores[layer.path]

@@ -2,7 +2,7 @@
 
 Each takes scores `(batch, target, source)` and a boolean mask that broadcasts to them, and returns
 weights of the scores' shape and dtype. Masked positions get weight exactly 0; the others of a row
-sum to 1, unless all of it is masked. Computed in float32 at least.
+sum to 1, unless all of it is masked. Computed in float32.
 """
 
 import math

@@ -103,7 +103,7 @@ def _ungrouped(products, heads, target):
 
 
 def softmax_over_keys(scores):
-    """Softmax over the last axis, computed in float32 at least."""
+    """Softmax over the last axis, computed in float32."""
     if scores.shape[-1] == 1:
         return ops.ones_like(scores)  # Keras warns of a softmax over an axis of size one.
     return ops.cast(ops.softmax(ops.cast(scores, "float32"), axis=-1), scores.dtype)

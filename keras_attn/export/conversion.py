@@ -36,7 +36,7 @@ def convert(function, signature, weights):
     import tensorflow as tf
 
     weight_specs = [
-        tf.TensorSpec(weight.shape, weight.dtype, name=f"weight_{index}")
+        tf.TensorSpec(weight.shape, weight.dtype, name=f"keras_attn_weight_{index}")
         for index, weight in enumerate(weights)
     ]
 

@@ -86,7 +86,7 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
 def _output_names(model):
     """The names of a functional model's outputs, all different, in the order of `model.outputs`."""
     if isinstance(model.output, dict) and len(model.output) == len(model.outputs):
-        return sorted(model.output)
+        return [name for (name,), _ in keras.tree.flatten_with_path(model.output)]
     names = []
     for name in model.output_names:
         different = (f"{name}_{number}" if number else name for number in count())

@@ -1,3 +1,4 @@
+from keras_attn.export.external_data import require_one_file
 from keras_attn.export.fused_recurrence import fused_recurrence
 from keras_attn.export.metadata import describe
 from keras_attn.export.onnx_file import write_onnx
@@ -49,6 +50,7 @@ def export_onnx_steps(
     import onnx
 
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments)
+    require_one_file(function.weights)
     sentences = parity_sentences(function, source_tokenizer, sentences)
     with without_cudnn(model), replace_when_done(directory) as partial:
         steps = SearchSteps(function)

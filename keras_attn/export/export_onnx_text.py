@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.export_onnx import export_onnx
+from keras_attn.export.external_data import require_one_file
 from keras_attn.export.onnx_gate import open_session
 from keras_attn.export.parity_sentences import parity_sentences
 from keras_attn.export.requirements import require
@@ -70,7 +71,8 @@ def export_onnx_text(
 
     target_tokenizer = target_tokenizer or source_tokenizer
     tokenizers = (source_tokenizer, target_tokenizer)
-    with replace_when_done(path) as partial:
+    require_one_file(SearchFunction(model).weights)
+    with replace_when_done(path, is_file=True) as partial:
         report = export_onnx(
             model, partial, *tokenizers, alignments=False, sentences=sentences, precision=precision
         )

@@ -5,6 +5,7 @@ from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.verify import compare_translations, pad
 from keras_attn.export.without_cudnn import without_cudnn
 from keras_attn.replace_when_done import replace_when_done
+from keras_attn.text.tokenizer import PAD_TOKEN_ID
 
 
 def export_saved_model(
@@ -91,8 +92,11 @@ def _module(function, source_tokenizer, target_tokenizer):
     module.translate_ids = translate_ids
     if source_tokenizer is None:
         return module
+    search = function.search
     module.source_tokenizer = source_tokenizer.to_tensorflow(
-        function.source_start, function.source_end
+        search.start_token_id if function.source_start else None,
+        search.end_token_id if function.source_end else None,
+        search.pad_token_id,
     )
     module.target_tokenizer = target_tokenizer.to_tensorflow()
     text_spec = tf.TensorSpec((None,), tf.string, name="text")
@@ -104,10 +108,19 @@ def _module(function, source_tokenizer, target_tokenizer):
         missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
         source_ids = tf.pad(source_ids, [[0, 0], [0, missing]])
         results = function(source_ids, max_length, length_penalty)
-        return {"text": module.target_tokenizer.decode(results["token_ids"]), **results}
+        return {"text": _decode(module.target_tokenizer, results), **results}
 
     module.translate_texts = translate_texts
     return module
+
+
+def _decode(tokenizer, results):
+    """The texts `(batch, hypotheses)` of what a search returns."""
+    import tensorflow as tf
+
+    # The ids that end and pad a hypothesis may be those of pieces.
+    is_text = tf.sequence_mask(results["lengths"], tf.shape(results["token_ids"])[2])  # (B, N, T)
+    return tokenizer.decode(tf.where(is_text, results["token_ids"], PAD_TOKEN_ID))
 
 
 def _runner(loaded):
@@ -127,8 +140,8 @@ def _check_texts(module, loaded, sentences):
     import tensorflow as tf
 
     texts = module.source_tokenizer.decode(pad(sentences))
-    expected = module.target_tokenizer.decode(
-        module.translate_ids(module.source_tokenizer.encode(texts))["token_ids"]
+    expected = _decode(
+        module.target_tokenizer, module.translate_ids(module.source_tokenizer.encode(texts))
     )
     limits = dict(zip(("max_length", "length_penalty"), module.defaults, strict=True))
     actual = loaded.signatures["serving_default"](text=texts, **limits)["text"]

@@ -1,5 +1,6 @@
 import hashlib
 
+from keras_attn.export.export_error import ExportError
 from keras_attn.export.passes.graph import nested_graphs
 
 MODEL, WEIGHTS = "model.onnx", "model.weights"
@@ -10,6 +11,28 @@ LIMIT = 2 * 10**9
 
 _SMALL = 1024  # shapes and numbers stay where ONNX Runtime looks for them
 _PAGE = 4096  # where a weight begins on one, ONNX Runtime need not copy it
+
+
+def variables_size(weights):
+    """Bytes of a list of `keras.Variable`."""
+    return sum(weight.numpy().nbytes for weight in weights)
+
+
+def require_one_file(weights):
+    """Refuses, before any work, weights that one ONNX file cannot hold.
+
+    Args:
+        weights: list of `keras.Variable`.
+
+    Raises:
+        ExportError: they have more than `LIMIT` bytes.
+    """
+    if variables_size(weights) > LIMIT:
+        raise ExportError(
+            f"Expected weights of at most {LIMIT:,} bytes, as many as one ONNX file can hold. "
+            f"Received: {variables_size(weights):,} bytes. Use `export_onnx`, which then writes a "
+            "directory."
+        )
 
 
 def weights_size(model):

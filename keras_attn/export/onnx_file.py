@@ -3,7 +3,13 @@ import tempfile
 from pathlib import Path
 
 from keras_attn.export.conversion import OPSET, convert
-from keras_attn.export.external_data import LIMIT, MODEL, weights_size, write_weights
+from keras_attn.export.external_data import (
+    LIMIT,
+    MODEL,
+    variables_size,
+    weights_size,
+    write_weights,
+)
 from keras_attn.export.onnx_gate import check_model, open_session
 from keras_attn.export.passes import (
     PASSES,
@@ -61,9 +67,10 @@ def write_onnx(
     """
     from onnx import helper
 
+    is_file = not external_data and variables_size(weights) <= LIMIT
     # Around the whole work, so that a wrong path is refused before it.
     with (
-        replace_when_done(path) as partial,
+        replace_when_done(path, is_file) as partial,
         tempfile.TemporaryDirectory(prefix=".partial-", dir=partial.parent) as others,
     ):
         model = convert(function, signature, weights)

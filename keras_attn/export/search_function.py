@@ -1,4 +1,5 @@
 import contextlib
+import itertools
 
 import keras
 
@@ -60,7 +61,7 @@ class SearchFunction:
                 "models with `export_functional_onnx`."
             )
         self.encoder, self.search = encoders[0], searches[0]
-        _check_arguments(model, self.search)
+        _check_arguments(model, self.encoder, self.search)
         if self.search.length_penalty < 0:
             raise ValueError(
                 "Expected a search whose length penalty is not negative, as in the runtime. "
@@ -159,10 +160,11 @@ class SearchFunction:
         }
 
 
-def _check_arguments(model, search):
-    """Refuses limits and penalties that are part of the model: here they are inputs."""
+def _check_arguments(model, encoder, search):
+    """Refuses a call of the search with other arguments than the exported function gives it."""
     (layer,) = [each for each in model.get_config()["layers"] if each["name"] == search.name]
     (node,) = layer["inbound_nodes"]
+    # Limits and penalties that are part of the model: here they are inputs.
     given = [
         name for name in ("max_length", "length_penalty") if node["kwargs"].get(name) is not None
     ]
@@ -172,6 +174,31 @@ def _check_arguments(model, search):
             f"{given or 'positional arguments behind encoder_state'}. Pass them to "
             f"{type(search).__name__}(...) instead."
         )
+    names = ("encoder_outputs", "encoder_mask", "encoder_state")
+    arguments = {**dict(zip(names, node["args"], strict=False)), **node["kwargs"]}
+    passed = {name: found for name in arguments if (found := _tensors(arguments[name]))}
+    returned, numbers = {}, itertools.count()
+    structure = encoder.compute_output_spec(model.inputs[0])
+    for (name, *_), _ in keras.tree.flatten_with_path(structure):
+        returned.setdefault(name, []).append((encoder.name, next(numbers)))
+    if passed != returned:
+        raise ValueError(
+            "Expected a search that is called with all that its encoder returns, each under its "
+            f"name: search(**encoder(source_ids)). Received: a call with {sorted(passed)}, and an "
+            f"encoder that returns {sorted(returned)}."
+        )
+
+
+def _tensors(argument):
+    """Layer and number of each tensor in the argument of a layer's serialized call."""
+    if isinstance(argument, dict):
+        if argument.get("class_name") == "__keras_tensor__":
+            layer, _, number = argument["config"]["keras_history"]
+            return [(layer, number)]
+        argument = [part for _, part in sorted(argument.items())]
+    if isinstance(argument, (list, tuple)):
+        return [tensor for part in argument for tensor in _tensors(part)]
+    return []
 
 
 def _vocabulary_size(side, layer, tokenizer):

@@ -236,9 +236,8 @@ class AttentionRNNCell(keras.layers.Layer):
         return state
 
     def __call__(self, inputs, state, memory=None, **kwargs):
-        if "mechanism" in state and self.compute_dtype != self.variable_dtype:
-            # In half precision Keras rounds all tensors it finds, and attention needs its state as
-            # it was.
+        if "mechanism" in state and self.compute_dtype != "float32":
+            # Keras casts all floats it finds, and attention needs its state as it was, in float32.
             kwargs["mechanism"] = _Hidden(state["mechanism"])
             state = {name: value for name, value in state.items() if name != "mechanism"}
         return super().__call__(inputs, state, memory, **kwargs)

@@ -78,7 +78,7 @@ class BeamDecoder(Search):
         first_hypothesis = ops.arange(self.num_hypotheses)[None, :] == 0  # (1, N)
         # With no token allowed, the empty hypothesis is the result.
         is_empty = (limits[:, None] == 0) & first_hypothesis  # (B, N)
-        empty_log_probs = ops.where(is_empty, 0.0, IMPOSSIBLE)
+        empty_log_probs = _possible(is_empty)
         carry = {
             "step": ops.zeros((), dtype="int32"),
             "done": limits == 0,
@@ -89,7 +89,7 @@ class BeamDecoder(Search):
             "beams": {
                 "token_ids": new_history(beams),
                 "last": ops.broadcast_to(first_tokens[:, None], beams),
-                "log_probs": ops.zeros(beams) + ops.where(first_beam, 0.0, IMPOSSIBLE),
+                "log_probs": ops.zeros(beams, "float32") + _possible(first_beam),
             },
             "hypotheses": {
                 "token_ids": new_history(pool),
@@ -209,3 +209,8 @@ class BeamDecoder(Search):
             "stop": self.stop,
             "patience": self.patience,
         }
+
+
+def _possible(condition):
+    """Log-probabilities float32: 0 where the condition holds, none elsewhere."""
+    return ops.cast(ops.where(condition, 0.0, IMPOSSIBLE), "float32")

@@ -1,7 +1,9 @@
 """Batches of pairs of like length, in an order that depends on the seed and the epoch alone."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import count, islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +17,10 @@ from keras_attn.text.tokenizer import (
     UNKNOWN_TOKEN_ID,
 )
 
-# Sampled pieces are more, and a batch is as wide as its longest row.
+# No sentence gets longer by sampling than so many times the longest one.
 _MOST_GROWTH = 1.25
+# Pairs whose pieces are drawn at a time. More take more memory, fewer have less of the same length.
+_PAIRS_PER_CHUNK = 2**15
 
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
@@ -32,12 +36,18 @@ class LengthBucketedBatches:
     can be taken up at any step, in the middle of an epoch too. Memory: 8 bytes per pair (about 32
     while the buckets are made, and 16 once an epoch was shuffled); the ids stay in their files.
 
+    With `tokenizers` the lengths are other ones in every epoch. An epoch then goes through the
+    corpus in chunks of up to 32,768 pairs, chosen at random: draws their pieces, sorts them, and
+    cuts them into as many batches as the first chunk of epoch 0 had, of as many tokens as that
+    takes.
+
     Args:
         corpus: `ParallelCorpus`.
         tokens_per_batch: int, most tokens of a batch: pairs times the padded length of the longer
-            side, with its end (or start) id.
+            side, with its end (or start) id. With `tokenizers` about as many.
         seed: int >= 0, seed of the shuffles. Default 0.
-        shuffle: bool. False gives every epoch the same batches, shortest first. Default True.
+        shuffle: bool. False gives every epoch the same batches, shortest first (with `tokenizers`
+            the same chunks, shortest first in each). Default True.
         batches_per_bucket: int >= 1. Larger mixes more, smaller pads less; with 1 an epoch shuffles
             only the order of the same batches. Without `shuffle` it is 1. Default 4.
         length_multiple: int >= 1; padded lengths are rounded up to a multiple of it, for hardware
@@ -49,9 +59,10 @@ class LengthBucketedBatches:
         tokenizers: pair of `SentencePieceTokenizer`, of the source and of the target, to draw the
             pieces of every sentence anew in every epoch (subword regularization, see their
             `sample`). Default None: the pieces of the corpus.
-        sampling_alpha: float, their `alpha`. Sampled pieces are more: a batch grows by at most a
-            quarter, and a sentence that would take more room keeps its own pieces, as one with
-            an unknown id does. Default 0.1.
+        sampling_alpha: float, their `alpha`. Sampled pieces are more, and so are the steps of an
+            epoch. A sentence that would be more than a quarter longer than the longest of its side,
+            or longer than a batch, keeps its own pieces, as one with an unknown id does.
+            Default 0.1.
 
     Attributes:
         steps_per_epoch: int, batches per epoch, the same for every epoch.
@@ -110,32 +121,29 @@ class LengthBucketedBatches:
         self.tokenizers = tokenizers
         self.sampling_alpha = sampling_alpha
 
-        source_lengths, target_lengths = corpus.source.lengths, corpus.target.lengths
-        widths = self._padded_length(np.maximum(source_lengths, target_lengths) + 1)  # (N,)
-        if widths.max() > tokens_per_batch:
+        widest = self._widths(corpus).max()
+        if widest > tokens_per_batch:
             raise ValueError(
-                f"Expected tokens_per_batch to hold the longest pair, padded {widths.max()} tokens "
+                f"Expected tokens_per_batch to hold the longest pair, padded {widest} tokens "
                 f"long. Received: tokens_per_batch={tokens_per_batch}. Raise it, or encode the "
                 "corpus with a lower max_source_length and max_target_length."
             )
-        differences = source_lengths - target_lengths  # (N,)
-        # Every other width runs through the differences backwards, so that neighbours are alike.
-        differences[widths // length_multiple % 2 == 1] *= -1
-        self._order = np.lexsort((differences, widths))  # (N,)
-        pairs_per_batch = tokens_per_batch // widths[self._order]  # (N,), never rising
-        too_many = np.where(pairs_per_batch > batch_multiple, pairs_per_batch % batch_multiple, 0)
-        pairs_per_batch -= too_many  # (N,), so that a full batch needs no empty pairs
-        self._bucket_starts = _bucket_starts(pairs_per_batch, self.batches_per_bucket)
-        self._batch_starts = _batch_starts(pairs_per_batch, self._bucket_starts)
-        self.steps_per_epoch = len(self._batch_starts) - 1
-        self._shuffled_epoch = None
+        self._last_chunk = None
+        if tokenizers is None:
+            self._num_chunks = 1
+            self._cut_corpus = self._cut(corpus)
+            self._steps_per_chunk = self._cut_corpus.num_batches
+        else:
+            self._num_chunks = -(-len(corpus) // _PAIRS_PER_CHUNK)
+            first, _ = self._drawn_chunk(0, 0)
+            least_pairs = len(corpus) // self._num_chunks
+            self._steps_per_chunk = min(self._cut(first).num_batches, least_pairs)
+        self.steps_per_epoch = self._num_chunks * self._steps_per_chunk
 
     def rows(self, step: int) -> np.ndarray:
         """Numbers of the corpus' pairs in the batch of a global step: int `(batch,)`."""
-        epoch, index = divmod(step, self.steps_per_epoch)
-        order, batch_order = self._orders(epoch)
-        batch = batch_order[index]
-        return order[self._batch_starts[batch] : self._batch_starts[batch + 1]]
+        chunk, batch = self._find(step)
+        return chunk.rows[batch]
 
     def batch(self, step: int) -> Batch:
         """The batch of a global step, counted from 0 over all epochs.
@@ -145,11 +153,8 @@ class LengthBucketedBatches:
             and the end id; `(batch, target_length)`, the start id and pieces; and
             `(batch, target_length)`, pieces and the end id. Padded with 0 on the right.
         """
-        rows = self.rows(step)
-        source, target = self.corpus.source, self.corpus.target
-        if self.tokenizers is not None:
-            source, target = self._sampled(rows, step)
-            rows = np.arange(len(rows))
+        chunk, batch = self._find(step)
+        rows, source, target = chunk.order[batch], chunk.pairs.source, chunk.pairs.target
         source_width = self._width(source, rows)
         target_width = self._width(target, rows)
         source_ids = source.padded(rows, source_width, end_token_id=END_TOKEN_ID)  # (B, S)
@@ -216,38 +221,89 @@ class LengthBucketedBatches:
         # A buffer of many batches bridges the shuffle between two epochs.
         return dataset.prefetch(64).with_options(options)
 
-    def _orders(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs `(N,)` in the order of the buckets, and batches `(steps_per_epoch,)`."""
-        if not self.shuffle:
-            return self._order, np.arange(self.steps_per_epoch)
-        # Read once: another thread may be at another epoch.
-        cached = self._shuffled_epoch
-        if cached is not None and cached[0] == epoch:
-            return cached[1:]
-        generator = np.random.default_rng((self.seed, epoch))
-        order = self._order.copy()
-        for bucket in np.split(order, self._bucket_starts[1:-1]):
-            generator.shuffle(bucket)  # a view: shuffles order
-        batch_order = generator.permutation(self.steps_per_epoch)
-        self._shuffled_epoch = (epoch, order, batch_order)
-        return order, batch_order
+    def _find(self, step: int) -> tuple["_Chunk", slice]:
+        """The chunk of a global step, and where in its order the batch lies."""
+        chunk, index = divmod(step, self._steps_per_chunk)
+        chunk = self._chunk(*divmod(chunk, self._num_chunks))
+        batch = chunk.batch_order[index]
+        return chunk, slice(chunk.batch_starts[batch], chunk.batch_starts[batch + 1])
 
-    def _sampled(self, rows: np.ndarray, step: int) -> list[EncodedSentences]:
-        """The sentences of these rows in pieces drawn for this step, source and target."""
-        seeds = np.random.SeedSequence((self.seed, step)).generate_state(2)
+    def _chunk(self, epoch: int, index: int) -> "_Chunk":
+        # Read once: another thread may be at another chunk.
+        last = self._last_chunk
+        if last is not None and last[0] == (epoch, index):
+            return last[1]
+        if self.tokenizers is None:
+            pairs, rows, cut = self.corpus, None, self._cut_corpus
+        else:
+            pairs, rows = self._drawn_chunk(epoch, index)
+            cut = self._cut(pairs, self._steps_per_chunk)
+        order, batch_order = cut.order, np.arange(cut.num_batches)
+        if self.shuffle:
+            generator = np.random.default_rng((self.seed, epoch, index))
+            order = order.copy()
+            for bucket in np.split(order, cut.bucket_starts[1:-1]):
+                generator.shuffle(bucket)  # a view: shuffles order
+            batch_order = generator.permutation(cut.num_batches)
+        rows = order if rows is None else rows[order]
+        chunk = _Chunk(pairs, order, rows, cut.batch_starts, batch_order)
+        self._last_chunk = (epoch, index), chunk
+        return chunk
+
+    def _drawn_chunk(self, epoch: int, index: int) -> tuple[ParallelCorpus, np.ndarray]:
+        """Pairs in pieces drawn for this epoch, and their rows in the corpus."""
+        rows = np.arange(len(self.corpus))
+        if self._num_chunks > 1:
+            # So that all chunks are alike. Another seed than that of any chunk.
+            seed = self.seed, epoch if self.shuffle else 0, self._num_chunks
+            rows = np.random.default_rng(seed).permutation(rows)
+        rows = np.array_split(rows, self._num_chunks)[index]
+        seeds = np.random.SeedSequence((self.seed, epoch, index)).generate_state(2)
         sides = []
         for sentences, tokenizer, seed in zip(
             (self.corpus.source, self.corpus.target), self.tokenizers, seeds, strict=True
         ):
+            longest = min(_MOST_GROWTH * sentences.lengths.max(), self._longest_sentence())
             known = [sentences[row] for row in rows]
             drawn = tokenizer.sample(tokenizer.decode(known), self.sampling_alpha, int(seed))
-            longest = _MOST_GROWTH * max(map(len, known))
             for row, pieces in enumerate(drawn):
                 # An unknown id does not tell the text that it stands for.
                 if len(pieces) <= longest and UNKNOWN_TOKEN_ID not in known[row]:
                     known[row] = pieces
             sides.append(EncodedSentences.from_lists(known))
-        return sides
+        return ParallelCorpus(*sides), rows
+
+    def _cut(self, pairs: ParallelCorpus, num_batches: int | None = None) -> "_Cut":
+        """Cuts pairs into batches of `tokens_per_batch`, or evenly into `num_batches`."""
+        widths = self._widths(pairs)  # (N,)
+        differences = pairs.source.lengths - pairs.target.lengths  # (N,)
+        # Every other width runs through the differences backwards, so that neighbours are alike.
+        differences[widths // self.length_multiple % 2 == 1] *= -1
+        order = np.lexsort((differences, widths))  # (N,)
+        widths = widths[order].astype("int64")  # which many pairs of a bucket fit into
+
+        def cut(tokens_per_batch):
+            pairs_per_batch = tokens_per_batch // widths  # (N,), never rising
+            # So that a full batch needs no empty pairs.
+            too_many = pairs_per_batch % self.batch_multiple
+            pairs_per_batch -= np.where(pairs_per_batch > self.batch_multiple, too_many, 0)
+            bucket_starts = _bucket_starts(pairs_per_batch, self.batches_per_bucket)
+            return _Cut(order, bucket_starts, _batch_starts(pairs_per_batch, bucket_starts))
+
+        if num_batches is None:
+            return cut(self.tokens_per_batch)
+        tokens = range(widths[-1], widths[-1] * (len(widths) + self.batch_multiple))
+        fewest = bisect_left(tokens, True, key=lambda n: cut(n).num_batches <= num_batches)
+        whole = cut(tokens[fewest])
+        return whole._replace(batch_starts=_split_largest(whole.batch_starts, num_batches))
+
+    def _widths(self, pairs: ParallelCorpus) -> np.ndarray:
+        """Padded length of the longer side of every pair: int `(N,)`."""
+        return self._padded_length(np.maximum(pairs.source.lengths, pairs.target.lengths) + 1)
+
+    def _longest_sentence(self) -> int:
+        """Most pieces of a sentence that fits into a batch."""
+        return self.tokens_per_batch // self.length_multiple * self.length_multiple - 1
 
     def _width(self, sentences, rows: np.ndarray) -> int:
         lengths = sentences.offsets[rows + 1] - sentences.offsets[rows]  # (B,)
@@ -255,6 +311,28 @@ class LengthBucketedBatches:
 
     def _padded_length(self, length):
         return -(-length // self.length_multiple) * self.length_multiple
+
+
+class _Cut(NamedTuple):
+    """Pairs in order of their lengths, and where the buckets and the batches start and end."""
+
+    order: np.ndarray  # (N,)
+    bucket_starts: np.ndarray  # (buckets + 1,)
+    batch_starts: np.ndarray  # (batches + 1,)
+
+    @property
+    def num_batches(self) -> int:
+        return len(self.batch_starts) - 1
+
+
+class _Chunk(NamedTuple):
+    """Pairs of an epoch that are cut and shuffled together."""
+
+    pairs: ParallelCorpus
+    order: np.ndarray  # (N,), of the pairs
+    rows: np.ndarray  # (N,), their numbers in the corpus, in this order
+    batch_starts: np.ndarray  # (batches + 1,), in this order
+    batch_order: np.ndarray  # (batches,)
 
 
 def _bucket_starts(pairs_per_batch: np.ndarray, batches_per_bucket: int) -> np.ndarray:
@@ -276,6 +354,15 @@ def _batch_starts(pairs_per_batch: np.ndarray, bucket_starts: np.ndarray) -> np.
         num_batches = -(-(end - start) // pairs_per_batch[end - 1])
         starts.append(start + (end - start) * np.arange(1, num_batches + 1) // num_batches)
     return np.concatenate(starts)
+
+
+def _split_largest(starts: np.ndarray, num_batches: int) -> np.ndarray:
+    """Halves the batches of most pairs until there are so many."""
+    while len(starts) - 1 < num_batches:
+        sizes = np.diff(starts)
+        largest = sizes.argmax()
+        starts = np.insert(starts, largest + 1, starts[largest] + sizes[largest] // 2)
+    return starts
 
 
 def _check_at_least(name: str, value: int, least: int) -> None:

@@ -245,15 +245,21 @@ class SentencePieceTokenizer:
         """Returns the piece of each id of one row, as pictures and tables show them: `▁house`."""
         return self._processor.id_to_piece([int(token) for token in ids])
 
-    def to_tensorflow(self, start=False, end=True):
+    def to_tensorflow(
+        self,
+        start_token_id: int | None = None,
+        end_token_id: int | None = END_TOKEN_ID,
+        pad_token_id: int = PAD_TOKEN_ID,
+    ):
         """Returns the same tokenizer as a `tf.Module`, for use inside a SavedModel.
 
         Args:
-            start, end: bools, whether `encode` puts the start and the end id around the pieces.
+            start_token_id, end_token_id: ids that `encode` puts around the pieces, or None.
+            pad_token_id: id that `encode` pads with.
         """
         from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
 
-        return TensorFlowTokenizer(self.model, start, end)
+        return TensorFlowTokenizer(self.model, start_token_id, end_token_id, pad_token_id)
 
 
 def _check_texts(texts):

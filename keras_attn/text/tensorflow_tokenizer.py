@@ -11,7 +11,7 @@ except ImportError as error:
         "`pip install keras-attn[tensorflow]`."
     ) from error
 
-from keras_attn.text.tokenizer import PAD_TOKEN_ID, UNKNOWN_TOKEN_ID
+from keras_attn.text.tokenizer import END_TOKEN_ID, PAD_TOKEN_ID, UNKNOWN_TOKEN_ID
 
 
 class TensorFlowTokenizer(tf.Module):
@@ -23,8 +23,9 @@ class TensorFlowTokenizer(tf.Module):
 
     Args:
         model: bytes of a SentencePiece model.
-        start, end: bools, whether `encode` puts the start and the end id around the pieces.
-            Default: the end id.
+        start_token_id, end_token_id: ids that `encode` puts around the pieces, or None. Default:
+            no start id, and the end id of the model.
+        pad_token_id: id that `encode` pads with. Default 0.
         name: optional name of the module.
 
     Example:
@@ -42,20 +43,26 @@ class TensorFlowTokenizer(tf.Module):
     """
 
     def __init__(
-        self, model: bytes, start: bool = False, end: bool = True, name: str | None = None
+        self,
+        model: bytes,
+        start_token_id: int | None = None,
+        end_token_id: int | None = END_TOKEN_ID,
+        pad_token_id: int = PAD_TOKEN_ID,
+        name: str | None = None,
     ):
         super().__init__(name=name)
+        self._start_token_id = start_token_id
+        self._end_token_id = end_token_id
+        self._pad_token_id = pad_token_id
         # Loaded tokenizers of one name share one resource: two vocabularies need two names.
         self._tokenizer = tensorflow_text.SentencepieceTokenizer(
             model=model,
             out_type=tf.int32,
-            add_bos=start,
-            add_eos=end,
             name=f"sentencepiece_{hashlib.sha256(model).hexdigest()}",
         )
 
     def encode(self, texts: tf.Tensor) -> tf.Tensor:
-        """Strings `(batch,)` to ids `(batch, source_length)` int32, padded with 0 on the right.
+        """Strings `(batch,)` to ids `(batch, source_length)` int32, padded on the right.
 
         Raises:
             ValueError: `texts` does not have rank 1.
@@ -63,7 +70,12 @@ class TensorFlowTokenizer(tf.Module):
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank != 1:
             raise ValueError(f"Expected texts of shape (batch,). Received: shape={texts.shape}")
-        return self._tokenizer.tokenize(texts).to_tensor(PAD_TOKEN_ID)  # (B, S)
+        parts = [self._tokenizer.tokenize(texts)]  # ragged, (B, S)
+        if self._start_token_id is not None:
+            parts.insert(0, tf.fill((tf.shape(texts)[0], 1), self._start_token_id))
+        if self._end_token_id is not None:
+            parts.append(tf.fill((tf.shape(texts)[0], 1), self._end_token_id))
+        return tf.concat(parts, axis=1).to_tensor(self._pad_token_id)  # (B, S)
 
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Ids `(..., length)` int32 to strings `(...)`.

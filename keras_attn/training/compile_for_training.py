@@ -13,9 +13,10 @@ def compile_for_training(
     """Compiles a model that maps to token logits, with what sequence models need.
 
     The optimizer is `ClippedAdam`, the loss `SequenceCrossentropy`, the metrics `TokenAccuracy`,
-    `Perplexity` and, unless the model adds losses of its own, a `TokenCrossentropy` named `loss`:
-    in the logs it takes the place of Keras' `loss`, which weighs batches by sentences. Of these
-    that one alone takes account of a `sample_weight`, as the mean weighed by it. The step is not
+    `Perplexity` and, unless the model has losses of its own, a `TokenCrossentropy` named `loss`:
+    in the logs it takes the place of Keras' `loss`, which weighs batches by sentences. It leaves
+    out losses that are added in training only, such as `coverage_loss`. Of these metrics that one
+    alone takes account of a `sample_weight`, as the mean weighed by it. The step is not
     compiled by XLA on TensorFlow, because that would compile anew for every length of a batch.
 
     Call it in the scope of the strategy that the model was built in.

@@ -24,7 +24,7 @@ def fit(
     that was not killed; on a GPU this also needs deterministic operations (in TensorFlow,
     `tf.config.experimental.enable_op_determinism()`). The logs of the epoch of the kill cover its
     remaining steps only. Called after the end, it restores the weights and trains no more, unless
-    `epochs` was raised.
+    `epochs` was raised; where a callback ended the training, it trains no more at all.
 
     Keras' own callbacks that count, such as `EarlyStopping`, start anew when training goes on;
     those of this package do not.

@@ -318,8 +318,8 @@ def test_what_must_be_overridden():
         Unfinished()(QUERY, VALUE)
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_in_half_precision_steps_find_the_state_as_it_was_left(name, policy):
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
+def test_in_other_precisions_steps_find_the_state_as_it_was_left(name, policy):
     found = []
 
     def attend_step(query, memory, state):

@@ -1,4 +1,5 @@
 import sys
+from collections import OrderedDict
 
 import keras
 import numpy as np
@@ -137,6 +138,58 @@ def test_names_of_the_exporter_are_free_for_the_model(tmp_path):
     norm = keras.layers.RMSNormalization(name="one")
     model = keras.Model(x, norm(x))
     assert export_functional_onnx(model, tmp_path / "x.onnx", np.ones((3, 2))) < 1e-6
+
+
+def test_a_name_of_a_weight_is_free_for_an_input(tmp_path):
+    first, second = keras.Input((3,), name="weight_0"), keras.Input((3,), name="weight_1")
+    model = keras.Model([first, second], keras.layers.Dense(2)(first) + second[:, :2])
+    sample = {name: np.random.normal(size=(4, 3)) for name in ("weight_0", "weight_1")}
+    assert export_functional_onnx(model, tmp_path / "x.onnx", sample) < 1e-6
+    assert [each.name for each in session(tmp_path / "x.onnx").get_inputs()] == list(sample)
+
+
+def test_outputs_in_an_order_of_their_own_keep_their_names(tmp_path):
+    x = keras.Input((3,), name="x")
+    outputs = OrderedDict(weights=x * 2, label=keras.ops.sum(x, -1, keepdims=True))
+    model = keras.Model(x, outputs)
+    export_functional_onnx(model, tmp_path / "x.onnx", np.ones((2, 3)))
+    opened = session(tmp_path / "x.onnx")
+    sizes = {each.name: each.shape[1] for each in opened.get_outputs()}
+    assert sizes == {"weights": 3, "label": 1}
+
+
+@pytest.mark.parametrize("make", ["slice", "gather"])
+def test_a_table_of_integers_cut_at_a_length(tmp_path, make):
+    """Its contents are known, where it is cut is not."""
+
+    class Numbered(keras.layers.Layer):
+        def build(self, shape):
+            self.table = self.add_weight(
+                shape=(16,), dtype="int32", initializer="zeros", trainable=False
+            )
+            self.table.assign(np.arange(16)[::-1])
+
+        def call(self, x):
+            import tensorflow as tf
+
+            length = tf.shape(x)[1]
+            if make == "gather":
+                return x + tf.cast(tf.gather(self.table, length), "float32")
+            return x + tf.cast(self.table[:length], "float32")[:, None]
+
+    x = keras.Input((None, 3), name="x")
+    model = keras.Model(x, Numbered()(x))
+    assert export_functional_onnx(model, tmp_path / "x.onnx", np.ones((2, 5, 3))) < 1e-6
+
+
+def test_many_uneven_parts(tmp_path):
+    """Their sizes are not among what is known of the model, and do not follow from their number."""
+    x = keras.Input((None, 36), name="x")
+    parts = keras.ops.split(x, [1, 4, *range(5, 20)], axis=-1)  # 18 parts
+    outputs = [keras.layers.Dense(2)(part) for part in parts]
+    model = keras.Model(x, keras.layers.Add()(outputs))
+    sample = np.random.default_rng(0).normal(size=(2, 5, 36))
+    assert export_functional_onnx(model, tmp_path / "x.onnx", sample) < 1e-5
 
 
 def test_random_numbers_are_refused_by_name(tmp_path):

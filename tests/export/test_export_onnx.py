@@ -11,6 +11,7 @@ from keras_attn import BeamDecoder, GreedyDecoder, rnn_seq2seq, search_model
 from keras_attn.export import ExportError, export_onnx
 from keras_attn.export.passes.graph import defined_names, nested_graphs, subgraphs
 from keras_attn.export.precision_report import PrecisionReport
+from keras_attn.export.search_function import SearchFunction
 from tests.export.small_translator import make_translator, session
 
 IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
@@ -349,6 +350,25 @@ def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tm
     ):
         with pytest.raises(ValueError, match=message):
             export_onnx(model, tmp_path / "model.onnx")
+
+
+def test_a_search_is_called_with_all_that_the_encoder_returns(tmp_path):
+    import keras
+
+    encoder, search = make_translator(cell="gru").layers[1:]
+    ids = keras.Input((None,), dtype="int32")
+    encoded = encoder(ids)
+    outputs, mask, state = (encoded[f"encoder_{name}"] for name in ("outputs", "mask", "state"))
+    for found in (
+        search(outputs),
+        search(outputs, mask),
+        search(outputs, encoder_state=state),
+        search(encoder_outputs=outputs, encoder_mask=ids, encoder_state=state),
+    ):
+        with pytest.raises(ValueError, match="all that its encoder returns"):
+            export_onnx(keras.Model(ids, found), tmp_path / "model.onnx")
+    for found in (search(outputs, mask, state), search(outputs, mask, encoder_state=state)):
+        SearchFunction(keras.Model(ids, found))  # which are the same call
 
 
 def test_the_tolerance_of_a_precision_is_that_of_a_token():

@@ -6,7 +6,7 @@ import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, Translator
 
-from keras_attn.export import export_onnx
+from keras_attn.export import ExportError, export_onnx, export_onnx_steps, export_onnx_text
 from keras_attn.export.passes.graph import copy_of, nested_graphs
 from tests.export.small_translator import SOURCE
 
@@ -50,6 +50,23 @@ def test_weights_that_do_not_belong_to_the_model_are_refused(directory, tmp_path
         path.unlink()
     with pytest.raises(ModelFileError, match="cannot load|weights with the checksum"):
         Translator(path.parent)
+
+
+def test_more_than_2_gb_are_refused_where_one_file_is_needed(
+    translator, tokenizers, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("keras_attn.export.external_data.LIMIT", 1000)
+    for export in (export_onnx_steps, export_onnx_text):
+        with pytest.raises(ExportError, match="at most 1,000 bytes.*Use `export_onnx`"):
+            export(translator, tmp_path / "translator", *tokenizers)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_in_the_place_of_a_file_is_refused_before_the_work(translator, tmp_path):
+    with pytest.raises(FileExistsError, match="name of a file"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delattr("keras_attn.export.onnx_file.convert")
+            export_onnx(translator, tmp_path)
 
 
 def test_more_than_2_gb_are_written_so_unasked(translator, onnx_model, tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_attn_runtime import Translator
+from keras_attn_runtime import SentenceError, Translator
 
 from keras_attn import (
     AlibiBias,
@@ -49,7 +49,9 @@ def generator(make_search=BeamDecoder, archive_every=None, source_start=False, *
     search = make_search(
         model, num_hypotheses=2, max_length=9, relative_max_length=None, **arguments
     )
-    encoder = PromptEncoder(VOCABULARY_SIZE, source_start=source_start)
+    encoder = PromptEncoder(
+        VOCABULARY_SIZE, source_start=source_start, pad_token_id=search.pad_token_id
+    )
     return search_model(encoder, search, name="generator")
 
 
@@ -95,11 +97,43 @@ def test_all_forms_go_on_behind_a_text_and_not_behind_its_end(source_start, tmp_
     found = numpy(model(pad(ids)))["token_ids"][:, 0]
     expected = tokenizer.decode(found)
     assert len(set(expected)) == 3
+    assert_all_forms_continue(model, tokenizer, texts, ids, expected, tmp_path)
 
+
+def test_all_forms_know_a_search_with_other_special_ids(tmp_path):
+    """As in GPT, where a text ends with a piece, which pads too."""
+    pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
+    (tmp_path / "text").write_text("abc def\nfed cab\n" * 5)
+    tokenizer = SentencePieceTokenizer.train(tmp_path / "text", VOCABULARY_SIZE, "char")
+    texts = ["abc", "f", "cad fed"]
+    space, start, end = (tokenizer.encode([f"b{piece}b"])[0][-2] for piece in " ad")
+    ids = [[start, *row] for row in tokenizer.encode(texts)]
+    model = generator(
+        beam_width=3,
+        source_start=True,
+        start_token_id=start,
+        end_token_id=end,
+        pad_token_id=2,
+        suppressed_token_ids=[0, 1, 3, 11, start, space],
+    )
+    rows = np.full((3, max(map(len, ids))), 2, "int32")
+    for row, each in zip(rows, ids, strict=True):
+        row[: len(each)] = each
+    results = numpy(model(rows))
+    best = zip(results["token_ids"][:, 0], results["lengths"][:, 0], strict=True)
+    expected = tokenizer.decode([row[:length] for row, length in best])
+    assert len(set(expected)) == 3 and results["lengths"][:, 0].min() < 9
+    assert_all_forms_continue(model, tokenizer, texts, ids, expected, tmp_path)
+
+
+def assert_all_forms_continue(model, tokenizer, texts, ids, expected, tmp_path):
     export_onnx(model, tmp_path / "model.onnx", tokenizer)
     translations = Translator(tmp_path / "model.onnx")
     assert [each.text for each in translations.translate(texts)] == expected
     assert [each.text for each in translations.translate_ids(ids)] == expected
+    pad_token_id = translations.settings.pad_token_id
+    with pytest.raises(SentenceError, match="padding at position 2"):
+        translations.translate_ids([[*ids[0][:2], pad_token_id, 6]])
     export_onnx_text(model, tmp_path / "text.onnx", tokenizer)
     assert [best for best, _ in _run(tmp_path / "text.onnx", [{"text": texts}])[0]] == expected
     export_saved_model(model, tmp_path / "saved", tokenizer)

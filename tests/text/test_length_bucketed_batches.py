@@ -12,6 +12,7 @@ from keras_attn.text import (
     LengthBucketedBatches,
     ParallelCorpus,
     SentencePieceTokenizer,
+    length_bucketed_batches,
 )
 from tests.text.corpus_text import ENGLISH, GERMAN, sentences
 
@@ -214,45 +215,142 @@ def test_bad_arguments_are_refused():
         LengthBucketedBatches(corpus, 100).stream(-1)
 
 
-def test_sampled_batches_hold_the_same_texts_in_new_pieces_each_epoch(tmp_path):
+@pytest.fixture(scope="module")
+def divided_text(tmp_path_factory):
+    """A corpus with one unknown id, in its first source sentence, and its tokenizer."""
     pytest.importorskip("sentencepiece")
-    texts = sentences(ENGLISH, 200), sentences(GERMAN, 200)
+    directory = tmp_path_factory.mktemp("text")
+    texts = [
+        [*lines, " ".join(lines[:3])] for lines in (sentences(ENGLISH, 999), sentences(GERMAN, 999))
+    ]
     for name, lines in zip(("en", "de"), texts, strict=True):
-        (tmp_path / name).write_text("\n".join(lines) + "\n")
-    tokenizer = SentencePieceTokenizer.train([tmp_path / "en", tmp_path / "de"], 90, "bpe")
+        (directory / name).write_text("\n".join(lines) + "\n")
+    tokenizer = SentencePieceTokenizer.train([directory / "en", directory / "de"], 90, "bpe")
     ids = [tokenizer.encode(lines) for lines in texts]
     ids[0][0] = [3, *ids[0][0]]  # what the unknown id stands for cannot be divided anew
-    corpus = ParallelCorpus(*map(EncodedSentences.from_lists, ids))
-    plain = LengthBucketedBatches(corpus, 500, seed=3)
-    batches = LengthBucketedBatches(
-        corpus, 500, seed=3, tokenizers=(tokenizer, tokenizer), sampling_alpha=0.2
+    return ParallelCorpus(*map(EncodedSentences.from_lists, ids)), tokenizer
+
+
+def sampled_batches(divided_text, tokens_per_batch=500, sampling_alpha=0.2, **options):
+    corpus, tokenizer = divided_text
+    return LengthBucketedBatches(
+        corpus,
+        tokens_per_batch,
+        tokenizers=(tokenizer, tokenizer),
+        sampling_alpha=sampling_alpha,
+        **options,
     )
-    assert batches.steps_per_epoch == plain.steps_per_epoch
+
+
+@pytest.mark.parametrize("pairs_per_chunk", [1000, 334])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_sampled_batches_hold_every_text_once_in_new_pieces_each_epoch(
+    divided_text, pairs_per_chunk, shuffle, monkeypatch
+):
+    monkeypatch.setattr(length_bucketed_batches, "_PAIRS_PER_CHUNK", pairs_per_chunk)
+    corpus, tokenizer = divided_text
+    batches = sampled_batches(divided_text, seed=3, shuffle=shuffle)
+    drawn = {}
+    for epoch in range(3):
+        rows = []
+        for step in range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch):
+            inputs, labels = batches.batch(step)
+            source_ids, target_ids = inputs["source_ids"], inputs["target_ids"]
+            rows += batches.rows(step).tolist()
+            own = rows[-len(labels) :]
+            for ids, side in ((source_ids, corpus.source), (labels, corpus.target)):
+                assert tokenizer.decode(ids) == tokenizer.decode([side[row] for row in own])
+                assert ids.shape[1] - 1 <= 1.25 * side.lengths.max()
+            np.testing.assert_array_equal(
+                target_ids[:, 1:], np.where(labels[:, :-1] == 2, 0, labels[:, :-1])
+            )
+            for row, pieces in zip(own, source_ids, strict=True):
+                drawn.setdefault(row, []).append(tuple(pieces[pieces != 0]))
+        assert sorted(rows) == list(range(1000))
+    assert set(drawn[0]) == {(*corpus.source[0], 2)}
+    assert sum(len(set(pieces)) == 3 for pieces in drawn.values()) > 700
+
+
+def test_sampled_batches_follow_from_seed_and_step(divided_text, monkeypatch):
+    monkeypatch.setattr(length_bucketed_batches, "_PAIRS_PER_CHUNK", 334)
+    batches = sampled_batches(divided_text, seed=3)
     num_steps = 2 * batches.steps_per_epoch
-    assert_equal_batches(
-        [batches.batch(step) for step in range(num_steps)],
-        islice(batches.stream(), num_steps),
+    whole = list(islice(batches.stream(), num_steps))
+    for start in (0, 1, num_steps // 2 + 3):
+        fresh = sampled_batches(divided_text, seed=3)
+        assert_equal_batches(islice(fresh.stream(start), num_steps - start), whole[start:])
+    other = sampled_batches(divided_text, seed=4).batch(0)
+    assert other[1].shape != whole[0][1].shape or np.any(other[1] != whole[0][1])
+
+
+def test_sentences_are_drawn_however_many_pieces_they_then_have(divided_text):
+    corpus, tokenizer = divided_text
+    batches = sampled_batches(divided_text, sampling_alpha=0.1)
+    num_steps = 5 * batches.steps_per_epoch
+    drawn = sum(
+        (labels != 0).sum() - len(labels) for _, labels in islice(batches.stream(), num_steps)
     )
-    seen = {}
-    for step in range(num_steps):
-        inputs, labels = batches.batch(step)
-        plain_inputs, plain_labels = plain.batch(step)
-        assert tokenizer.decode(inputs["source_ids"]) == tokenizer.decode(
-            plain_inputs["source_ids"]
-        )
-        assert tokenizer.decode(labels) == tokenizer.decode(plain_labels)
-        np.testing.assert_array_equal(
-            inputs["target_ids"][:, 1:], np.where(labels[:, :-1] == 2, 0, labels[:, :-1])
-        )
-        for new, old in (
-            (inputs["source_ids"], plain_inputs["source_ids"]),
-            (labels, plain_labels),
-        ):
-            assert new.shape[1] - 1 <= 1.25 * (old.shape[1] - 1)
-        for row, pieces in zip(batches.rows(step), inputs["source_ids"], strict=True):
-            seen.setdefault(row, set()).add(tuple(pieces[pieces != 0]))
-    assert seen[0] == {(*ids[0][0], 2)}
-    assert sum(len(pieces) == 2 for pieces in seen.values()) > 100
+    texts = tokenizer.decode(list(corpus.target))
+    expected = sum(len(pieces) for i in range(5) for pieces in tokenizer.sample(texts, 0.1, i))
+    assert abs(drawn / expected - 1) < 0.01
+
+
+def test_sampled_batches_are_as_large_and_as_full_as_others(divided_text):
+    plain = LengthBucketedBatches(divided_text[0], 500)
+    batches = sampled_batches(divided_text, sampling_alpha=0.1)
+    # More pieces are more steps, not larger batches.
+    assert batches.steps_per_epoch > plain.steps_per_epoch
+
+    def largest_and_padding(batches, epoch):
+        pairs = [(x["source_ids"], labels) for x, labels in batches.epoch(epoch)]
+        cells = [labels.shape[0] * max(ids.shape[1], labels.shape[1]) for ids, labels in pairs]
+        real = sum(np.maximum((ids != 0).sum(1), (y != 0).sum(1)).sum() for ids, y in pairs)
+        return max(cells), 1 - real / sum(cells)
+
+    _, expected = largest_and_padding(plain, 0)
+    for epoch in range(4):
+        largest, padding = largest_and_padding(batches, epoch)
+        assert largest <= 1.1 * 500
+        assert padding < expected + 0.02
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_chunks_are_alike_where_the_corpus_is_not(divided_text, shuffle, monkeypatch):
+    monkeypatch.setattr(length_bucketed_batches, "_PAIRS_PER_CHUNK", 250)
+    corpus, tokenizer = divided_text
+    order = np.argsort(corpus.source.lengths)
+    sides = ([side[row] for row in order] for side in (corpus.source, corpus.target))
+    by_length = ParallelCorpus(*map(EncodedSentences.from_lists, sides)), tokenizer
+    batches = sampled_batches(by_length, sampling_alpha=0.1, shuffle=shuffle)
+    sizes = [max(x["source_ids"].size, labels.size) for x, labels in batches.epoch(0)]
+    assert max(sizes) <= 1.2 * 500
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_bucket_may_be_larger_than_the_corpus(divided_text, sampled):
+    options = {"batches_per_bucket": 10**7}
+    if sampled:
+        batches = sampled_batches(divided_text, **options)
+    else:
+        batches = LengthBucketedBatches(divided_text[0], 500, **options)
+    rows = [row for step in range(batches.steps_per_epoch) for row in batches.rows(step)]
+    assert sorted(rows) == list(range(1000))
+
+
+def test_sampled_batches_of_an_exact_number_of_rows(divided_text):
+    batches = sampled_batches(divided_text, batch_multiple=4, length_multiple=8)
+    for step, (inputs, labels) in enumerate(batches.epoch(1)):
+        rows = batches.rows(batches.steps_per_epoch + step)
+        assert len(labels) == -(-len(rows) // 4) * 4
+        assert inputs["source_ids"].shape[1] % 8 == labels.shape[1] % 8 == 0
+
+
+def test_a_sentence_that_fills_a_batch_keeps_its_pieces(divided_text):
+    corpus, _ = divided_text
+    longest = max(corpus.source.lengths.max(), corpus.target.lengths.max()) + 1
+    batches = sampled_batches(divided_text, tokens_per_batch=longest, sampling_alpha=1.0)
+    for inputs, labels in batches.epoch(0):
+        assert max(inputs["source_ids"].shape[1], labels.shape[1]) <= longest
 
 
 def test_dataset_gives_the_same_batches():

@@ -77,12 +77,15 @@ def test_ids_beyond_the_vocabulary_are_unknown(tokenizer):
     assert [text.decode() for text in found] == expected
 
 
-@pytest.mark.parametrize("start", [False, True])
-@pytest.mark.parametrize("end", [False, True])
-def test_start_and_end_are_a_choice(tokenizer, start, end):
-    (ids,) = tokenizer.encode(["a dog"])
-    rows = tokenizer.to_tensorflow(start, end).encode(["a dog"]).numpy()
-    assert rows.tolist() == [[1] * start + ids + [2] * end]
+@pytest.mark.parametrize("start", [None, 1, 9])
+@pytest.mark.parametrize("end", [None, 2, 7])
+def test_start_end_and_padding_are_a_choice(tokenizer, start, end):
+    ids, more = tokenizer.encode(["a dog", "a dog and the cat"])
+    first, second = (
+        [start] * (start is not None) + x + [end] * (end is not None) for x in (ids, more)
+    )
+    rows = tokenizer.to_tensorflow(start, end, 5).encode(["a dog", "a dog and the cat"]).numpy()
+    assert rows.tolist() == [first + [5] * (len(second) - len(first)), second]
 
 
 def test_bad_input_is_refused(tokenizer):

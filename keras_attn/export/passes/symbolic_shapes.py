@@ -141,7 +141,7 @@ class SymbolicShapes:
             return [first[:axis] + shapes[1] + first[axis + 1 :]]
         if node.op_type == "GatherElements":
             return [shapes[1]]
-        if node.op_type == "GatherND" and shapes[1] is not None:
+        if node.op_type == "GatherND" and shapes[1] is not None and _are_numbers(shapes[1][-1]):
             behind = _attribute(node, "batch_dims", 0) + shapes[1][-1]
             return [shapes[1][:-1] + first[behind:]]
         if node.op_type == "Concat" and all(shape is not None for shape in shapes):
@@ -214,10 +214,11 @@ class SymbolicShapes:
 
     def _split(self, node, shape):
         axis = _attribute(node, "axis", 0) % len(shape)
-        sizes = self.contents.get(node.input[1]) if len(node.input) > 1 else None
+        is_even = len(node.input) == 1
+        sizes = None if is_even else self.contents.get(node.input[1])
         if sizes is None:
             size = shape[axis]
-            even = isinstance(size, int) and size % len(node.output) == 0
+            even = is_even and isinstance(size, int) and size % len(node.output) == 0
             each = size // len(node.output) if even else None
             sizes = [each or next(self._fresh) for _ in node.output]
         return [shape[:axis] + (size,) + shape[axis + 1 :] for size in sizes]
@@ -256,7 +257,7 @@ def _attribute(node, name, default):
 
 
 def _gather(sizes, indices):
-    if not isinstance(sizes, tuple):
+    if not isinstance(sizes, tuple) or not _are_numbers(indices):
         return None
     if isinstance(indices, tuple):
         return tuple(sizes[index] for index in indices)
@@ -264,9 +265,13 @@ def _gather(sizes, indices):
 
 
 def _slice(sizes, starts, ends, axes=(0,), steps=(1,)):
-    if not isinstance(sizes, tuple) or axes != (0,):
+    if not isinstance(sizes, tuple) or axes != (0,) or not _are_numbers(starts + ends + steps):
         return None
     return sizes[starts[0] : ends[0] : steps[0]]
+
+
+def _are_numbers(sizes):
+    return all(isinstance(size, int) for size in (sizes if isinstance(sizes, tuple) else [sizes]))
 
 
 def _product(sizes):
