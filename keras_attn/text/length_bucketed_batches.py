@@ -39,7 +39,7 @@ class LengthBucketedBatches:
     With `tokenizers` the lengths are other ones in every epoch. An epoch then goes through the
     corpus in chunks of up to 32,768 pairs, chosen at random: draws their pieces, sorts them, and
     cuts them into as many batches as the first chunk of epoch 0 had, of as many tokens as that
-    takes.
+    takes. The pieces of one chunk are in memory.
 
     Args:
         corpus: `ParallelCorpus`.

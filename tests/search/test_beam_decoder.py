@@ -1,7 +1,8 @@
+import keras
 import numpy as np
 import pytest
 
-from keras_attn import BeamDecoder, GreedyDecoder
+from keras_attn import BeamDecoder, GreedyDecoder, rnn_seq2seq
 from tests import oracles
 from tests.contracts import assert_close, assert_found, check_padding_and_batch, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
@@ -265,6 +266,16 @@ def test_other_special_ids(search):
         received = results["token_ids"][row, 0]
         assert tuple(received[: len(tokens)]) == tokens
         assert (received[len(tokens) :] == 6).all()
+
+
+def test_scores_are_float32_whatever_the_float_type_of_keras():
+    keras.config.set_floatx("float64")
+    try:
+        encoder, decoder = rnn_seq2seq(9, 9, embedding_dim=4, units=4)
+        results = BeamDecoder(decoder, 3, max_length=5)(**encoder(np.array([[4, 5, 2]], "int32")))
+    finally:
+        keras.config.set_floatx("float32")
+    assert numpy(results["scores"]).dtype == numpy(results["log_probs"]).dtype == "float32"
 
 
 def test_padding_and_batch_of_the_contract_notice_a_search_that_depends_on_them():
