@@ -52,13 +52,14 @@ def main():
         translation = target.decode([token_ids])[0]
         print(f"{text}  ->  {translation}")
         source_pieces, target_pieces = source.pieces(source_ids), target.pieces(token_ids)
+        read_pieces = target.pieces([target.start_token_id, *token_ids[:-1]])
         if args.heads is None:
             alignments = np.array(results["alignments"][0, 0, : len(token_ids)])  # (T, S)
         else:
             alignments = all_heads(translator, args.heads, source_ids, token_ids)
         examples.append(
             {
-                "source_tokens": target_pieces if args.heads == "decoder" else source_pieces,
+                "source_tokens": read_pieces if args.heads == "decoder" else source_pieces,
                 "target_tokens": source_pieces if args.heads == "encoder" else target_pieces,
                 "alignments": alignments,
             }

@@ -62,7 +62,9 @@ report = {
     "arguments": vars(args),
 }
 model.save(args.out / "digits.keras")
-error = export_functional_onnx(model, args.out / "digits.onnx", test)
-report["largest_onnx_difference"] = error
-(args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
+try:
+    error = export_functional_onnx(model, args.out / "digits.onnx", test)
+    report["largest_onnx_difference"] = error
+finally:  # what was trained is not lost
+    (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
 print(f"accuracy: {report['accuracy']:.4f}, largest difference of the ONNX file: {error:.1e}")

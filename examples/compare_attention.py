@@ -130,11 +130,10 @@ def main():
         out.mkdir(parents=True, exist_ok=True)
         print(f"{'mechanism':24}{'task':10}{'exact':>9}{'ONNX ids':>10}{'seconds':>9}")
         names = args.only or list(MECHANISMS)
-        rows = [compare(name, args, out) for name in names]
-        arguments = {"epochs": args.epochs, "seed": args.seed}
-        (out / "results.json").write_text(
-            json.dumps({"arguments": arguments, "rows": rows}, indent=2)
-        )
+        results = {"arguments": {"epochs": args.epochs, "seed": args.seed}, "rows": []}
+        for name in names:
+            results["rows"].append(compare(name, args, out))
+            (out / "results.json").write_text(json.dumps(results, indent=2))
         if args.out:
             draw(names, out)
 

@@ -78,9 +78,12 @@ def main():
 
     classifier.save(args.out / "classifier.keras")
     sample = pad(ids for ids, _ in valid[:100])
-    error = export_functional_onnx(classifier, args.out / "classifier.onnx", sample)
-    report |= {"largest_onnx_difference": error, "sentences": len(valid), "arguments": vars(args)}
-    (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
+    report |= {"sentences": len(valid), "arguments": vars(args)}
+    try:
+        error = export_functional_onnx(classifier, args.out / "classifier.onnx", sample)
+        report["largest_onnx_difference"] = error
+    finally:  # what was trained is not lost
+        (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
     print(
         f"accuracy: {report['accuracy_pretrained']:.4f}, "
         f"from scratch: {report['accuracy_from_scratch']:.4f}, "

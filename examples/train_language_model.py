@@ -48,7 +48,7 @@ def main():
         args.data, args.documents = write_sums(args.run_dir / "sums.txt"), True
     train, held_out = read_texts(args)
     (args.run_dir / "held_out.txt").write_text("\n\n".join(held_out) + "\n", encoding="utf-8")
-    tokenizer = SentencePieceTokenizer.train(args.data, 1000, "char", normalizer="identity")
+    tokenizer = SentencePieceTokenizer.train(args.data, 10**6, "char", normalizer="identity")
     tokenizer.save(args.run_dir / "characters.spm")
     windows = RandomWindows(to_stream(train, tokenizer, args), args)
     inputs, labels = overlapping_windows(to_stream(held_out, tokenizer, args), args.window)
@@ -82,9 +82,11 @@ def main():
     print("\n\n".join(samples[:3]))
     prompts = [row[row != 0].tolist() for row in inputs[:, :16]]
     onnx = args.run_dir / "generator.onnx"
-    report["onnx"] = str(export_onnx(generator, onnx, tokenizer, sentences=prompts[:200]))
     report["arguments"] = vars(args)
-    (args.run_dir / "results.json").write_text(json.dumps(report, indent=2, default=str))
+    try:
+        report["onnx"] = str(export_onnx(generator, onnx, tokenizer, sentences=prompts[:200]))
+    finally:  # what was trained is not lost
+        (args.run_dir / "results.json").write_text(json.dumps(report, indent=2, default=str))
     print(json.dumps({name: report[name] for name in report if name != "arguments"}, indent=2))
 
 

@@ -133,6 +133,11 @@ SENTENCES_WITHOUT_ATTENTION = {
     "learning_rate": 1.5e-3,
 }
 
+# What may be another when a training goes on: where, how long and on what, and the search.
+MAY_CHANGE = """
+    run_dir data epochs average strategy bfloat16 beam_width length_penalty
+""".split()
+
 ATTENTIONS = {
     "none": None,
     "bahdanau": "bahdanau",
@@ -151,7 +156,7 @@ def main():
     if args.bfloat16:
         multiply_in_bfloat16()
     files = find_files(args) if args.data else write_dates(args.run_dir / "data", args.seed)
-    check_text(files, args)
+    check_run_dir(files, args)
     copy_test_set(files, args.run_dir)
     source_tokenizer, target_tokenizer = train_tokenizers(files, args)
     train, valid = encode(files, source_tokenizer, target_tokenizer, args)
@@ -320,6 +325,8 @@ def parse_arguments():
     args = parser.parse_args()
     text = "sentences" if args.data else "dates"
     defaults = {**TEXT[text], **MODELS[args.model, text]}
+    if args.tokenizer not in (None, "bpe"):
+        defaults["subword_sampling"] = 0.0  # which is another number for other tokenizers
     if args.data and args.model == "rnn" and args.attention == "none":
         defaults |= SENTENCES_WITHOUT_ATTENTION
     for name, value in defaults.items():
@@ -328,20 +335,19 @@ def parse_arguments():
     return args
 
 
-def check_text(files, args):
-    """A run directory keeps the vocabularies and ids of one text: notes which, refuses another."""
-    names = ("tokenizer", "vocabulary_size", "separate_vocabularies", "max_length")
-    text = {name: getattr(args, name) for name in names}
-    text["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
-    path = args.run_dir / "text.json"
-    before = json.loads(path.read_text()) if path.exists() else text
-    changed = {name: value for name, value in before.items() if text[name] != value}
+def check_run_dir(files, args):
+    """A run directory is of one text and one model: notes which, refuses to go on with others."""
+    run = {name: value for name, value in vars(args).items() if name not in MAY_CHANGE}
+    run["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
+    path = args.run_dir / "run.json"
+    before = json.loads(path.read_text()) if path.exists() else run
+    changed = {name: value for name, value in before.items() if run[name] != value}
     if changed:
         raise SystemExit(
-            f"{args.run_dir} holds the vocabularies and ids of another text, with {changed}. "
+            f"{args.run_dir} holds a training of another text or model, with {changed}. "
             "Choose another --run-dir."
         )
-    path.write_text(json.dumps(text, indent=2))
+    path.write_text(json.dumps(run, indent=2))
 
 
 def write_dates(directory, seed):
@@ -367,10 +373,12 @@ def find_files(args):
                 for pattern in (f"{stem}.{suffix}", f"{stem}.{suffix}.gz")
                 for path in sorted(args.data.glob(pattern))
             ]
-            # Of a name that is there twice, the first counts.
-            sides.append({path.name.split(f".{suffix}")[0]: path for path in reversed(found)})
+            side = {}
+            for path in found:  # of a name that is there twice, the first counts
+                side.setdefault(path.name.split(f".{suffix}")[0], path)
+            sides.append(side)
         source, target = sides
-        both = [name for name in reversed(source) if name in target]
+        both = [name for name in source if name in target]
         if not both:
             raise SystemExit(
                 f"No {stems[0]}.{args.source} and {stems[0]}.{args.target} (or .gz) in {args.data}."

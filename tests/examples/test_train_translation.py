@@ -11,13 +11,29 @@ import train_translation
 SCRIPT = Path(__file__).parents[2] / "examples" / "train_translation.py"
 
 
-def test_a_run_directory_belongs_to_one_text(tmp_path):
-    (tmp_path / "text.json").write_text('{"vocabulary_size": 8000, "tokenizer": "char"}')
+@pytest.mark.parametrize(
+    "before, changed",
+    [
+        ('{"vocabulary_size": 8000, "tokenizer": "char"}', "{'vocabulary_size': 8000}"),
+        ('{"attention": "sparsemax", "seed": 1}', "{'attention': 'sparsemax'}"),  # as many weights
+    ],
+)
+def test_a_run_directory_belongs_to_one_text_and_model(tmp_path, before, changed):
+    (tmp_path / "run.json").write_text(before)
     process = subprocess.run(
         [sys.executable, SCRIPT, "--run-dir", tmp_path], capture_output=True, text=True
     )
-    assert process.returncode == 1 and "{'vocabulary_size': 8000}" in process.stderr
+    assert process.returncode == 1 and changed in process.stderr
     assert "another --run-dir" in process.stderr and not (tmp_path / "translator.keras").exists()
+
+
+@pytest.mark.parametrize(
+    "options, expected", [([], 0.05), (["--tokenizer", "bpe"], 0.05), (["--tokenizer", "char"], 0)]
+)
+def test_only_the_pieces_of_bpe_are_drawn_by_default(options, expected, monkeypatch):
+    options = ["--data", "texts", "--model", "transformer", *options]
+    monkeypatch.setattr(sys, "argv", ["train_translation.py", *options])
+    assert train_translation.parse_arguments().subword_sampling == expected
 
 
 def test_both_sides_of_a_split_have_the_same_name(tmp_path):
@@ -29,6 +45,9 @@ def test_both_sides_of_a_split_have_the_same_name(tmp_path):
     files = {split: path.name for split, path in train_translation.find_files(args).items()}
     assert (files["train", "source"], files["train", "target"]) == ("train.en.gz", "train.de")
     assert (files["test", "source"], files["test", "target"]) == ("test_2017.en", "test_2017.de")
+    for name in ("test.en.gz", "test.de.gz"):
+        (tmp_path / name).touch()
+    assert train_translation.find_files(args)["test", "source"].name == "test.en.gz"
     (tmp_path / "val.en").unlink()
     with pytest.raises(SystemExit, match="No val.en and val.de"):
         train_translation.find_files(args)
