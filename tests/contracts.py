@@ -3,6 +3,7 @@
 Each check takes a function that makes the object, since most need more than one of it.
 """
 
+import inspect
 import itertools
 import json
 import tempfile
@@ -75,7 +76,11 @@ def check_layer(make_layer, inputs, masked=None, mixed_dtype="float16", without_
 
 def _check_config(layer, inputs, outputs):
     as_text = _config_text(layer)
-    assert layer.get_config()["name"] == layer.name
+    config = layer.get_config()
+    assert config["name"] == layer.name
+    arguments = inspect.signature(type(layer).__init__).parameters.values()
+    own = {each.name for each in arguments if each.kind is each.POSITIONAL_OR_KEYWORD}
+    assert own - {"self"} <= set(config)
     for _ in range(2):  # making a layer from a config must not use the config up
         copy = type(layer).from_config(layer.get_config())
     assert _config_text(layer) == _config_text(copy) == as_text

@@ -5,6 +5,7 @@ a mistake. Matrices are stored as Keras stores them, input size first: "W x" of 
 """
 
 import itertools
+import math
 
 import numpy as np
 
@@ -318,7 +319,7 @@ def beam_search(
         beams = [candidate for candidate in candidates if candidate[0][-1] != end][:beam_width]
         if not beams:
             break
-        if stop == "collected" and len(pool) >= beam_width * patience:
+        if stop == "collected" and len(pool) >= max(1, math.floor(beam_width * patience + 0.5)):
             break
         if stop == "exact" and len(pool) >= num_hypotheses:
             attainable = max(

@@ -272,6 +272,30 @@ def test_a_layer_makes_the_position_bias(make):
         assert_close(numpy(layer(X, position_bias=bias, start_index=start_index)), outputs)
 
 
+def test_a_bias_is_asked_for_the_positions_from_the_start_index_on():
+    asked = []
+
+    def bias(queries, keys):
+        asked.extend([numpy(queries).tolist(), numpy(keys).tolist()])
+        return np.zeros((1, 1, 6, 6), "float32")
+
+    build(MultiHeadAttention(2, 4), X)(X, position_bias=bias, start_index=5)
+    assert [np.squeeze(positions).tolist() for positions in asked] == [[5, 6, 7, 8, 9, 10]] * 2
+
+
+def test_rotary_positions_are_told_the_start_index():
+    layer, started = build(MultiHeadAttention(2, 4, rotary=RotaryPositions()), X), []
+    rotate = layer.rotary.call
+
+    def call(*arguments, start_index=0):
+        started.append(start_index)
+        return rotate(*arguments, start_index=start_index)
+
+    layer.rotary.call = call
+    layer(X, start_index=5)
+    assert [int(start) for start in started] == [5, 5]
+
+
 @pytest.mark.parametrize("start_index", [5, np.array([2, 30], "int32")])
 @pytest.mark.parametrize("flash_attention", [None, True])
 def test_the_start_index_moves_queries_and_keys(flash_attention, start_index):

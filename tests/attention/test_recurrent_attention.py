@@ -318,6 +318,20 @@ def test_what_must_be_overridden():
         Unfinished()(QUERY, VALUE)
 
 
+def test_beyond_the_source_the_local_window_stays_at_its_end():
+    layer = built("local, monotonic")
+    mask = np.arange(6) < np.array([[2], [1]])
+    place = np.minimum(np.arange(4), [[1], [0]])[..., None]  # (B, T, 1)
+    near = mask[:, None] & (abs(np.arange(6) - place) <= 1)  # (B, T, S)
+    _, weights = attend(layer, mask)
+    assert ((weights > 0) == near).all()
+    memory = layer.prepare_memory(VALUE, KEY, mask)
+    state = layer.initial_state(memory, 2)
+    for t in range(4):
+        _, step_weights, state = layer.attend_step(QUERY[:, t], memory, state)
+        assert_close(numpy(step_weights), weights[:, t])
+
+
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
 def test_in_other_precisions_steps_find_the_state_as_it_was_left(name, policy):
     found = []

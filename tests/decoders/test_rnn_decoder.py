@@ -4,6 +4,7 @@ import pytest
 from keras import tree
 
 from keras_attn import (
+    AttentionRNN,
     AttentionRNNCell,
     BahdanauAttention,
     CoverageAttention,
@@ -131,6 +132,17 @@ def test_is_a_good_layer():
         masked={"encoder_outputs": "encoder_mask"},
         mixed_dtype="float32",
     )
+
+
+@pytest.mark.parametrize("head", [False, True])
+def test_logits_are_products_of_what_the_layer_gives(head):
+    parts = (keras.layers.Embedding(VOCABULARY_SIZE, 3), keras.layers.Dense(VOCABULARY_SIZE))
+    parts = parts if head else (tied(), None)
+    made = built(lambda: RNNDecoder(attention_cell(), *parts, bridge="zero"))
+    embeddings, memory = numpy(made.embedding.embeddings), list(STATELESS.values())
+    outputs = numpy(AttentionRNN(made.cell)(embeddings[TOKEN_IDS], *memory))
+    kernel, bias = numpy([made.head.kernel, made.head.bias]) if head else (embeddings.T, 0)
+    assert_close(numpy(made(TOKEN_IDS, **ENCODED)), outputs @ kernel + bias)
 
 
 def test_steps_work_in_half_precision():

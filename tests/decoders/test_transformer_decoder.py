@@ -13,8 +13,11 @@ from keras_attn import (
     TransformerDecoder,
     TransformerDecoderBlock,
     TransformerEncoderBlock,
+    record_attention_scores,
 )
+from tests import position_oracles
 from tests.contracts import assert_close, check_decoder, check_layer, check_search, numpy, randomize
+from tests.transformer_oracles import decoder_block, norm, weights_of
 
 GENERATOR = np.random.default_rng(0)
 VOCABULARY_SIZE = 5
@@ -121,6 +124,33 @@ def test_steps_of_half_precision_add_a_bias_to_the_ancestors():
     for t in range(TOKEN_IDS.shape[1]):
         logits, state = made.step(TOKEN_IDS[:, t], state, memory)
         assert_close(numpy(logits), expected[:, t], 0.02)
+
+
+@pytest.mark.parametrize("head", [None, keras.layers.Dense(VOCABULARY_SIZE)], ids=["tied", "head"])
+def test_logits_are_those_of_the_paper(head):
+    made = decoder(head=head, stack={"positions": SinusoidalPositions(), "scale_embedding": True})
+    made(TOKEN_IDS, **ENCODED)
+    randomize(made)
+    embeddings, weights = numpy(made.embedding.embeddings), weights_of(made)["stack"]
+    positions = [position_oracles.sinusoidal_interleaved(t, 8) for t in range(4)]
+    for b, ids in enumerate(TOKEN_IDS):
+        x = embeddings[ids] * np.sqrt(8) + positions
+        for block in ("block_0", "block_1"):
+            memory, mask = ENCODED["encoder_outputs"][b], ENCODED["encoder_mask"][b]
+            x = decoder_block(x, memory, weights[block], 2, memory_mask=mask)
+        x = norm(x, weights["final_norm"])
+        kernel, bias = (embeddings.T, 0) if head is None else numpy([head.kernel, head.bias])
+        assert_close(numpy(made(TOKEN_IDS, **ENCODED))[b], x @ kernel + bias)
+
+
+def test_the_weights_are_the_mean_of_the_last_block_s_heads():
+    made = DECODERS["sinusoidal, pre-norm"]()
+    made(TOKEN_IDS, **ENCODED)
+    randomize(made)
+    with record_attention_scores() as scores:
+        _, weights = made(TOKEN_IDS, **ENCODED, return_attention_scores=True)
+    (last,) = [each for path, each in scores.items() if "block_1/memory_attention" in path]
+    assert_close(numpy(weights), last.mean(axis=1))
 
 
 def test_teacher_forcing_returns_the_weights_of_the_steps():

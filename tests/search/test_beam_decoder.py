@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn import BeamDecoder, GreedyDecoder, rnn_seq2seq
+from keras_attn import BeamDecoder, GreedyDecoder, history, rnn_seq2seq
 from tests import oracles
 from tests.contracts import assert_close, assert_found, check_padding_and_batch, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
@@ -39,6 +39,8 @@ SETTINGS = [
     {"beam_width": 4, "num_hypotheses": 2, "form": "none"},
     {"beam_width": 4, "num_hypotheses": 4, "patience": 2.0},
     {"beam_width": 4, "num_hypotheses": 2, "patience": 0.5},
+    {"beam_width": 4, "num_hypotheses": 2, "patience": 0.3},
+    {"beam_width": 4, "patience": 0.1},
     {"beam_width": 3, "num_hypotheses": 2, "min_length": 3},
     {"beam_width": 3, "num_hypotheses": 3, "stop": "exact"},
     {"beam_width": 3, "num_hypotheses": 2, "stop": "exact", "length_penalty": 2.0},
@@ -221,6 +223,15 @@ def test_max_length_is_an_argument_of_the_call(max_length):
     settings = {"beam_width": 3, "num_hypotheses": 2}
     results = found(tables, call={"max_length": max_length}, **settings)
     assert_found(results, expected(tables, [max_length] * len(tables), **settings))
+
+
+def test_a_call_may_allow_more_than_the_search():
+    if not history.grows():
+        pytest.skip("needs arrays that grow")
+    tables = random_tables(6, end_logit=-50.0)
+    results = found(tables, call={"max_length": 12}, beam_width=2)
+    assert_found(results, expected(tables, [12] * len(tables), beam_width=2))
+    assert (results["lengths"] == 12).all()
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.5, 2.0])

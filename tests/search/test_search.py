@@ -65,6 +65,29 @@ def test_saved_and_loaded_it_finds_the_same(translator, tmp_path):
     assert tuple(search.relative_max_length) == original.relative_max_length
 
 
+def test_a_copy_has_all_settings():
+    settings = {
+        "beam_width": 3,
+        "num_hypotheses": 2,
+        "stop": "exact",
+        "patience": 2.0,
+        "max_length": 9,
+        "relative_max_length": (3, 1),
+        "min_length": 2,
+        "length_penalty": 0.6,
+        "length_penalty_form": "gnmt",
+        "start_token_id": 4,
+        "end_token_id": 5,
+        "pad_token_id": 6,
+        "suppressed_token_ids": [6, 8],
+        "return_alignments": True,
+    }
+    search = BeamDecoder(TableDecoder(), **settings)
+    copy = BeamDecoder.from_config(search.get_config())
+    for name, value in settings.items():
+        assert getattr(copy, name) == getattr(search, name) == value
+
+
 @requires_tensorflow("tf.function")
 def test_in_a_function_with_unknown_sizes(translator):
     import tensorflow as tf
@@ -123,10 +146,11 @@ def test_the_dropout_of_training_plays_no_part(encoder_and_decoder):
 
 
 def test_without_a_mask_the_whole_source_counts():
-    tables = random_tables(0)
-    search = BeamDecoder(TableDecoder(), 2, max_length=5)
-    mask = np.ones(tables.shape[:2], "bool")
-    assert_close(numpy(search(tables)), numpy(search(tables, mask)))
+    tables = random_tables(0, end_logit=-50.0)
+    search = BeamDecoder(TableDecoder(), 2, max_length=50, relative_max_length=(1, 0))
+    results = numpy(search(tables))
+    assert (results["lengths"] == tables.shape[1]).all()
+    assert_close(results, numpy(search(tables, np.ones(tables.shape[:2], "bool"))))
 
 
 def test_scores_do_not_depend_on_the_precision_of_the_layers(encoder_and_decoder):
