@@ -115,7 +115,7 @@ MODELS = {
         "dropout": 0.3,
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,
-        "subword_sampling": 0.05,
+        "subword_sampling": 0.02,
         "tokens_per_batch": 2048,
         "epochs": 52,
         "learning_rate": 5e-3,

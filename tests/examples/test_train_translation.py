@@ -28,7 +28,7 @@ def test_a_run_directory_belongs_to_one_text_and_model(tmp_path, before, changed
 
 
 @pytest.mark.parametrize(
-    "options, expected", [([], 0.05), (["--tokenizer", "bpe"], 0.05), (["--tokenizer", "char"], 0)]
+    "options, expected", [([], 0.02), (["--tokenizer", "bpe"], 0.02), (["--tokenizer", "char"], 0)]
 )
 def test_only_the_pieces_of_bpe_are_drawn_by_default(options, expected, monkeypatch):
     options = ["--data", "texts", "--model", "transformer", *options]
