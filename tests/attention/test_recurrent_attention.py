@@ -334,6 +334,8 @@ def test_beyond_the_source_the_local_window_stays_at_its_end():
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
 def test_in_other_precisions_steps_find_the_state_as_it_was_left(name, policy):
+    if policy == "float64" and keras.backend.backend() == "jax":
+        pytest.skip("JAX has no float64 unless told so")
     found = []
 
     def attend_step(query, memory, state):
