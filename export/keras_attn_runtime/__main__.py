@@ -121,7 +121,7 @@ def build_parser():
 def main(arguments=None):
     """Runs the command and returns its exit status."""
     arguments = _parse(arguments)
-    progress = Progress(sys.stderr or io.StringIO())  # None where it was closed by `2>&-`
+    progress = Progress(sys.stderr or io.StringIO(), sys.stdout)  # None where closed, by `2>&-`
     interruption = Interruption()
     try:
         with interruption:

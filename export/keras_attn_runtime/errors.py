@@ -25,6 +25,11 @@ class SentenceError(ValueError):
         self.reason = reason
 
 
+def in_one_line(error):
+    """The text of an error of ONNX Runtime, which ends with a line break, or has several."""
+    return " ".join(str(error).split())
+
+
 @contextlib.contextmanager
 def run_failures(batch, source_length):
     """Turns what ONNX Runtime raises inside the block into a `ModelFileError`."""
@@ -32,6 +37,7 @@ def run_failures(batch, source_length):
         yield
     except Exception as error:  # the exceptions of ONNX Runtime have no common base class
         raise ModelFileError(
-            f"ONNX Runtime failed on {batch} sentences of up to {source_length} tokens: {error}. "
+            f"ONNX Runtime failed on {batch} sentences of up to {source_length} tokens: "
+            f"{in_one_line(error)}. "
             "Try a smaller batch_size; if it stays, the file is damaged."
         ) from error

@@ -32,6 +32,7 @@ class ExportedModel:
 
     Attributes:
         files: list of paths, the file and, where they are outside of it, its weights.
+        source_tokenizer, target_tokenizer: `Tokenizer`s, `None` where the file has none.
 
     Raises:
         IsADirectoryError: if the directory has no `model.onnx`.
@@ -39,7 +40,7 @@ class ExportedModel:
     """
 
     def __init__(self, path, providers=None, num_threads=None, num_sessions=1):
-        path = _file(Path(path))
+        given, path = Path(path), _file(Path(path))
         verify_file_checksum(path)
         self._sessions = [create_session(path, providers, num_threads) for _ in range(num_sessions)]
         self._share(self._sessions)
@@ -53,7 +54,9 @@ class ExportedModel:
         self.settings = Settings.from_metadata(metadata)
         verify_checksum(metadata)
         verify_weights_checksum(path, metadata)
-        self.files = [path, weights_of(path)] if WEIGHTS_KEY in metadata else [path]
+        weights = weights_of(path)
+        has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
+        self.files = [path, weights] if has_weights else [path]
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
         self._output_names = [*OUTPUTS, "alignments"] if self.has_alignments else list(OUTPUTS)
@@ -148,7 +151,7 @@ class ExportedModel:
 
     def _tokenizer(self, metadata, side):
         if f"keras_attn.{side}_tokenizer" not in metadata:
-            raise ModelFileError(f"The file has no {side} tokenizer. Export it again.")
+            return None
         tokenizer = Tokenizer(metadata[f"keras_attn.{side}_tokenizer"])
         vocabulary_size = getattr(self.settings, f"{side}_vocabulary_size")
         if tokenizer.vocabulary_size > vocabulary_size:

@@ -6,13 +6,15 @@ class Progress:
 
     Args:
         stream: text stream, usually stderr.
+        results: text stream where the lines go, or `None`. On a terminal they would be written
+            into the count, and tell as much: then it is silent too.
         interval: float, least seconds between two updates. Default: 0.5.
     """
 
-    def __init__(self, stream, interval=0.5):
+    def __init__(self, stream, results=None, interval=0.5):
         self.stream = stream
         self.interval = interval
-        self._visible = stream.isatty()
+        self._visible = stream.isatty() and not (results is not None and results.isatty())
         self._lines = 0
         self._begin = self._shown = time.monotonic()
 

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 
-from keras_attn_runtime.errors import ModelFileError, ProviderError
+from keras_attn_runtime.errors import ModelFileError, ProviderError, in_one_line
 from keras_attn_runtime.options import require_integer
 
 
@@ -59,7 +59,7 @@ def create_session(path, providers=None, num_threads=None):
     except Exception as error:  # the exceptions of ONNX Runtime have no common base class
         given = "".join(f" Check the options {given}." for _, given in providers if given)
         raise ModelFileError(
-            f"ONNX Runtime cannot load {str(path)!r} on {', '.join(names)}: {error}. "
+            f"ONNX Runtime cannot load {str(path)!r} on {', '.join(names)}: {in_one_line(error)}. "
             f"If the file is damaged or incomplete, export or copy it again.{given}"
         ) from error
     missing = [name for name in names if name not in session.get_providers()]

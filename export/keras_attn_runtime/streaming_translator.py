@@ -38,11 +38,11 @@ class StreamingTranslator(Translator):
 
         Raises:
             SentenceError: if the text is not valid or too long.
-            ModelFileError: if ONNX Runtime fails.
+            ModelFileError: if ONNX Runtime fails, or the directory has no tokenizer.
             ValueError: if an option is out of its range.
         """
         options = Options(max_length=max_length, length_penalty=length_penalty)
-        (source,) = self._reader.read_texts([text])
+        (source,) = self._read_texts([text])
         if not source.ids or options.max_length == 0:
             return iter([""])
         return self._texts(self._model.start([source.ids], *self._limits(options)))

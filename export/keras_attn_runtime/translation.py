@@ -8,18 +8,18 @@ class Hypothesis:
     """One output of the search for a sentence.
 
     Attributes:
-        text: string, the detokenized output.
+        text: string, the detokenized output; None where the file has no tokenizer.
         token_ids: list of ints, target ids without start, end and padding.
-        pieces: list of strings, the SentencePiece pieces of `token_ids`.
+        pieces: list of strings, the SentencePiece pieces of `token_ids`; None as `text`.
         score: float, what the search ranks by: `log_prob` divided by the length penalty.
         log_prob: float, natural-log probability of the output, its end token included.
         alignments: float32 array `(target_length, source_length)`, the attention weights of each of
             `pieces` over `Translation.source_pieces`, or None where the file has no alignments.
     """
 
-    text: str
+    text: str | None
     token_ids: list[int]
-    pieces: list[str]
+    pieces: list[str] | None
     score: float
     log_prob: float
     alignments: np.ndarray | None = field(compare=False)
@@ -33,14 +33,15 @@ class Translation(Hypothesis):
     hypothesis of no text and no tokens, score and log probability 0 (nothing was searched).
 
     Attributes:
-        hypotheses: tuple of the `num_hypotheses` `Hypothesis` asked for, best first; the first
-            has this object's own values.
-        source_pieces: list of strings, the pieces the model read, the end token included.
+        hypotheses: tuple of the `num_hypotheses` `Hypothesis` asked for, best first, or of as many
+            as the search found; the first has this object's own values.
+        source_pieces: list of strings, the pieces the model read, the end token included; None
+            where the file has no tokenizer.
         truncated: bool, whether the sentence was longer than `max_source_length` and was cut.
     """
 
     hypotheses: tuple[Hypothesis, ...]
-    source_pieces: list[str]
+    source_pieces: list[str] | None
     truncated: bool
 
     @classmethod

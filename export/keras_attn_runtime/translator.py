@@ -3,11 +3,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn_runtime.options import Options, require_integer
 from keras_attn_runtime.source import SourceReader
 from keras_attn_runtime.translation import Hypothesis, Translation
 from keras_attn_runtime.windows import batches_by_length, windows
+
+IMPOSSIBLE = -1e9
+"""Log probability of a hypothesis that does not exist: the search found fewer than asked for."""
 
 
 class Translator:
@@ -91,10 +95,11 @@ class Translator:
 
         Raises:
             SentenceError: if an item is not valid text or too long.
+            ModelFileError: if the file has no tokenizer.
             ValueError: if an option is out of its range.
         """
         options = self._checked(options)
-        sources = list(self._reader.read_texts(self._iterable(texts, "texts")))
+        sources = list(self._read_texts(texts))
         return list(self._search(sources, options))
 
     def translate_iterable(self, texts, **options):
@@ -110,13 +115,14 @@ class Translator:
 
         Raises:
             SentenceError: if an item is not valid text or too long.
+            ModelFileError: if the file has no tokenizer.
             ValueError: if an option is out of its range.
         """
         options = self._checked(options)
-        return self._search(self._reader.read_texts(self._iterable(texts, "texts")), options)
+        return self._search(self._read_texts(texts), options)
 
     def translate_ids(self, sentences, **options):
-        """Translates token ids, for callers with a tokenizer of their own.
+        """Translates token ids, for callers with a tokenizer of their own; the file needs none.
 
         Args:
             sentences: iterable of int sequences `(source_length,)`, or one padded integer array
@@ -146,6 +152,14 @@ class Translator:
                 "with more."
             )
         return options
+
+    def _read_texts(self, texts):
+        if self._model.source_tokenizer is None:
+            raise ModelFileError(
+                "Expected a file with a tokenizer, because of text. Received: one without. Export "
+                "it with source_tokenizer=..., or give ids to `translate_ids`."
+            )
+        return self._reader.read_texts(self._iterable(texts, "texts"))
 
     @staticmethod
     def _iterable(sentences, name):
@@ -181,13 +195,15 @@ class Translator:
 
     def _search_batch(self, sources, options):
         outputs = self._model.run([source.ids for source in sources], *self._limits(options))
+        log_probs = outputs["log_probs"]
         return [
             Translation.from_hypotheses(
                 [
                     self._hypothesis(outputs, row, rank, len(source.ids))
                     for rank in range(options.num_hypotheses)
+                    if rank == 0 or log_probs[row, rank] > IMPOSSIBLE / 2
                 ],
-                self._model.source_tokenizer.pieces(source.ids),
+                _pieces(self._model.source_tokenizer, source.ids),
                 source.truncated,
             )
             for row, source in enumerate(sources)
@@ -208,10 +224,11 @@ class Translator:
         if self._model.has_alignments:
             # A copy, so that keeping one sentence does not keep its whole batch.
             alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
+        tokenizer = self._model.target_tokenizer
         return Hypothesis(
-            text=self._model.target_tokenizer.decode(token_ids),
+            text=None if tokenizer is None else tokenizer.decode(token_ids),
             token_ids=token_ids,
-            pieces=self._model.target_tokenizer.pieces(token_ids),
+            pieces=_pieces(tokenizer, token_ids),
             score=float(outputs["scores"][row, rank]),
             log_prob=float(outputs["log_probs"][row, rank]),
             alignments=alignments,
@@ -221,11 +238,15 @@ class Translator:
         alignments = None
         if self._model.has_alignments:
             alignments = np.zeros((0, len(source.ids)), np.float32)
+        pieces = _pieces(self._model.source_tokenizer, source.ids)
+        text, no_pieces = ("", []) if pieces is not None else (None, None)
         return Translation.from_hypotheses(
-            [Hypothesis("", [], [], 0.0, 0.0, alignments)],
-            self._model.source_tokenizer.pieces(source.ids),
-            source.truncated,
+            [Hypothesis(text, [], no_pieces, 0.0, 0.0, alignments)], pieces, source.truncated
         )
+
+
+def _pieces(tokenizer, token_ids):
+    return None if tokenizer is None else tokenizer.pieces(token_ids)
 
 
 def _num_cores():

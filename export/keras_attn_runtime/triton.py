@@ -13,7 +13,11 @@ from pathlib import Path
 
 from keras_attn_runtime.exported_model import ExportedModel
 
-TYPES = {"tensor(int32)": "TYPE_INT32", "tensor(float)": "TYPE_FP32"}
+TYPES = {
+    "tensor(int32)": "TYPE_INT32",
+    "tensor(float)": "TYPE_FP32",
+    "tensor(float16)": "TYPE_FP16",
+}
 
 
 def config(model, name):

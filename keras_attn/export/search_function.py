@@ -38,7 +38,8 @@ class SearchFunction:
 
     Raises:
         ValueError: the model has another form, a tokenizer has more ids than its embedding, there
-            is one of the target alone, or the length penalty is negative.
+            is one of the target alone, encoder and search have different padding, or the length
+            penalty is negative.
     """
 
     def __init__(self, model, source_tokenizer=None, target_tokenizer=None, alignments=None):
@@ -62,6 +63,12 @@ class SearchFunction:
             )
         self.encoder, self.search = encoders[0], searches[0]
         _check_arguments(model, self.encoder, self.search)
+        padding = getattr(self.encoder, "pad_token_id", self.search.pad_token_id)
+        if padding != self.search.pad_token_id:
+            raise ValueError(
+                "Expected an encoder and a search with the same pad_token_id: sources are padded "
+                f"with that of the search. Received: {padding} and {self.search.pad_token_id}."
+            )
         if self.search.length_penalty < 0:
             raise ValueError(
                 "Expected a search whose length penalty is not negative, as in the runtime. "

@@ -311,6 +311,9 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     negative = BeamDecoder(search.decoder, length_penalty=-1, name="negative")
     with pytest.raises(ValueError, match=r"not negative.* Received: length_penalty=-1\.0"):
         export_onnx(search_model(translator.layers[1], negative), path)
+    other = BeamDecoder(search.decoder, pad_token_id=3, name="other")
+    with pytest.raises(ValueError, match="same pad_token_id.* Received: 0 and 3"):
+        export_onnx(search_model(translator.layers[1], other), path)
     target = SimpleNamespace(vocabulary_size=46, model=b"")
     with pytest.raises(ValueError, match="source_tokenizer beside the target_tokenizer"):
         export_onnx(translator, path, target_tokenizer=target)

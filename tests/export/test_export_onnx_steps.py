@@ -106,6 +106,17 @@ def test_files_of_different_exports_are_refused(directory, tmp_path):
         SteppedModel(tmp_path)
 
 
+def test_files_without_checksums_are_not_told_apart(directory, tmp_path):
+    """Which checksum errors advise for a file that was changed on purpose."""
+    for name in ("step.onnx", "finish.onnx"):
+        (tmp_path / name).write_bytes((directory / name).read_bytes())
+    start = onnx.load(directory / "start.onnx")
+    (checksum,) = [e for e in start.metadata_props if e.key == "keras_attn.file_checksum"]
+    start.metadata_props.remove(checksum)
+    onnx.save(start, tmp_path / "start.onnx")
+    assert_same_results(SteppedModel(directory), SteppedModel(tmp_path), 30, 1.0)
+
+
 def test_the_one_file_and_the_steps_are_told_apart(directory, exported):
     with pytest.raises(ModelFileError, match=re.escape("Expected a file with inputs")):
         Translator(directory / "start.onnx")

@@ -1,5 +1,6 @@
 """The command `python -m keras_attn_runtime`, mostly as a process with pipes."""
 
+import io
 import json
 import os
 import select
@@ -9,6 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 from keras_attn_runtime.__main__ import main
+from keras_attn_runtime.lines import read_lines
 
 
 def run(start_command, *arguments, text=b""):
@@ -32,8 +34,13 @@ def test_empty_input_gives_empty_output(start_command, model_path):
 
 
 def test_options_reach_the_model(start_command, model_path):
-    options = ["--max-length", 0, "--length-penalty", 0.6, "--threads", 1, "--window", 1]
+    options = ["--max-length", 0, "--threads", 1, "--window", 1]
     assert run(start_command, model_path, *options, text=b"two dogs\nx\n") == (0, b"\n\n", "")
+    options = ["--format", "jsonl", "--max-length", 4, "--length-penalty", 0.5, "--workers", 2]
+    status, output, messages = run(start_command, model_path, *options, text=b"two dogs\nx\n")
+    result = json.loads(output.splitlines()[0])
+    assert (status, messages, len(result["token_ids"])) == (0, "", 4)
+    assert (result["log_prob"], result["score"]) == (-4.0, -2.0)
 
 
 def test_long_line_is_cut_with_a_warning(start_command, model_path):
@@ -304,6 +311,22 @@ def test_progress_on_a_terminal(start_command, model_path):
     os.close(controller)
     assert output == b"two dogs\nsome text\n"
     assert b"2 lines, " in messages and messages.endswith(b"lines/s\r\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs pseudo-terminals")
+def test_no_progress_among_translations_on_a_terminal(start_command, model_path):
+    controller, terminal = os.openpty()
+    process = start_command(model_path, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    process.communicate(b"two dogs\nsome text\n", timeout=30)
+    shown = os.read(controller, 10_000)
+    os.close(controller)
+    assert shown == b"two dogs\r\nsome text\r\n"
+
+
+def test_byte_order_mark_is_no_text():
+    lines = read_lines(io.BytesIO("\ufefftwo dogs\n\ufeffx".encode()))
+    assert list(lines) == ["two dogs", "\ufeffx"]
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs pseudo-terminals")

@@ -61,7 +61,6 @@ def test_model_from_elsewhere(write_model):
         ({"keras_attn.settings": "[]"}, "settings"),
         ({"keras_attn.settings": '{"beam_width": 4}'}, "settings"),
         ({"keras_attn.settings": "[" * 100_000}, "settings"),
-        ({"keras_attn.source_tokenizer": None}, "no source tokenizer"),
         ({"keras_attn.source_tokenizer": "***"}, "tokenizer"),
         ({"keras_attn.source_tokenizer": ""}, "tokenizer"),
         ({"keras_attn.target_tokenizer": base64.b64encode(b"no model").decode()}, "tokenizer"),

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from keras_attn_runtime import ProviderError, Translator
+from keras_attn_runtime import ModelFileError, ProviderError, Translator
 from keras_attn_runtime.exported_model import ExportedModel
 
 from tests.runtime.conftest import RUNTIME
@@ -48,6 +48,15 @@ def test_provider_that_does_not_start_is_an_error(model_path, monkeypatch, capsy
         Translator(model_path, providers=["cuda", "cpu"])
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err == "no library\n"
+
+
+def test_an_error_of_onnx_runtime_is_told_in_one_line(translator, monkeypatch):
+    def run(*_):
+        raise RuntimeError("Failed to allocate memory\n\nfor a buffer\n")
+
+    monkeypatch.setattr(translator._model._sessions[0], "run", run)
+    with pytest.raises(ModelFileError, match="memory for a buffer. Try a smaller batch_size"):
+        translator(["two dogs"])
 
 
 def test_no_fallback_while_running(translator):

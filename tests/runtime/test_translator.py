@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 import sentencepiece
-from keras_attn_runtime import SentenceError, Translator
+from keras_attn_runtime import ModelFileError, SentenceError, Translator
 
 from tests.runtime.fake_model import SENTENCES, train_tokenizer
 
@@ -62,6 +62,34 @@ def test_file_without_alignments(write_model):
     (result, empty) = translator.translate(["two dogs", ""])
     assert result.text == "two dogs"
     assert result.alignments is None and empty.alignments is None
+
+
+def test_hypotheses_that_do_not_exist_are_left_out(translator, monkeypatch):
+    """A search may find fewer than it was asked for; their log probabilities are then -1e9."""
+    run = translator._model.run
+
+    def find_one(*arguments):
+        outputs = run(*arguments)
+        for name in ("scores", "log_probs"):
+            outputs[name][:, 1] = -1e9
+        return outputs
+
+    monkeypatch.setattr(translator._model, "run", find_one)
+    (result,) = translator.translate(["two dogs"], num_hypotheses=2)
+    assert [hypothesis.text for hypothesis in result.hypotheses] == ["two dogs"]
+
+
+def test_ids_need_no_tokenizer(write_model, translator):
+    without = Translator(write_model({"keras_attn.source_tokenizer": None}))
+    ids = [[5, 6, 7], []]
+    for result, expected in zip(
+        without.translate_ids(ids), translator.translate_ids(ids), strict=True
+    ):
+        assert (result.token_ids, result.score) == (expected.token_ids, expected.score)
+        assert result.text is result.pieces is result.source_pieces is None
+    for translate in (without, without.translate, without.translate_iterable):
+        with pytest.raises(ModelFileError, match="or give ids to `translate_ids`"):
+            translate(["two dogs"])
 
 
 def test_separate_vocabularies(write_model):

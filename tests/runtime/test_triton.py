@@ -48,9 +48,16 @@ def test_weights_outside_of_the_file_are_copied_with_it(model_path, tmp_path):
     onnx.save(model, tmp_path / "en-de/model.onnx")
     for given in (tmp_path / "en-de", tmp_path / "en-de/model.onnx"):
         directory = write_repository(given, tmp_path / "models", f"of-{given.stem}")
-        for name in ("model.onnx", "model.weights"):
-            copied = (directory / "1" / name).read_bytes()
-            assert copied == (tmp_path / "en-de" / name).read_bytes()
+        assert_copied(tmp_path / "en-de", directory)
+    onnx.save(onnx.load(model_path), tmp_path / "en-de/model.onnx")  # the checksum was removed
+    assert_copied(
+        tmp_path / "en-de", write_repository(tmp_path / "en-de", tmp_path / "models", "unchecked")
+    )
+
+
+def assert_copied(directory, model):
+    for name in ("model.onnx", "model.weights"):
+        assert (model / "1" / name).read_bytes() == (directory / name).read_bytes()
 
 
 def properties(model):
