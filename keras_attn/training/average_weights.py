@@ -40,7 +40,8 @@ class AverageWeights(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         write_checkpoint(self._path(epoch), self.model.get_weights(), {"epoch": epoch})
-        self.kept_epochs.append(epoch)
+        # In a second training without a kill between them there may be one of this number.
+        self.kept_epochs = [kept for kept in self.kept_epochs if kept != epoch] + [epoch]
         while len(self.kept_epochs) > self.num_epochs:
             self._path(self.kept_epochs.pop(0)).unlink(missing_ok=True)
 

@@ -1,6 +1,7 @@
 import keras
 
 from keras_attn.training.clipped_adam import ClippedAdam
+from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
 from keras_attn.training.perplexity import Perplexity
 from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
 from keras_attn.training.token_accuracy import TokenAccuracy
@@ -12,12 +13,13 @@ def compile_for_training(
 ):
     """Compiles a model that maps to token logits, with what sequence models need.
 
-    The optimizer is `ClippedAdam`, the loss `SequenceCrossentropy`, the metrics `TokenAccuracy`,
-    `Perplexity` and, unless the model has losses of its own, a `TokenCrossentropy` named `loss`:
-    in the logs it takes the place of Keras' `loss`, which weighs batches by sentences. It leaves
-    out losses that are added in training only, such as `coverage_loss`. Of these metrics that one
-    alone takes account of a `sample_weight`, as the mean weighed by it. The step is not
-    compiled by XLA on TensorFlow, because that would compile anew for every length of a batch.
+    The optimizer is `ClippedAdam`, in a model of `mixed_float16` inside of a `LossScaleOptimizer`;
+    the loss `SequenceCrossentropy`, the metrics `TokenAccuracy`, `Perplexity` and, unless the model
+    has losses of its own, a `TokenCrossentropy` named `loss`: in the logs it takes the place of
+    Keras' `loss`, which weighs batches by sentences. It leaves out losses that are added in
+    training only, such as `coverage_loss`. Of these metrics that one alone takes account of a
+    `sample_weight`, as the mean weighed by it. The step is not compiled by XLA on TensorFlow,
+    because that would compile anew for every length of a batch.
 
     Call it in the scope of the strategy that the model was built in.
 
@@ -32,6 +34,8 @@ def compile_for_training(
         The model.
     """
     optimizer = ClippedAdam(learning_rate, global_clipnorm=global_clipnorm, **kwargs)
+    if model.dtype_policy.name == "mixed_float16":
+        optimizer = LossScaleOptimizer(optimizer)
     mean_loss = None if model.losses else [TokenCrossentropy(label_smoothing, name="loss")]
     model.compile(
         optimizer,

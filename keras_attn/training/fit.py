@@ -35,7 +35,8 @@ def fit(
             `tf.data.Dataset` without end) and `stream(start_step)` (other backends: an iterator
             without end), such as `keras_attn.text.LengthBucketedBatches`. What is in a step must
             follow from its number alone. Under a strategy, batches that its replicas cannot divide
-            get rows of zeros, which loss and metrics must ignore, as those of this package do.
+            get rows with labels of zeros, which loss and metrics must ignore, as those of this
+            package do.
         epochs: int, epochs of the whole training, those before a kill included.
         directory: optional path of the saved state. Default None: nothing is saved.
         save_steps: int >= 1, steps between two saves; an epoch's end is always saved. Default 1000.
@@ -47,9 +48,11 @@ def fit(
         `keras.callbacks.History` of all epochs, those before a kill included.
 
     Raises:
-        ValueError: `epochs` below 1, the model is not compiled, the saved state does not fit, or
-            the optimizer uses `use_ema` (whose weights are set at the end of each call of
-            `model.fit`; see `AverageWeights`).
+        ValueError: `epochs` below 1, the model is not compiled, its `steps_per_execution` does not
+            divide `batches.steps_per_epoch`, the saved state does not fit, or with a `directory`
+            something else than a step sets the weights at the end of each call of `model.fit`: the
+            optimizer's `use_ema` (see `AverageWeights`), or a callback's `restore_best_weights`
+            (see `BestCheckpoint`).
 
     Example:
 
@@ -66,6 +69,12 @@ def fit(
             f"Expected a compiled model. Received: model={model}. See compile_for_training."
         )
     steps_per_epoch = batches.steps_per_epoch
+    if steps_per_epoch % model.steps_per_execution:
+        raise ValueError(
+            "Expected steps_per_execution to divide the steps of an epoch: Keras would take more. "
+            f"Received: steps_per_execution={model.steps_per_execution}, "
+            f"steps_per_epoch={steps_per_epoch}."
+        )
     history = keras.callbacks.History()
     callbacks = [*callbacks, history]
     for callback in callbacks:
@@ -77,6 +86,13 @@ def fit(
                 "Expected an optimizer without use_ema, whose training cannot go on after a kill. "
                 "Received: use_ema=True. Use AverageWeights."
             )
+        for callback in callbacks:
+            if getattr(callback, "restore_best_weights", False):
+                raise ValueError(
+                    "Expected callbacks that leave the weights as they are, for a training that "
+                    f"can go on. Received: {type(callback).__name__} with "
+                    "restore_best_weights=True. Use BestCheckpoint."
+                )
         checkpoint = TrainingCheckpoint(directory, steps_per_epoch, epochs, save_steps, callbacks)
         checkpoint.restore(model)
         history.history = {name: list(values) for name, values in checkpoint.history.items()}

@@ -28,14 +28,17 @@ def sum_over_replicas(tensors):
 
 
 def pad_to_replicas(dataset, replicas):
-    """Adds rows of zeros to each batch until its rows can be divided by the number of replicas.
+    """Adds rows to each batch until its rows can be divided by the number of replicas.
 
-    Rows of zeros are padding: losses and metrics that ignore padding do not change. Every replica
-    then gets rows to compute, and Keras can start: `fit` under a strategy adds up the first batch
-    of all replicas, and fails where their numbers of rows differ.
+    Their labels are zeros, which is padding: losses and metrics that ignore padding do not change.
+    Their inputs are those of the last row, for the fused kernels that a recurrent layer has on a
+    GPU refuse rows of nothing but padding. Every replica then gets rows to compute, and Keras can
+    start: `fit` under a strategy adds up the first batch of all replicas, and fails where their
+    numbers of rows differ.
 
     Args:
-        dataset: `tf.data.Dataset` of nested tensors, batch axis first.
+        dataset: `tf.data.Dataset` of tuples of inputs and of what belongs to the labels, each
+            nested tensors, batch axis first.
         replicas: int >= 1.
 
     Returns:
@@ -45,10 +48,19 @@ def pad_to_replicas(dataset, replicas):
         return dataset
     import tensorflow as tf
 
+    def repeat_last(tensor):
+        missing = -tf.shape(tensor)[0] % replicas
+        return tf.concat([tensor, tf.repeat(tensor[-1:], missing, axis=0)], axis=0)
+
     def pad(tensor):
         missing = -tf.shape(tensor)[0] % replicas
         shape = tf.concat([[missing], tf.shape(tensor)[1:]], axis=0)
         rows = tf.zeros(shape, tensor.dtype)  # (missing, ...)
         return tf.concat([tensor, rows], axis=0)  # (B + missing, ...)
 
-    return dataset.map(lambda *batch: tf.nest.map_structure(pad, batch))
+    return dataset.map(
+        lambda inputs, *labels: (
+            tf.nest.map_structure(repeat_last, inputs),
+            *tf.nest.map_structure(pad, labels),
+        )
+    )

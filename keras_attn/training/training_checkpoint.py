@@ -50,6 +50,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self.stopped = False
         self.history = {}
         self._saved_step = 0
+        self._newest_is_damaged = False
 
     @property
     def finished(self):
@@ -93,9 +94,10 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         }
         arrays = [keras.ops.convert_to_numpy(variable) for variable in self._variables()]
         newest, previous = self._paths()
-        if newest.exists():
+        if newest.exists() and not self._newest_is_damaged:
             os.replace(newest, previous)
         write_checkpoint(newest, arrays, facts)
+        self._newest_is_damaged = False
         self._saved_step = self.step
 
     def restore(self, model):
@@ -123,6 +125,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 warnings.warn(f"{error} Trying an older one.", stacklevel=2)
             else:
                 self._set_state(path, arrays, facts)
+                self._newest_is_damaged = path != paths[0]
                 return True
         if paths:
             raise ValueError(
@@ -133,8 +136,10 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         return False
 
     def _set_state(self, path, arrays, facts):
-        with _scope_of(self.model):
-            self.model.optimizer.build(self.model.trainable_variables)
+        optimizer = self.model.optimizer
+        if not optimizer.built:  # that of Keras for float16 would make its variables again
+            with _scope_of(self.model):
+                optimizer.build(self.model.trainable_variables)
         variables = self._variables()
         _check(path, "steps per epoch", self.steps_per_epoch, facts["steps_per_epoch"])
         _check(path, "callbacks", _names(self.callbacks), facts["callback_names"])

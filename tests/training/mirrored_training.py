@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.training import (
+    LossScaleOptimizer,
     Perplexity,
     SequenceCrossentropy,
     TokenAccuracy,
@@ -81,6 +82,24 @@ def by_keras(devices):
     ).history
 
 
+def finite_steps(devices):
+    """Whether each replica takes a step, first with finite gradients, then with one in the second
+    replica that is not."""
+    optimizer = LossScaleOptimizer(keras.optimizers.SGD())
+
+    def is_finite():
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return [
+            optimizer.check_finite([tf.ones(3), tf.constant(last) * tf.cast(replica, "float32")])
+            for last in (1.0, float("inf"))
+        ]
+
+    results = devices.run(tf.function(is_finite))
+    return [
+        [bool(each) for each in devices.experimental_local_results(result)] for result in results
+    ]
+
+
 def compile_with_clipping(model):
     compile_for_training(model, 0.01, global_clipnorm=0.5)
 
@@ -106,6 +125,7 @@ def main(directory):
     report = {
         "by_package": {"one": logs_of_one, "two": logs_of_two},
         "by_keras": {"one": by_keras(one), "two": by_keras(two)},
+        "finite_steps": finite_steps(two),
         "resumed_equal": all(np.array_equal(unbroken, resumed) for unbroken, resumed in pairs),
     }
     (directory / "report.json").write_text(json.dumps(report))

@@ -105,6 +105,15 @@ def test_average_weights_of_few_epochs_and_after_a_restart(tmp_path, model):
     assert model.get_weights()[0][0, 0] == 0.5
 
 
+def test_average_weights_of_a_second_training(tmp_path, model):
+    average = AverageWeights(tmp_path, num_epochs=5)
+    run_epochs(average, model, [0.0] * 4)
+    run_epochs(average, model, [0.0] * 3)
+    average.apply()
+    assert average.kept_epochs == [3, 0, 1, 2]
+    assert model.get_weights()[0][0, 0] == (3 + 0 + 1 + 2) / 4
+
+
 def test_average_weights_bad_use(tmp_path, model):
     with pytest.raises(ValueError, match="Received: num_epochs=0"):
         AverageWeights(tmp_path, num_epochs=0)

@@ -62,6 +62,21 @@ def test_more_epochs_go_on(model, tmp_path):
     assert len(history.history["loss"]) == 3
 
 
+def test_more_epochs_go_on_in_float16(tmp_path):
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        model = compile_for_training(toy_model(), learning_rate=0.02)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
+    history = fit(model, ToyBatches(), epochs=3, directory=tmp_path, verbose=0)
+    assert len(history.history["loss"]) == 3
+    scaling, adam = model.optimizer, model.optimizer.inner_optimizer
+    assert scaling.step_counter == adam.iterations == 3 * STEPS  # none was left out
+    paths = [variable.path for variable in scaling.variables]
+    assert len(set(paths)) == len(paths)
+
+
 class StopAtEnd(keras.callbacks.Callback):
     def __init__(self, epoch):
         super().__init__()
@@ -123,6 +138,17 @@ def test_a_damaged_state_gives_way_to_the_one_before(model, tmp_path):
         np.testing.assert_array_equal(old, new)
 
 
+def test_a_damaged_state_does_not_take_the_place_of_the_one_before(model, tmp_path):
+    fit(model, ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
+    (tmp_path / "training.npz").write_bytes(b"damaged")
+    good = (tmp_path / "training-previous.npz").read_bytes()
+    with pytest.warns(UserWarning, match="damaged"):
+        fit(model, ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
+    assert (tmp_path / "training-previous.npz").read_bytes() == good
+    fit(model, ToyBatches(), epochs=3, directory=tmp_path, verbose=0)
+    assert (tmp_path / "training-previous.npz").read_bytes() != good
+
+
 def test_a_state_with_one_wrong_byte_is_damaged(model, tmp_path):
     fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
     path = tmp_path / "training.npz"
@@ -167,6 +193,12 @@ def test_bad_arguments(model, tmp_path):
         fit(model, ToyBatches(), epochs=1, directory=tmp_path, save_steps=0)
     with pytest.raises(ValueError, match="Expected a compiled model"):
         fit(toy_model(), ToyBatches(), epochs=1, directory=tmp_path)
+    best = keras.callbacks.EarlyStopping(restore_best_weights=True)
+    with pytest.raises(ValueError, match="EarlyStopping with restore_best_weights=True"):
+        fit(model, ToyBatches(), epochs=1, directory=tmp_path, callbacks=[best])
+    model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=3)
+    with pytest.raises(ValueError, match="steps_per_execution=3, steps_per_epoch=4"):
+        fit(model, ToyBatches(), epochs=1)
     compile_for_training(model, use_ema=True)
     with pytest.raises(ValueError, match="Received: use_ema=True"):
         fit(model, ToyBatches(), epochs=1, directory=tmp_path)

@@ -46,5 +46,9 @@ def test_loss_and_metrics_work_with_the_fit_of_keras(report):
     assert_equal_logs(report["by_keras"])
 
 
+def test_a_step_is_left_out_if_the_gradients_of_any_replica_overflow(report):
+    assert report["finite_steps"] == [[True, True], [False, False]]
+
+
 def test_training_goes_on_under_the_strategy(report):
     assert report["resumed_equal"]
