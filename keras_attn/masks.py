@@ -112,3 +112,10 @@ def masked_softmax(scores, mask):
     else:
         weights = ops.softmax(masked, axis=-1)
     return ops.cast(weights * ops.cast(mask, "float32"), scores.dtype)
+
+
+def both(mask, other):
+    """What two masks allow, each of which may be `None`."""
+    if mask is None or other is None:
+        return other if mask is None else mask
+    return ops.cast(mask, "bool") & ops.cast(other, "bool")

@@ -31,6 +31,7 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
         value: not used; an attention RNN passes what it is given.
         attention_mask: boolean `(batch, target)`, True = may be attended.
         return_attention_scores: bool, whether to return the weights too.
+        query_mask, mask: boolean `(batch, target)`, filled in by Keras.
 
     Returns:
         Context `(batch, target, query_dim)`, or a tuple of it and the weights `(batch, target,
@@ -72,7 +73,17 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
         self.query_dim = query_shape[-1]
         build_once(self.mechanism, query_shape, query_shape)
 
-    def call(self, query, value=None, attention_mask=None, return_attention_scores=False):
+    def call(
+        self,
+        query,
+        value=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        query_mask=None,
+        mask=None,
+    ):
+        for implicit in (query_mask, mask):
+            attention_mask = masks.both(attention_mask, implicit)
         memory = self.prepare_memory(query, attention_mask=attention_mask)
         context, weights = self._attend_before(query, memory["mask"])
         return (context, weights) if return_attention_scores else context
@@ -127,7 +138,12 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
         )
 
     def compute_output_spec(
-        self, query, value=None, attention_mask=None, return_attention_scores=False
+        self,
+        query,
+        value=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        **implicit_masks,
     ):
         context = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
         if not return_attention_scores:

@@ -7,6 +7,7 @@ from keras_attn.attention.weighted_average import WeightedAverage
 from keras_attn.build_once import build_once
 from keras_attn.gather import gather_rows
 from keras_attn.positions.position_range import position_range
+from keras_attn.with_mask import WithMask
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -37,7 +38,7 @@ class IntraSentenceAttention(keras.layers.Layer):
 
     Masking:
         Masked words get weight exactly 0; a sentence without other words gets zeros. What stands at
-        the masked words of the results has no meaning.
+        the masked words of the results has no meaning; the results have the masks of the inputs.
 
     Raises:
         ValueError: if `max_distance` is not a positive integer.
@@ -59,6 +60,7 @@ class IntraSentenceAttention(keras.layers.Layer):
         self.max_distance = max_distance
         self.average_of_first = WeightedAverage(name="first", dtype=self.dtype_policy)
         self.average_of_second = WeightedAverage(name="second", dtype=self.dtype_policy)
+        self.with_mask = WithMask(dtype=self.dtype_policy)
 
     def build(self, first_shape, second_shape):
         build_once(self.transform, first_shape)
@@ -67,10 +69,9 @@ class IntraSentenceAttention(keras.layers.Layer):
         )
 
     def call(self, first, second, first_mask=None, second_mask=None):
-        return (
-            self._attend(self.average_of_first, first, first_mask),
-            self._attend(self.average_of_second, second, second_mask),
-        )
+        first = self._attend(self.average_of_first, first, first_mask)
+        second = self._attend(self.average_of_second, second, second_mask)
+        return self.with_mask(first, mask=first_mask), self.with_mask(second, mask=second_mask)
 
     def _attend(self, average, words, mask):
         keys = self.transform(words)  # (B, T, U)

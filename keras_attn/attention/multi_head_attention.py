@@ -230,14 +230,14 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         mask=None,
     ):
         if value is None:
-            value, value_mask = query, _both(value_mask, _both(query_mask, mask))
+            value, value_mask = query, masks.both(value_mask, masks.both(query_mask, mask))
         key = value if key is None else key
         if len(query.shape) > 3:
             return self._attend_over_axes(
                 query,
                 value,
                 key,
-                _both(value_mask, key_mask),
+                masks.both(value_mask, key_mask),
                 attention_mask,
                 return_attention_scores,
                 training=training,
@@ -251,7 +251,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             (queries,) = self._project(query, "query")
             keys, values = self._project_memory(key, value)
         queries, keys = self._turn(queries, start_index), self._turn(keys, start_index)
-        padding = _both(value_mask, key_mask)
+        padding = masks.both(value_mask, key_mask)
         if self.flash_attention:
             heads = self._blockwise(
                 queries,
@@ -269,7 +269,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             position_range(ops.shape(queries)[2], start_index),
             position_range(ops.shape(keys)[2], start_index),
         )
-        allowed = _both(
+        allowed = masks.both(
             self._mask_of_positions(*positions, use_causal_mask),
             None if padding is None else masks.attention_mask(value, padding),
         )
@@ -277,7 +277,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         if attention_mask is not None:
             if len(attention_mask.shape) != 4:
                 attention_mask = _with_heads(masks.attention_mask(value, attention_mask))
-            allowed = _both(allowed, attention_mask)
+            allowed = masks.both(allowed, attention_mask)
         bias = _bias(position_bias, *positions)
         heads, weights = scaled_dot_product(
             queries, keys, values, allowed, bias, self._dropout(training)
@@ -435,8 +435,10 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             queries,
             [part["keys"] for part in parts],
             [part["values"] for part in parts],
-            _with_heads(_both(mask, used)),
+            _with_heads(masks.both(mask, used)),
             _sum(_bias(position_bias, query_positions, key_positions), ancestors),
+            # Beams are searched, not trained.
+            self.dropout_layer if self.dropout and ancestors is None else None,
         )
         return self._combine(heads, query), weights, cache
 
@@ -525,7 +527,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             mask = masks.causal_mask(query_positions, key_positions)  # (1 or B, T, S)
         if self.sliding_window is not None:
             window = masks.window_mask(query_positions, key_positions, self.sliding_window)
-            mask = _both(mask, window)
+            mask = masks.both(mask, window)
         return mask
 
     def _blockwise(
@@ -555,7 +557,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
                 "The blockwise form needs a layer as position_bias, not its result. "
                 f"Received: position_bias with shape {tuple(position_bias.shape)}."
             )
-        padding = _both(padding, attention_mask)
+        padding = masks.both(padding, attention_mask)
         return blockwise_dot_product(
             queries,
             keys,
@@ -625,13 +627,6 @@ def check_position_bias(position_bias):
                 f"Received: position_bias={position_bias}. Call it on the positions, and give its "
                 "result."
             )
-
-
-def _both(mask, other):
-    """What two masks allow, each of which may be `None`."""
-    if mask is None or other is None:
-        return other if mask is None else mask
-    return ops.cast(mask, "bool") & ops.cast(other, "bool")
 
 
 def _heads_first(projected, num_heads, head_dim, beams=1):

@@ -4,6 +4,7 @@ from keras import ops
 from keras_attn import masks
 from keras_attn.attention.weighted_average import WeightedAverage
 from keras_attn.build_once import build_once
+from keras_attn.with_mask import WithMask
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -36,7 +37,8 @@ class SoftAlignment(keras.layers.Layer):
 
     Masking:
         Masked words get weight exactly 0; aligned with a sentence that has no other words, all gets
-        zeros. What stands at the masked words of the results has no meaning.
+        zeros. What stands at the masked words of the results has no meaning; beta has the mask of
+        `first`, and alpha that of `second`.
 
     Example:
 
@@ -53,6 +55,7 @@ class SoftAlignment(keras.layers.Layer):
         self.transform = transform
         self.average_of_second = WeightedAverage(name="first", dtype=self.dtype_policy)
         self.average_of_first = WeightedAverage(name="second", dtype=self.dtype_policy)
+        self.with_mask = WithMask(dtype=self.dtype_policy)
 
     def build(self, first_shape, second_shape):
         build_once(self.transform, first_shape)
@@ -67,11 +70,12 @@ class SoftAlignment(keras.layers.Layer):
     ):
         keys = ops.transpose(self.transform(second), (0, 2, 1))  # (B, U, S)
         scores = ops.matmul(self.transform(first), keys)  # (B, T, S)
-        first_mask = masks.attention_mask(first, first_mask)  # (B, 1, T)
-        second_mask = masks.attention_mask(second, second_mask)  # (B, 1, S)
-        beta, over_second = self.average_of_second(scores, second, second_mask)
+        over_first = masks.attention_mask(first, first_mask)  # (B, 1, T)
+        over_second = masks.attention_mask(second, second_mask)  # (B, 1, S)
+        beta, over_second = self.average_of_second(scores, second, over_second)
         scores = ops.transpose(scores, (0, 2, 1))  # (B, S, T)
-        alpha, over_first = self.average_of_first(scores, first, first_mask)
+        alpha, over_first = self.average_of_first(scores, first, over_first)
+        beta, alpha = self.with_mask(beta, mask=first_mask), self.with_mask(alpha, mask=second_mask)
         return (beta, alpha, over_second, over_first) if return_attention_scores else (beta, alpha)
 
     def get_config(self):

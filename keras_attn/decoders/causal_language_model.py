@@ -39,7 +39,8 @@ class CausalLanguageModel(TokenDecoder):
         token_ids: int32 `(batch, time)`.
         encoder_outputs: int32 `(batch, prompt)`, prompts padded on the right. Default `None`: none.
             With prompts, `token_ids` begins with the last token of the prompt (see
-            `first_token_ids`) and goes on behind it.
+            `first_token_ids`) and goes on behind it; then all attention weights are held at once,
+            also with `flash_attention`.
         encoder_mask: boolean `(batch, prompt)`, False at the padding. Default: no padding.
         encoder_state: not used.
 

@@ -182,9 +182,6 @@ class AttentionRNN(keras.layers.Layer):
         outputs, *weights = (ops.transpose(each, (1, 0, 2)) for each in collected)  # (B, T, ...)
         return outputs, weights[0] if weights else None, last["state"]
 
-    def compute_mask(self, inputs, previous_mask):
-        return None
-
     def get_config(self):
         return {
             **super().get_config(),

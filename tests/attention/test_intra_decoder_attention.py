@@ -37,6 +37,14 @@ def test_equals_the_equations():
     assert (received[0][:, 0] == 0).all()
 
 
+def test_the_implicit_mask_of_the_query_counts():
+    layer = IntraDecoderAttention(LuongAttention("dot"))
+    masked = keras.layers.Masking()(QUERY * MASK[:, :, None])
+    expected = layer(numpy(masked), attention_mask=MASK)
+    assert_close(numpy(layer(masked)), numpy(expected))
+    assert not np.allclose(numpy(layer(numpy(masked))), numpy(expected))
+
+
 @pytest.mark.parametrize("make_mechanism", [LuongAttention, lambda: BahdanauAttention(6)])
 def test_is_a_good_layer(make_mechanism):
     check_layer(lambda: IntraDecoderAttention(make_mechanism()), {"query": QUERY})

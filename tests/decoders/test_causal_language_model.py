@@ -182,6 +182,14 @@ def test_beams_go_on_with_the_tokens_of_their_parents(name):
     assert_close(numpy(logits), after_prompts(model, behind, prompts)[:, 2])
 
 
+def test_attention_weights_are_dropped_behind_prompts_too():
+    model = language_model(attention_dropout=0.5, seed=1)
+    inputs = {"token_ids": CONTINUATIONS, **ENCODED}
+    inference = numpy(model(**inputs))
+    assert_identical(numpy(model(**inputs)), inference)
+    assert not np.allclose(numpy(model(**inputs, training=True)), inference)
+
+
 def test_what_padding_holds_changes_nothing():
     model = made("rotary, rms, swiglu, grouped")
     noise = np.where(ENCODED["encoder_mask"], PROMPT_IDS, 4)

@@ -134,6 +134,23 @@ def test_a_sentence_without_words_is_aligned_with_zeros():
     assert_close(over_first.sum(axis=2), np.ones((3, 4)))
 
 
+@pytest.mark.parametrize(
+    "make_layer",
+    [
+        lambda: SoftAlignment(keras.layers.Dense(3)),
+        lambda: IntraSentenceAttention(keras.layers.Dense(3)),
+    ],
+)
+def test_masks_that_come_with_the_sentences_go_on_with_the_results(make_layer):
+    embedding = keras.layers.Embedding(10, 6, mask_zero=True)
+    results = make_layer()(embedding(FIRST_IDS), embedding(SECOND_IDS))
+    for result, ids in zip(results, (FIRST_IDS, SECOND_IDS), strict=True):
+        mean = keras.layers.GlobalAveragePooling1D()(result)
+        real = (ids != 0)[:, :, None]
+        expected = (numpy(result) * real).sum(axis=1) / real.sum(axis=1)
+        assert_close(numpy(mean), expected)
+
+
 def test_masks_that_come_with_the_sentences_are_used():
     layer = SoftAlignment(keras.layers.Dense(4))
     embedding = keras.layers.Embedding(10, 6, mask_zero=True)

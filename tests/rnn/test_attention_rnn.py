@@ -497,6 +497,16 @@ def test_weights_of_several_heads_are_averaged(input_feeding):
 
 
 @pytest.mark.parametrize("input_feeding", [False, True])
+def test_the_implicit_mask_of_the_inputs_goes_on(input_feeding):
+    layer = make_layer(input_feeding=input_feeding, return_state=True)
+    embedding = keras.layers.Embedding(9, INPUTS.shape[2], mask_zero=True)
+    outputs, *_ = layer(embedding(TARGET_MASK.astype("int32")), MEMORY, MASK)
+    summary = keras.layers.GRU(3)
+    expected = summary(numpy(outputs), mask=TARGET_MASK)
+    assert_close(numpy(summary(outputs)), numpy(expected))
+
+
+@pytest.mark.parametrize("input_feeding", [False, True])
 def test_the_implicit_mask_of_the_inputs_counts(input_feeding):
     layer = make_layer(input_feeding=input_feeding, return_state=True)
     embedded = keras.layers.Embedding(9, INPUTS.shape[2], mask_zero=True)(
