@@ -56,16 +56,22 @@ def _normalization(epsilon):
         normalized = centered * scale  # (..., D)
 
         def gradient(upstream):
-            all_but_last = list(range(len(x.shape) - 1))
             inner = upstream * gamma  # (..., D)
             of_mean = ops.mean(inner, axis=-1, keepdims=True)  # (..., 1)
             of_scale = ops.mean(inner * normalized, axis=-1, keepdims=True)  # (..., 1)
             return (
                 (inner - of_mean - normalized * of_scale) * scale,  # (..., D)
-                ops.sum(upstream * normalized, axis=all_but_last),  # (D,)
-                ops.sum(upstream, axis=all_but_last),  # (D,)
+                _sum_of_all_but_last_axis(upstream * normalized),  # (D,)
+                _sum_of_all_but_last_axis(upstream),  # (D,)
             )
 
         return normalized * gamma + beta, gradient
 
     return normalize
+
+
+def _sum_of_all_but_last_axis(tensor):
+    """By the gradient of a bias, which is this sum: several times as fast as the sum itself."""
+    import tensorflow as tf
+
+    return tf.raw_ops.BiasAddGrad(out_backprop=tensor)

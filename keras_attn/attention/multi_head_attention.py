@@ -470,7 +470,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
 
         outputs = ops.matmul(ops.cast(inputs, self.compute_dtype), joined("kernel"))
-        return outputs + joined("bias") if self.use_bias else outputs
+        # Not `+`: of `ops.add` TensorFlow takes the gradient of a bias, several times faster.
+        return ops.add(outputs, joined("bias")) if self.use_bias else outputs
 
     def _scaled(self, name, weight):
         """A weight as it is used: scaling those of the queries is cheaper than the queries."""
