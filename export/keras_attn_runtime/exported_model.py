@@ -55,6 +55,7 @@ class ExportedModel:
         verify_checksum(metadata)
         verify_weights_checksum(path, metadata)
         weights = weights_of(path)
+        # A file that was changed on purpose has no checksum, also of its weights.
         has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
         self.files = [path, weights] if has_weights else [path]
         outputs = self._check_signature()

@@ -60,6 +60,7 @@ class SteppedModel(ExportedModel):
 
     def _check_signature(self):
         (start, *_), (step, finish) = self._sessions, self._others[0]
+        # None where the file was changed on purpose.
         expected = start.get_modelmeta().custom_metadata_map.get(KEY)
         for name, session in zip(FILES[1:], (step, finish), strict=True):
             received = session.get_modelmeta().custom_metadata_map.get("keras_attn.start")

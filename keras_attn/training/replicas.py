@@ -48,19 +48,12 @@ def pad_to_replicas(dataset, replicas):
         return dataset
     import tensorflow as tf
 
-    def repeat_last(tensor):
+    def fill_up(tensor, row):
         missing = -tf.shape(tensor)[0] % replicas
-        return tf.concat([tensor, tf.repeat(tensor[-1:], missing, axis=0)], axis=0)
+        return tf.concat([tensor, tf.repeat(row, missing, axis=0)], axis=0)  # (B + missing, ...)
 
-    def pad(tensor):
-        missing = -tf.shape(tensor)[0] % replicas
-        shape = tf.concat([[missing], tf.shape(tensor)[1:]], axis=0)
-        rows = tf.zeros(shape, tensor.dtype)  # (missing, ...)
-        return tf.concat([tensor, rows], axis=0)  # (B + missing, ...)
+    def fill_up_batch(inputs, *labels):
+        inputs = tf.nest.map_structure(lambda t: fill_up(t, t[-1:]), inputs)
+        return inputs, *tf.nest.map_structure(lambda t: fill_up(t, tf.zeros_like(t[-1:])), labels)
 
-    return dataset.map(
-        lambda inputs, *labels: (
-            tf.nest.map_structure(repeat_last, inputs),
-            *tf.nest.map_structure(pad, labels),
-        )
-    )
+    return dataset.map(fill_up_batch)
