@@ -1,9 +1,11 @@
 """Attention for RNNs and Transformers as Keras layers, one beam decoder for all, exported whole to
 ONNX.
 
-Importing the package registers every layer, so that `keras.models.load_model` finds them.
+Importing the package registers every layer, loss and optimizer, so that `keras.models.load_model`
+finds them.
 """
 
+from keras_attn import training
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record_attention_scores
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
@@ -113,6 +115,7 @@ __all__ = [
     "rnn_seq2seq",
     "search_model",
     "sequence_classifier",
+    "training",
     "training_model",
     "transformer_base",
     "transformer_big",

@@ -11,18 +11,34 @@ class Pattern:
 
     Args:
         layer: a Keras layer; its weights do not matter.
+
+    Attributes:
+        copied: list of layers that must live as long as the pattern.
     """
 
     def __init__(self, layer):
         self._config = keras.saving.serialize_keras_object(layer)
-        self._config.pop("build_config", None)  # of a built layer: a new one may have other shapes
+        self.copied = []
 
     def config(self):
         """The serialized layer."""
-        return copy.deepcopy(self._config)
+        config = copy.deepcopy(self._config)
+        _remove(config, "build_config")  # of a built layer: a new one may have other shapes
+        _remove(config, "shared_object_id")  # which would make one layer of all that are new
+        return config
 
     def new_layer(self, **arguments):
         """A new layer like it, with some arguments changed."""
         config = self.config()
         config["config"] |= arguments
         return keras.saving.deserialize_keras_object(config)
+
+
+def _remove(config, key):
+    """Removes a key from nested dicts and lists."""
+    if isinstance(config, dict):
+        config.pop(key, None)
+        config = list(config.values())
+    if isinstance(config, list):
+        for part in config:
+            _remove(part, key)

@@ -55,7 +55,7 @@ class TokenDecoder(Decoder):
         return {
             **super().get_config(),
             "embedding": serialize_shared(self.embedding),
-            "head": keras.saving.serialize_keras_object(self.head),
+            "head": serialize_shared(self.head),
         }
 
     @classmethod

@@ -1,3 +1,5 @@
+import numbers
+
 import keras
 from keras import ops
 
@@ -6,6 +8,7 @@ from keras_attn.build_once import build_once
 from keras_attn.search import logits
 from keras_attn.search.length_penalty import FORMS
 from keras_attn.search.loop import run_search
+from keras_attn.serialize_shared import serialize_shared
 
 
 class Search(keras.layers.Layer):
@@ -23,7 +26,8 @@ class Search(keras.layers.Layer):
             length + margin` tokens, none if that is negative. `None` for no such limit. Default
             `(2, 10)`.
         min_length: int, fewest tokens of a hypothesis, without the end token. Default 0.
-        length_penalty: float, exponent of the length. Default 1.
+        length_penalty: float, exponent of the length. Default 1. Not far below zero: a score below
+            -1e9 is one that no hypothesis has.
         length_penalty_form: `"average"`, `"average_with_end"`, `"gnmt"` or `"none"`, see
             `keras_attn.search.length_penalty`. Default `"average"`.
         start_token_id: int >= 0. Default 1.
@@ -81,9 +85,10 @@ class Search(keras.layers.Layer):
         kwargs.setdefault("autocast", False)  # a length penalty in float16 would be another one
         super().__init__(**kwargs)
         self.supports_masking = True
-        if max_length < 0 or min_length < 0 or min_length > max_length:
+        whole = all(int(length) == length for length in (min_length, max_length))
+        if not whole or max_length < 0 or min_length < 0 or min_length > max_length:
             raise ValueError(
-                "Expected 0 <= min_length <= max_length. "
+                "Expected whole numbers, 0 <= min_length <= max_length. "
                 f"Received: min_length={min_length}, max_length={max_length}."
             )
         if length_penalty_form not in FORMS:
@@ -92,10 +97,12 @@ class Search(keras.layers.Layer):
                 f"Received: length_penalty_form={length_penalty_form!r}."
             )
         if relative_max_length is not None and (
-            not isinstance(relative_max_length, (tuple, list)) or len(relative_max_length) != 2
+            not isinstance(relative_max_length, (tuple, list))
+            or len(relative_max_length) != 2
+            or not all(isinstance(number, numbers.Real) for number in relative_max_length)
         ):
             raise ValueError(
-                "relative_max_length must be a pair (factor, margin) or None. "
+                "relative_max_length must be a pair of numbers (factor, margin) or None. "
                 f"Received: relative_max_length={relative_max_length!r}."
             )
         if suppressed_token_ids is None:
@@ -273,7 +280,7 @@ class Search(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "decoder": keras.saving.serialize_keras_object(self.decoder),
+            "decoder": serialize_shared(self.decoder),
             "max_length": self.max_length,
             "relative_max_length": self.relative_max_length,
             "min_length": self.min_length,

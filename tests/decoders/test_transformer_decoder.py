@@ -5,6 +5,7 @@ from keras import tree
 
 from keras_attn import (
     AlibiBias,
+    BeamDecoder,
     GreedyDecoder,
     LearnedPositions,
     RelativePositionBias,
@@ -196,3 +197,16 @@ def test_the_last_norm_has_the_precision_of_the_blocks():
     block = TransformerDecoderBlock(2, 12, dtype="mixed_bfloat16")
     made = TransformerDecoder(block, embedding, num_layers=1, dtype="float32")
     assert made.stack.final_norm.compute_dtype == made.stack.blocks[0].compute_dtype == "float32"
+
+
+def test_a_built_block_with_rotary_positions_is_a_pattern_for_other_sizes():
+    block = TransformerDecoderBlock(2, 12, rotary=RotaryPositions())
+    block(np.ones((1, 2, 16), "float32"), np.ones((1, 3, 5), "float32"))
+    built = TransformerDecoder(block, keras.layers.ReversibleEmbedding(5, 8), num_layers=1)
+    assert tuple(built(TOKEN_IDS, **ENCODED).shape) == (3, 4, 5)
+
+
+def test_a_batch_of_zero_sentences_has_zero_hypotheses():
+    search = BeamDecoder(decoder(), 3, num_hypotheses=2, max_length=5)
+    results = numpy(search(np.zeros((0, 4, 8), "float32"), np.zeros((0, 4), "bool")))
+    assert results["scores"].shape == (0, 2) and results["token_ids"].shape[:2] == (0, 2)

@@ -261,3 +261,20 @@ def test_the_number_of_layers_is_checked(num_layers):
 def test_the_dropout_is_checked(dropout):
     with pytest.raises(ValueError, match=r"dropout must be in \[0, 1\). Received: dropout="):
         RNNEncoder(keras.layers.GRUCell(4), dropout=dropout)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("cell", ["lstm", "rnn cell", "stack of one size"])
+def test_the_layers_of_a_loaded_model_have_cells_of_their_own(cell, bidirectional, tmp_path):
+    """Keras would take cells that were made while it loads for those of the first layer."""
+    stack = keras.layers.StackedRNNCells([keras.layers.LSTMCell(4), keras.layers.LSTMCell(4)])
+    cell = CELLS[cell]() if cell in CELLS else stack
+    encoder = RNNEncoder(
+        cell, keras.layers.Embedding(10, 4), num_layers=3, bidirectional=bidirectional
+    )
+    ids = keras.Input((None,), dtype="int32")
+    model = randomize(keras.Model(ids, encoder(ids)["encoder_outputs"]))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert len(loaded.weights) == len(model.weights)
+    assert_identical(numpy(loaded(IDS)), numpy(model(IDS)))

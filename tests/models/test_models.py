@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -5,6 +8,7 @@ import pytest
 from keras_attn import (
     BahdanauAttention,
     BeamDecoder,
+    GreedyDecoder,
     LuongAttention,
     RNNDecoder,
     RNNEncoder,
@@ -12,6 +16,7 @@ from keras_attn import (
     search_model,
     training_model,
 )
+from keras_attn.training import compile_for_training
 from tests.contracts import assert_close, assert_identical, numpy
 
 SOURCE_IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
@@ -130,3 +135,25 @@ def test_a_seed_makes_the_same_weights():
 def test_arguments_are_checked(arguments, message):
     with pytest.raises(ValueError, match=message):
         rnn_seq2seq(10, 11, **arguments)
+
+
+def test_two_searches_with_one_decoder_are_loaded_with_one(tmp_path):
+    encoder, decoder = rnn_seq2seq(10, 10, **SMALL, seed=1)
+    ids = keras.Input((None,), dtype="int32")
+    encoded = encoder(ids)
+    searches = {"beam": BeamDecoder(decoder, 2), "greedy": GreedyDecoder(decoder)}
+    outputs = {name: search(**encoded) for name, search in searches.items()}
+    model = keras.Model(ids, outputs)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert weights_of(loaded) == weights_of(model)
+    assert_close(numpy(loaded(SOURCE_IDS)), numpy(model(SOURCE_IDS)))
+
+
+def test_a_compiled_model_is_loaded_where_only_the_package_was_imported(models, tmp_path):
+    trainer, _ = models
+    compile_for_training(trainer).save(tmp_path / "trainer.keras")
+    code = "import sys, keras, keras_attn; print(keras.models.load_model(sys.argv[1]).loss)"
+    arguments = [sys.executable, "-c", code, tmp_path / "trainer.keras"]
+    process = subprocess.run(arguments, capture_output=True, text=True)
+    assert "SequenceCrossentropy" in process.stdout, process.stderr

@@ -188,8 +188,10 @@ def test_alignments_need_attention(name):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"max_length": -1}, "Expected 0 <= min_length <= max_length. Received: min_length=0, max"),
+        ({"max_length": -1}, "0 <= min_length <= max_length. Received: min_length=0, max"),
         ({"min_length": -1}, "Received: min_length=-1"),
+        ({"max_length": 2.7}, "Expected whole numbers.* max_length=2.7"),
+        ({"relative_max_length": (2, None)}, r"pair of numbers.* relative_max_length=\(2, None\)"),
         ({"min_length": 9, "max_length": 8}, "Received: min_length=9, max_length=8"),
         ({"length_penalty_form": "mean"}, "must be one of .* Received: length_penalty_form='mean"),
     ],
