@@ -25,19 +25,6 @@ def padding_mask(token_ids, pad_token_id=0):
     return ops.not_equal(token_ids, pad_token_id)
 
 
-def length_mask(lengths, max_length):
-    """Marks the first `lengths[b]` positions of each row.
-
-    Args:
-        lengths: integer tensor `(batch,)`.
-        max_length: int or integer scalar, the number of columns.
-
-    Returns:
-        Boolean tensor `(batch, max_length)`.
-    """
-    return ops.arange(max_length)[None, :] < lengths[:, None]
-
-
 def causal_mask(query_positions, key_positions):
     """Marks the keys that are not in the future of a query.
 

@@ -17,12 +17,6 @@ def test_padding_mask_marks_what_is_not_the_padding_id():
     ]
 
 
-def test_length_mask_marks_the_first_positions():
-    mask = numpy(masks.length_mask(np.array([0, 2, 3]), 3))
-    assert mask.dtype == bool
-    assert mask.tolist() == [[False] * 3, [True, True, False], [True] * 3]
-
-
 @pytest.mark.parametrize("shape", [(2, 4), (2, 3, 4)])
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
 def test_attention_mask_has_the_rank_of_scores(shape, dtype):

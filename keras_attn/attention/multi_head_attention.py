@@ -331,7 +331,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         mask = masks.attention_mask(value, attention_mask)  # (B, 1 or T, S)
         attended = mask[:, 0] if mask.shape[1] == 1 else ops.any(mask, axis=1)  # (B, S)
         values = values * ops.cast(attended, values.dtype)[:, None, :, None]
-        return {"keys": self._turn(keys, 0), "values": values, "mask": mask}
+        return {"keys": keys, "values": values, "mask": mask}
 
     def attend(self, query, memory):
         """Attends to a prepared memory.
@@ -352,7 +352,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         )  # (B, K*T, H, d)
         queries = ops.transpose(queries, (0, 2, 1, 3))  # (B, H, K*T, d)
         mask = _with_heads(memory["mask"])
-        inputs = self._turn(queries, 0), memory["keys"], memory["values"]
+        inputs = queries, memory["keys"], memory["values"]
         # Told training=None, it would turn training off for the layers after it too.
         dropout = self.dropout_layer if self.dropout else None
         if mask.shape[2] == 1:

@@ -89,17 +89,19 @@ def matmul_groups(rows, columns):
 
 def _grouped(rows, groups):
     """`(batch, heads, target, inner)` to `(batch, groups, heads / groups * target, inner)`."""
-    heads, target, inner = rows.shape[1], ops.shape(rows)[2], ops.shape(rows)[3]
+    batch, _, target, inner = ops.shape(rows)
+    heads = rows.shape[1]
     if heads == groups:
         return rows
-    return ops.reshape(rows, (-1, groups, heads // groups * target, inner))
+    return ops.reshape(rows, (batch, groups, heads // groups * target, inner))
 
 
 def _ungrouped(products, heads, target):
     """`(batch, groups, heads / groups * target, outer)` to `(batch, heads, target, outer)`."""
     if products.shape[1] == heads:
         return products
-    return ops.reshape(products, (-1, heads, target, ops.shape(products)[3]))
+    batch, _, _, outer = ops.shape(products)
+    return ops.reshape(products, (batch, heads, target, outer))
 
 
 def softmax_over_keys(scores):

@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_attn import history
 from keras_attn.arguments import check_positive_integer
+from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
 
 
@@ -150,7 +151,10 @@ class SamplingDecoder(Search):
         size = allowed.shape[-1]
         width = size if self.top_k is None else min(self.top_k, size)
         values, tokens = ops.top_k(allowed, width)  # (rows, W), best first
+        # What is impossible stays so at any temperature.
+        possible = values > values[:, :1] + IMPOSSIBLE / 2
         probs = ops.exp((values - values[:, :1]) / self.temperature)  # (rows, W)
+        probs = ops.where(possible, probs, 0.0)
         probs = probs / ops.sum(probs, axis=-1, keepdims=True)
         kept = probs > 0
         if self.top_p < 1:

@@ -150,4 +150,6 @@ def extend_ancestors(ancestors, own, slot, growing=None):
 
 def scores_of_ancestors(ancestors, own):
     """The ancestors as what is added to scores, float32 `(batch, 1, beams, slots)`."""
-    return ops.reshape(ancestors, (ops.shape(own)[0], 1, own.shape[1], -1))
+    slots = ops.shape(ancestors)[2]
+    slots = slots if isinstance(slots, int) else -1  # of which a batch of zero would tell nothing
+    return ops.reshape(ancestors, (ops.shape(own)[0], 1, own.shape[1], slots))

@@ -122,7 +122,7 @@ class TransformerEncoderBlock(keras.layers.Layer):
             dropout=self.activation_dropout,
             use_bias=use_bias,
             kernel_initializer=self.kernel_initializer,
-            seed=seed,
+            seed=self._seed("feed_forward"),
             dtype=self.dtype_policy,
             name="feed_forward",
         )
@@ -183,11 +183,17 @@ class TransformerEncoderBlock(keras.layers.Layer):
             use_bias=self.use_bias,
             flash_attention=self.flash_attention,
             kernel_initializer=self.kernel_initializer,
-            seed=self.seed,
+            seed=self._seed(name),
             dtype=self.dtype_policy,
             name=name,
             **kwargs,
         )
+
+    def _seed(self, part):
+        """With one seed, all parts would drop the same."""
+        parts = ("residual", "feed_forward", "self_attention", "memory_attention")
+        # Far apart: the blocks of a stack have consecutive seeds.
+        return None if self.seed is None else self.seed + 1000 * parts.index(part)
 
     def compute_output_shape(self, inputs_shape, *args):
         return inputs_shape

@@ -141,3 +141,12 @@ def test_sizes_may_be_unknown():
     ]
     attend = tf.function(scaled_dot_product, input_signature=unknown)
     assert_close(attend(QUERY, keys, values), expected(QUERY, keys, values))
+
+
+@pytest.mark.parametrize("empty", ["query", "memory"])
+def test_grouped_heads_may_have_nothing_to_attend_with_or_to(empty):
+    query = np.ones((3, 4, 0 if empty == "query" else 2, 5), "float32")
+    memory = np.ones((3, 2, 0 if empty == "memory" else 2, 5), "float32")
+    context, weights = numpy(scaled_dot_product(query, memory, memory))
+    assert context.shape == query.shape and not context.any()
+    assert weights.shape == (*query.shape[:3], memory.shape[2])

@@ -182,3 +182,8 @@ def test_config_round_trip():
     assert {name: getattr(copy, name) for name in settings} == settings
     tables = random_tables(6, batch=2)
     assert_identical(numpy(copy(tables)), numpy(search(tables)))
+
+
+def test_what_is_impossible_stays_so_at_any_temperature():
+    counts = first_tokens(temperature=float("inf"), min_length=1)
+    assert_drawn_from(counts, probabilities(np.zeros(8, "float32"), kept=range(3, 8)))

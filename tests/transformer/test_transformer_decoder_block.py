@@ -265,3 +265,18 @@ def test_the_implicit_mask_of_the_memory_counts():
     assert_close(numpy(block(INPUTS, memory)), expected)
     everything = np.ones_like(ENCODER_MASK)  # what is given counts before what is implied
     assert not np.allclose(numpy(block(INPUTS, memory, encoder_mask=everything)), expected)
+
+
+def test_with_one_seed_each_part_drops_on_its_own():
+    block = TransformerDecoderBlock(2, 8, dropout=0.5, seed=1)
+    inputs = np.ones((2, 4, 8), "float32")
+    block(inputs, inputs)
+    ones = np.ones((64,), "float32")
+    parts = [
+        block.residual_dropout,
+        block.feed_forward.dropout_layer,
+        block.self_attention.dropout_layer,
+        block.memory_attention.dropout_layer,
+    ]
+    dropped = {tuple(numpy(part(ones, training=True)).tolist()) for part in parts}
+    assert len(dropped) == len(parts)
