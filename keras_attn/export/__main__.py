@@ -55,9 +55,11 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     has_precision = options.format in ("onnx", "onnx-text")
     if not has_precision and options.precision != "float32":
-        parser.error(f"only an ONNX file has a precision, received {options.precision}")
+        parser.error(
+            f"only the formats onnx and onnx-text have a precision, received {options.precision}"
+        )
     if options.format != "onnx" and options.external_data:
-        parser.error("only an ONNX file can have external data")
+        parser.error("only the format onnx can have external data")
     try:
         model, tokenizers = _load(options.run)
         sentences = None
@@ -70,7 +72,7 @@ def main(arguments=None):
             choice["external_data"] = options.external_data
         export = exports[options.format]
         report = export(model, options.out, *tokenizers, sentences=sentences, **choice)
-    except (ExportError, ImportError, OSError, RuntimeError, ValueError) as error:
+    except (ExportError, ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         print(f"Nothing was exported. {error}", file=sys.stderr)
         return 1
     print(f"Wrote {options.out}. Compared with Keras on {report}.")

@@ -1,5 +1,6 @@
 import contextlib
 import logging
+import threading
 
 import keras
 
@@ -10,6 +11,10 @@ from keras_attn.export.recurrent_operator import HANDLERS
 OPSET = 18
 """The newest opset tf2onnx writes, and the newest whose Loop, TopK and LSTM all have CUDA kernels
 in ONNX Runtime."""
+
+
+# What changes tf2onnx while it works is there for all threads.
+_LOCK = threading.Lock()
 
 
 def convert(function, signature, weights):
@@ -80,7 +85,7 @@ def _to_onnx(concrete, input_names, output_names):
         **dict(zip(tensor_names, input_names, strict=False)),
         **dict(zip(result_names, output_names, strict=True)),
     }
-    with _logged_errors() as errors, _one_walk_for_all_outputs(), tf.device("/cpu:0"):
+    with _LOCK, _logged_errors() as errors, _one_walk_for_all_outputs(), tf.device("/cpu:0"):
         try:
             frozen = tf_loader.from_function(concrete, tensor_names, result_names)
             with tf.Graph().as_default() as tf_graph:

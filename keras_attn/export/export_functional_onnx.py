@@ -5,6 +5,7 @@ import numpy as np
 
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.fused_recurrence import fused_recurrence
+from keras_attn.export.in_float32 import in_float32
 from keras_attn.export.onnx_file import write_onnx
 from keras_attn.export.requirements import require
 from keras_attn.export.without_cudnn import without_cudnn
@@ -64,7 +65,7 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
             )
         return max(differences)
 
-    with without_cudnn(model):
+    with without_cudnn(model), in_float32(model):
         difference, _ = write_onnx(
             path,
             fused_recurrence(model)(function),

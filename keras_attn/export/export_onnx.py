@@ -1,5 +1,6 @@
 from keras_attn.export.cuda_report import CudaReport
 from keras_attn.export.fused_recurrence import fused_recurrence
+from keras_attn.export.in_float32 import in_float32
 from keras_attn.export.metadata import describe
 from keras_attn.export.onnx_file import PRECISIONS, write_onnx
 from keras_attn.export.parity_sentences import parity_sentences
@@ -84,7 +85,7 @@ def export_onnx(
         if report.precision is None or found.mean_difference > report.precision.mean_difference:
             report.precision = found
 
-    with without_cudnn(model):
+    with without_cudnn(model), in_float32(model):
         report, written = write_onnx(
             path,
             fused_recurrence(model)(function),

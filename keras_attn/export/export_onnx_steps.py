@@ -1,5 +1,6 @@
 from keras_attn.export.external_data import require_one_file
 from keras_attn.export.fused_recurrence import fused_recurrence
+from keras_attn.export.in_float32 import in_float32
 from keras_attn.export.metadata import describe
 from keras_attn.export.onnx_file import write_onnx
 from keras_attn.export.parity_sentences import parity_sentences
@@ -52,7 +53,7 @@ def export_onnx_steps(
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments)
     require_one_file(function.weights)
     sentences = parity_sentences(function, source_tokenizer, sentences)
-    with without_cudnn(model), replace_when_done(directory) as partial:
+    with without_cudnn(model), in_float32(model), replace_when_done(directory) as partial:
         steps = SearchSteps(function)
         partial.mkdir()
 

@@ -106,7 +106,7 @@ def _module(function, source_tokenizer, target_tokenizer):
         source_ids = module.source_tokenizer.encode(text)  # (B, S)
         # No texts give S = 0, with which Keras' recurrent layers cannot work.
         missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
-        source_ids = tf.pad(source_ids, [[0, 0], [0, missing]])
+        source_ids = tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=search.pad_token_id)
         results = function(source_ids, max_length, length_penalty)
         return {"text": _decode(module.target_tokenizer, results), **results}
 

@@ -88,7 +88,7 @@ def write_onnx(
 
         def opened(form):
             place = partial if form is written else Path(tempfile.mkdtemp(dir=others)) / "model"
-            return _write(form, place, external_data)
+            return _write(form, place, not is_file)
 
         run = opened(model)
         report = verify(run)

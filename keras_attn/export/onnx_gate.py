@@ -61,7 +61,7 @@ def open_session(path):
         A function from named NumPy arrays to a dictionary of NumPy arrays.
 
     Raises:
-        ExportError: ONNX Runtime refuses the file.
+        ExportError: ONNX Runtime refuses the file; the function raises it too, if it cannot be run.
     """
     import onnxruntime
 
@@ -76,6 +76,10 @@ def open_session(path):
     names = [output.name for output in session.get_outputs()]
 
     def run(**inputs):
-        return dict(zip(names, session.run(names, inputs), strict=True))
+        try:
+            outputs = session.run(names, inputs)
+        except Exception as error:
+            raise ExportError(f"ONNX Runtime cannot run the converted model: {error}") from error
+        return dict(zip(names, outputs, strict=True))
 
     return run

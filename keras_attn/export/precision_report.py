@@ -63,10 +63,15 @@ class PrecisionReport:
         for batch in batches:
             ours, theirs = expected(**batch), actual(**batch)
             differences.extend(np.abs(_per_token(ours) - _per_token(theirs)).tolist())
-            for ids, other_ids in zip(ours["token_ids"], theirs["token_ids"], strict=True):
-                ids, other_ids = (np.trim_zeros(each[0], "b") for each in (ids, other_ids))
-                equal.append(np.array_equal(ids, other_ids))
+            pairs = zip(_best(ours), _best(theirs), strict=True)
+            equal.extend(np.array_equal(*pair) for pair in pairs)
         return cls(precision, len(equal), float(np.mean(equal)), float(np.mean(differences)))
+
+
+def _best(outputs):
+    """The ids of the best hypotheses, without the end and padding."""
+    best = zip(outputs["token_ids"][:, 0], outputs["lengths"][:, 0], strict=True)
+    return [ids[:length] for ids, length in best]
 
 
 def _per_token(outputs):

@@ -37,9 +37,9 @@ class SearchFunction:
         source_vocabulary_size, target_vocabulary_size: ints.
 
     Raises:
-        ValueError: the model has another form, a tokenizer has more ids than its embedding, there
-            is one of the target alone, encoder and search have different padding, or the length
-            penalty is negative.
+        ValueError: the model has another form, the search draws at random, a tokenizer has more ids
+            than its embedding, there is one of the target alone, encoder and search have different
+            padding, or the length penalty is negative.
     """
 
     def __init__(self, model, source_tokenizer=None, target_tokenizer=None, alignments=None):
@@ -63,6 +63,12 @@ class SearchFunction:
             )
         self.encoder, self.search = encoders[0], searches[0]
         _check_arguments(model, self.encoder, self.search)
+        known = {id(variable) for variable in self.search.decoder.variables}
+        if any(id(variable) not in known for variable in self.search.variables):
+            raise ValueError(
+                "Expected a search that finds the same each time. Received: "
+                f"{type(self.search).__name__}, which draws at random."
+            )
         padding = getattr(self.encoder, "pad_token_id", self.search.pad_token_id)
         if padding != self.search.pad_token_id:
             raise ValueError(
@@ -168,9 +174,22 @@ class SearchFunction:
 
 
 def _check_arguments(model, encoder, search):
-    """Refuses a call of the search with other arguments than the exported function gives it."""
-    (layer,) = [each for each in model.get_config()["layers"] if each["name"] == search.name]
-    (node,) = layer["inbound_nodes"]
+    """Refuses calls with other arguments than the exported function gives encoder and search."""
+    try:
+        layers = {layer["name"]: layer for layer in model.get_config()["layers"]}
+    except NotImplementedError as error:
+        raise ValueError(
+            f"Expected layers that can be saved, with a `get_config`. Received: {error}"
+        ) from error
+    (node,) = layers[encoder.name]["inbound_nodes"]
+    given = [name for name, value in node["kwargs"].items() if value is not None]
+    if len(model.inputs) != 1 or len(node["args"]) != 1 or set(given) - {"training"}:
+        raise ValueError(
+            "Expected an encoder that is called with the source_ids alone. Received: a model with "
+            f"{len(model.inputs)} inputs, and a call of {encoder.name!r} with {len(node['args'])} "
+            f"positional arguments and {given}."
+        )
+    (node,) = layers[search.name]["inbound_nodes"]
     # Limits and penalties that are part of the model: here they are inputs.
     given = [
         name for name in ("max_length", "length_penalty") if node["kwargs"].get(name) is not None
@@ -186,13 +205,14 @@ def _check_arguments(model, encoder, search):
     passed = {name: found for name in arguments if (found := _tensors(arguments[name]))}
     returned, numbers = {}, itertools.count()
     structure = encoder.compute_output_spec(model.inputs[0])
-    for (name, *_), _ in keras.tree.flatten_with_path(structure):
-        returned.setdefault(name, []).append((encoder.name, next(numbers)))
+    if isinstance(structure, dict):
+        for (name, *_), _ in keras.tree.flatten_with_path(structure):
+            returned.setdefault(name, []).append((encoder.name, next(numbers)))
     if passed != returned:
         raise ValueError(
             "Expected a search that is called with all that its encoder returns, each under its "
             f"name: search(**encoder(source_ids)). Received: a call with {sorted(passed)}, and an "
-            f"encoder that returns {sorted(returned)}."
+            f"encoder that returns {sorted(returned) or type(structure).__name__}."
         )
 
 

@@ -70,9 +70,11 @@ class SearchSteps:
 
     def _prepare(self, source_ids, max_length):
         with self._function.chosen_alignments():
-            carry, memory, limits = self._function.search.prepare(
-                **self._function.encoder(source_ids, training=False), max_length=max_length
-            )
+            encoded = self._function.encoder(source_ids, training=False)
+            if encoded.get("encoder_mask") is None:  # what Keras does where the search is called
+                mask = getattr(encoded["encoder_outputs"], "_keras_mask", None)
+                encoded = {**encoded, "encoder_mask": mask}
+            carry, memory, limits = self._function.search.prepare(**encoded, max_length=max_length)
         return {**carry, "memory": memory, "limits": limits}
 
 

@@ -3,6 +3,7 @@ import json
 import sys
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import onnx
 import pytest
@@ -300,8 +301,6 @@ def test_says_what_to_install(translator, tmp_path, monkeypatch):
 
 
 def test_refuses_what_does_not_fit(translator, tmp_path):
-    import keras
-
     path = tmp_path / "model.onnx"
     ids = keras.Input((None,), dtype="int32")
     classifier = keras.Model(ids, keras.layers.Embedding(5, 4)(ids))
@@ -330,10 +329,8 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
 
 def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tmp_path):
     """The check compares with encoder and search, so it would not see what the model does more."""
-    import keras
-
     encoder, search = translator.layers[1:]
-    ids = keras.Input((None,), dtype="int32")
+    ids, mask = (keras.Input((None,), dtype=dtype) for dtype in ("int32", "bool"))
 
     class Subclassed(keras.Model):
         def __init__(self):
@@ -350,14 +347,14 @@ def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tm
         (keras.Model(ids, search(**encoder(ids), length_penalty=0.0)), "length_penalty"),
         (keras.Model(ids, search(**encoder(ids), max_length=9)), "max_length"),
         (Subclassed(), "functional"),
+        (keras.Model([ids, mask], search(**encoder(ids, mask=mask))), r"2 inputs.*\['mask'\]"),
+        (keras.Model(ids, search(**encoder(ids, mask=ids))), r"source_ids alone.*\['mask'\]"),
     ):
         with pytest.raises(ValueError, match=message):
             export_onnx(model, tmp_path / "model.onnx")
 
 
 def test_a_search_is_called_with_all_that_the_encoder_returns(tmp_path):
-    import keras
-
     encoder, search = make_translator(cell="gru").layers[1:]
     ids = keras.Input((None,), dtype="int32")
     encoded = encoder(ids)
@@ -372,6 +369,57 @@ def test_a_search_is_called_with_all_that_the_encoder_returns(tmp_path):
             export_onnx(keras.Model(ids, found), tmp_path / "model.onnx")
     for found in (search(outputs, mask, state), search(outputs, mask, encoder_state=state)):
         SearchFunction(keras.Model(ids, found))  # which are the same call
+
+
+def test_an_encoder_that_returns_no_dictionary_is_refused(translator, tmp_path):
+    ids = keras.Input((None,), dtype="int32")
+    search = BeamDecoder(rnn_seq2seq(9, 9, embedding_dim=4, units=4)[1])
+    model = keras.Model(ids, search(keras.layers.Embedding(9, 8)(ids)))
+    with pytest.raises(ValueError, match="an encoder that returns KerasTensor"):
+        export_onnx(model, tmp_path / "model.onnx")
+
+
+def test_layers_that_cannot_be_saved_are_refused(tmp_path):
+    class Encoder(keras.Layer):
+        def __init__(self, embedding):
+            super().__init__()
+            self.embedding = embedding
+
+        def call(self, ids):
+            return {"encoder_outputs": self.embedding(ids)}
+
+    search = BeamDecoder(rnn_seq2seq(9, 9, embedding_dim=4, units=4)[1])
+    model = search_model(Encoder(keras.layers.Embedding(9, 8)), search)
+    with pytest.raises(ValueError, match="layers that can be saved[^$]*Object Encoder"):
+        export_onnx(model, tmp_path / "model.onnx")
+
+
+def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path):
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        translator = make_translator()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    report = export_onnx(translator, tmp_path / "mixed.onnx")
+    assert report.best_equal == 1.0 and report.largest_difference < 1e-4
+    encoder, search = translator.layers[1:]
+    assert {layer.compute_dtype for layer in (encoder, search.decoder)} == {"float16"}
+    received, expected = run(tmp_path / "mixed.onnx"), make_translator()(IDS)
+    np.testing.assert_array_equal(received["token_ids"], expected["token_ids"])
+    np.testing.assert_allclose(received["scores"], expected["scores"], atol=1e-4)
+
+
+def test_hypotheses_are_compared_without_their_padding():
+    outputs = {
+        "token_ids": np.array([[[5, 6, 2, 2]]]),  # padded by the end
+        "lengths": np.array([[2]]),
+        "log_probs": np.array([[-3.0]]),
+    }
+    longer = {**outputs, "token_ids": np.array([[[5, 6, 2, 2, 2]]])}
+    other = {**outputs, "token_ids": np.array([[[5, 7, 2, 2]]])}
+    for received, equal in ((longer, 1.0), (other, 0.0)):
+        report = PrecisionReport.compare("int8", lambda: outputs, lambda: received, [{}])  # noqa: B023
+        assert report.best_equal == equal
 
 
 def test_the_tolerance_of_a_precision_is_that_of_a_token():

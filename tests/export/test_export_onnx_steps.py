@@ -1,13 +1,21 @@
 import re
 import sys
 
+import keras
 import numpy as np
 import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, SteppedModel, StreamingTranslator, Translator
 from keras_attn_runtime.exported_model import ExportedModel
 
-from keras_attn import GreedyDecoder, search_model, transformer_seq2seq
+from keras_attn import (
+    AttentionRNNCell,
+    BahdanauAttention,
+    GreedyDecoder,
+    RNNDecoder,
+    search_model,
+    transformer_seq2seq,
+)
 from keras_attn.export import ExportError, export_onnx_steps
 from keras_attn.export.onnx_gate import open_session
 from tests.export.small_translator import SOURCE
@@ -148,3 +156,23 @@ def test_streams_nothing_where_the_limit_is_no_tokens(directory, monkeypatch):
     translator = StreamingTranslator(directory)
     monkeypatch.setattr(translator._model, "start", lambda *arguments: iter([]))
     assert list(translator.stream("a dog")) == [""]
+
+
+def test_the_implicit_mask_of_an_encoder_counts(tmp_path):
+    class Encoder(keras.Layer):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.embedding = keras.layers.Embedding(20, 8, mask_zero=True)
+            self.supports_masking = True
+
+        def call(self, ids):
+            return {"encoder_outputs": self.embedding(ids)}
+
+        def compute_mask(self, ids, previous_mask):
+            return {"encoder_outputs": self.embedding.compute_mask(ids)}
+
+    cell = AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(8), attention_units=8)
+    decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(20, 8), bridge="zero")
+    model = search_model(Encoder(), GreedyDecoder(decoder, max_length=6))
+    report = export_onnx_steps(model, tmp_path / "steps")
+    assert report.best_equal == 1

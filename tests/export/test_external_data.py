@@ -7,6 +7,7 @@ import pytest
 from keras_attn_runtime import ModelFileError, Translator
 
 from keras_attn.export import ExportError, export_onnx, export_onnx_steps, export_onnx_text
+from keras_attn.export.external_data import variables_size
 from keras_attn.export.passes.graph import copy_of, nested_graphs
 from tests.export.small_translator import SOURCE
 
@@ -78,3 +79,14 @@ def test_more_than_2_gb_are_written_so_unasked(translator, onnx_model, tmp_path,
     (tmp_path / "translator" / "thesis.txt").write_text("years of work")
     with pytest.raises(FileExistsError, match="other content"):
         export_onnx(translator, tmp_path / "translator")
+
+
+def test_the_weights_decide_what_is_written_at_every_precision(
+    translator, onnx_model, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("keras_attn.export.onnx_file.convert", lambda *_: copy_of(onnx_model))
+    size = variables_size(translator.weights)
+    monkeypatch.setattr("keras_attn.export.onnx_file.LIMIT", size - 1)
+    for precision in ("float32", "int8"):  # the second is smaller
+        export_onnx(translator, tmp_path / "translator", precision=precision)
+        assert (tmp_path / "translator" / "model.weights").is_file()

@@ -16,7 +16,12 @@ from keras_attn import (
     TransformerDecoderBlock,
     search_model,
 )
-from keras_attn.export import ExportError, export_onnx, export_onnx_text, export_saved_model
+from keras_attn.export import (
+    export_onnx,
+    export_onnx_steps,
+    export_onnx_text,
+    export_saved_model,
+)
 from keras_attn.export.export_onnx_text import _run
 from keras_attn.export.verify import pad
 from keras_attn.text import SentencePieceTokenizer
@@ -80,8 +85,9 @@ def test_the_file_continues_prompts_as_keras_does(archive_every, tmp_path):
 
 
 def test_sampling_is_refused(tmp_path):
-    with pytest.raises(ExportError, match="StatelessRandomUniform"):
-        export_onnx(generator(SamplingDecoder), tmp_path / "generator.onnx")
+    for export in (export_onnx, export_onnx_steps, export_saved_model):
+        with pytest.raises(ValueError, match="SamplingDecoder, which draws at random"):
+            export(generator(SamplingDecoder), tmp_path / "generator")
     assert not list(tmp_path.iterdir())
 
 
@@ -140,3 +146,15 @@ def assert_all_forms_continue(model, tokenizer, texts, ids, expected, tmp_path):
     loaded = tf.saved_model.load(tmp_path / "saved")
     found = loaded.translate_texts(tf.constant(texts))["text"][:, 0].numpy()
     assert [text.decode() for text in found] == expected
+
+
+def test_a_saved_model_reads_an_empty_text_as_a_prompt_of_nothing(tmp_path):
+    (tmp_path / "text").write_text("abc def\nfed cab\n" * 5)
+    tokenizer = SentencePieceTokenizer.train(tmp_path / "text", VOCABULARY_SIZE, "char")
+    model = generator(beam_width=3, pad_token_id=2)
+    export_saved_model(model, tmp_path / "saved", tokenizer)
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    received = loaded.translate_texts(tf.constant([""]))
+    expected = numpy(model(np.array([[2]], "int32")))
+    np.testing.assert_array_equal(received["token_ids"], expected["token_ids"])
+    np.testing.assert_allclose(received["scores"], expected["scores"], rtol=1e-5)

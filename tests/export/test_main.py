@@ -68,8 +68,8 @@ def test_options_that_only_onnx_has_are_handed_on(run, tmp_path, monkeypatch, ca
         assert main([form, str(run), out, "--external-data"]) == 0
         assert calls.pop() == {"sentences": None, "precision": "float32", "external_data": True}
     for options, message in [
-        (["--precision", "int8"], "only an ONNX file has a precision, received int8"),
-        (["--external-data"], "only an ONNX file can have external data"),
+        (["--precision", "int8"], "onnx and onnx-text have a precision, received int8"),
+        (["--external-data"], "only the format onnx can have external data"),
     ]:
         with pytest.raises(SystemExit):
             main(["saved-model", str(run), str(tmp_path / "model"), *options])
@@ -107,3 +107,12 @@ def test_wrong_arguments_exit_with_2(capsys):
     with pytest.raises(SystemExit) as raised:
         main(["coreml", "run", "out"])
     assert raised.value.code == 2
+
+
+def test_a_layer_that_is_not_registered_is_named(run, tmp_path, monkeypatch, capsys):
+    def load_model(*arguments, **options):
+        raise TypeError("Could not locate class 'Mine'")
+
+    monkeypatch.setattr("keras.saving.load_model", load_model)
+    assert main(["onnx", str(run), str(tmp_path / "model.onnx")]) == 1
+    assert "Nothing was exported. Could not locate class 'Mine'" in capsys.readouterr().err

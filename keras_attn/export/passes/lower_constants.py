@@ -16,7 +16,7 @@ def lower_constants(model):
 
 
 def _lower_in(graph):
-    for holder in graph.node:
+    for holder in list(graph.node):
         for body in subgraphs(holder):
             _lower_into(body, holder, graph)
             _lower_in(body)

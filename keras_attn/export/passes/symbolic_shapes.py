@@ -289,4 +289,4 @@ def _product(sizes):
 def _sum(sizes):
     if all(isinstance(size, int) for size in sizes):
         return sum(sizes)
-    return "+".join(str(size) for size in sizes)
+    return f"({'+'.join(str(size) for size in sizes)})"
