@@ -56,9 +56,9 @@ def main():
     model = make_model(tokenizer.vocabulary_size, args)
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     trainer = keras.Model(token_ids, model(token_ids))
-    steps = args.epochs * len(windows)
+    steps_after_warmup = max(1, args.epochs * len(windows) - args.warmup_steps)
     schedule = keras.optimizers.schedules.CosineDecay(
-        0.0, steps, warmup_target=args.learning_rate, warmup_steps=args.warmup_steps
+        0.0, steps_after_warmup, warmup_target=args.learning_rate, warmup_steps=args.warmup_steps
     )
     compile_for_training(trainer, schedule, label_smoothing=0.0)
     print(f"{trainer.count_params():,} weights, {len(windows)} steps per epoch")
@@ -255,6 +255,8 @@ def parse_arguments():
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--prompt", default=None, help="what samples begin with")
     args = parser.parse_args()
+    if args.data is None and (args.valid or args.documents):
+        parser.error("--valid and --documents need --data")
     if args.prompt is None:
         args.prompt = "" if args.documents or args.data is None else "\n"
     for name, value in (TEXT if args.data else SUMS).items():

@@ -24,6 +24,7 @@ import argparse
 import json
 import math
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -66,6 +67,9 @@ TEXT = {
 }
 MODELS = {
     ("rnn", "dates"): {
+        "attention": "bahdanau",
+        "cell": "lstm",
+        "no_input_feeding": False,
         "embedding_dim": 64,
         "units": 96,
         "layers": 1,
@@ -78,6 +82,9 @@ MODELS = {
         "average": 1,
     },
     ("rnn", "sentences"): {
+        "attention": "bahdanau",
+        "cell": "lstm",
+        "no_input_feeding": False,
         "embedding_dim": 256,
         "units": 256,
         "layers": 1,
@@ -132,6 +139,13 @@ SENTENCES_WITHOUT_ATTENTION = {
     "epochs": 16,
     "learning_rate": 1.5e-3,
 }
+
+# Options of one model alone.
+OPTIONS = [
+    *(("rnn", name) for name in ("attention", "cell", "units", "no_input_feeding")),
+    *(("transformer", name) for name in ("heads", "intermediate_dim", "positions")),
+    *(("transformer", name) for name in ("attention_dropout", "activation_dropout")),
+]
 
 # What may be another when a training goes on: where, how long and on what, and the search.
 MAY_CHANGE = """
@@ -203,7 +217,7 @@ def main():
     report = {
         "minutes": minutes,
         "cpu_minutes": cpu_minutes,
-        "arguments": vars(args),
+        "arguments": {**vars(args), "epochs": len(history.epoch)},
         "history": history.history,
     }
     (args.run_dir / "history.json").write_text(json.dumps(report, indent=2, default=str))
@@ -287,15 +301,15 @@ def parse_arguments():
     )
     parser.add_argument("--run-dir", type=Path, default=Path("build/run"), help="what is written")
     parser.add_argument("--data", type=Path, help="directory of parallel files; default: dates")
-    parser.add_argument("--source", default="source", help="suffix of the source files")
-    parser.add_argument("--target", default="target", help="suffix of the target files")
+    parser.add_argument("--source", help="suffix of the source files; default: source")
+    parser.add_argument("--target", help="suffix of the target files; default: target")
     parser.add_argument("--model", choices=("rnn", "transformer"), default="rnn")
     parser.add_argument("--layers", type=int, default=None, help="on each side")
     rnn = parser.add_argument_group("RNN")
-    rnn.add_argument("--attention", choices=ATTENTIONS, default="bahdanau")
-    rnn.add_argument("--cell", choices=("lstm", "gru"), default="lstm")
+    rnn.add_argument("--attention", choices=ATTENTIONS, default=None)
+    rnn.add_argument("--cell", choices=("lstm", "gru"), default=None)
     rnn.add_argument("--units", type=int, default=None)
-    rnn.add_argument("--no-input-feeding", action="store_true", help="train faster")
+    rnn.add_argument("--no-input-feeding", action="store_true", default=None, help="train faster")
     transformer = parser.add_argument_group("Transformer")
     transformer.add_argument("--heads", type=int, default=None)
     transformer.add_argument("--intermediate-dim", type=int, default=None)
@@ -323,6 +337,16 @@ def parse_arguments():
         "--decay", type=float, default=None, help="share of the steps in which the rate falls to 0"
     )
     args = parser.parse_args()
+    others = {option for model, option in OPTIONS if model != args.model}
+    if not args.data:
+        others |= {"source", "target"}
+    ignored = sorted(name for name in others if getattr(args, name) is not None)
+    if ignored:
+        parser.error(
+            f"{', '.join('--' + name.replace('_', '-') for name in ignored)}: not an option of "
+            f"--model {args.model}{'' if args.data else ' without --data'}"
+        )
+    args.source, args.target = args.source or "source", args.target or "target"
     text = "sentences" if args.data else "dates"
     defaults = {**TEXT[text], **MODELS[args.model, text]}
     if args.tokenizer not in (None, "bpe"):
@@ -336,17 +360,25 @@ def parse_arguments():
 
 
 def check_run_dir(files, args):
-    """A run directory is of one text and one model: notes which, refuses to go on with others."""
+    """A run directory is of one text and one model: notes which, refuses to go on with others.
+
+    What was prepared for others that were never trained is removed.
+    """
     run = {name: value for name, value in vars(args).items() if name not in MAY_CHANGE}
     run["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
     path = args.run_dir / "run.json"
     before = json.loads(path.read_text()) if path.exists() else run
     changed = {name: value for name, value in before.items() if run[name] != value}
-    if changed:
+    if changed and (args.run_dir / "state").exists():
         raise SystemExit(
             f"{args.run_dir} holds a training of another text or model, with {changed}. "
             "Choose another --run-dir."
         )
+    if changed:
+        for tokenizer in args.run_dir.glob("*.spm"):
+            tokenizer.unlink()
+        for corpus in args.run_dir.glob("corpus-*"):
+            shutil.rmtree(corpus)
     path.write_text(json.dumps(run, indent=2))
 
 
@@ -397,11 +429,14 @@ def train_tokenizers(files, args):
     """A tokenizer for each side, trained on the training files; kept in the run directory."""
     paths = [args.run_dir / "source.spm", args.run_dir / "target.spm"]
     if not all(path.exists() for path in paths):
-        sides = [[files["train", "source"]], [files["train", "target"]]]
-        if not args.separate_vocabularies:
-            sides = [sides[0] + sides[1]] * 2
-        for path, texts in zip(paths, sides, strict=True):
-            SentencePieceTokenizer.train(texts, args.vocabulary_size, args.tokenizer).save(path)
+        texts = [files["train", "source"]], [files["train", "target"]]
+        sides = texts if args.separate_vocabularies else [texts[0] + texts[1]]
+        made = [
+            SentencePieceTokenizer.train(each, args.vocabulary_size, args.tokenizer)
+            for each in sides
+        ]
+        for path, tokenizer in zip(paths, (made[0], made[-1]), strict=True):
+            tokenizer.save(path)
     return [SentencePieceTokenizer.load(path) for path in paths]
 
 

@@ -56,7 +56,8 @@ class AverageWeights(keras.callbacks.Callback):
         """
         if not self.kept_epochs:
             raise ValueError("Expected at least one epoch of training before apply(). Received: 0")
-        epochs = [read_checkpoint(self._path(epoch))[0] for epoch in self.kept_epochs]
+        kept = self.kept_epochs[-self.num_epochs :]  # more, if they are of a training with more
+        epochs = [read_checkpoint(self._path(epoch))[0] for epoch in kept]
         model = self.model if model is None else model
         model.set_weights(
             [np.mean(weights, axis=0, dtype="float64") for weights in zip(*epochs, strict=True)]

@@ -20,11 +20,43 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "train_translation.py"
 )
 def test_a_run_directory_belongs_to_one_text_and_model(tmp_path, before, changed):
     (tmp_path / "run.json").write_text(before)
+    (tmp_path / "state").mkdir()
     process = subprocess.run(
         [sys.executable, SCRIPT, "--run-dir", tmp_path], capture_output=True, text=True
     )
     assert process.returncode == 1 and changed in process.stderr
     assert "another --run-dir" in process.stderr and not (tmp_path / "translator.keras").exists()
+
+
+def test_what_was_never_trained_does_not_keep_its_directory(tmp_path):
+    args = SimpleNamespace(run_dir=tmp_path, dropout=2.0)
+    train_translation.check_run_dir({}, args)
+    (tmp_path / "source.spm").touch()
+    (tmp_path / "corpus-train").mkdir()
+    args.dropout = 0.2
+    train_translation.check_run_dir({}, args)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+    (tmp_path / "source.spm").touch()
+    train_translation.check_run_dir({}, args)
+    assert (tmp_path / "source.spm").exists()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (
+            ["--model", "transformer", "--no-input-feeding", "--units", "8"],
+            "--no-input-feeding, --u",
+        ),
+        (["--heads", "8"], "--heads: not an option of --model rnn"),
+        (["--source", "en"], "--source: not an option of --model rnn without --data"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(options, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["train_translation.py", *options])
+    with pytest.raises(SystemExit):
+        train_translation.parse_arguments()
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

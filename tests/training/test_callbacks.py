@@ -114,6 +114,15 @@ def test_average_weights_of_a_second_training(tmp_path, model):
     assert model.get_weights()[0][0, 0] == (3 + 0 + 1 + 2) / 4
 
 
+def test_average_weights_of_fewer_epochs_than_were_kept(tmp_path, model):
+    before = AverageWeights(tmp_path, num_epochs=4)
+    run_epochs(before, model, [0.0] * 4)
+    fewer = AverageWeights(tmp_path, num_epochs=2)
+    fewer.set_state(before.get_state())
+    fewer.apply(model)
+    assert model.get_weights()[0][0, 0] == (2 + 3) / 2
+
+
 def test_average_weights_bad_use(tmp_path, model):
     with pytest.raises(ValueError, match="Received: num_epochs=0"):
         AverageWeights(tmp_path, num_epochs=0)
