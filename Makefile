@@ -5,7 +5,7 @@
 #   make test-jax   layer, decoder and search tests on JAX, in an environment without TensorFlow
 #   make lint       check the code                      make format     mend what can be mended
 #   make bench      training speed against the peers    make clean      remove all that was made here
-#   make bench-decode RUN=... DATA=... SOURCE=... TARGET=...  translation speed against CTranslate2
+#   make bench-decode RUN=... NAME=...  translation speed against CTranslate2
 #   make bench-decode-rnn RUN=... NAME=...  translation speed with an RNN, against SavedModel and PyTorch
 
 SHELL := bash
@@ -102,7 +102,7 @@ bench: .venv-bench/installed
 	.venv-bench/bin/python benchmarks/train_transformer.py
 
 bench-decode: .venv-bench/installed
-	.venv-bench/bin/python benchmarks/decode.py $(RUN) --data $(DATA) --source $(SOURCE) --target $(TARGET)
+	.venv-bench/bin/python benchmarks/decode.py $(RUN) --name $(NAME)
 
 bench-decode-rnn: .venv-bench/installed
 	.venv-bench/bin/python benchmarks/decode_rnn.py $(RUN) --name $(NAME)

@@ -1,12 +1,12 @@
 """Speed of translation: an exported ONNX file against CTranslate2, with the same weights.
 
-    python benchmarks/decode.py RUN --data DIR --source en --target de --peer-python PYTHON
+    python benchmarks/decode.py RUN --name multi30k --peer-python PYTHON
 
 RUN is a directory of `examples/train_translation.py --model transformer --positions sinusoidal`,
 for with these positions alone are the weights written for CTranslate2. Two models are measured: the
 trained one, whose sentences end where they end, and one of base size with random weights, which is
 forced to the lengths of the references (of each batch: to that of its longest). Both sides get the
-same batches, of the test set sorted by length, as ids, with beam 4, and give back ids; so no
+same batches, of RUN/test.source sorted by length, as ids, with beam 4, and give back ids; so no
 tokenizer is measured.
 
 Each measurement is a process of its own, the sides take turns, and the machine has to be idle. Each
@@ -45,11 +45,7 @@ def main():
         description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("run", type=Path, help="directory of a training run of a Transformer")
-    parser.add_argument("--data", type=Path, required=True, help="directory of parallel files")
-    parser.add_argument("--test", default="test", help="start of the names of the test files")
-    parser.add_argument("--source", default="source", help="suffix of the source files")
-    parser.add_argument("--target", default="target", help="suffix of the target files")
-    parser.add_argument("--name", help="of the results; default: of the data")
+    parser.add_argument("--name", required=True, help="of the results file")
     parser.add_argument("--peer-python", default=sys.executable, help="one with CTranslate2")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32, 64])
     parser.add_argument("--base-sentences", type=int, default=64, help="for the base size")
@@ -59,7 +55,7 @@ def main():
     parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     args = parser.parse_args()
     load = load_average()
-    sentences, lengths = read_test_set(args)
+    sentences, lengths = read_test_set(args.run)
 
     rows, found = [], {}
     with tempfile.TemporaryDirectory() as directory:
@@ -75,9 +71,8 @@ def main():
             for precision in PRECISIONS:
                 rows += measure(model, precision, folder, *few, args, found)
             rows.append(facts)
-    name = args.name or args.data.name
     write_results(
-        args.out / f"{'decode_profile' if args.profile else 'decode'}-{name}.json",
+        args.out / f"{'decode_profile' if args.profile else 'decode'}-{args.name}.json",
         rows,
         {**versions("tensorflow", "keras", "tf2onnx"), **found},
         settings={
@@ -92,16 +87,16 @@ def main():
     )
 
 
-def read_test_set(args):
+def read_test_set(run):
     """Source ids of the test set, sorted by length, and the lengths of the references."""
     from keras_attn.text import SentencePieceTokenizer
     from keras_attn.text.lines import read_lines
 
     sides = []
-    for suffix, tokenizer in ((args.source, "source.spm"), (args.target, "target.spm")):
-        path = sorted(args.data.glob(f"{args.test}*.{suffix}"))[0]
-        tokenizer = SentencePieceTokenizer.load(args.run / tokenizer)
-        sides.append([[*ids, 2] for ids in tokenizer.encode(list(read_lines(path)))])
+    for side in ("source", "target"):
+        tokenizer = SentencePieceTokenizer.load(run / f"{side}.spm")
+        lines = list(read_lines(run / f"test.{side}"))
+        sides.append([[*ids, 2] for ids in tokenizer.encode(lines)])
     pairs = sorted(zip(*sides, strict=True), key=lambda pair: len(pair[0]))
     return [source for source, _ in pairs], [len(target) for _, target in pairs]
 
@@ -114,7 +109,8 @@ def write_models(model, folder, args):
     if model == "trained":
         translator = keras.saving.load_model(args.run / "translator.keras", compile=False)
         encoder, decoder = translator.layers[1], translator.layers[2].decoder
-        if encoder.stack.positions is None and not args.profile:
+        positions = encoder.stack.positions
+        if not isinstance(positions, keras_attn.SinusoidalPositions) and not args.profile:
             raise SystemExit(
                 "Weights are written for CTranslate2 with sinusoidal positions only. Received: "
                 f"others, in {args.run}. Train with --positions sinusoidal."

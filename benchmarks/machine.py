@@ -13,7 +13,8 @@ def machine():
             model = next(line.split(":")[1].strip() for line in lines if "model name" in line)
     except (OSError, StopIteration):
         pass
-    return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "system": platform.system()}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"cpu": model, "cores": cores, "system": platform.system()}
 
 
 def use_cores(number):
