@@ -31,8 +31,8 @@ def penalties(vocabulary_size, suppressed_token_ids, end_token_id, step, min_len
     always = _penalty(vocabulary_size, suppressed_token_ids)
     if not min_length:
         return always
-    early = ops.cast(step < min_length, "float32")
-    return always + early * _penalty(vocabulary_size, [end_token_id])
+    early = _penalty(vocabulary_size, [*suppressed_token_ids, end_token_id])
+    return ops.where(step < min_length, early, always)
 
 
 def _penalty(vocabulary_size, token_ids):

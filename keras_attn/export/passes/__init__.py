@@ -1,5 +1,6 @@
 """Clean-up of converted graphs: each pass changes an `onnx.ModelProto` in place."""
 
+from keras_attn.export.passes.ascending_top_k import ascending_top_k
 from keras_attn.export.passes.constant_reshapes import constant_reshapes
 from keras_attn.export.passes.emulate_float16 import emulate_float16
 from keras_attn.export.passes.fold_recurrent_weights import fold_recurrent_weights
@@ -31,6 +32,7 @@ PASSES = (
     matmul_of_any_rank,
     constant_reshapes,
     gather_integers,
+    ascending_top_k,
     plain_indices,
     fuse_normalization,
     fold_recurrent_weights,
@@ -42,6 +44,7 @@ longer in the main graph alone."""
 
 __all__ = [
     "PASSES",
+    "ascending_top_k",
     "constant_reshapes",
     "emulate_float16",
     "fold_recurrent_weights",

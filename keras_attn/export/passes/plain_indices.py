@@ -8,10 +8,10 @@ TAKE_INT32 = ("Gather", "GatherElements")
 def plain_indices(model):
     """Hands indices on as they are, where they are only converted from one integer to another.
 
-    TensorFlow counts in int32, ONNX in int64. So what `TopK` has found is converted to int32, and
-    then to the type that is needed, to int64 to gather by it: the way over int32 is left out.
-    `Gather` and `GatherElements` take int32 as well, and need no conversion. Each is an operator
-    of every step of a search. Expects unique names.
+    TensorFlow counts in int32, ONNX in int64. So what `TopK` has found or sorted is converted to
+    int32, and then to the type that is needed, to int64 to gather by it: the way over int32 is left
+    out. `Gather` and `GatherElements` take int32 as well, and need no conversion. Each is an
+    operator of every step of a search. Expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -28,7 +28,8 @@ def plain_indices(model):
         is_cast = node is not None and node.op_type == "Cast" and node.attribute[0].i == to
         return node.input[0] if is_cast else None
 
-    found = {node.output[1] for node in nodes if node.op_type == "TopK"}
+    found = {name for node in nodes if node.op_type == "TopK" for name in node.output}
+    found = {name for name in found if types[name] == TensorProto.INT64}
     for node in nodes:
         if node.op_type == "Cast":
             indices = before_cast(node.input[0], TensorProto.INT32)

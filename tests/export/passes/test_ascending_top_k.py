@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from keras_attn.export.passes import ascending_top_k
+from tests.export.small_graphs import FLOAT, INT64, constant, model, node, operators, run, value
+
+NUMBERS = np.array([[7, 2, 9, 2, 5], [0, 4, 3, 1, 8]])
+
+
+def ascending(type_=INT64, extra=(), outputs=()):
+    """The three smallest numbers of each row, as TensorFlow finds them."""
+    return model(
+        [
+            node("Cast", "numbers", "floats", to=FLOAT),
+            node("Neg", "floats", "below"),
+            node("TopK", "below three", "largest places", axis=-1, largest=1, sorted=1),
+            node("Neg", "largest", "smallest"),
+            node("Cast", "smallest", "sorted", to=INT64),
+            *extra,
+        ],
+        [value("numbers", type_, ["rows", 5])],
+        [value("sorted", INT64, ["rows", 3]), value("places", INT64, ["rows", 3]), *outputs],
+        [constant("three", [3])],
+    )
+
+
+def top_k_input(made):
+    (top_k,) = [each for each in made.graph.node if each.op_type == "TopK"]
+    return top_k.input[0]
+
+
+def test_integers_are_sorted_by_one_operator():
+    made = ascending()
+    before = run(made, numbers=NUMBERS)
+    ascending_top_k(made)
+    assert top_k_input(made) == "numbers"
+    for received, expected in zip(run(made, numbers=NUMBERS), before, strict=True):
+        np.testing.assert_array_equal(received, expected)
+    np.testing.assert_array_equal(before[0], np.sort(NUMBERS)[:, :3])
+    large = NUMBERS + 2**40  # which floats cannot tell from each other
+    np.testing.assert_array_equal(run(made, numbers=large)[0], np.sort(large)[:, :3])
+
+
+@pytest.mark.parametrize("other", ["read by another", "an output", "fractions"])
+def test_what_would_become_something_else_stays(other):
+    made = {
+        "read by another": lambda: ascending(
+            extra=[node("Abs", "largest", "absolute")],
+            outputs=[value("absolute", shape=["rows", 3])],
+        ),
+        "an output": lambda: ascending(outputs=[value("largest", shape=["rows", 3])]),
+        "fractions": lambda: ascending(FLOAT),
+    }[other]()
+    before = operators(made.graph)
+    ascending_top_k(made)
+    assert operators(made.graph) == before and top_k_input(made) == "below"
