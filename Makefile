@@ -2,7 +2,8 @@
 #
 #   make demo       train a translator of dates, export it, run it without TensorFlow, draw its attention
 #   make test       all tests but the slow ones         make test-slow  the slow ones
-#   make test-jax   layer, decoder and search tests on JAX, in an environment without TensorFlow
+#   make test-jax   tests of layers, searches and training on JAX, in an environment without TensorFlow
+#   make test-pytorch  the blocks against those of PyTorch, with the same weights
 #   make lint       check the code                      make format     mend what can be mended
 #   make bench      training speed against the peers    make clean      remove all that was made here
 #   make bench-decode RUN=... NAME=...  translation speed against CTranslate2
@@ -11,7 +12,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-jax lint format bench bench-decode bench-decode-rnn clean
+.PHONY: demo test test-slow test-jax test-pytorch lint format bench bench-decode bench-decode-rnn clean
 
 PYTHON ?= python3
 # Warnings and errors of TensorFlow's C++ side, without its information about the machine.
@@ -48,7 +49,7 @@ DEMO := build/demo
 .venv-bench/installed: $(PROJECT)
 	@echo "== Installing keras-attn, PyTorch, KerasHub and CTranslate2 into .venv-bench"
 	$(PYTHON) -m venv --clear .venv-bench
-	.venv-bench/bin/pip install --quiet -e '.[all,bench]'
+	.venv-bench/bin/pip install --quiet -e '.[all,bench,test]'
 	touch $@
 
 # python -I leaves the current folder and PYTHONPATH out: only what is installed is imported.
@@ -81,13 +82,16 @@ test: .venv/installed
 test-slow: .venv/installed
 	.venv/bin/python -m pytest -m slow
 
-JAX_TESTS := $(addprefix tests/,attention rnn encoders decoders search models positions transformer) \
-	$(addprefix tests/test_,dropout.py gather.py history.py layer_normalization.py masks.py scan.py)
+JAX_TESTS := $(addprefix tests/,attention rnn encoders decoders search models positions training transformer) \
+	$(addprefix tests/test_,configurations.py dropout.py gather.py history.py layer_normalization.py masks.py scan.py)
 
 # Nearly all the time goes into compiling small functions once: the less is optimised, the faster.
 test-jax: .venv-jax/installed
 	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
 		.venv-jax/bin/python -m pytest $(WORKERS) -rs -m "not slow" $(JAX_TESTS)
+
+test-pytorch: .venv-bench/installed
+	.venv-bench/bin/python -m pytest tests/transformer/test_against_pytorch.py
 
 lint: .venv/installed
 	.venv/bin/ruff check .

@@ -301,8 +301,8 @@ def parse_arguments():
     )
     parser.add_argument("--run-dir", type=Path, default=Path("build/run"), help="what is written")
     parser.add_argument("--data", type=Path, help="directory of parallel files; default: dates")
-    parser.add_argument("--source", help="suffix of the source files; default: source")
-    parser.add_argument("--target", help="suffix of the target files; default: target")
+    parser.add_argument("--source", help="suffix of the source files")
+    parser.add_argument("--target", help="suffix of the target files")
     parser.add_argument("--model", choices=("rnn", "transformer"), default="rnn")
     parser.add_argument("--layers", type=int, default=None, help="on each side")
     rnn = parser.add_argument_group("RNN")
@@ -337,15 +337,12 @@ def parse_arguments():
         "--decay", type=float, default=None, help="share of the steps in which the rate falls to 0"
     )
     args = parser.parse_args()
-    others = {option for model, option in OPTIONS if model != args.model}
-    if not args.data:
-        others |= {"source", "target"}
-    ignored = sorted(name for name in others if getattr(args, name) is not None)
-    if ignored:
-        parser.error(
-            f"{', '.join('--' + name.replace('_', '-') for name in ignored)}: not an option of "
-            f"--model {args.model}{'' if args.data else ' without --data'}"
-        )
+    for model, name in OPTIONS:
+        if model != args.model and getattr(args, name) is not None:
+            option = name.replace("_", "-")
+            parser.error(f"--{option} is an option of --model {model}")
+    if not args.data and (args.source or args.target):
+        parser.error("--source and --target need --data")
     args.source, args.target = args.source or "source", args.target or "target"
     text = "sentences" if args.data else "dates"
     defaults = {**TEXT[text], **MODELS[args.model, text]}
@@ -368,8 +365,10 @@ def check_run_dir(files, args):
     run["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
     path = args.run_dir / "run.json"
     before = json.loads(path.read_text()) if path.exists() else run
-    changed = {name: value for name, value in before.items() if run[name] != value}
-    if changed and (args.run_dir / "state").exists():
+    # What has no value is an option of the other model.
+    changed = {name: value for name, value in before.items() if run[name] not in (None, value)}
+    trained = any((args.run_dir / name).exists() for name in ("state", "translator.keras"))
+    if changed and trained:
         raise SystemExit(
             f"{args.run_dir} holds a training of another text or model, with {changed}. "
             "Choose another --run-dir."

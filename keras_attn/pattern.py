@@ -13,12 +13,15 @@ class Pattern:
         layer: a Keras layer; its weights do not matter.
 
     Attributes:
-        copied: list of layers that must live as long as the pattern.
+        kept_alive: list of layers. While Keras loads a model it tells layers apart by their
+            addresses, so none of those that it has serialized may be freed: another could get its
+            address. Here, because as an attribute of a layer they would be saved with it.
     """
 
     def __init__(self, layer):
         self._config = keras.saving.serialize_keras_object(layer)
-        self.copied = []
+        self._class = type(layer)
+        self.kept_alive = [layer]
 
     def config(self):
         """The serialized layer."""
@@ -28,10 +31,13 @@ class Pattern:
         return config
 
     def new_layer(self, **arguments):
-        """A new layer like it, with some arguments changed."""
+        """A new layer like it, with some arguments changed, and a name of its own."""
         config = self.config()
+        config["config"].pop("name", None)
         config["config"] |= arguments
-        return keras.saving.deserialize_keras_object(config)
+        # The class of a user need not be registered.
+        custom_objects = {config["class_name"]: self._class}
+        return keras.saving.deserialize_keras_object(config, custom_objects)
 
 
 def _remove(config, key):

@@ -86,12 +86,9 @@ class RNNEncoder(keras.layers.Layer):
         self.seed = seed
         self.recurrent_layers = []
         for _ in range(num_layers):
-            cell = self.pattern.new_layer(name=None)
             layer = recurrent_layer(cell, return_sequences=True, return_state=True)
             if bidirectional:
-                # It copies the layer. While Keras loads a model it tells layers apart by their
-                # addresses, so that none may be freed whose address another could have.
-                self.pattern.copied.append(layer)
+                self.pattern.kept_alive.append(layer)  # which is copied, for each direction
                 layer = keras.layers.Bidirectional(layer, dtype=self.dtype_policy)
             self.recurrent_layers.append(layer)
         self.dropout_layers = [

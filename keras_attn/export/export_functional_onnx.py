@@ -18,6 +18,7 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
     of the model, outputs like the keys of its dictionary of outputs or, without one, like the
     layers that they come from (a second output of a layer ends in `_1`). The first axis is called
     `batch`, any other dynamic axis like its tensor and its number (`ids_1`).
+    A model of mixed precision is exported in float32, the precision of its weights.
 
     Args:
         model: functional Keras model.

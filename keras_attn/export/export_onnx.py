@@ -28,6 +28,7 @@ def export_onnx(
     `(batch, source_length)`, `max_length` int32 `()`, `length_penalty` float32 `()`. Outputs:
     `token_ids`, `lengths`, `scores`, `log_probs`, and `alignments` on request. LSTM and GRU layers
     become the operators of these names, see `fused_recurrence`.
+    A model of mixed precision is exported in float32, the precision of its weights.
 
     The file appears under its name only after it passed: allowed operators, `onnx.checker`, a
     session of ONNX Runtime, and a comparison with Keras on at least 200 sentences in batches of

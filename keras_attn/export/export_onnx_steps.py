@@ -32,6 +32,7 @@ def export_onnx_steps(
 
     The host feeds each `next/name` back as `name` until all of `done` is true; `partial`, int32
     `(batch, steps)`, is the best hypothesis so far. The results are those of the one file.
+    A model of mixed precision is exported in float32, the precision of its weights.
     Sentences that have ended stay in the batch.
 
     Args:

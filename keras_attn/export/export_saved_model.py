@@ -33,6 +33,7 @@ def export_saved_model(
     while `loaded.translate_ids(source_ids)` and `loaded.translate_texts(text)` know the defaults.
 
     The directory appears under its name, whole, after it was loaded again and compared with Keras.
+    A model of mixed precision keeps it.
 
     Args:
         model: functional Keras model: `source_ids` -> encoder -> `Search` layer.

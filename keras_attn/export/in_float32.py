@@ -9,7 +9,8 @@ def in_float32(*layers):
 
     A model that was trained in mixed precision has its weights in float32; what is lower precision
     in a file is a choice of the export. And TensorFlow, unless told otherwise, rounds the factors
-    of a product to 10 bits (TensorFloat-32) on a GPU that can do so.
+    of a product to 10 bits (TensorFloat-32) on a GPU that can do so. A cast that is part of a
+    functional model stays, such as that of the inputs of a nested one.
 
     Args:
         layers: Keras layers or models; all layers inside them are treated, however deep.

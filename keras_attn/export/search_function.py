@@ -3,6 +3,7 @@ import itertools
 
 import keras
 
+from keras_attn.search.sampling_decoder import SamplingDecoder
 from keras_attn.search.search import Search
 
 OUTPUTS = {
@@ -63,8 +64,7 @@ class SearchFunction:
             )
         self.encoder, self.search = encoders[0], searches[0]
         _check_arguments(model, self.encoder, self.search)
-        known = {id(variable) for variable in self.search.decoder.variables}
-        if any(id(variable) not in known for variable in self.search.variables):
+        if isinstance(self.search, SamplingDecoder):
             raise ValueError(
                 "Expected a search that finds the same each time. Received: "
                 f"{type(self.search).__name__}, which draws at random."
@@ -181,14 +181,15 @@ def _check_arguments(model, encoder, search):
         raise ValueError(
             f"Expected layers that can be saved, with a `get_config`. Received: {error}"
         ) from error
-    (node,) = layers[encoder.name]["inbound_nodes"]
-    given = [name for name, value in node["kwargs"].items() if value is not None]
-    if len(model.inputs) != 1 or len(node["args"]) != 1 or set(given) - {"training"}:
-        raise ValueError(
-            "Expected an encoder that is called with the source_ids alone. Received: a model with "
-            f"{len(model.inputs)} inputs, and a call of {encoder.name!r} with {len(node['args'])} "
-            f"positional arguments and {given}."
-        )
+    for node in layers[encoder.name]["inbound_nodes"]:
+        arguments = [*node["args"], *node["kwargs"].values()]
+        others = [each for each in arguments if each not in (None, False) and not _tensors(each)]
+        if len(model.inputs) != 1 or len(_tensors(arguments)) != 1 or others:
+            raise ValueError(
+                "Expected an encoder that is called with the source_ids alone. Received: a model "
+                f"with {len(model.inputs)} inputs, and a call of {encoder.name!r} with "
+                f"{len(node['args'])} positional arguments and {sorted(node['kwargs'])}."
+            )
     (node,) = layers[search.name]["inbound_nodes"]
     # Limits and penalties that are part of the model: here they are inputs.
     given = [

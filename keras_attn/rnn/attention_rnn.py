@@ -67,6 +67,7 @@ class AttentionRNN(keras.layers.Layer):
         if not cell.feeds_back:
             self.rnn = recurrent_layer(
                 cell.cell,
+                share_cell=True,
                 return_sequences=True,
                 return_state=True,
                 dtype=self.dtype_policy,

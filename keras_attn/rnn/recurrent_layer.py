@@ -1,15 +1,18 @@
 import keras
 
+from keras_attn.pattern import Pattern
+
 FUSED = {keras.layers.LSTMCell: keras.layers.LSTM, keras.layers.GRUCell: keras.layers.GRU}
 
 
-def recurrent_layer(cell, **kwargs):
+def recurrent_layer(cell, share_cell=False, **kwargs):
     """A layer that loops a cell over a sequence, the fastest that Keras has for it.
 
     Args:
-        cell: a Keras cell, which the layer loops, with its weights. An `LSTMCell` or `GRUCell`
-            gives `keras.layers.LSTM` or `GRU`, which have fused kernels; any other cell gives
-            `keras.layers.RNN`.
+        cell: a Keras cell. An `LSTMCell` or `GRUCell` gives `keras.layers.LSTM` or `GRU`, which
+            have fused kernels; any other cell gives `keras.layers.RNN`.
+        share_cell: bool, whether the layer loops this very cell, with its weights. Default `False`:
+            the cell is a pattern, and the layer loops a new one like it.
         **kwargs: arguments of `keras.layers.RNN`.
 
     Returns:
@@ -18,8 +21,11 @@ def recurrent_layer(cell, **kwargs):
     if type(cell) in FUSED:
         config = {key: value for key, value in cell.get_config().items() if key != "name"}
         layer = FUSED[type(cell)].from_config({**config, **kwargs})
-        layer.cell = cell
+        if share_cell:
+            layer.cell = cell
         return layer
+    if not share_cell:
+        cell = Pattern(cell).new_layer()
     # JAX would take the state for the output at masked steps, which may be of another size.
     return keras.layers.RNN(
         cell, zero_output_for_mask=True, **{"dtype": cell.dtype_policy, **kwargs}

@@ -85,7 +85,7 @@ class Search(keras.layers.Layer):
         kwargs.setdefault("autocast", False)  # a length penalty in float16 would be another one
         super().__init__(**kwargs)
         self.supports_masking = True
-        whole = all(int(length) == length for length in (min_length, max_length))
+        whole = all(length % 1 == 0 for length in (min_length, max_length))
         if not whole or max_length < 0 or min_length < 0 or min_length > max_length:
             raise ValueError(
                 "Expected whole numbers, 0 <= min_length <= max_length. "

@@ -197,11 +197,7 @@ class TwoSources(keras.layers.Layer):
         return None
 
 
-@pytest.mark.slow
-@requires_tensorflow("exports to ONNX")
-def test_several_memories_are_searched_and_exported(tmp_path):
-    from keras_attn.export import export_onnx
-
+def make_translator():
     attention = make(past=IntraDecoderAttention(LuongAttention("general")))
     query = ("cell_output", "inputs", "features")
     cell = AttentionRNNCell(keras.layers.GRUCell(4), attention, attention_units=5, query=query)
@@ -211,4 +207,40 @@ def test_several_memories_are_searched_and_exported(tmp_path):
     keras.utils.set_random_seed(4)
     for weight in translator.weights:
         weight.assign(keras.random.normal(weight.shape, stddev=0.7))
+    return translator
+
+
+def test_several_memories_and_features_are_searched():
+    """The probability that a search finds is that of teacher forcing with all of them."""
+    encoder, search = make_translator().layers[1:]
+    source_ids = np.array([[5, 6, 7, 8], [9, 4, 0, 0], [1, 2, 3, 0]], "int32")
+    encoded = encoder(source_ids)
+    found = numpy(search(**encoded))
+    token_ids, lengths = found["token_ids"][:, 0], found["lengths"][:, 0]
+    inputs = np.pad(token_ids[:, :-1], ((0, 0), (1, 0)), constant_values=1)
+
+    def log_probs(**changed):
+        logits = search.decoder(inputs, **{**encoded, **changed})
+        each = numpy(keras.ops.log_softmax(logits))
+        each = np.take_along_axis(each, token_ids[:, :, None], axis=2)[:, :, 0]
+        has_end = (token_ids == 2).any(axis=1)
+        rows = zip(each, lengths, has_end, strict=True)
+        return np.array([row[: length + end].sum() for row, length, end in rows])
+
+    assert_close(log_probs(), found["log_probs"][:, 0], 1e-4)
+    memories = encoded["encoder_outputs"]
+    others = {
+        "encoder_outputs": {**memories, "text": memories["text"] * 2},
+        "query_features": encoded["query_features"] * 2,
+    }
+    for name, value in others.items():  # each of them counts
+        assert np.abs(log_probs(**{name: value}) - log_probs()).max() > 1e-3
+
+
+@pytest.mark.slow
+@requires_tensorflow("exports to ONNX")
+def test_several_memories_are_searched_and_exported(tmp_path):
+    from keras_attn.export import export_onnx
+
+    translator = make_translator()
     assert export_onnx(translator, tmp_path / "two.onnx", alignments=True).best_equal == 1.0

@@ -210,3 +210,16 @@ def test_a_batch_of_zero_sentences_has_zero_hypotheses():
     search = BeamDecoder(decoder(), 3, num_hypotheses=2, max_length=5)
     results = numpy(search(np.zeros((0, 4, 8), "float32"), np.zeros((0, 4), "bool")))
     assert results["scores"].shape == (0, 2) and results["token_ids"].shape[:2] == (0, 2)
+
+
+@pytest.mark.parametrize("part", ["input", "memory_attention"])
+def test_the_dropout_of_each_part_has_an_effect_in_training(part):
+    rates = {"attention_dropout": 0.5} if part == "memory_attention" else {}
+    made = decoder(stack={"dropout": 0.5 if part == "input" else 0.0, "seed": 1}, **rates)
+    made(TOKEN_IDS, **ENCODED)
+    randomize(made)
+    for block in made.stack.blocks:
+        block.self_attention.dropout = 0.0
+    inference = numpy(made(TOKEN_IDS, **ENCODED))
+    assert_close(numpy(made(TOKEN_IDS, **ENCODED, training=False)), inference)
+    assert np.abs(numpy(made(TOKEN_IDS, **ENCODED, training=True)) - inference).max() > 0.01

@@ -200,7 +200,11 @@ def test_dropout_is_for_training_only():
     encoder = make_encoder(dropout=0.5, seed=1)
     inference = numpy(encoder(IDS)["encoder_outputs"])
     assert_identical(numpy(encoder(IDS)["encoder_outputs"]), inference)
-    assert not np.allclose(numpy(encoder(IDS, training=True)["encoder_outputs"]), inference)
+    assert len(encoder.dropout_layers) == 2
+    for one in encoder.dropout_layers:  # that of the inputs, and that of the layer
+        for each in encoder.dropout_layers:
+            each.rate = 0.5 * (each is one)
+        assert not np.allclose(numpy(encoder(IDS, training=True)["encoder_outputs"]), inference)
 
 
 def test_no_two_layers_drop_the_same_features():
@@ -278,3 +282,14 @@ def test_the_layers_of_a_loaded_model_have_cells_of_their_own(cell, bidirectiona
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert len(loaded.weights) == len(model.weights)
     assert_identical(numpy(loaded(IDS)), numpy(model(IDS)))
+
+
+def test_the_cell_of_a_user_need_not_be_registered():
+    class Cell(keras.layers.Layer):
+        state_size = output_size = 3
+
+        def call(self, inputs, states):
+            return inputs + states[0], [states[0] + 1]
+
+    encoder = RNNEncoder(Cell(), bidirectional=False, num_layers=2)
+    assert encoder(FEATURES)["encoder_outputs"].shape == FEATURES.shape

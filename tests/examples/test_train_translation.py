@@ -39,17 +39,21 @@ def test_what_was_never_trained_does_not_keep_its_directory(tmp_path):
     (tmp_path / "source.spm").touch()
     train_translation.check_run_dir({}, args)
     assert (tmp_path / "source.spm").exists()
+    (tmp_path / "translator.keras").touch()
+    args.dropout = 0.3
+    with pytest.raises(SystemExit, match="holds a training of another"):
+        train_translation.check_run_dir({}, args)
+    assert (tmp_path / "source.spm").exists()
+    args.dropout = None  # as an option of the other model was written before
+    train_translation.check_run_dir({}, args)
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
-        (
-            ["--model", "transformer", "--no-input-feeding", "--units", "8"],
-            "--no-input-feeding, --u",
-        ),
-        (["--heads", "8"], "--heads: not an option of --model rnn"),
-        (["--source", "en"], "--source: not an option of --model rnn without --data"),
+        (["--model", "transformer", "--no-input-feeding"], "--no-input-feeding is an option of"),
+        (["--heads", "8"], "--heads is an option of --model transformer"),
+        (["--source", "en"], "--source and --target need --data"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(options, message, monkeypatch, capsys):

@@ -202,3 +202,13 @@ def test_random_numbers_are_refused_by_name(tmp_path):
     x = keras.Input((2,), name="x")
     with pytest.raises(ExportError, match="RandomNormal"):
         export_functional_onnx(keras.Model(x, Noise()(x)), tmp_path / "x.onnx", np.ones((3, 2)))
+
+
+def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path):
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        model = make_classifier()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert export_functional_onnx(model, tmp_path / "classifier.onnx", IDS) < 1e-6
+    assert model.get_layer("label").compute_dtype == "float16"

@@ -349,6 +349,7 @@ def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tm
         (Subclassed(), "functional"),
         (keras.Model([ids, mask], search(**encoder(ids, mask=mask))), r"2 inputs.*\['mask'\]"),
         (keras.Model(ids, search(**encoder(ids, mask=ids))), r"source_ids alone.*\['mask'\]"),
+        (keras.Model(ids, search(**encoder(ids, training=True))), "source_ids alone.*training"),
     ):
         with pytest.raises(ValueError, match=message):
             export_onnx(model, tmp_path / "model.onnx")
@@ -367,7 +368,12 @@ def test_a_search_is_called_with_all_that_the_encoder_returns(tmp_path):
     ):
         with pytest.raises(ValueError, match="all that its encoder returns"):
             export_onnx(keras.Model(ids, found), tmp_path / "model.onnx")
-    for found in (search(outputs, mask, state), search(outputs, mask, encoder_state=state)):
+    by_name = encoder(inputs=ids, mask=None, training=False)
+    for found in (
+        search(outputs, mask, state),
+        search(outputs, mask, encoder_state=state),
+        search(**by_name),
+    ):
         SearchFunction(keras.Model(ids, found))  # which are the same call
 
 

@@ -18,7 +18,7 @@ from keras_attn import (
 )
 from keras_attn.export import ExportError, export_onnx_steps
 from keras_attn.export.onnx_gate import open_session
-from tests.export.small_translator import SOURCE
+from tests.export.small_translator import SOURCE, make_translator
 
 SENTENCES = [[5, 6, 7, 2], [9, 2], [3, 4, 5, 6, 7, 8, 9, 10, 2]]
 
@@ -176,3 +176,12 @@ def test_the_implicit_mask_of_an_encoder_counts(tmp_path):
     model = search_model(Encoder(), GreedyDecoder(decoder, max_length=6))
     report = export_onnx_steps(model, tmp_path / "steps")
     assert report.best_equal == 1
+
+
+def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path):
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        translator = make_translator()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert export_onnx_steps(translator, tmp_path / "steps").best_equal == 1

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import onnx
 import pytest
 from keras_attn_runtime import Translator
@@ -45,6 +46,33 @@ def test_gives_the_texts_of_the_runtime(text_file, exported):
         expected = [each if len(each) == 2 else ["", ""] for each in expected]
         assert len({each[0] for each in expected}) > 4
         assert run(text_file, {"text": texts, **options}) == [expected]
+
+
+def test_gives_the_numbers_of_the_runtime(text_file, exported):
+    program = """
+import json, sys
+import numpy as np
+import onnxruntime, onnxruntime_extensions
+options = onnxruntime.SessionOptions()
+options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
+session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+feeds = {"text": np.array(json.loads(sys.argv[2]), object)}
+if len(sys.argv) > 3:
+    feeds["length_penalty"] = np.array(float(sys.argv[3]), np.float32)
+print(json.dumps([each.tolist() for each in session.run(["scores", "log_probs"], feeds)]))
+"""
+    texts, translator = [*SOURCE, "", " "], Translator(exported[0])
+    for options in ({}, {"length_penalty": 0.25}):
+        arguments = [text_file, json.dumps(texts), *map(str, options.values())]
+        process = subprocess.run(
+            [sys.executable, "-P", "-c", program, *arguments], capture_output=True, text=True
+        )
+        assert process.returncode == 0, process.stderr
+        received = np.array(json.loads(process.stdout))  # (2, texts, hypotheses)
+        for index, one in enumerate(translator.translate(SOURCE, num_hypotheses=2, **options)):
+            expected = [[each.score, each.log_prob] for each in one.hypotheses]
+            np.testing.assert_allclose(received[:, index].T, expected, rtol=1e-5)
+        assert not received[:, len(SOURCE) :].any()
 
 
 def test_only_the_text_has_to_be_given(text_file):

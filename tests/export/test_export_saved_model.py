@@ -121,3 +121,17 @@ def test_one_that_disagrees_leaves_nothing(translator, tmp_path, monkeypatch):
     with pytest.raises(ExportError, match="disagrees with Keras"):
         export_saved_model(translator, tmp_path / "model")
     assert not list(tmp_path.iterdir())
+
+
+def test_wrong_texts_are_refused(translator, tokenizers, tmp_path, monkeypatch):
+    module = sys.modules["keras_attn.export.export_saved_model"]
+    decode = module._decode
+
+    def decode_otherwise(tokenizer, results):
+        texts = decode(tokenizer, results)
+        return texts if tf.inside_function() else texts + "!"
+
+    monkeypatch.setattr(module, "_decode", decode_otherwise)
+    with pytest.raises(ExportError, match="disagrees with Keras: expected equal texts"):
+        export_saved_model(translator, tmp_path / "saved", *tokenizers)
+    assert not list(tmp_path.iterdir())

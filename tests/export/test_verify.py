@@ -65,6 +65,27 @@ def test_wrong_numbers_are_refused(name, wrong):
         compare(changed(disturb)).check()
 
 
+@pytest.mark.parametrize("wrong", [0.05, np.nan])
+def test_wrong_alignments_are_refused(wrong):
+    def align(error):
+        def other(**inputs):
+            outputs = translate(**inputs)
+            shape = (*outputs["token_ids"].shape, inputs["source_ids"].shape[1])
+            return {**outputs, "alignments": np.full(shape, 0.5 + error)}
+
+        return other
+
+    sentences = random_sentences(50, 200)
+    compare_translations(align(0.0), align(0.0), sentences, SEARCH).check()
+    with pytest.raises(ExportError, match="disagrees with Keras"):
+        compare_translations(align(0.0), align(wrong), sentences, SEARCH).check()
+
+
+def test_a_model_that_ignores_the_penalty_is_refused():
+    with pytest.raises(ExportError, match="disagrees with Keras"):
+        compare(lambda **inputs: translate(**{**inputs, "length_penalty": 1.0})).check()
+
+
 @pytest.mark.parametrize("hypothesis", [0, 1])
 def test_wrong_ids_are_refused_however_small_their_number(hypothesis):
     calls = []

@@ -214,3 +214,11 @@ def test_exported_with_its_attention(max_distance, tmp_path):
 def test_a_distance_that_is_none_is_refused():
     with pytest.raises(ValueError, match="max_distance must be a positive integer. Received: max"):
         make_model(max_distance=0)
+
+
+def test_dropout_is_for_training_only():
+    model = decomposable_attention(keras.layers.Embedding(10, 4), 3, units=5, dropout=0.5)
+    randomize(model)
+    inference = numpy(model(IDS))
+    assert_close(numpy(model(IDS)), inference)
+    assert np.abs(numpy(model(IDS, training=True)) - inference).max() > 1e-3

@@ -128,3 +128,12 @@ def test_a_masked_language_model_needs_an_embedding_that_can_be_reversed():
     )
     with pytest.raises(ValueError, match="ReversibleEmbedding"):
         masked_language_model(encoder)
+
+
+def test_a_classifier_drops_from_what_it_pooled():
+    encoder = text_encoder()
+    assert not any(block.dropout for block in encoder.stack.blocks)
+    model = sequence_classifier(encoder, 3, dropout=0.5)
+    inference = numpy(model(IDS))
+    assert_close(numpy(model(IDS)), inference)
+    assert np.abs(numpy(model(IDS, training=True)) - inference).max() > 1e-3

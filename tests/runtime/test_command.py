@@ -43,6 +43,43 @@ def test_options_reach_the_model(start_command, model_path):
     assert (result["log_prob"], result["score"]) == (-4.0, -2.0)
 
 
+def test_every_option_reaches_the_translator(monkeypatch):
+    given = {}
+
+    class Recorder:
+        has_alignments = True
+
+        def __init__(self, model, **options):
+            given.update(options, model=model)
+
+        def translate_iterable(self, lines, **options):
+            given.update(options)
+            return iter(())
+
+    monkeypatch.setattr("keras_attn_runtime.__main__.Translator", Recorder)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    options = {
+        **{"threads": 3, "workers": 2, "batch-size": 5, "window": 7, "max-length": 9},
+        **{"length-penalty": 0.5, "num-hypotheses": 2, "max-source-length": 11},
+    }
+    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    others = ["--format", "jsonl", "--alignments", "--long-lines", "error"]
+    assert main(["model.onnx", *arguments, *others]) == 0
+    assert given == {
+        "model": "model.onnx",
+        "providers": [("cpu", {})],
+        "num_threads": 3,
+        "num_workers": 2,
+        "batch_size": 5,
+        "window": 7,
+        "max_length": 9,
+        "length_penalty": 0.5,
+        "num_hypotheses": 2,
+        "max_source_length": 11,
+        "truncate": False,
+    }
+
+
 def test_long_line_is_cut_with_a_warning(start_command, model_path):
     text = b"a tree\n" + b"some text " * 20 + b"\na dog\n"
     status, output, messages = run(start_command, model_path, "--max-source-length", 10, text=text)

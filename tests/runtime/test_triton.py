@@ -29,6 +29,26 @@ def test_triton_reads_what_the_file_says(model_path, tmp_path):
             assert len(each.dims) == max(1, len(value.shape))
 
 
+def test_the_configuration_in_full(model_path, tmp_path):
+    directory = write_repository(model_path, tmp_path / "models", "en-de")
+    assert (
+        (directory / "config.pbtxt").read_text(encoding="utf-8")
+        == """\
+name: "en-de"
+backend: "onnxruntime"
+max_batch_size: 0
+input { name: "source_ids" data_type: TYPE_INT32 dims: [-1, -1] }
+input { name: "max_length" data_type: TYPE_INT32 dims: [1] }
+input { name: "length_penalty" data_type: TYPE_FP32 dims: [1] }
+output { name: "token_ids" data_type: TYPE_INT32 dims: [-1, 2, -1] }
+output { name: "lengths" data_type: TYPE_INT32 dims: [-1, 2] }
+output { name: "scores" data_type: TYPE_FP32 dims: [-1, 2] }
+output { name: "log_probs" data_type: TYPE_FP32 dims: [-1, 2] }
+output { name: "alignments" data_type: TYPE_FP32 dims: [-1, 2, -1, -1] }
+"""
+    )
+
+
 def test_the_command_writes_a_repository_once(model_path, tmp_path, capsys):
     repository = tmp_path / "models"
     assert main([str(model_path), str(repository)]) == 0

@@ -14,14 +14,15 @@ TABLES = random_tables(1, batch=6, end_logit=1.0)
 
 
 def run_on_the_host(search, tables):
-    """The results, and what is shown after each step."""
+    """The results, what is shown after each step, and which sentences are done then."""
     search.build(tables.shape)
     carry, memory, limits = search.prepare(ops.convert_to_tensor(tables))
-    shown = []
+    shown, done = [], []
     while not np.all(carry["done"]):
         carry = search.advance(carry, memory, limits, ops.convert_to_tensor(1.0))
         shown.append(np.asarray(search.partial(carry))[:, : len(shown) + 1])
-    return numpy(search.finish(carry["hypotheses"])), shown
+        done.append(np.asarray(carry["done"]))
+    return numpy(search.finish(carry["hypotheses"])), shown, done
 
 
 @pytest.mark.parametrize(
@@ -35,16 +36,19 @@ def run_on_the_host(search, tables):
     ],
 )
 def test_gives_what_the_loop_in_the_graph_gives(make):
-    results, shown = run_on_the_host(make(TableDecoder()), TABLES)
+    results, shown, done = run_on_the_host(make(TableDecoder()), TABLES)
     expected = numpy(make(TableDecoder())(TABLES))
     for name in ("token_ids", "lengths", "scores", "log_probs"):
         assert_close(results[name], expected[name])
     assert len(set(results["lengths"][:, 0])) > 1
-    np.testing.assert_array_equal(shown[-1], results["token_ids"][:, 0, : len(shown)])
+    assert any(each.any() and not each.all() for each in done)
+    for token_ids, is_done in zip(shown, done, strict=True):  # what is done shows its result
+        best = results["token_ids"][:, 0, : token_ids.shape[1]]
+        np.testing.assert_array_equal(token_ids[is_done], best[is_done])
 
 
 def test_greedy_search_only_appends():
-    _, shown = run_on_the_host(GreedyDecoder(TableDecoder(), max_length=8), TABLES)
+    _, shown, _ = run_on_the_host(GreedyDecoder(TableDecoder(), max_length=8), TABLES)
     for before, after in itertools.pairwise(shown):
         np.testing.assert_array_equal(before, after[:, :-1])
 
@@ -52,7 +56,7 @@ def test_greedy_search_only_appends():
 def test_a_beam_wide_enough_shows_the_likeliest_of_all_prefixes():
     tables = random_tables(2, vocabulary_size=6)
     search = BeamDecoder(TableDecoder(), 27, max_length=4, relative_max_length=None, patience=9.0)
-    _, shown = run_on_the_host(search, tables)
+    _, shown, _ = run_on_the_host(search, tables)
     for length, token_ids in enumerate(shown[:3], start=1):
         for table, received in zip(tables, token_ids, strict=True):
             log_probs = log_probs_of(table)

@@ -133,6 +133,14 @@ def test_hypotheses_of_a_sentence_differ():
     assert all(len({tuple(row) for row in rows}) > 4 for rows in token_ids["token_ids"])
 
 
+def test_equal_sentences_of_a_batch_are_drawn_apart():
+    tables = np.repeat(random_tables(6, batch=1), 2, axis=0)
+    first, second = numpy(SamplingDecoder(TableDecoder(), 8, seed=3, max_length=8)(tables))[
+        "token_ids"
+    ]
+    assert (first != second).any()
+
+
 def test_alignments_are_those_of_the_hypothesis():
     tables = random_tables(2, batch=5, end_logit=2.0)
     search = SamplingDecoder(TableDecoder(), 2, max_length=7, return_alignments=True)

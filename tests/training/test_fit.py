@@ -202,3 +202,14 @@ def test_bad_arguments(model, tmp_path):
     compile_for_training(model, use_ema=True)
     with pytest.raises(ValueError, match="Received: use_ema=True"):
         fit(model, ToyBatches(), epochs=1, directory=tmp_path)
+
+
+def test_several_steps_of_one_execution(tmp_path):
+    model = toy_model()
+    model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=2)
+    fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
+    assert int(model.optimizer.iterations) == STEPS
+    restored = toy_model()
+    restored.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=2)
+    fit(restored, ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
+    assert int(restored.optimizer.iterations) == 2 * STEPS
