@@ -141,11 +141,10 @@ SENTENCES_WITHOUT_ATTENTION = {
 }
 
 # Options of one model alone.
-OPTIONS = [
-    *(("rnn", name) for name in ("attention", "cell", "units", "no_input_feeding")),
-    *(("transformer", name) for name in ("heads", "intermediate_dim", "positions")),
-    *(("transformer", name) for name in ("attention_dropout", "activation_dropout")),
-]
+OPTIONS = {
+    "rnn": "attention cell units no_input_feeding".split(),
+    "transformer": "heads intermediate_dim positions attention_dropout activation_dropout".split(),
+}
 
 # What may be another when a training goes on: where, how long and on what, and the search.
 MAY_CHANGE = """
@@ -337,10 +336,10 @@ def parse_arguments():
         "--decay", type=float, default=None, help="share of the steps in which the rate falls to 0"
     )
     args = parser.parse_args()
-    for model, name in OPTIONS:
-        if model != args.model and getattr(args, name) is not None:
-            option = name.replace("_", "-")
-            parser.error(f"--{option} is an option of --model {model}")
+    for model, names in OPTIONS.items():
+        given = [name for name in names if getattr(args, name) is not None]
+        if given and model != args.model:
+            parser.error(f"--{given[0].replace('_', '-')} is an option of --model {model}")
     if not args.data and (args.source or args.target):
         parser.error("--source and --target need --data")
     args.source, args.target = args.source or "source", args.target or "target"

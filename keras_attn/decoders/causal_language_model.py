@@ -2,15 +2,13 @@ import keras
 from keras import ops
 
 from keras_attn import history
-from keras_attn.arguments import check_positive_integer
-from keras_attn.decoders.token_decoder import TokenDecoder
+from keras_attn.decoders.stack_decoder import StackDecoder
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer import kv_cache
-from keras_attn.transformer.transformer_stack import TransformerStack
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class CausalLanguageModel(TokenDecoder):
+class CausalLanguageModel(StackDecoder):
     """A stack of Transformer blocks that predicts each token from those before it.
 
         p(y) = prod_t p(y[t] | y[0], ..., y[t - 1])
@@ -69,44 +67,13 @@ class CausalLanguageModel(TokenDecoder):
     (2, 1)
     """
 
-    def __init__(
-        self,
-        block,
-        embedding,
-        head=None,
-        num_layers=6,
-        positions=None,
-        position_bias=None,
-        scale_embedding=False,
-        dropout=0.0,
-        growing_cache=None,
-        archive_every=None,
-        seed=None,
-        **kwargs,
-    ):
-        super().__init__(embedding, head, **kwargs)
-        if archive_every is not None:
-            check_positive_integer("archive_every", archive_every)
+    def check_block(self, block):
         if getattr(block, "cross_attention", True):
             raise ValueError(
                 "A language model has no memory to attend to. Received: block="
                 f"{type(block).__name__} with cross-attention. Pass "
                 "TransformerDecoderBlock(..., cross_attention=False)."
             )
-        self.stack = TransformerStack(
-            block,
-            embedding,
-            num_layers,
-            positions,
-            position_bias,
-            scale_embedding,
-            dropout,
-            seed,
-            dtype=self.dtype_policy,
-            name="stack",
-        )
-        self.growing_cache = growing_cache
-        self.archive_every = archive_every
 
     def build(
         self,
@@ -206,25 +173,6 @@ class CausalLanguageModel(TokenDecoder):
         )
         logits = self.project(self.stack.normalize(vectors))  # (B, T, V) or (B*K, V)
         return logits, {**shared, "position": position + time, "slot": slot + time * beams}
-
-    @property
-    def grows(self):
-        return history.grows(self.growing_cache)
-
-    def archive(self, state):
-        return {**state, "shared": kv_cache.archive(state["shared"])}
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            **self.stack.arguments(),
-            "growing_cache": self.growing_cache,
-            "archive_every": self.archive_every,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        return super().from_config(TransformerStack.deserialize(config))
 
 
 def _prompt_slots(memory):

@@ -2,15 +2,13 @@ import keras
 from keras import ops
 
 from keras_attn import history
-from keras_attn.arguments import check_positive_integer
-from keras_attn.decoders.token_decoder import TokenDecoder
+from keras_attn.decoders.stack_decoder import StackDecoder
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer import kv_cache
-from keras_attn.transformer.transformer_stack import TransformerStack
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class TransformerDecoder(TokenDecoder):
+class TransformerDecoder(StackDecoder):
     """A stack of Transformer blocks that predicts the next token.
 
     Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3. Teacher
@@ -46,44 +44,13 @@ class TransformerDecoder(TokenDecoder):
         ValueError: for arguments out of range, or if the output cannot be tied to the embedding.
     """
 
-    def __init__(
-        self,
-        block,
-        embedding,
-        head=None,
-        num_layers=6,
-        positions=None,
-        position_bias=None,
-        scale_embedding=False,
-        dropout=0.0,
-        growing_cache=None,
-        archive_every=None,
-        seed=None,
-        **kwargs,
-    ):
-        super().__init__(embedding, head, **kwargs)
-        if archive_every is not None:
-            check_positive_integer("archive_every", archive_every)
+    def check_block(self, block):
         if not getattr(block, "cross_attention", False):
             raise ValueError(
                 "A decoder needs cross-attention, to what an encoder has read. Received: block="
                 f"{type(block).__name__} without it. Pass TransformerDecoderBlock(...), or make a "
                 "CausalLanguageModel."
             )
-        self.stack = TransformerStack(
-            block,
-            embedding,
-            num_layers,
-            positions,
-            position_bias,
-            scale_embedding,
-            dropout,
-            seed,
-            dtype=self.dtype_policy,
-            name="stack",
-        )
-        self.growing_cache = growing_cache
-        self.archive_every = archive_every
 
     def build(
         self,
@@ -171,22 +138,3 @@ class TransformerDecoder(TokenDecoder):
                 ops.mean(weights, axis=1), ops.shape(state["alignments"])
             )
         return self.project(self.stack.normalize(vectors)), new_state  # (B*K, V)
-
-    @property
-    def grows(self):
-        return history.grows(self.growing_cache)
-
-    def archive(self, state):
-        return {**state, "shared": kv_cache.archive(state["shared"])}
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            **self.stack.arguments(),
-            "growing_cache": self.growing_cache,
-            "archive_every": self.archive_every,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        return super().from_config(TransformerStack.deserialize(config))

@@ -1,4 +1,10 @@
-from keras_attn.export.passes.graph import read_names, rename_values, return_own_values, subgraphs
+from keras_attn.export.passes.graph import (
+    copy_of,
+    read_names,
+    rename_values,
+    return_own_values,
+    subgraphs,
+)
 
 # Different in every iteration although their inputs are not.
 _RANDOM = {
@@ -29,8 +35,7 @@ def hoist_invariants(model):
 def _hoist_in(graph):
     nodes = []
     for original in graph.node:
-        node = type(original)()
-        node.CopyFrom(original)
+        node = copy_of(original)
         # Inner loops first: what leaves them may leave the outer one too.
         for inner in subgraphs(node):
             _hoist_in(inner)
@@ -77,8 +82,7 @@ def _take_invariant_nodes(loop):
     varying = {value.name for value in body.input}
     taken, kept = [], []
     for original in body.node:
-        node = type(original)()
-        node.CopyFrom(original)
+        node = copy_of(original)
         if node.op_type in _RANDOM or read_names(node) & varying:
             varying.update(node.output)
             kept.append(node)

@@ -30,10 +30,9 @@ def match(pattern, name, producers, found=None):
     inputs = list(node.input)[: len(operands)]
     orders = [inputs, inputs[::-1]] if operator in COMMUTATIVE else [inputs]
     for order in orders:
-        results = [found]
+        result = found
         for operand, value in zip(operands, order, strict=True):
-            results = [match(operand, value, producers, result) for result in results]
-            results = [result for result in results if result is not None]
-        if results:
-            return results[0]
+            result = None if result is None else match(operand, value, producers, result)
+        if result is not None:
+            return result
     return None

@@ -1,4 +1,4 @@
-from keras_attn.export.passes.graph import nested_graphs, rename_values
+from keras_attn.export.passes.graph import copy_of, nested_graphs, rename_values
 from keras_attn.export.passes.symbolic_shapes import UNLIMITED
 
 
@@ -38,9 +38,7 @@ def remove_identities(model):
             if second_name and node.output[0] not in outputs:
                 names[node.output[0]] = node.input[0]
             else:
-                copy = type(node)()
-                copy.CopyFrom(node)
-                kept.append(copy)
+                kept.append(copy_of(node))
         if len(kept) < len(graph.node):
             del graph.node[:]
             graph.node.extend(kept)

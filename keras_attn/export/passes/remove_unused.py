@@ -1,4 +1,4 @@
-from keras_attn.export.passes.graph import read_names, subgraphs
+from keras_attn.export.passes.graph import copy_of, read_names, subgraphs
 
 
 def remove_unused(model):
@@ -9,12 +9,7 @@ def remove_unused(model):
     """
     _remove_nodes(model.graph)
     read = _read_by(model.graph)
-    used = []
-    for tensor in model.graph.initializer:
-        if tensor.name in read:
-            copy = type(tensor)()
-            copy.CopyFrom(tensor)
-            used.append(copy)
+    used = [copy_of(tensor) for tensor in model.graph.initializer if tensor.name in read]
     del model.graph.initializer[:]
     model.graph.initializer.extend(used)
 
@@ -24,8 +19,7 @@ def _remove_nodes(graph):
     for original in reversed(graph.node):
         if not read.intersection(original.output):
             continue
-        node = type(original)()
-        node.CopyFrom(original)
+        node = copy_of(original)
         for inner in subgraphs(node):
             _remove_nodes(inner)
         read |= read_names(node)

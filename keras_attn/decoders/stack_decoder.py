@@ -1,0 +1,76 @@
+from keras_attn import history
+from keras_attn.arguments import check_positive_integer
+from keras_attn.decoders.token_decoder import TokenDecoder
+from keras_attn.transformer import kv_cache
+from keras_attn.transformer.transformer_stack import TransformerStack
+
+
+class StackDecoder(TokenDecoder):
+    """Base of the decoders that are a stack of Transformer blocks with a cache.
+
+    Args:
+        block, embedding, head, num_layers, positions, position_bias, scale_embedding, dropout,
+            growing_cache, archive_every, seed: see `TransformerDecoder`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Raises:
+        ValueError: for arguments out of range, blocks of another kind, or if the output cannot be
+            tied to the embedding.
+    """
+
+    def __init__(
+        self,
+        block,
+        embedding,
+        head=None,
+        num_layers=6,
+        positions=None,
+        position_bias=None,
+        scale_embedding=False,
+        dropout=0.0,
+        growing_cache=None,
+        archive_every=None,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(embedding, head, **kwargs)
+        if archive_every is not None:
+            check_positive_integer("archive_every", archive_every)
+        self.check_block(block)
+        self.stack = TransformerStack(
+            block,
+            embedding,
+            num_layers,
+            positions,
+            position_bias,
+            scale_embedding,
+            dropout,
+            seed,
+            dtype=self.dtype_policy,
+            name="stack",
+        )
+        self.growing_cache = growing_cache
+        self.archive_every = archive_every
+
+    def check_block(self, block):
+        """Raises a `ValueError` for a block of another kind than the decoder is made of."""
+        raise NotImplementedError(f"{type(self).__name__} must override `check_block`.")
+
+    @property
+    def grows(self):
+        return history.grows(self.growing_cache)
+
+    def archive(self, state):
+        return {**state, "shared": kv_cache.archive(state["shared"])}
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            **self.stack.arguments(),
+            "growing_cache": self.growing_cache,
+            "archive_every": self.archive_every,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return super().from_config(TransformerStack.deserialize(config))
