@@ -13,7 +13,7 @@ from keras_attn.export import ExportError, export_onnx
 from keras_attn.export.passes.graph import defined_names, nested_graphs, subgraphs
 from keras_attn.export.precision_report import PrecisionReport
 from keras_attn.export.search_function import SearchFunction
-from tests.export.small_translator import make_translator, session
+from tests.export.small_translator import make_translator, mixed_precision, session
 
 IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 
@@ -401,11 +401,8 @@ def test_layers_that_cannot_be_saved_are_refused(tmp_path):
 
 
 def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path):
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
+    with mixed_precision():
         translator = make_translator()
-    finally:
-        keras.config.set_dtype_policy("float32")
     report = export_onnx(translator, tmp_path / "mixed.onnx")
     assert report.best_equal == 1.0 and report.largest_difference < 1e-4
     encoder, search = translator.layers[1:]

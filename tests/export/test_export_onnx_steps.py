@@ -18,7 +18,7 @@ from keras_attn import (
 )
 from keras_attn.export import ExportError, export_onnx_steps
 from keras_attn.export.onnx_gate import open_session
-from tests.export.small_translator import SOURCE, make_translator
+from tests.export.small_translator import SOURCE, make_translator, mixed_precision
 
 SENTENCES = [[5, 6, 7, 2], [9, 2], [3, 4, 5, 6, 7, 8, 9, 10, 2]]
 
@@ -179,9 +179,6 @@ def test_the_implicit_mask_of_an_encoder_counts(tmp_path):
 
 
 def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path):
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
+    with mixed_precision():
         translator = make_translator()
-    finally:
-        keras.config.set_dtype_policy("float32")
     assert export_onnx_steps(translator, tmp_path / "steps").best_equal == 1
