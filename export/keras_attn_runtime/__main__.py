@@ -10,6 +10,7 @@ from keras_attn_runtime.errors import ModelFileError, SentenceError
 from keras_attn_runtime.interruption import Interruption
 from keras_attn_runtime.json_line import json_line
 from keras_attn_runtime.lines import read_lines
+from keras_attn_runtime.options import LARGEST_INT32
 from keras_attn_runtime.progress import Progress
 from keras_attn_runtime.translator import Translator
 
@@ -175,7 +176,8 @@ def _translate(arguments, progress, interruption):
         )
     for stream in (sys.stdin, sys.stdout):
         # What another program left non-blocking gives parts of lines, and takes parts of them.
-        with suppress(OSError):  # no descriptor, or a system that knows only pipes as non-blocking
+        # Some streams have no descriptor, and Windows knows only pipes as non-blocking, or none.
+        with suppress(OSError, AttributeError):
             os.set_blocking(stream.fileno(), True)
     window = arguments.window
     if window is None and sys.stdin.isatty():
@@ -193,7 +195,7 @@ def _translate(arguments, progress, interruption):
         interruption.hold()
         if translation.truncated:
             progress.message(
-                f"warning: line {number}: cut to its first {arguments.max_source_length} tokens"
+                f"warning: line {number}: cut to its first {translator.max_source_length} tokens"
             )
         if arguments.format == "text":
             # A model whose vocabulary has newlines must not add lines.
@@ -202,13 +204,17 @@ def _translate(arguments, progress, interruption):
             line = json_line(
                 translation, arguments.num_hypotheses is not None, arguments.alignments
             )
-        _write(sys.stdout.fileno(), line.encode() + b"\n")
+        _write(sys.stdout, line.encode() + b"\n")
         progress.advance()
 
 
-def _write(descriptor, line):
+def _write(stream, line):
     """Writes a whole line, also where PYTHONUNBUFFERED makes sys.stdout write what just fits."""
-    line = memoryview(line)
+    if stream.isatty():  # Python knows how to write UTF-8 to the console of Windows
+        stream.buffer.write(line)
+        stream.buffer.flush()
+        return
+    descriptor, line = stream.fileno(), memoryview(line)
     while line:
         line = line[os.write(descriptor, line) :]
 
@@ -235,8 +241,10 @@ def key_and_value(text):
 
 
 def _at_least(least, value):
-    if not least <= value < 2**31:  # false for nan too
-        raise argparse.ArgumentTypeError(f"expected a number of at least {least}, received {value}")
+    if not least <= value <= LARGEST_INT32:  # false for nan too
+        raise argparse.ArgumentTypeError(
+            f"expected a number in [{least}, {LARGEST_INT32}], received {value}"
+        )
     return value
 
 

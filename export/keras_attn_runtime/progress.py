@@ -4,6 +4,9 @@ import time
 class Progress:
     """Counts lines on a terminal, in one line that is overwritten; silent elsewhere.
 
+    A stream that can no longer be written, such as a terminal that was closed, ends the count and
+    not the work.
+
     Args:
         stream: text stream, usually stderr.
         results: text stream where the lines go, or `None`. On a terminal they would be written
@@ -29,16 +32,20 @@ class Progress:
     def message(self, text):
         """Prints a line above the count."""
         erase = "\r\x1b[K" if self._visible else ""
-        print(f"{erase}{text}", file=self.stream, flush=True)
+        self._print(f"{erase}{text}\n")
 
     def close(self):
         """Leaves the final count on the terminal."""
         if self._visible:
             self._show(time.monotonic())
-            print(file=self.stream, flush=True)
+            self._print("\n")
 
     def _show(self, now):
         rate = self._lines / max(now - self._begin, 1e-9)
-        print(
-            f"\r\x1b[K{self._lines} lines, {rate:.1f} lines/s", end="", file=self.stream, flush=True
-        )
+        self._print(f"\r\x1b[K{self._lines} lines, {rate:.1f} lines/s")
+
+    def _print(self, text):
+        try:
+            print(text, end="", file=self.stream, flush=True)
+        except OSError:
+            self._visible = False

@@ -30,7 +30,7 @@ def create_session(path, providers=None, num_threads=None):
         ModelFileError: if ONNX Runtime cannot load it.
         ProviderError: if a provider is unknown, not installed or does not start.
         ValueError: if `num_threads` is not a positive integer.
-        ImportError: if ONNX Runtime is not installed.
+        ImportError: if ONNX Runtime is not installed, or cannot be loaded.
     """
     if num_threads is not None:
         require_integer("num_threads", num_threads, least=1)
@@ -57,10 +57,17 @@ def create_session(path, providers=None, num_threads=None):
             str(path), options, providers=providers, enable_fallback=0
         )
     except Exception as error:  # the exceptions of ONNX Runtime have no common base class
+        cause = (
+            f"ONNX Runtime cannot load {str(path)!r} on {', '.join(names)}: {in_one_line(error)}."
+        )
         given = "".join(f" Check the options {given}." for _, given in providers if given)
+        if _loads_on_cpu(onnxruntime, path, options, names):
+            raise ProviderError(
+                f"{cause} On the CPU it can. Check the driver and libraries, or ask for "
+                f"providers='cpu'.{given}"
+            ) from error
         raise ModelFileError(
-            f"ONNX Runtime cannot load {str(path)!r} on {', '.join(names)}: {in_one_line(error)}. "
-            f"If the file is damaged or incomplete, export or copy it again.{given}"
+            f"{cause} If the file is damaged or incomplete, export or copy it again.{given}"
         ) from error
     missing = [name for name in names if name not in session.get_providers()]
     if missing:
@@ -72,15 +79,32 @@ def create_session(path, providers=None, num_threads=None):
     return session
 
 
+def _loads_on_cpu(onnxruntime, path, options, names):
+    """Whether a file that other providers refused is no worse than they are."""
+    if names == ["CPUExecutionProvider"]:
+        return False
+    try:
+        onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception:  # as above
+        return False
+    return True
+
+
 def _import_onnxruntime():
     try:
         import onnxruntime
-    except ImportError as error:
-        raise ImportError(
-            "ONNX Runtime is not installed: `pip install keras-attn-runtime[cpu]`, or "
-            "`keras-attn-runtime[gpu]` for NVIDIA GPUs (one of the two, never both)."
-        ) from error
-    return onnxruntime
+    except ModuleNotFoundError as error:
+        if error.name != "onnxruntime":
+            raise  # it is there and lacks something
+        missing = error
+    else:
+        if hasattr(onnxruntime, "InferenceSession"):
+            return onnxruntime
+        missing = None  # the folder that uninstalling one of the two packages leaves of the other
+    raise ImportError(
+        "ONNX Runtime is not installed, or not whole: `pip install keras-attn-runtime[cpu]`, or "
+        "`keras-attn-runtime[gpu]` for NVIDIA GPUs (one of the two, never both)."
+    ) from missing
 
 
 def _resolve(onnxruntime, providers):

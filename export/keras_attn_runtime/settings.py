@@ -2,6 +2,7 @@ import json
 from dataclasses import dataclass, fields
 
 from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.options import LARGEST_INT32
 
 FORMAT = "1"
 
@@ -20,6 +21,8 @@ class Settings:
         versions: dict, versions of the libraries that wrote the file.
         source_start, source_end: bools, whether the source of a text has the start and the end
             token around its pieces. Files without them: the end alone.
+        max_source_length: int, most tokens of a source, besides these two, whose positions the
+            model has learned. Files without it: no such limit.
     """
 
     start_token_id: int
@@ -34,6 +37,7 @@ class Settings:
     versions: dict
     source_start: bool = False
     source_end: bool = True
+    max_source_length: int = LARGEST_INT32
 
     @classmethod
     def from_metadata(cls, metadata):
@@ -62,8 +66,8 @@ class Settings:
             )
         try:
             settings = json.loads(metadata["keras_attn.settings"])
-            settings = {"source_start": False, "source_end": True, **settings}
-            settings = cls(**{field.name: settings[field.name] for field in fields(cls)})
+            known = [field.name for field in fields(cls) if field.name in settings]
+            settings = cls(**{name: settings[name] for name in known})
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ModelFileError(
                 f"The settings in the file's metadata cannot be read ({error!r}). Export it again."
@@ -82,6 +86,7 @@ class Settings:
             "target_vocabulary_size",
             "beam_width",
             "num_hypotheses",
+            "max_source_length",
         ):
             if not 1 <= getattr(self, name) < 2**31:
                 self._refuse(name, "in [1, 2**31)")

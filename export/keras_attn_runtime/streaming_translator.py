@@ -1,4 +1,3 @@
-from keras_attn_runtime.options import Options
 from keras_attn_runtime.stepped_model import SteppedModel
 from keras_attn_runtime.translator import Translator
 
@@ -41,7 +40,7 @@ class StreamingTranslator(Translator):
             ModelFileError: if ONNX Runtime fails, or the directory has no tokenizer.
             ValueError: if an option is out of its range.
         """
-        options = Options(max_length=max_length, length_penalty=length_penalty)
+        options = self._checked({"max_length": max_length, "length_penalty": length_penalty})
         (source,) = self._read_texts([text])
         if not source.ids or options.max_length == 0:
             return iter([""])

@@ -32,20 +32,22 @@ class Translator:
         num_workers: int of at least 1, batches translated at once. Two workers of one thread each
             translate many sentences faster than one of two threads, and each holds the model in
             memory once. Default: 1.
-        max_source_length: int of at least 1, limit of tokens of a sentence, the end token not
-            counted. Default: 512.
+        max_source_length: int of at least 1, limit of tokens of a sentence, start and end token
+            not counted. A model that knows fewer positions lowers it. Default: 512.
         truncate: bool, whether a longer sentence is cut to the limit (`Translation.truncated`
             tells) instead of refused with a `SentenceError`. Default: False.
 
     Attributes:
         settings: `Settings`, what the file says about its model.
         has_alignments: bool, whether translations have alignments.
+        max_source_length: int, the limit that holds.
 
     Raises:
         FileNotFoundError: if there is no such file.
         ModelFileError: if the file is damaged, from elsewhere, or of another format.
         ProviderError: if a provider cannot be used.
         ValueError: if another argument is out of its range.
+        RuntimeError: by the methods, in a process that was forked since.
 
     Example:
 
@@ -71,10 +73,12 @@ class Translator:
             num_threads = max(1, _num_cores() // num_workers)
         self._model = self._model_class(path, providers, num_threads, num_workers)
         self._workers = ThreadPoolExecutor(num_workers) if num_workers > 1 else None
+        self._process = os.getpid()
         self.settings = self._model.settings
         self.has_alignments = self._model.has_alignments
+        self.max_source_length = min(max_source_length, self.settings.max_source_length)
         self._reader = SourceReader(
-            self._model.source_tokenizer, self.settings, max_source_length, bool(truncate)
+            self._model.source_tokenizer, self.settings, self.max_source_length, bool(truncate)
         )
 
     def __call__(self, texts, **options):
@@ -144,6 +148,11 @@ class Translator:
         return list(self._search(sources, options))
 
     def _checked(self, options):
+        if os.getpid() != self._process:  # the threads of sessions and workers stayed behind
+            raise RuntimeError(
+                "Expected a Translator of this process. Received: one that was made before the "
+                "process was forked. Make it afterwards, in each process."
+            )
         options = Options(**options)
         if options.num_hypotheses > self.settings.num_hypotheses:
             raise ValueError(

@@ -29,8 +29,9 @@ def export_saved_model(
     `ids` is the only signature.
 
     `max_length` and `length_penalty` have the model's own values as defaults in the signatures, so
-    that clients of TensorFlow Serving may leave them out. In Python the signatures want all inputs,
-    while `loaded.translate_ids(source_ids)` and `loaded.translate_texts(text)` know the defaults.
+    that gRPC requests to TensorFlow Serving may leave them out. Its REST interface and, in Python,
+    the signatures want all inputs, while `loaded.translate_ids(source_ids)` and
+    `loaded.translate_texts(text)` know the defaults.
 
     The directory appears under its name, whole, after it was loaded again and compared with Keras.
     A model of mixed precision keeps it.

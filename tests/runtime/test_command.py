@@ -385,3 +385,54 @@ def test_newline_in_a_translation_adds_no_line(model_path, monkeypatch, capfdbin
         monkeypatch.setattr("sys.stdin", stdin)
         assert main([str(model_path)]) == 0
     assert capfdbinary.readouterr().out == b"one two\none two\n"
+
+
+class ClosedTerminal(io.StringIO):
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        raise OSError(5, "Input/output error")
+
+
+def test_a_terminal_that_was_closed_does_not_end_the_work(model_path, monkeypatch, tmp_path):
+    lines = "two dogs\n" * 3
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+    monkeypatch.setattr("sys.stderr", ClosedTerminal())
+    monkeypatch.setattr("keras_attn_runtime.progress.Progress.advance", _advance_at_once)
+    with open(tmp_path / "out.txt", "w") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        assert main([str(model_path), "--max-source-length", "1"]) == 0  # with warnings
+    assert len((tmp_path / "out.txt").read_text().splitlines()) == 3
+
+
+def _advance_at_once(progress):
+    progress._show(0.0)
+
+
+def test_systems_that_cannot_make_streams_blocking(model_path, monkeypatch, tmp_path):
+    monkeypatch.delattr(os, "set_blocking")  # Windows, before Python 3.12
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"two dogs\n")))
+    with open(tmp_path / "out.txt", "w") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        assert main([str(model_path)]) == 0
+    assert (tmp_path / "out.txt").read_text() == "two dogs\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs pseudo-terminals")
+def test_translations_on_a_terminal(start_command, model_path):
+    controller, terminal = os.openpty()
+    process = start_command(model_path, stdout=terminal)
+    os.close(terminal)
+    process.stdin.write(b"two dogs\nred\n")
+    process.stdin.close()
+    assert process.wait(30) == 0
+    assert os.read(controller, 1000).decode().splitlines() == ["two dogs", "red"]
+    os.close(controller)
+
+
+@pytest.mark.parametrize("option", ["--max-length", "--length-penalty"])
+def test_numbers_that_are_too_large_name_both_limits(option, capsys):
+    with pytest.raises(SystemExit):
+        main(["model.onnx", option, "9999999999"])
+    assert "in [0" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 from keras_attn_runtime import ModelFileError, ProviderError, Translator
@@ -48,6 +49,31 @@ def test_provider_that_does_not_start_is_an_error(model_path, monkeypatch, capsy
         Translator(model_path, providers=["cuda", "cpu"])
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err == "no library\n"
+
+
+def test_a_provider_that_fails_while_the_session_is_made_is_not_a_damaged_file(
+    model_path, tmp_path, monkeypatch
+):
+    # As ONNX Runtime does where there is no device of that number.
+    import onnxruntime
+
+    make = onnxruntime.InferenceSession
+
+    def fail(path, options, providers, **rest):
+        if providers[0] != "CPUExecutionProvider":
+            raise RuntimeError("CUDA failure 100")
+        return make(path, options, providers=providers, **rest)
+
+    available = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: available)
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", fail)
+    with pytest.raises(ProviderError, match="failure 100.*On the CPU it can.*'device_id': 9"):
+        Translator(model_path, providers=[("cuda", {"device_id": 9})])
+    damaged = tmp_path / "damaged.onnx"
+    damaged.write_bytes(b"no model")
+    with pytest.raises(ModelFileError, match="export or copy it again"):
+        Translator(damaged, providers="cuda")
 
 
 def test_an_error_of_onnx_runtime_is_told_in_one_line(translator, monkeypatch):
@@ -96,6 +122,29 @@ def test_without_onnxruntime_the_extras_are_named(model_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ImportError, match=r"keras-attn-runtime\[cpu\]"):
         Translator(model_path)
+
+
+def test_what_is_left_of_onnxruntime_is_not_onnxruntime(model_path, monkeypatch):
+    # Uninstalling one of the two packages leaves the folder that they share.
+    monkeypatch.setitem(sys.modules, "onnxruntime", ModuleType("onnxruntime"))
+    with pytest.raises(ImportError, match=r"not whole.*keras-attn-runtime\[cpu\]"):
+        Translator(model_path)
+
+
+def test_why_onnxruntime_cannot_be_loaded_is_told(model_path, tmp_path, monkeypatch):
+    (tmp_path / "onnxruntime.py").write_text("raise ImportError('libsomething.so is missing')")
+    monkeypatch.delitem(sys.modules, "onnxruntime")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError, match=r"libsomething.so is missing"):
+        Translator(model_path)
+
+
+def test_a_translator_stays_in_its_process(model_path, monkeypatch):
+    translator = Translator(model_path)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    for use in (translator, translator.translate, lambda texts: translator.translate_ids([[5]])):
+        with pytest.raises(RuntimeError, match="before the process was forked"):
+            use(["some text"])
 
 
 def test_neither_keras_nor_tensorflow_is_imported(model_path):
