@@ -1,6 +1,6 @@
 from keras import ops
 
-from keras_attn.attention.in_turn import add_same_shape, map_in_turn, while_in_turn
+from keras_attn.attention.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
 
 
 def additive_score(query, keys, vector, bias=None, chunk_size=None):
@@ -28,8 +28,9 @@ def additive_score(query, keys, vector, bias=None, chunk_size=None):
     if chunk_size is None:
         return ops.squeeze(ops.matmul(_hidden(query, keys), vector[:, None]), axis=-1)  # (B, T, S)
     target, source = ops.shape(query)[1], ops.shape(keys)[1]
-    num_chunks = (source + chunk_size - 1) // chunk_size
-    size = (source + num_chunks - 1) // num_chunks  # Equal chunks need the least padding.
+    num_chunks = at_least_one((source + chunk_size - 1) // chunk_size)
+    # Equal chunks need the least padding.
+    size = at_least_one((source + num_chunks - 1) // num_chunks)
     chunks = ops.pad(keys, ((0, 0), (0, num_chunks * size - source), (0, 0)))
     chunks = ops.reshape(chunks, (-1, num_chunks, size, keys.shape[2]))  # (B, N, s, U)
     chunks = ops.transpose(chunks, (1, 0, 2, 3))  # (N, B, s, U)

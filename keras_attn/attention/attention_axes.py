@@ -9,8 +9,8 @@ class AttentionAxes:
     """Turns inputs `(batch, ..., features)` into `(rows, time, features)`, and results back.
 
     Args:
-        axes: tuple of int, the axes of an input over which is attended; `None` for all between
-            batch and features.
+        axes: tuple of int, the axes of an input over which is attended, negative ones counted from
+            the end; `None` for all between batch and features.
         query, value: `(batch, ..., features)`, of equal sizes in the axes that are not attended
             over.
 
@@ -82,9 +82,10 @@ def check_axes(axes, rank):
     """The axes over which an input of this rank is attended, as a tuple."""
     if axes is None:
         return tuple(range(1, rank - 1))
-    if len(set(axes)) < len(axes) or not all(0 < axis < rank - 1 for axis in axes):
+    counted = tuple(axis + rank if axis < 0 else axis for axis in axes)
+    if len(set(counted)) < len(counted) or not all(0 < axis < rank - 1 for axis in counted):
         raise ValueError(
             "attention_axes must be different axes between batch and features. Received: "
             f"attention_axes={axes} for inputs of rank {rank}."
         )
-    return tuple(axes)
+    return counted

@@ -4,7 +4,7 @@ import functools
 
 from keras import ops
 
-from keras_attn.attention.in_turn import add_same_shape, map_in_turn, while_in_turn
+from keras_attn.attention.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
 from keras_attn.attention.scaled_dot_product import matmul_groups, scaled_dot_product
 from keras_attn.masks import causal_mask, window_mask
 
@@ -43,9 +43,9 @@ def blockwise_dot_product(
         sliding_window: `None` or int of at least 1: a query may attend only to keys less than this
             many positions away from its own, on either side.
         bias: `None` or a function of `query_positions` int32 `(1, t)` and `key_positions` int32
-            `(1, s)` that returns floats `(1, heads, t, s)`, added to the scores. It must depend on
-            the differences of the positions only, as those of ALiBi and T5 do: it is called once,
-            for each difference there is. Gradients reach its weights.
+            `(1, s)` that returns floats `(1, heads or 1, t, s)`, added to the scores. It must
+            depend on the differences of the positions only, as those of ALiBi and T5 do: it is
+            called once, for each difference there is. Gradients reach its weights.
         start_index: int or int32 scalar, the position of the first query; the first key is at 0.
         block_size: int, the largest number of queries in a block.
 
@@ -65,8 +65,9 @@ def blockwise_dot_product(
     """
     query, keys, values = (ops.convert_to_tensor(x) for x in (query, keys, values))
     heads, target, source = query.shape[1], ops.shape(query)[2], ops.shape(keys)[2]
-    num_blocks = (target + block_size - 1) // block_size
-    size = (target + num_blocks - 1) // num_blocks  # Equal blocks need the least padding.
+    num_blocks = at_least_one((target + block_size - 1) // block_size)
+    # Equal blocks need the least padding.
+    size = at_least_one((target + num_blocks - 1) // num_blocks)
 
     def weigh(number, query_block, keys, values, distance_bias=None):
         """Context `(B, H, t, dv)` and weights `(B, H, t, S)` of the block of that number."""
@@ -122,7 +123,9 @@ def blockwise_dot_product(
         # Column c is the bias of a key c - (num_blocks * size - 1) positions after the query.
         last_query = ops.reshape(start_index + num_blocks * size - 1, (1, 1))
         key_positions = ops.arange(num_blocks * size + source)[None, :]
-        inputs.append(bias(last_query, key_positions))  # (1, H, 1, N*t+S)
+        distance_bias = bias(last_query, key_positions)  # (1, H or 1, 1, N*t+S)
+        shape = (1, heads, 1, num_blocks * size + source)
+        inputs.append(ops.broadcast_to(distance_bias, shape))
     context = ops.transpose(attend(*inputs), (1, 2, 0, 3, 4))  # (B, H, N, t, dv)
     shape = (ops.shape(query)[0], heads, num_blocks * size, values.shape[3])
     return ops.reshape(context, shape)[:, :, :target]  # (B, H, T, dv)

@@ -25,6 +25,11 @@ def while_in_turn(condition, body, state):
     return tf.while_loop(condition, body, state, parallel_iterations=1)
 
 
+def at_least_one(size):
+    """The size of a block, or the number of blocks, of sequences that may have no positions."""
+    return max(size, 1) if isinstance(size, int) else ops.maximum(size, 1)
+
+
 def add_same_shape(total, addend):
     """Sum that keeps the static shape, as the state of a loop must."""
     return total + ops.reshape(ops.cast(addend, total.dtype), ops.shape(total))

@@ -30,10 +30,12 @@ class MonotonicAttention(RecurrentAttention):
     Args:
         mechanism: an `AttentionMechanism`, whose scores are taken.
         mode: how weights are computed. `"parallel"` (default): by cumulative sums, which is fast
-            but not exact where probabilities come close to 1; `"recursive"`: by a loop over the
-            source, exact; `"hard"`: the first position from the last one on with e_ts + r > 0, all
-            or nothing, for inference in linear time. That has no gradient: train with another, with
-            noise, and set the attribute of this name before the model is used or exported.
+            but not exact where probabilities come close to 1, and right only as far along the
+            source as the probability to pass all positions before stays above 1e-10: over 33 where
+            each has probability 0.5 to be chosen; `"recursive"`: by a loop over the source, exact;
+            `"hard"`: the first position from the last one on with e_ts + r > 0, all or nothing, for
+            inference in linear time. That has no gradient: train with another, with noise, and set
+            the attribute of this name before the model is used or exported.
         sigmoid_noise: float, standard deviation of Gaussian noise on the scores, in training only,
             which drives the probabilities to 0 and 1. Default 0.
         score_bias: float, the first value of the learned number r. Default 0; negative values, such
@@ -156,7 +158,9 @@ class _NoiseOfSteps(keras.layers.Layer):
             return {}
         rows, source = ops.shape(alignments)
         shape = (rows, num_steps, source)
-        noise = keras.random.normal(shape, stddev=self.stddev, seed=self.seed_generator)
+        noise = keras.random.normal(
+            shape, stddev=self.stddev, dtype="float32", seed=self.seed_generator
+        )
         return {"noise": noise, "step": ops.zeros((rows, 1), dtype="int32")}
 
 

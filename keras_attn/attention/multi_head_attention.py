@@ -28,7 +28,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
     the arguments of `keras.layers.MultiHeadAttention`, with the same meaning, and the weights come
     in the same order; here they are plain matrices `(features, heads * head size)`, so that
     `layer.set_weights([w.reshape(own.shape) ...])` takes them over. Beyond that layer it has
-    grouped heads, rotary positions, biases, memories that are prepared once, and a cache.
+    grouped heads, rotary positions, biases, memories that are prepared once, and a cache. What it
+    has not: outputs of several axes, `activity_regularizer`, `enable_lora` and `quantize`.
 
     Args:
         num_heads: int, query heads.
@@ -36,18 +37,21 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         value_dim: int, size of each head of values. Default: `key_dim`.
         dropout: float in [0, 1), on the weights. Default 0.
         use_bias: bool, whether the projections have biases. Default `True`.
-        output_shape: int, size of the output. Default: that of the query.
+        output_shape: int, or tuple of one, size of the output. Default: that of the query.
         attention_axes: int or tuple of int, the axes of inputs `(batch, ..., features)` over which
-            is attended; in the others, each index has an attention of its own. Default: all.
+            is attended, negative ones counted from the end; in the others, each index has an
+            attention of its own. Default: all.
         sliding_window: int: a query attends to keys that are fewer positions away. Default `None`,
             no limit.
         flash_attention: bool, whether `call` uses the blockwise form, whose memory is linear in the
             length ([Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682)). It has neither
-            scores to return nor dropout. Default `None`: no.
+            scores to return nor dropout, and a `position_bias` must be a layer that depends on
+            distances alone. Default `None`: no.
         kernel_initializer, bias_initializer: of the projections. Default `"glorot_uniform"`,
             `"zeros"`.
         kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: of the
             projections. Default `None`.
+        activity_regularizer: must be `None`; it has the place that it has in the layer of Keras.
         use_gate: bool, whether a sigmoid of another projection of the query multiplies the heads
             ([Qiu et al., 2025](https://arxiv.org/abs/2505.06708)). Default `False`.
         seed: int, seed of the dropout. Default `None`.
@@ -66,7 +70,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             self-attention. What a padded query gets has no meaning.
         value_mask, key_mask: boolean `(batch, source)`, filled in by Keras.
         attention_mask: boolean `(batch, source)`, `(batch, target, source)` or `(batch, heads or 1,
-            target, source)`, True = may be attended.
+            target, source)`, True = may be attended. Keras takes one of rank 2 for `(target,
+            source)`: here that is `mask[None]`.
         return_attention_scores: bool, whether to return the weights too.
         training: bool, whether dropout is on.
         use_causal_mask: bool, whether a query sees no key after it.
@@ -113,6 +118,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         bias_initializer="zeros",
         kernel_regularizer=None,
         bias_regularizer=None,
+        activity_regularizer=None,
         kernel_constraint=None,
         bias_constraint=None,
         use_gate=False,
@@ -132,6 +138,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             ("num_key_value_heads", num_key_value_heads),
         ):
             check_positive_integer(name, number)
+        if isinstance(output_shape, (tuple, list)) and len(output_shape) == 1:
+            (output_shape,) = output_shape
         for name, number in (("output_shape", output_shape), ("sliding_window", sliding_window)):
             if number is not None:
                 check_positive_integer(name, number)
@@ -142,6 +150,11 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             )
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
+        if activity_regularizer is not None:
+            raise ValueError(
+                "The activities of the projections are not regularized. Received: "
+                f"activity_regularizer={activity_regularizer!r}. Leave it out."
+            )
         if flash_attention and dropout:
             raise ValueError(
                 "The blockwise form has no dropout. "
@@ -198,7 +211,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         kernel = self.add_weight(
             name=f"{name}_kernel",
             shape=(input_dim, output_dim),
-            initializer=self.kernel_initializer.clone(),
+            initializer=_another(self.kernel_initializer),
             regularizer=self.kernel_regularizer,
             constraint=self.kernel_constraint,
         )
@@ -207,7 +220,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             bias = self.add_weight(
                 name=f"{name}_bias",
                 shape=(output_dim,),
-                initializer=self.bias_initializer,
+                initializer=_another(self.bias_initializer),
                 regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )
@@ -277,7 +290,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         if attention_mask is not None:
             if len(attention_mask.shape) != 4:
                 attention_mask = _with_heads(masks.attention_mask(value, attention_mask))
-            allowed = masks.both(allowed, attention_mask)
+            allowed = masks.both(allowed, ops.cast(attention_mask, "bool"))
         bias = _bias(position_bias, *positions)
         heads, weights = scaled_dot_product(
             queries, keys, values, allowed, bias, self._dropout(training)
@@ -569,6 +582,10 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             bias=position_bias,
         )
 
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        size = query_shape[-1] if self.output_size is None else self.output_size
+        return (*query_shape[:-1], size)
+
     def compute_output_spec(
         self,
         query,
@@ -580,8 +597,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
     ):
         check_position_bias(position_bias)
         value = query if value is None else value
-        size = query.shape[-1] if self.output_size is None else self.output_size
-        outputs = keras.KerasTensor((*query.shape[:-1], size), dtype=self.compute_dtype)
+        shape = self.compute_output_shape(query.shape)
+        outputs = keras.KerasTensor(shape, dtype=self.compute_dtype)
         if not return_attention_scores:
             return outputs
         axes = AttentionAxes(self.attention_axes, query, value)
@@ -604,6 +621,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             "bias_initializer": keras.initializers.serialize(self.bias_initializer),
             "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
             "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
+            "activity_regularizer": None,
             "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
             "bias_constraint": keras.constraints.serialize(self.bias_constraint),
             "use_gate": self.use_gate,
@@ -614,7 +632,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        rotary = keras.saving.deserialize_keras_object(config["rotary"])
+        # The layer of Keras, whose configuration may be given too, has none.
+        rotary = keras.saving.deserialize_keras_object(config.get("rotary"))
         return cls(**{**config, "rotary": rotary})
 
 
@@ -628,6 +647,11 @@ def check_position_bias(position_bias):
                 f"Received: position_bias={position_bias}. Call it on the positions, and give its "
                 "result."
             )
+
+
+def _another(initializer):
+    """One like it that draws other numbers, if it draws any."""
+    return initializer.clone() if hasattr(initializer, "clone") else initializer
 
 
 def _heads_first(projected, num_heads, head_dim, beams=1):

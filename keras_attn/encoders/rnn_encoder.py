@@ -71,6 +71,7 @@ class RNNEncoder(keras.layers.Layer):
         seed=None,
         **kwargs,
     ):
+        kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
         check_positive_integer("num_layers", num_layers)
@@ -121,6 +122,7 @@ class RNNEncoder(keras.layers.Layer):
         encoder_state = []
         for layer, dropout in zip(self.recurrent_layers, self.dropout_layers[1:], strict=True):
             outputs, *state = layer(features, mask=mask)
+            outputs = ops.cast(outputs, self.compute_dtype)
             if self.bidirectional:
                 half = len(state) // 2
                 state = tree.map_structure(

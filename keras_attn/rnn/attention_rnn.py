@@ -145,15 +145,16 @@ class AttentionRNN(keras.layers.Layer):
         cell_state = tree.pack_sequence_as(state["cell"], tree.flatten(cell_state))
         weights = None
         if self.cell.attention is not None:
-            inputs = ops.cast(inputs, self.compute_dtype)
+            inputs = ops.cast(inputs, self.cell.compute_dtype)
             context, weights = self.cell.attend_all(inputs, outputs, memory)
             outputs, _ = self.cell.combine(outputs, context)
         return outputs, weights, {**state, "cell": cell_state}
 
     def _run_step_by_step(self, inputs, state, memory, mask):
         batch = ops.shape(inputs)[0]
-        output = ops.zeros((batch, self.cell.output_size), dtype=self.compute_dtype)
-        inputs = ops.transpose(ops.cast(inputs, self.compute_dtype), (1, 0, 2))  # (T, B, D)
+        dtype = self.cell.compute_dtype  # of all that the loop carries
+        output = ops.zeros((batch, self.cell.output_size), dtype=dtype)
+        inputs = ops.transpose(ops.cast(inputs, dtype), (1, 0, 2))  # (T, B, D)
         steps = {"inputs": inputs}
         if mask is not None:
             steps["mask"] = ops.transpose(ops.cast(mask, "bool"))  # (T, B)
@@ -175,7 +176,7 @@ class AttentionRNN(keras.layers.Layer):
         if _draws_masks(self.cell.cell):
             # Cells with dropout draw one mask a sequence and keep it: draw it outside of the loop.
             # Not by a step of the whole cell: that would record attention that is not there.
-            zeros = ops.zeros((batch, self.cell.cell_features), dtype=self.compute_dtype)
+            zeros = ops.zeros((batch, self.cell.cell_features), dtype=dtype)
             self.cell.cell(zeros, state["cell"])
         last, collected = scan(step, {"output": output, "state": state}, steps, collect)
         _forget_masks(self.cell.cell)

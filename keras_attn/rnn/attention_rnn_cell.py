@@ -87,6 +87,12 @@ class AttentionRNNCell(keras.layers.Layer):
                 "attention must be an attention layer of keras_attn, such as BahdanauAttention(256)"
                 f". Received: attention={attention}."
             )
+        if attention is not None and attention.compute_dtype != self.compute_dtype:
+            raise ValueError(
+                "A cell and its attention must compute in the same precision. Received: a cell in "
+                f"{self.compute_dtype} and attention in {attention.compute_dtype}. Give both the "
+                "same dtype."
+            )
         if attention_units is not None:
             check_positive_integer("attention_units", attention_units)
         if isinstance(cell, list | tuple):
@@ -245,6 +251,11 @@ class AttentionRNNCell(keras.layers.Layer):
     def call(self, inputs, state, memory=None, mechanism=None):
         if mechanism is not None:
             state = {**state, "mechanism": mechanism.value}
+        if self.attention is not None and not memory:
+            raise ValueError(
+                "A cell with attention needs something to attend to. Received: "
+                f"memory={memory!r}. Pass what `prepare_memory` returned."
+            )
         inputs = ops.cast(inputs, self.compute_dtype)
         features, new_state = [inputs], {}
 

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn import BahdanauAttention
+from keras_attn.attention.additive_score import additive_score
 from tests import oracles
 from tests.contracts import assert_close, numpy
 
@@ -48,3 +49,9 @@ def test_equals_the_equations(chunk_size):
 def test_a_chunk_holds_something(chunk_size):
     with pytest.raises(ValueError, match="chunk_size must be a positive integer. Received: chunk"):
         BahdanauAttention(6, chunk_size=chunk_size)
+
+
+def test_no_keys_have_no_scores():
+    query, vector = np.ones((2, 3, 4), "float32"), np.ones(4, "float32")
+    keys = np.ones((2, 0, 4), "float32")
+    assert additive_score(query, keys, vector, chunk_size=2).shape == (2, 3, 0)

@@ -667,7 +667,7 @@ def test_inputs_have_a_time_axis_and_the_same_rank(name):
         MultiHeadAttention(2, 4)(**{**inputs, name: inputs[name][:, None]})
 
 
-@pytest.mark.parametrize("axes", [0, 2, -1, (1, 1)])
+@pytest.mark.parametrize("axes", [0, 2, -1, -3, (1, 1), (1, -2)])
 def test_attention_axes_are_between_batch_and_features(axes):
     with pytest.raises(ValueError, match="attention_axes must be different axes between .* rank 3"):
         MultiHeadAttention(2, 4, attention_axes=axes)(X)
@@ -715,3 +715,78 @@ def test_in_float16_a_bias_may_mask_all_that_a_query_sees():
     half.set_weights(layer.get_weights())
     received = numpy(half(X, position_bias=bias)).astype("float32")
     assert_close(received, numpy(layer(X, position_bias=bias)), 5e-3)
+
+
+def test_a_mask_of_numbers_other_than_one_is_one_of_truth():
+    mask = np.tril(np.full((2, 1, 6, 6), 255, "uint8"))
+    layer = build(MultiHeadAttention(2, 4), X)
+    assert_identical(numpy(layer(X, attention_mask=mask)), numpy(layer(X, attention_mask=mask > 0)))
+
+
+def test_takes_a_configuration_of_keras():
+    arguments = {"value_dim": 3, "output_shape": 5, "attention_axes": (1,), "use_gate": True}
+    config = keras.layers.MultiHeadAttention(2, 4, **arguments, name="its_name").get_config()
+    ours = MultiHeadAttention.from_config(config)
+    assert ours.name == "its_name" and ours(X, VALUE, KEY).shape == (2, 6, 5)
+    assert ours.use_gate and ours.value_dim == 3
+
+
+@pytest.mark.parametrize("name", ["kernel_initializer", "bias_initializer"])
+def test_equal_shapes_do_not_start_with_equal_numbers(name):
+    layer = MultiHeadAttention(2, 4, **{name: "random_normal"})
+    layer(X)
+    kind = name.removesuffix("_initializer")
+    query, key = (numpy(getattr(layer, f"{which}_{kind}")) for which in ("query", "key"))
+    assert not np.allclose(query, key)
+
+
+def test_a_function_may_initialize():
+    layer = MultiHeadAttention(2, 4, kernel_initializer=keras.ops.ones, bias_initializer=ones)
+    layer(X)
+    assert numpy(layer.query_kernel).min() == numpy(layer.value_bias).min() == 1
+
+
+def ones(shape, dtype=None):
+    return keras.ops.ones(shape, dtype)
+
+
+def test_axes_may_be_counted_from_the_end():
+    image = GENERATOR.normal(size=(2, 3, 5, 8)).astype("float32")
+    layer = build(MultiHeadAttention(2, 4, attention_axes=-2), image)
+    other = MultiHeadAttention(2, 4, attention_axes=2)
+    other(image)
+    other.set_weights(layer.get_weights())
+    assert_identical(numpy(layer(image)), numpy(other(image)))
+
+
+def test_each_time_step_may_attend_on_its_own():
+    images = GENERATOR.normal(size=(2, 3, 5, 8)).astype("float32")
+    layer = MultiHeadAttention(2, 4, output_shape=(6,))
+    inputs = keras.Input(images.shape[1:])
+    model = keras.Model(inputs, keras.layers.TimeDistributed(layer)(inputs))
+    expected = np.stack([numpy(layer(images[:, step])) for step in range(3)], axis=1)
+    assert_close(numpy(model(images)), expected)
+
+
+@pytest.mark.parametrize("flash_attention", [None, True])
+def test_no_queries_have_no_outputs(flash_attention):
+    layer = build(MultiHeadAttention(2, 4, flash_attention=flash_attention), X)
+    assert layer(X[:, :0], VALUE[:, :, [0] * 8]).shape == (2, 0, 8)
+
+
+class SharedBias(keras.layers.Layer):
+    """One bias for all heads."""
+
+    def call(self, query_positions, key_positions):
+        distances = key_positions[:, None, None, :] - query_positions[:, None, :, None]
+        return 0.1 * keras.ops.cast(distances, "float32")  # (1, 1, T, S)
+
+
+def test_the_blockwise_form_takes_one_bias_for_all_heads():
+    plain = build(MultiHeadAttention(2, 4), X)
+    blockwise = MultiHeadAttention(2, 4, flash_attention=True)
+    blockwise(X)
+    blockwise.set_weights(plain.get_weights())
+    expected = numpy(plain(X, position_bias=SharedBias()))
+    assert_close(numpy(blockwise(X, position_bias=SharedBias())), expected)
+    assert not np.allclose(expected, numpy(plain(X)))

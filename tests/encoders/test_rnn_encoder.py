@@ -293,3 +293,19 @@ def test_the_cell_of_a_user_need_not_be_registered():
 
     encoder = RNNEncoder(Cell(), bidirectional=False, num_layers=2)
     assert encoder(FEATURES)["encoder_outputs"].shape == FEATURES.shape
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_a_precision_of_its_own(bidirectional):
+    encoder = RNNEncoder(
+        keras.layers.LSTMCell(8),
+        keras.layers.Embedding(5000, 8),
+        num_layers=2,
+        bidirectional=bidirectional,
+        residual=True,
+        dtype="mixed_float16",
+    )
+    ids = np.array([[4097, 4099]], "int32")
+    outputs = numpy(encoder(ids)["encoder_outputs"])
+    assert outputs.dtype == "float16"
+    assert_identical(numpy(encoder(ids.astype("float32"))["encoder_outputs"]), outputs)

@@ -514,3 +514,25 @@ def test_the_implicit_mask_of_the_inputs_counts(input_feeding):
     )
     expected = layer(np.array(embedded), MEMORY, MASK, mask=TARGET_MASK)
     assert_close(numpy(layer(embedded, MEMORY, MASK)), numpy(expected))
+
+
+def test_cell_and_attention_have_one_precision():
+    with pytest.raises(ValueError, match="a cell in float32 and attention in float16"):
+        AttentionRNNCell(keras.layers.GRUCell(4), BahdanauAttention(3, dtype="float16"))
+
+
+def test_a_step_needs_what_the_cell_attends_to():
+    cell = AttentionRNNCell(keras.layers.GRUCell(4), BahdanauAttention(3))
+    cell.build((2, 5), (2, 7, 6))
+    with pytest.raises(ValueError, match="Received: memory=None"):
+        cell(np.ones((2, 5), "float32"), cell.get_initial_state(2))
+
+
+@pytest.mark.parametrize("input_feeding", [False, True])
+def test_the_precision_of_the_cell_is_that_of_its_loop(input_feeding):
+    cell = AttentionRNNCell(
+        keras.layers.GRUCell(4), BahdanauAttention(3), input_feeding=input_feeding
+    )
+    layer = AttentionRNN(cell, dtype="mixed_bfloat16")
+    inputs, memory = np.ones((2, 5, 3), "float32"), np.ones((2, 7, 6), "float32")
+    assert layer(inputs, memory).shape == (2, 5, 10)
