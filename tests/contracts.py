@@ -320,7 +320,8 @@ def check_search(make_decoder, encoded, vocabulary_size=5, limit=4):
     assert_found(numpy(BeamDecoder(decoder, 1, **arguments)(**encoded)), greedy)
 
     memory = decoder.prepare_memory(**encoded)
-    has_alignments = "alignments" in decoder.initial_state(memory, alignments=True)
+    state = decoder.initial_state(memory, alignments=True, max_length=limit)
+    has_alignments = "alignments" in state
     arguments = {"beam_width": 3, "num_hypotheses": 2}
     beam = BeamDecoder(decoder, **arguments, max_length=limit, return_alignments=has_alignments)
     results = numpy(beam(**encoded))
@@ -397,9 +398,10 @@ def _check_alignments(decoder, encoded, results):
     for rank in range(alignments.shape[1]):
         token_ids = results["token_ids"][:, rank]
         memory = decoder.prepare_memory(**encoded)
-        state = decoder.initial_state(memory, alignments=True)
+        steps = token_ids.shape[1]
+        state = decoder.initial_state(memory, alignments=True, max_length=steps)
         last = np.full(len(token_ids), START, "int32")
-        for t in range(token_ids.shape[1]):
+        for t in range(steps):
             _, state = decoder.step(last, state, memory)
             last = token_ids[:, t]
             real = (last != 0)[:, None]

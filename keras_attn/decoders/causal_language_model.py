@@ -118,9 +118,9 @@ class CausalLanguageModel(StackDecoder):
             "last_token_ids": _last_token_ids(encoder_outputs, lengths),
         }
 
-    def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
+    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
         batch, zero = ops.shape(memory["lengths"])[0], history.hidden_zero(memory["lengths"])
-        slots = (max_length * beam_width, zero, self.growing_cache)
+        slots = (self.capacity(max_length, beam_width), zero, self.growing_cache)
         own = kv_cache.own_slots(batch, beam_width)
         empty = [block.initial_state(batch, *slots) for block in self.stack.blocks]
         # Behind what is there, if only to hide the number of slots from a loop that changes it.
@@ -134,6 +134,12 @@ class CausalLanguageModel(StackDecoder):
         prompt_slots = _prompt_slots(memory)
         used = _key_positions(shared["position"], prompt_slots, prompt_slots, prompt_slots) >= 0
         return {"ancestors": kv_cache.new_ancestors(own, *slots, used), "shared": shared}
+
+    def max_tokens(self, memory):
+        if self.stack.max_length is None:
+            return None
+        # The last token of a prompt is read again, by the first step.
+        return self.stack.max_length - ops.maximum(memory["lengths"] - 1, 0)  # (B,)
 
     def first_token_ids(self, memory, start_token_id):
         return ops.where(memory["lengths"] > 0, memory["last_token_ids"], start_token_id)

@@ -72,12 +72,20 @@ class Decoder(keras.layers.Layer):
             alignments: bool, whether each step leaves its attention weights `(B * K, S)` in
                 `state["alignments"]`.
             max_length: int, most steps that will follow. Only needed where tensors cannot grow in
-                a loop, by decoders whose state does.
+                a loop, by decoders whose state does. More steps than that have no meaning.
 
         Returns:
             Nested dict with leaves `(B * K, ...)`, those under `shared` `(B, ...)` or scalars.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")
+
+    def max_tokens(self, memory):
+        """Most steps that can follow: int, int32 `(B,)`, or by default `None` for any number.
+
+        Args:
+            memory: as from `prepare_memory`.
+        """
+        return None
 
     def first_token_ids(self, memory, start_token_id):
         """The tokens that the first step of a search is given.

@@ -33,6 +33,7 @@ class StackDecoder(TokenDecoder):
         seed=None,
         **kwargs,
     ):
+        kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(embedding, head, **kwargs)
         if archive_every is not None:
             check_positive_integer("archive_every", archive_every)
@@ -59,6 +60,15 @@ class StackDecoder(TokenDecoder):
     @property
     def grows(self):
         return history.grows(self.growing_cache)
+
+    def capacity(self, max_length, beam_width):
+        """int, the slots of a cache for `max_length` steps, which one that grows need not know."""
+        if max_length is None and not self.grows:
+            raise ValueError(
+                "A cache that does not grow needs the most steps that will follow. Received: "
+                "max_length=None."
+            )
+        return (max_length or 0) * beam_width
 
     def archive(self, state):
         return {**state, "shared": kv_cache.archive(state["shared"])}

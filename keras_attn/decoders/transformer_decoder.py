@@ -88,10 +88,10 @@ class TransformerDecoder(StackDecoder):
         ]
         return {"blocks": blocks}
 
-    def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
+    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
         mask = memory["blocks"][-1]["mask"]  # (B, 1, S)
         batch, zero = ops.shape(mask)[0], history.hidden_zero(mask)
-        slots = (max_length * beam_width, zero, self.growing_cache)
+        slots = (self.capacity(max_length, beam_width), zero, self.growing_cache)
         own = kv_cache.own_slots(batch, beam_width)
         state = {
             "ancestors": kv_cache.new_ancestors(own, *slots),
@@ -108,6 +108,9 @@ class TransformerDecoder(StackDecoder):
                 (batch * beam_width, ops.shape(mask)[2]), dtype=self.compute_dtype
             )
         return state
+
+    def max_tokens(self, memory):
+        return self.stack.max_length
 
     def step(self, token_ids, state, memory):
         shared, growing = state["shared"], self.growing_cache

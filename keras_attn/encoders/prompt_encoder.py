@@ -40,6 +40,7 @@ class PromptEncoder(keras.layers.Layer):
     """Whether a source that was text ends with the end token: the text is to go on here."""
 
     def __init__(self, vocabulary_size=None, pad_token_id=0, source_start=False, **kwargs):
+        kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
         self.vocabulary_size = vocabulary_size

@@ -70,6 +70,7 @@ class TransformerEncoder(keras.layers.Layer):
         seed=None,
         **kwargs,
     ):
+        kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
         self.stack = TransformerStack(
@@ -101,6 +102,11 @@ class TransformerEncoder(keras.layers.Layer):
         for block in self.stack.blocks:
             vectors = block(vectors, attention_mask=mask, position_bias=bias)
         return {"encoder_outputs": self.stack.normalize(vectors), "encoder_mask": mask}
+
+    @property
+    def max_source_length(self):
+        """int, most positions of a source, where positions are learned; else `None`."""
+        return self.stack.max_length
 
     def compute_mask(self, inputs, previous_mask):
         return None  # the mask is one of the outputs

@@ -20,7 +20,7 @@ def describe(function, source_tokenizer=None, target_tokenizer=None):
         `keras_attn.source_tokenizer` and `keras_attn.target_tokenizer`; the last is left out if
         both are the same. `keras_attn.checksum` is the SHA-256 of the others as sorted JSON.
     """
-    search = function.search
+    search, limit = function.search, function.max_source_length
     settings = {
         "start_token_id": search.start_token_id,
         "end_token_id": search.end_token_id,
@@ -33,6 +33,7 @@ def describe(function, source_tokenizer=None, target_tokenizer=None):
         "target_vocabulary_size": function.target_vocabulary_size,
         "source_start": function.source_start,
         "source_end": function.source_end,
+        **({} if limit is None else {"max_source_length": limit}),
         "versions": _versions(),
     }
     entries = {"keras_attn.format": FORMAT, "keras_attn.settings": json.dumps(settings)}

@@ -36,6 +36,7 @@ class SearchFunction:
         weights: list of `keras.Variable`, all that the function reads.
         beam_width, num_hypotheses: ints, both 1 for a `GreedyDecoder`.
         source_vocabulary_size, target_vocabulary_size: ints.
+        max_source_length: int, most pieces of a source that the encoder can read, or `None`.
 
     Raises:
         ValueError: the model has another form, the search draws at random, a tokenizer has more ids
@@ -85,6 +86,9 @@ class SearchFunction:
         self.weights = list(
             {id(weight): weight for weight in self.encoder.weights + self.search.weights}.values()
         )
+        self.max_source_length = getattr(self.encoder, "max_source_length", None)
+        if self.max_source_length is not None:
+            self.max_source_length -= self.source_start + self.source_end
         self.beam_width = getattr(self.search, "beam_width", 1)
         self.num_hypotheses = getattr(self.search, "num_hypotheses", 1)
         self.alignments = self.search.return_alignments if alignments is None else alignments

@@ -21,7 +21,8 @@ class Search(keras.layers.Layer):
 
     Args:
         decoder: a `Decoder`.
-        max_length: int, most tokens of a hypothesis, the end token included. Default 256.
+        max_length: int, most tokens of a hypothesis, the end token included; fewer where the
+            decoder has learned fewer positions. Default 256.
         relative_max_length: tuple `(factor, margin)`: a hypothesis has at most `factor * source
             length + margin` tokens, none if that is negative. `None` for no such limit. Default
             `(2, 10)`.
@@ -194,6 +195,9 @@ class Search(keras.layers.Layer):
             encoder_outputs, encoder_mask, encoder_state, **features
         )
         limits = self.limits(main_mask, max_length)
+        max_tokens = self.decoder.max_tokens(memory)
+        if max_tokens is not None:
+            limits = ops.maximum(ops.minimum(limits, max_tokens), 0)
         carry = self.start(memory, limits, main_mask)
         if self.return_alignments and "alignments" not in carry["state"]:
             raise ValueError(

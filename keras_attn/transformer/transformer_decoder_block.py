@@ -17,7 +17,8 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     Args:
         num_heads, intermediate_dim: see `TransformerEncoderBlock`.
         cross_attention: bool, whether the block attends to a memory. Default `True`.
-        **kwargs: arguments of `TransformerEncoderBlock`.
+        **kwargs: arguments of `TransformerEncoderBlock`. `num_key_value_heads`, `sliding_window`,
+            `flash_attention` and `rotary` are of the self-attention alone.
 
     Call arguments:
         inputs: `(batch, target, features)`.

@@ -39,7 +39,7 @@ class TransformerEncoderBlock(keras.layers.Layer):
         use_bias: bool, whether products have biases. Default `True`.
         sliding_window: int, see `MultiHeadAttention`. Default `None`.
         flash_attention: bool, see `MultiHeadAttention`. Default `None`.
-        rotary: a `RotaryPositions` for the self-attention. Default `None`.
+        rotary: a `RotaryPositions`, see `MultiHeadAttention`. Default `None`.
         epsilon: float, of the norms. Default 1e-5.
         kernel_initializer: initializer of the matrices. Default `"glorot_uniform"`.
         seed: int, seed of the dropout. Default `None`.

@@ -87,10 +87,17 @@ class TransformerStack(keras.layers.Layer):
             build_once(self.final_norm, shape)
         self.output_dim = shape[-1]
 
+    @property
+    def max_length(self):
+        """int, number of positions, where each has a learned vector; else `None`."""
+        return getattr(self.positions, "max_length", None)
+
     def embed(self, inputs, start_index=0):
         """Vectors `(batch, time, features)` for the first block."""
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         vectors = ops.cast(vectors, self.compute_dtype)
+        if getattr(self.embedding, "mask_zero", False):
+            vectors = ops.copy(vectors)  # without the mask of Keras: a start token may be 0 too
         if self.scale_embedding:
             vectors = vectors * vectors.shape[-1] ** 0.5
         if self.positions is not None:

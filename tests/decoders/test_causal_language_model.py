@@ -133,7 +133,7 @@ def test_steps_equal_one_pass_over_prompt_and_continuation(name):
     assert all(leaf.shape[0] == len(PROMPTS) for leaf in tree.flatten(memory))
     tokens = first_tokens(model, memory)
     assert tokens.tolist() == [4, 3, 1, 4]
-    state = model.initial_state(memory)
+    state = model.initial_state(memory, max_length=CONTINUATIONS.shape[1])
     for t, following in enumerate(CONTINUATIONS.T):
         logits, new_state = model.step(tokens, state, memory)
         assert numpy(logits).dtype == "float32"
@@ -157,7 +157,7 @@ def test_beams_of_one_prompt_and_chosen_rows(name):
     continuations = np.random.default_rng(1).integers(2, 5, (len(prompts), 3))
     expected = after_prompts(model, continuations, prompts)
     memory = model.select(model.prepare_memory(**ENCODED), rows)
-    state = model.initial_state(memory, beam_width)
+    state = model.initial_state(memory, beam_width, max_length=3)
     check_rows(state, len(rows), beam_width)
     tokens = np.repeat(first_tokens(model, memory), beam_width)
     for t, following in enumerate(continuations.T.astype("int32")):
@@ -175,7 +175,7 @@ def test_beams_go_on_with_the_tokens_of_their_parents(name):
     first, second = np.random.default_rng(2).integers(2, 5, (2, len(rows))).astype("int32")
     behind = np.stack([first[rows], second, second], axis=1)
     memory = model.prepare_memory(**ENCODED)
-    state = model.initial_state(memory, beams)
+    state = model.initial_state(memory, beams, max_length=3)
     _, state = model.step(np.repeat(first_tokens(model, memory), beams), state, memory)
     _, state = model.step(first, state, memory)
     logits, _ = model.step(second, model.archive(reorder(state, rows)), memory)
@@ -301,3 +301,11 @@ def test_prompt_encoder_keeps_its_arguments():
     assert ops.convert_to_numpy(encoded["encoder_mask"]).tolist() == [[True, False]]
     copy = PromptEncoder.from_config(encoder.get_config())
     assert copy.vocabulary_size == 9 and copy.pad_token_id == 4
+
+
+def test_prompt_and_continuation_share_the_learned_positions():
+    model = language_model(stack={"positions": LearnedPositions(6)})
+    search = GreedyDecoder(model, max_length=9, relative_max_length=None, suppressed_token_ids=[2])
+    lengths = numpy(search(**ENCODED))["lengths"][:, 0]
+    # The last token of a prompt is the input of the first step.
+    assert lengths.tolist() == [6 - max(len(prompt) - 1, 0) for prompt in PROMPTS]

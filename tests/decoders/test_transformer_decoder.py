@@ -121,7 +121,7 @@ def test_steps_of_half_precision_add_a_bias_to_the_ancestors():
         keras.config.set_dtype_policy("float32")
     expected = numpy(made(TOKEN_IDS, **ENCODED))
     memory = made.prepare_memory(**ENCODED)
-    state = made.initial_state(memory)
+    state = made.initial_state(memory, max_length=TOKEN_IDS.shape[1])
     for t in range(TOKEN_IDS.shape[1]):
         logits, state = made.step(TOKEN_IDS[:, t], state, memory)
         assert_close(numpy(logits), expected[:, t], 0.02)
@@ -161,7 +161,7 @@ def test_teacher_forcing_returns_the_weights_of_the_steps():
     logits, weights = numpy(made(TOKEN_IDS, **ENCODED, return_attention_scores=True))
     assert_close(logits, numpy(made(TOKEN_IDS, **ENCODED)))
     memory = made.prepare_memory(**ENCODED)
-    state = made.initial_state(memory, alignments=True)
+    state = made.initial_state(memory, alignments=True, max_length=TOKEN_IDS.shape[1])
     for t in range(TOKEN_IDS.shape[1]):
         _, state = made.step(TOKEN_IDS[:, t], state, memory)
         assert_close(weights[:, t], numpy(state["alignments"]))
@@ -223,3 +223,32 @@ def test_the_dropout_of_each_part_has_an_effect_in_training(part):
     inference = numpy(made(TOKEN_IDS, **ENCODED))
     assert_close(numpy(made(TOKEN_IDS, **ENCODED, training=False)), inference)
     assert np.abs(numpy(made(TOKEN_IDS, **ENCODED, training=True)) - inference).max() > 0.01
+
+
+def test_a_start_token_that_is_padding_too_is_seen():
+    # As in T5. The embedding would hide it.
+    embedding = keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8, mask_zero=True)
+    made = TransformerDecoder(TransformerDecoderBlock(2, 12), embedding, num_layers=2)
+    token_ids = np.where(np.arange(TOKEN_IDS.shape[1]) == 0, 0, TOKEN_IDS).astype("int32")
+    made(token_ids, **ENCODED)
+    randomize(made)
+    expected = numpy(made(token_ids, **ENCODED))
+    memory = made.prepare_memory(**ENCODED)
+    state = made.initial_state(memory, max_length=token_ids.shape[1])
+    for t in range(token_ids.shape[1]):
+        logits, state = made.step(token_ids[:, t], state, memory)
+        assert_close(numpy(logits), expected[:, t])
+
+
+def test_a_search_ends_where_the_learned_positions_end():
+    model = decoder(stack={"positions": LearnedPositions(5)})
+    search = GreedyDecoder(model, max_length=9, relative_max_length=None, suppressed_token_ids=[2])
+    assert numpy(search(**ENCODED))["lengths"].tolist() == [[5]] * 3
+    assert numpy(search(**ENCODED, max_length=3))["lengths"].tolist() == [[3]] * 3
+
+
+def test_a_fixed_cache_needs_its_size():
+    model = decoder(stack={"positions": SinusoidalPositions(), "growing_cache": False})
+    model(TOKEN_IDS, **ENCODED)
+    with pytest.raises(ValueError, match="Received: max_length=None"):
+        model.initial_state(model.prepare_memory(**ENCODED))

@@ -205,3 +205,30 @@ def test_inputs_are_checked():
         make()(FEATURES)
     with pytest.raises(ValueError, match=r"shape \(batch, time, features\). Received: .* \(2, 5\)"):
         make(embedding=False)(IDS)
+
+
+def test_large_ids_given_as_floats_are_not_rounded_in_half_precision():
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        block = TransformerEncoderBlock(2, 12)
+        encoder = TransformerEncoder(block, keras.layers.Embedding(5000, 8), num_layers=1)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    ids = np.array([[4097, 4099]], "int32")
+    encoder(ids)
+    randomize(encoder)
+    expected = numpy(encoder(ids)["encoder_outputs"])
+    assert_close(numpy(encoder(ids.astype("float32"))["encoder_outputs"]), expected)
+
+
+def test_padding_is_told_by_its_id_not_by_a_mask_of_the_embedding():
+    block = TransformerEncoderBlock(2, 12)
+    sides = []
+    for mask_zero in (False, True):
+        embedding = keras.layers.Embedding(10, 8, mask_zero=mask_zero)
+        sides.append(TransformerEncoder(block, embedding, num_layers=2, pad_token_id=9))
+        sides[-1](IDS)
+    randomize(sides[0])
+    sides[1].set_weights(sides[0].get_weights())
+    expected, found = (numpy(side(IDS)) for side in sides)
+    assert_close(found, expected)

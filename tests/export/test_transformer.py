@@ -1,8 +1,12 @@
+import json
+
 import onnx
 import pytest
 
 from keras_attn import BeamDecoder, search_model, transformer_seq2seq
 from keras_attn.export import export_onnx
+from keras_attn.export.metadata import describe
+from keras_attn.export.search_function import SearchFunction
 from tests.export.small_graphs import loop_bodies
 
 
@@ -57,3 +61,12 @@ def test_half_precision_converts_little_and_runs_on_a_gpu(steps, tmp_path):
     # Positions; scores and weights of both attentions; logits.
     casts = [[node.op_type for node in each.node].count("Cast") for each in (step, steps[1])]
     assert casts[0] - casts[1] == 1 + 2 * 2 + 1
+
+
+def test_the_file_tells_how_many_positions_the_model_has_learned():
+    encoder, decoder = transformer_seq2seq(
+        9, 9, num_layers=1, num_heads=2, embedding_dim=8, positions="learned", max_length=20
+    )
+    model = search_model(encoder, BeamDecoder(decoder, 2))
+    settings = json.loads(describe(SearchFunction(model))["keras_attn.settings"])
+    assert settings["max_source_length"] == 19  # and the end token
