@@ -1,5 +1,7 @@
 from keras import ops
 
+from keras_attn.training.replicas import num_replicas, sum_over_replicas
+
 
 def coverage_loss(weights, mask):
     """What is attended to again: the mean over the target of the overlap with all before.
@@ -11,7 +13,8 @@ def coverage_loss(weights, mask):
 
     Args:
         weights: `(batch, target, source)`.
-        mask: boolean `(batch, target)`, True at positions that count; 0 if there are none.
+        mask: boolean `(batch, target)`, True at positions that count; 0 if there are none. Those of
+            all replicas of a strategy count alike.
 
     Returns:
         float32 scalar.
@@ -20,4 +23,6 @@ def coverage_loss(weights, mask):
     before = ops.cumsum(weights, axis=1) - weights  # (B, T, S)
     overlap = ops.sum(ops.minimum(weights, before), axis=-1)  # (B, T)
     mask = ops.cast(mask, "float32")
-    return ops.sum(overlap * mask) / ops.maximum(ops.sum(mask), 1.0)
+    (count,) = sum_over_replicas([ops.sum(mask)])
+    # Keras takes the mean of the losses that the replicas add.
+    return num_replicas() * ops.sum(overlap * mask) / ops.maximum(count, 1.0)

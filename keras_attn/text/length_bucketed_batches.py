@@ -128,13 +128,17 @@ class LengthBucketedBatches:
                 f"long. Received: tokens_per_batch={tokens_per_batch}. Raise it, or encode the "
                 "corpus with a lower max_source_length and max_target_length."
             )
-        self._last_chunk = None
+        self._last_chunk = self._last_order = None
         if tokenizers is None:
             self._num_chunks = 1
             self._cut_corpus = self._cut(corpus)
             self._steps_per_chunk = self._cut_corpus.num_batches
         else:
             self._num_chunks = -(-len(corpus) // _PAIRS_PER_CHUNK)
+            self._most_pieces = [
+                min(_MOST_GROWTH * side.lengths.max(), self._longest_sentence())
+                for side in (corpus.source, corpus.target)
+            ]
             first, _ = self._drawn_chunk(0, 0)
             least_pairs = len(corpus) // self._num_chunks
             self._steps_per_chunk = min(self._cut(first).num_batches, least_pairs)
@@ -252,18 +256,16 @@ class LengthBucketedBatches:
 
     def _drawn_chunk(self, epoch: int, index: int) -> tuple[ParallelCorpus, np.ndarray]:
         """Pairs in pieces drawn for this epoch, and their rows in the corpus."""
-        rows = np.arange(len(self.corpus))
-        if self._num_chunks > 1:
-            # So that all chunks are alike. Another seed than that of any chunk.
-            seed = self.seed, epoch if self.shuffle else 0, self._num_chunks
-            rows = np.random.default_rng(seed).permutation(rows)
-        rows = np.array_split(rows, self._num_chunks)[index]
+        rows = np.array_split(self._order_of_pairs(epoch), self._num_chunks)[index]
         seeds = np.random.SeedSequence((self.seed, epoch, index)).generate_state(2)
         sides = []
-        for sentences, tokenizer, seed in zip(
-            (self.corpus.source, self.corpus.target), self.tokenizers, seeds, strict=True
+        for sentences, tokenizer, longest, seed in zip(
+            (self.corpus.source, self.corpus.target),
+            self.tokenizers,
+            self._most_pieces,
+            seeds,
+            strict=True,
         ):
-            longest = min(_MOST_GROWTH * sentences.lengths.max(), self._longest_sentence())
             known = [sentences[row] for row in rows]
             drawn = tokenizer.sample(tokenizer.decode(known), self.sampling_alpha, int(seed))
             for row, pieces in enumerate(drawn):
@@ -272,6 +274,17 @@ class LengthBucketedBatches:
                     known[row] = pieces
             sides.append(EncodedSentences.from_lists(known))
         return ParallelCorpus(*sides), rows
+
+    def _order_of_pairs(self, epoch: int) -> np.ndarray:
+        """The order in which the pairs of an epoch go into its chunks, so that all are alike."""
+        rows = np.arange(len(self.corpus))
+        if self._num_chunks == 1:
+            return rows
+        seed = self.seed, epoch if self.shuffle else 0, self._num_chunks  # that of no chunk
+        last = self._last_order  # read once, as in `_chunk`
+        if last is None or last[0] != seed:
+            last = self._last_order = seed, np.random.default_rng(seed).permutation(rows)
+        return last[1]
 
     def _cut(self, pairs: ParallelCorpus, num_batches: int | None = None) -> "_Cut":
         """Cuts pairs into batches of `tokens_per_batch`, or evenly into `num_batches`."""

@@ -35,8 +35,8 @@ def fit(
             `tf.data.Dataset` without end) and `stream(start_step)` (other backends: an iterator
             without end), such as `keras_attn.text.LengthBucketedBatches`. What is in a step must
             follow from its number alone. Under a strategy, batches that its replicas cannot divide
-            get rows with labels of zeros, which loss and metrics must ignore, as those of this
-            package do.
+            get rows whose labels are the loss's `ignore_class`, by default 0, which loss and
+            metrics must ignore, as those of this package do.
         epochs: int, epochs of the whole training, those before a kill included.
         directory: optional path of the saved state. Default None: nothing is saved.
         save_steps: int >= 1, steps between two saves; an epoch's end is always saved. Default 1000.
@@ -140,8 +140,7 @@ def _training_data(model, batches, start_step):
     if keras.backend.backend() != "tensorflow":
         # Keras takes generators, and no other iterators.
         return (batch for batch in batches.stream(start_step))
-    replicas = model.distribute_strategy.num_replicas_in_sync
-    return pad_to_replicas(batches.dataset(start_step), replicas)
+    return _for_replicas(model, batches.dataset(start_step))
 
 
 def _validation_data(model, batches):
@@ -152,7 +151,12 @@ def _validation_data(model, batches):
     steps = batches.steps_per_epoch
     # Keras reads a dataset of unknown size once more than there are epochs in it.
     dataset = batches.dataset(0).take(steps).apply(tf.data.experimental.assert_cardinality(steps))
-    return pad_to_replicas(dataset, model.distribute_strategy.num_replicas_in_sync)
+    return _for_replicas(model, dataset)
+
+
+def _for_replicas(model, dataset):
+    replicas = model.distribute_strategy.num_replicas_in_sync
+    return pad_to_replicas(dataset, replicas, getattr(model.loss, "ignore_class", None) or 0)
 
 
 class _OneEpoch(keras.utils.PyDataset):

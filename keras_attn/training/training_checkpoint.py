@@ -56,20 +56,27 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     def finished(self):
         return self.stopped or self.step >= self.epochs * self.steps_per_epoch
 
+    async_safe = True
+    """Keras need not wait for the device before it calls `on_train_batch_end`."""
+
     def on_epoch_begin(self, epoch, logs=None):
         self._first_step = self.step
+        self._ended_batches = []
 
-    # Not on_train_batch_end: Keras would then wait for the device after every step.
+    # Not on_train_batch_end, which Keras may call from another thread, later.
     def on_train_batch_begin(self, batch, logs=None):
         self.step = self._first_step + batch
-        self._last_batch = batch
         if self.step - self._saved_step >= self.save_steps:
             self.save()
+
+    # Keras begins a batch before it knows whether there is one.
+    def on_train_batch_end(self, batch, logs=None):
+        self._ended_batches.append(batch)
 
     def on_epoch_end(self, epoch, logs=None):
         model = self.model
         end = (epoch + 1) * self.steps_per_epoch
-        if self._first_step + self._last_batch + model.steps_per_execution < end:
+        if self._first_step + max(self._ended_batches, default=-1) + 1 < end:
             if model.stop_training:
                 return  # In the middle of an epoch, as TerminateOnNaN does: not a state to keep.
             raise ValueError(
@@ -116,6 +123,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 callbacks or number of steps per epoch.
         """
         self.set_model(model)
+        for partial in self.directory.glob(".partial-*-training.npz"):  # of a killed save
+            partial.unlink()
         # A killed save may have left the previous file alone.
         paths = [path for path in self._paths() if path.exists()]
         for path in paths:

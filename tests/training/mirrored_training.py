@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_attn.attention.coverage_loss import coverage_loss
 from keras_attn.training import (
     LossScaleOptimizer,
     Perplexity,
@@ -82,6 +83,20 @@ def by_keras(devices):
     ).history
 
 
+def coverage(devices):
+    """The mean of what the replicas add as coverage loss, which is what Keras takes."""
+    weights = np.random.default_rng(0).dirichlet(np.ones(5), (6, 4)).astype("float32")  # (B, T, S)
+    mask = np.arange(4) < np.array([[4], [4], [3], [2], [1], [1]])
+
+    def of_a_part():
+        first = tf.distribute.get_replica_context().replica_id_in_sync_group
+        rows = tf.range(first, 6, devices.num_replicas_in_sync)
+        return coverage_loss(tf.gather(weights, rows), tf.gather(mask, rows))
+
+    losses = devices.experimental_local_results(devices.run(tf.function(of_a_part)))
+    return float(np.mean(losses))
+
+
 def finite_steps(devices):
     """Whether each replica takes a step, first with finite gradients, then with one in the second
     replica that is not."""
@@ -125,6 +140,7 @@ def main(directory):
     report = {
         "by_package": {"one": logs_of_one, "two": logs_of_two},
         "by_keras": {"one": by_keras(one), "two": by_keras(two)},
+        "coverage": {"one": coverage(tf.distribute.get_strategy()), "two": coverage(two)},
         "finite_steps": finite_steps(two),
         "resumed_equal": all(np.array_equal(unbroken, resumed) for unbroken, resumed in pairs),
     }

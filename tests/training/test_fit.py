@@ -213,3 +213,24 @@ def test_several_steps_of_one_execution(tmp_path):
     restored.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=2)
     fit(restored, ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
     assert int(restored.optimizer.iterations) == 2 * STEPS
+
+
+class AllButTheLast(ToyBatches):
+    def dataset(self, start_step=0):
+        return super().dataset(start_step).take(STEPS - 1)
+
+    def stream(self, start_step=0):
+        return map(self.batch, range(STEPS - 1))
+
+
+@pytest.mark.filterwarnings("ignore:.*Your input ran out of data")
+def test_batches_that_end_one_step_early(model, tmp_path):
+    with pytest.raises(ValueError, match="4 of them per epoch. Received: fewer"):
+        fit(model, AllButTheLast(), epochs=2, directory=tmp_path, verbose=0)
+
+
+def test_what_a_killed_save_left_is_removed(model, tmp_path):
+    left = tmp_path / ".partial-1-training.npz"
+    left.touch()
+    fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
+    assert not left.exists() and (tmp_path / "training.npz").exists()

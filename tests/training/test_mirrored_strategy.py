@@ -46,6 +46,11 @@ def test_loss_and_metrics_work_with_the_fit_of_keras(report):
     assert_equal_logs(report["by_keras"])
 
 
+def test_the_coverage_loss_weighs_the_tokens_of_all_replicas_alike(report):
+    assert report["coverage"]["one"] > 0
+    np.testing.assert_allclose(report["coverage"]["two"], report["coverage"]["one"], rtol=1e-6)
+
+
 def test_a_step_is_left_out_if_the_gradients_of_any_replica_overflow(report):
     assert report["finite_steps"] == [[True, True], [False, False]]
 
