@@ -17,6 +17,8 @@ SHELL := bash
 PYTHON ?= python3
 # Warnings and errors of TensorFlow's C++ side, without its information about the machine.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
+# TensorFlow's faster operators for CPUs, which it has on by itself where the processor has VNNI.
+export TF_ENABLE_ONEDNN_OPTS ?= 1
 # pip's own new version is no business of a build log.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

@@ -20,6 +20,8 @@ def run(command, threads):
         "OMP_NUM_THREADS": threads,
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
         "TF_CPP_MIN_LOG_LEVEL": "2",
+        # TensorFlow has it on by itself where the processor has VNNI, and is twice as fast with it.
+        "TF_ENABLE_ONEDNN_OPTS": "1",
         "TF_NUM_INTEROP_THREADS": threads,
         "TF_NUM_INTRAOP_THREADS": threads,
     }

@@ -65,8 +65,9 @@ def find_files(split):
     """The files of both languages whose names are the same before the language."""
     first, second = (
         {
-            path.name.split(f".{language}")[0]: path
-            for path in args.data.glob(f"{split}*.{language}*")
+            path.name.removesuffix(".gz").removesuffix(f".{language}"): path
+            for pattern in (f"{split}*.{language}.gz", f"{split}*.{language}")
+            for path in args.data.glob(pattern)
         }
         for language in args.languages
     )

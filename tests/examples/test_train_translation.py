@@ -94,3 +94,33 @@ def test_the_clock_goes_on_from_what_was_stored():
     clock.set_state([1000.0, 500.0])
     seconds, of_processors = clock.get_state()
     assert 1000 <= seconds < 1100 and 500 <= of_processors < 600
+
+
+def test_the_name_of_a_side_may_be_in_that_of_the_files(tmp_path):
+    for split in ("train", "val", "test.de-en"):
+        for suffix in ("de", "en"):
+            (tmp_path / f"{split}.{suffix}").touch()
+    args = SimpleNamespace(data=tmp_path, source="de", target="en")
+    files = {split: path.name for split, path in train_translation.find_files(args).items()}
+    assert files["test", "source"] == "test.de-en.de" and files["test", "target"] == "test.de-en.en"
+
+
+def test_a_test_set_with_a_line_missing_is_refused_before_anything_is_trained(tmp_path):
+    files = {("test", "source"): tmp_path / "test.en", ("test", "target"): tmp_path / "test.de"}
+    files["test", "source"].write_text("one\ntwo\n")
+    files["test", "target"].write_text("eins\n")
+    run = tmp_path / "run"
+    run.mkdir()
+    with pytest.raises(SystemExit, match="test.en': 2, .*test.de': 1"):
+        train_translation.copy_test_set(files, run)
+    assert not list(run.iterdir())
+
+
+def test_what_a_killed_preparation_left_is_removed(tmp_path):
+    (tmp_path / ".corpus-train.x").mkdir()
+    args = SimpleNamespace(run_dir=tmp_path, dropout=0.1)
+    train_translation.check_run_dir({}, args)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+    written = (tmp_path / "run.json").stat()
+    train_translation.check_run_dir({}, args)  # as it is, it need not be written again
+    assert (tmp_path / "run.json").stat().st_ino == written.st_ino
