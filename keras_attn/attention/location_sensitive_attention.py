@@ -54,7 +54,6 @@ class LocationSensitiveAttention(AdditiveRecurrentAttention):
         rows = ops.reshape(alignments, (-1, source, 1))  # (B*K, S, 1)
         # One filter for both products: a position has units, not filters, features.
         kernel = ops.matmul(self.filter_kernel, self.feature_kernel)  # (kernel_size, 1, U)
-        kernel = ops.cast(kernel, rows.dtype)
         features = ops.conv(rows, kernel, padding="same", data_format="channels_last")
         return ops.reshape(features, (batch, beams, source, self.units))
 

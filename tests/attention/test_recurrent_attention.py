@@ -361,3 +361,14 @@ def test_in_other_precisions_steps_find_the_state_as_it_was_left(name, policy):
 
 def dtypes_of(state):
     return [keras.backend.standardize_dtype(leaf.dtype) for leaf in tree.flatten(state)]
+
+
+def test_noise_is_float32_whatever_the_float_type_of_keras():
+    layer = MonotonicAttention(BahdanauAttention(5), sigmoid_noise=1.0)
+    layer(QUERY, VALUE)
+    before = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    try:
+        assert numpy(layer(QUERY, VALUE, training=True)).dtype == "float32"
+    finally:
+        keras.config.set_floatx(before)
