@@ -245,7 +245,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        epilog="Options without a default depend on the data: see GENERATED and REVIEWS above.",
+        epilog="Options without a default depend on the data: GENERATED and REVIEWS in the code.",
     )
     parser.add_argument("--data", type=Path, help="folder of {train,valid}.{pos,neg} text files")
     parser.add_argument("--out", type=Path, default=Path("build/pretrained"), help="is written")

@@ -240,7 +240,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        epilog="Options without a default depend on the text: see SUMS and TEXT above.",
+        epilog="Options without a default depend on the text: SUMS and TEXT in the code.",
     )
     parser.add_argument("--run-dir", type=Path, default=Path("build/language_model"))
     parser.add_argument("--data", type=Path, help="text file; default: sums")

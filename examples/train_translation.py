@@ -6,8 +6,9 @@ learns, in about two minutes, to read dates in four languages (see `dates.py`), 
 
     python examples/train_translation.py --data DIR --source en --target de
 
-learns from parallel files: `DIR/train.en` and `DIR/train.de` (plain or `.gz`), `DIR/val.*` and
-`DIR/test*.*`. The run directory (`--run-dir`) then holds all that an export needs:
+learns from parallel files: `DIR/train.en` and `DIR/train.de` (plain or `.gz`), `DIR/val.*` (or
+`valid.*`, or `dev.*`) and `DIR/test*.*`. The run directory (`--run-dir`) then holds all that an
+export needs:
 
     translator.keras          encoder, attention, decoder and beam search, one Keras model
     source.spm, target.spm    the tokenizers (equal where the vocabulary is shared)
@@ -17,7 +18,8 @@ learns from parallel files: `DIR/train.en` and `DIR/train.de` (plain or `.gz`), 
     python -m keras_attn.export onnx RUN translator.onnx
     python -m keras_attn_runtime translator.onnx < RUN/test.source
 
-A run that was killed goes on where it stopped when the command is given again.
+A run that was killed goes on where it stopped when the command is given again, with what else is
+there: `run.json` (the options), `state`, `epochs` and `corpus-*`.
 """
 
 import argparse
@@ -301,7 +303,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        epilog="Options without a default depend on text and model: see the tables above.",
+        epilog="Options without a default depend on text and model: TEXT and MODELS in the code.",
     )
     parser.add_argument("--run-dir", type=Path, default=Path("build/run"), help="what is written")
     parser.add_argument("--data", type=Path, help="directory of parallel files; default: dates")

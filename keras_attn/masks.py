@@ -101,6 +101,23 @@ def masked_softmax(scores, mask):
     return ops.cast(weights * ops.cast(mask, "float32"), scores.dtype)
 
 
+def masked_mean(values, mask=None):
+    """Mean of the positions that a mask marks.
+
+    Args:
+        values: `(batch, time, features)`.
+        mask: boolean `(batch, time)`. Default `None`: all count.
+
+    Returns:
+        `(batch, features)`, zeros where no position counts.
+    """
+    if mask is None:
+        return ops.mean(values, axis=1)
+    mask = ops.cast(mask, values.dtype)[:, :, None]  # (B, T, 1)
+    counts = ops.maximum(ops.sum(mask, axis=1), 1.0)  # (B, 1)
+    return ops.sum(values * mask, axis=1) / counts
+
+
 def both(mask, other):
     """What two masks allow, each of which may be `None`."""
     if mask is None or other is None:

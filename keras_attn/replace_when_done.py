@@ -6,8 +6,9 @@ from pathlib import Path
 EXPORTS = (
     {"model.onnx", "model.weights"},
     {"start.onnx", "step.onnx", "finish.onnx"},
+    {"saved_model.pb", "fingerprint.pb", "variables", "assets"},
 )
-"""The files in the directory of an export that is no SavedModel."""
+"""What is in the directory of an export: whatever else is there is the user's."""
 
 
 @contextlib.contextmanager
@@ -41,7 +42,7 @@ def replace_when_done(path, is_file=False):
     """
     path = Path(path)
     names = {file.name for file in path.iterdir()} if path.is_dir() else set()
-    is_export = "saved_model.pb" in names or any(names <= files for files in EXPORTS)
+    is_export = any(names <= files for files in EXPORTS)
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(
             "Expected a path in an existing directory. "
@@ -50,7 +51,8 @@ def replace_when_done(path, is_file=False):
     if not is_export:
         raise FileExistsError(
             "Expected a new path, or an earlier export to replace. "
-            f"Received: path={str(path)!r}, a directory with other content. Choose another path."
+            f"Received: path={str(path)!r}, a directory with other content. Move that away, or "
+            "choose another path."
         )
     if is_file:
         _refuse_directory(path)

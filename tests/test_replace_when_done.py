@@ -26,9 +26,20 @@ def test_replaces_a_saved_model_whole(tmp_path):
         with replace_when_done(path) as partial:
             partial.mkdir()
             (partial / "saved_model.pb").write_text(content)
-            (partial / f"{content}.txt").write_text(content)
-        assert {each.name for each in path.iterdir()} == {f"{content}.txt", "saved_model.pb"}
+            if content == "first":
+                (partial / "assets").mkdir()
+        assert (path / "saved_model.pb").read_text() == content
+    assert {each.name for each in path.iterdir()} == {"saved_model.pb"}
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_leaves_what_others_put_into_an_export_alone(tmp_path):
+    (tmp_path / "saved_model.pb").write_text("first")
+    (tmp_path / "assets.extra").mkdir()
+    with pytest.raises(FileExistsError, match="a directory with other content"):
+        with replace_when_done(tmp_path) as partial:
+            partial.mkdir()
+    assert (tmp_path / "assets.extra").is_dir()
 
 
 def test_leaves_other_directories_alone(tmp_path):

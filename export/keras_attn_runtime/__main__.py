@@ -171,8 +171,8 @@ def _translate(arguments, progress, interruption):
     if arguments.alignments and not translator.has_alignments:
         raise ModelFileError(
             "Expected a file with alignments, because of --alignments. Received: "
-            f"{arguments.model!r}, which has none. Export it with `export_onnx(..., "
-            "alignments=True)`, which needs a decoder with attention."
+            f"{arguments.model!r}, which has none. Export it with `--alignments`, "
+            "or `export_onnx(..., alignments=True)`, which needs a decoder with attention."
         )
     for stream in (sys.stdin, sys.stdout):
         # What another program left non-blocking gives parts of lines, and takes parts of them.

@@ -16,8 +16,8 @@ class AttentionMechanism(AttentionSteps, keras.layers.Layer):
         a_ts = exp(e_ts) / sum_s' exp(e_ts')        (over the positions that are not masked)
         c_t  = sum_s a_ts m_s
 
-    A subclass creates its weights in `build`, overrides `compute_scores`, and `project_keys` if its
-    keys are projected.
+    A subclass creates its weights in `build_weights`, overrides `compute_scores`, and
+    `project_keys` if its keys are projected.
 
     All that does not depend on the query is computed once by `prepare_memory`; `attend` uses it as
     often as needed. `call` is the two in one, for use as an ordinary layer.

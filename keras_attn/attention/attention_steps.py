@@ -15,6 +15,9 @@ class AttentionSteps:
     grows = True
     """Whether more steps may follow than the `max_steps` given to `initial_state`."""
 
+    aligns = True
+    """Whether the weights of a step are over the source: then they align it with the target."""
+
     def main(self, values):
         """Of several memories, or of what belongs to each, that of the weights of a step."""
         return values

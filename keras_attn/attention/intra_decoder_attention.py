@@ -2,10 +2,8 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_steps import AttentionSteps
-from keras_attn.attention.local_attention import LocalAttention
-from keras_attn.attention.location_attention import LocationAttention
+from keras_attn.attention.local_attention import check_scores_pairs
 from keras_attn.build_once import build_once
 
 
@@ -54,18 +52,11 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
 
     feeds_back = True
     grows = False
+    aligns = False
 
     def __init__(self, mechanism, **kwargs):
         super().__init__(**kwargs)
-        if (
-            not isinstance(mechanism, AttentionMechanism)
-            or isinstance(mechanism, (LocationAttention, LocalAttention))
-            or mechanism.feeds_back
-        ):
-            raise ValueError(
-                "mechanism must be an AttentionMechanism that scores a query and a key, such as "
-                f'LuongAttention("general"). Received: mechanism={mechanism}.'
-            )
+        check_scores_pairs(mechanism)
         self.mechanism = mechanism
         self.supports_masking = True
 

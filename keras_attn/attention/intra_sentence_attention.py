@@ -80,7 +80,7 @@ class IntraSentenceAttention(keras.layers.Layer):
         return average(scores + bias, words, masks.attention_mask(words, mask))[0]  # (B, T, D)
 
     def _bias(self, length):
-        """d_(i-j) `(length, length)`: number 0 for all that is far, then those of -10 to 10."""
+        """d_(i-j) `(length, length)`: number 0 for all that is far, then the near ones."""
         positions = position_range(length)[0]  # (T,)
         distances = positions[:, None] - positions  # (T, T)
         is_near = ops.abs(distances) <= self.max_distance

@@ -62,15 +62,7 @@ class LocalAttention(AttentionMechanism):
 
     def __init__(self, mechanism, window=10, units=None, alignment="predictive", **kwargs):
         super().__init__(**kwargs)
-        if (
-            not isinstance(mechanism, AttentionMechanism)
-            or isinstance(mechanism, (LocationAttention, LocalAttention))
-            or mechanism.feeds_back
-        ):
-            raise ValueError(
-                "mechanism must be an AttentionMechanism that scores a query and a key, such as "
-                f'LuongAttention("general"). Received: mechanism={mechanism}.'
-            )
+        check_scores_pairs(mechanism)
         check_positive_integer("window", window)
         if units is not None:
             check_positive_integer("units", units)
@@ -202,3 +194,16 @@ def _windows(vectors, rows, width):
     """Takes `(B * T, W, features)` out of `(B, S, features)`, given flat rows `(B, T, W)`."""
     flat = ops.reshape(vectors, (-1, vectors.shape[2]))  # (B*S, D)
     return ops.reshape(gather_rows(flat, rows), (-1, width, vectors.shape[2]))
+
+
+def check_scores_pairs(mechanism):
+    """Raises `ValueError` unless a mechanism scores a query and a key, wherever the key stands."""
+    if (
+        not isinstance(mechanism, AttentionMechanism)
+        or isinstance(mechanism, (LocationAttention, LocalAttention))
+        or mechanism.feeds_back
+    ):
+        raise ValueError(
+            "mechanism must be an AttentionMechanism that scores a query and a key, such as "
+            f'LuongAttention("general"). Received: mechanism={mechanism}.'
+        )

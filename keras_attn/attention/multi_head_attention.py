@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn import history, masks
-from keras_attn.arguments import check_positive_integer
+from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.attention.attention_axes import AttentionAxes, check_axes
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps
@@ -148,8 +148,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
                 "num_key_value_heads must divide num_heads. "
                 f"Received: num_key_value_heads={num_key_value_heads}, num_heads={num_heads}."
             )
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
+        check_dropout("dropout", dropout)
         if activity_regularizer is not None:
             raise ValueError(
                 "The activities of the projections are not regularized. Received: "
@@ -158,7 +157,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         if flash_attention and dropout:
             raise ValueError(
                 "The blockwise form has no dropout. "
-                f"Received: flash_attention=True, dropout={dropout}. Set one of them to 0."
+                f"Received: flash_attention=True, dropout={dropout}. Set dropout=0, or "
+                "flash_attention=None."
             )
         self.num_heads = num_heads
         self.key_dim = key_dim

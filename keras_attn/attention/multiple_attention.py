@@ -96,6 +96,10 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
     def grows(self):
         return all(attention.grows for attention in self.attentions)
 
+    @property
+    def aligns(self):
+        return self.attentions[0].aligns
+
     def build(self, query_shape, value_shape):
         sizes = []
         query = keras.KerasTensor(query_shape)

@@ -17,8 +17,10 @@ class Decoder(keras.layers.Layer):
 
     Both are nested dicts of tensors. Nothing is kept on the decoder between calls, and all weights
     are created in `build`. A search sees only `(token_ids, state) -> (logits, state)`, so that a
-    new decoder gets every search and every export for free. The search calls `build` with the
-    shapes of all arguments of `call` that have one, in their order, `None` where there is none.
+    new decoder gets every search and every export for free; an export also wants to know the number
+    of ids, from a `vocabulary_size` or an `embedding` with `input_dim`. The search calls `build`
+    with the shapes of all arguments of `call` that have one, in their order, `None` where there is
+    none.
     """
 
     def __init__(self, **kwargs):

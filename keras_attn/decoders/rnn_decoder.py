@@ -1,6 +1,7 @@
 import keras
 from keras import ops, tree
 
+from keras_attn.arguments import check_dropout
 from keras_attn.attention.coverage_loss import coverage_loss
 from keras_attn.build_once import build_once
 from keras_attn.decoders.token_decoder import TokenDecoder
@@ -59,8 +60,7 @@ class RNNDecoder(TokenDecoder):
         **kwargs,
     ):
         super().__init__(embedding, head, **kwargs)
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
+        check_dropout("dropout", dropout)
         self.rnn = AttentionRNN(cell, dtype=self.dtype_policy)
         self.cell = self.rnn.cell
         if coverage_loss < 0 or (coverage_loss and self.cell.attention is None):
@@ -146,6 +146,12 @@ class RNNDecoder(TokenDecoder):
         def for_each_beam(leaf):
             return leaf if beam_width == 1 else ops.repeat(leaf, beam_width, axis=0)
 
+        if alignments and self.cell.attention is not None and not self.cell.attention.aligns:
+            raise ValueError(
+                "Alignments are weights over the source. Received: alignments of a decoder with "
+                f"{type(self.cell.attention).__name__}, whose weights are over its own past. Make "
+                "attention to the source the first of a MultipleAttention."
+            )
         cell_state = tree.map_structure(for_each_beam, memory["cell"])
         rows = ops.shape(tree.flatten(cell_state)[0])[0]
         return self.cell.get_initial_state(

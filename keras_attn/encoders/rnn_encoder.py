@@ -2,7 +2,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn import masks
-from keras_attn.arguments import check_positive_integer
+from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.build_once import build_once
 from keras_attn.dropout import Dropout
 from keras_attn.pattern import Pattern
@@ -75,8 +75,7 @@ class RNNEncoder(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         check_positive_integer("num_layers", num_layers)
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
+        check_dropout("dropout", dropout)
         self.pattern = Pattern(cell)
         self.embedding = embedding
         self.num_layers = num_layers

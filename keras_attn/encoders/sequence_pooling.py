@@ -1,5 +1,6 @@
 import keras
-from keras import ops
+
+from keras_attn.masks import masked_mean
 
 POOLINGS = ("mean", "first")
 
@@ -49,11 +50,7 @@ class SequencePooling(keras.layers.Layer):
         encoder_mask = mask if encoder_mask is None else encoder_mask
         if self.pooling == "first":
             return encoder_outputs[:, 0]  # (B, D)
-        if encoder_mask is None:
-            return ops.mean(encoder_outputs, axis=1)  # (B, D)
-        mask = ops.cast(encoder_mask, encoder_outputs.dtype)[:, :, None]  # (B, S, 1)
-        counts = ops.maximum(ops.sum(mask, axis=1), 1.0)  # (B, 1)
-        return ops.sum(encoder_outputs * mask, axis=1) / counts  # (B, D)
+        return masked_mean(encoder_outputs, encoder_mask)  # (B, D)
 
     def compute_mask(self, inputs, previous_mask):
         return None  # there is no time any more

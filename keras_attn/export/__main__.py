@@ -52,6 +52,13 @@ def main(arguments=None):
         help="make OUT a directory with the weights in a file of their own, as more than 2 GB of "
         "them always are",
     )
+    parser.add_argument(
+        "--alignments",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether the attention weights are among the outputs; by default as the search was "
+        "made",
+    )
     options = parser.parse_args(arguments)
     has_precision = options.format in ("onnx", "onnx-text")
     if not has_precision and options.precision != "float32":
@@ -60,6 +67,8 @@ def main(arguments=None):
         )
     if options.format != "onnx" and options.external_data:
         parser.error("only the format onnx can have external data")
+    if options.format == "onnx-text" and options.alignments:
+        parser.error("the format onnx-text has no alignments")
     try:
         model, tokenizers = _load(options.run)
         sentences = None
@@ -70,6 +79,8 @@ def main(arguments=None):
         choice = {"precision": options.precision} if has_precision else {}
         if options.format == "onnx":
             choice["external_data"] = options.external_data
+        if options.format != "onnx-text":
+            choice["alignments"] = options.alignments
         export = exports[options.format]
         report = export(model, options.out, *tokenizers, sentences=sentences, **choice)
     except (ExportError, ImportError, OSError, RuntimeError, TypeError, ValueError) as error:

@@ -25,9 +25,10 @@ _TYPES = {
     (*_FLOATS, "BOOL"): "Pad",
     ("FLOAT", "INT32", "INT64"): "Range",
     _FLOATS: """
-        ArgMax ArgMin Ceil Conv Cos Elu Erf Exp Floor GRU Gemm LSTM LayerNormalization LeakyRelu Log
-        LogSoftmax MatMul RNN Reciprocal ReduceSumSquare Relu Round Selu Sigmoid Sin Softmax
-        Softplus Softsign Sqrt Sum Tanh""",
+        ArgMax ArgMin AveragePool BatchNormalization Ceil Conv ConvTranspose Cos Elu Erf Exp Floor
+        GRU Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish LSTM LayerNormalization
+        LeakyRelu Log LogSoftmax MatMul MaxPool PRelu RNN Reciprocal ReduceSumSquare Relu Round Selu
+        Sigmoid Sin Softmax Softplus Softsign Sqrt Sum Tanh""",
     ("BOOL",): "And Not Or Xor",
     ("INT8",): "MatMulInteger",
     (): "DynamicQuantizeLinear",

@@ -3,11 +3,12 @@ from itertools import count
 import keras
 import numpy as np
 
+from keras_attn.export.check_stateless import check_stateless
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.fused_recurrence import fused_recurrence
 from keras_attn.export.in_float32 import in_float32
 from keras_attn.export.onnx_file import write_onnx
-from keras_attn.export.requirements import require
+from keras_attn.export.require import require
 from keras_attn.export.without_cudnn import without_cudnn
 
 
@@ -15,8 +16,9 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
     """Writes any functional model as an ONNX file, for instance a classifier with attention.
 
     The same conversion and the same checks as in `export_onnx`. Inputs are called like the inputs
-    of the model, outputs like the keys of its dictionary of outputs or, without one, like the
-    layers that they come from (a second output of a layer ends in `_1`). The first axis is called
+    of the model or the keys of its dictionary of inputs; outputs like the keys of its dictionary of
+    outputs (`outer/inner` where it is nested) or, without one, like the layers that they come from
+    (a second output of a layer ends in `_1`). The first axis is called
     `batch`, any other dynamic axis like its tensor and its number (`ids_1`).
     A model of mixed precision is exported in float32, the precision of its weights.
 
@@ -34,8 +36,8 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
     Raises:
         ExportError: a check failed. No file is written; an existing one stays as it was.
         ImportError: tf2onnx, onnx or onnxruntime is missing.
-        ValueError: `model` is not functional (a `Sequential` that is built is), or the sample does
-            not fit its inputs.
+        ValueError: `model` is not functional (a `Sequential` that is built is), a layer is
+            stateful, or the sample does not fit the inputs.
     """
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     import tensorflow as tf
@@ -44,7 +46,8 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
         raise ValueError(f"Expected a functional Keras model. Received: model={model}.")
     if isinstance(model, keras.Sequential):
         model = keras.Model(model.inputs, model.outputs)
-    inputs, names = model.inputs, _output_names(model)
+    check_stateless(model)
+    inputs, names = dict(zip(_input_names(model), model.inputs, strict=True)), _output_names(model)
     arrays = _in_order(sample_inputs, inputs)
 
     def function(*tensors):
@@ -54,7 +57,7 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
 
     def verify(run):
         batches = [arrays]
-        if all(value.shape[0] is None for value in inputs):
+        if all(value.shape[0] is None for value in inputs.values()):
             batches.append([array[:1] for array in arrays])
         differences = [
             _largest_difference(function(*batch), run, inputs, batch) for batch in batches
@@ -70,14 +73,11 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
         difference, _ = write_onnx(
             path,
             fused_recurrence(model)(function),
-            [tf.TensorSpec(value.shape, value.dtype, name=value.name) for value in inputs],
+            [tf.TensorSpec(each.shape, each.dtype, name=name) for name, each in inputs.items()],
             model.weights,
             {
                 name: _axes(name, value.shape)
-                for name, value in [
-                    *((value.name, value) for value in inputs),
-                    *zip(names, model.outputs, strict=True),
-                ]
+                for name, value in [*inputs.items(), *zip(names, model.outputs, strict=True)]
             },
             {},
             verify,
@@ -85,15 +85,26 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
     return difference
 
 
+def _input_names(model):
+    """The names of a functional model's inputs, in the order of `model.inputs`."""
+    if isinstance(model.input, dict):
+        return _paths(model.input)
+    return [value.name for value in model.inputs]
+
+
 def _output_names(model):
     """The names of a functional model's outputs, all different, in the order of `model.outputs`."""
-    if isinstance(model.output, dict) and len(model.output) == len(model.outputs):
-        return [name for (name,), _ in keras.tree.flatten_with_path(model.output)]
+    if isinstance(model.output, dict):
+        return _paths(model.output)
     names = []
     for name in model.output_names:
         different = (f"{name}_{number}" if number else name for number in count())
         names.append(next(each for each in different if each not in names))
     return names
+
+
+def _paths(structure):
+    return ["/".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(structure)]
 
 
 def _axes(name, shape):
@@ -104,29 +115,30 @@ def _axes(name, shape):
 
 
 def _in_order(sample, inputs):
-    """The arrays of a sample in the order of the model's inputs, with the types of these."""
+    """The arrays of a sample in the order of a dict of inputs, with the types of these."""
     if isinstance(sample, dict):
-        missing = [value.name for value in inputs if value.name not in sample]
+        missing = [name for name in inputs if name not in sample]
         if missing:
             raise ValueError(f"Expected an array for each input. Received: none for {missing}.")
-        sample = [sample[value.name] for value in inputs]
+        sample = [sample[name] for name in inputs]
     arrays = list(sample) if isinstance(sample, (list, tuple)) else [sample]
     if len(arrays) != len(inputs) or any(len(array) == 0 for array in arrays):
         raise ValueError(
             f"Expected {len(inputs)} arrays that are not empty. Received: sample_inputs with "
             f"lengths {[len(array) for array in arrays]}."
         )
-    for array, value in zip(arrays, inputs, strict=True):
+    pairs = list(zip(arrays, inputs.items(), strict=True))
+    for array, (name, value) in pairs:
         if value.shape[0] not in (None, len(array)):
             raise ValueError(
-                f"Expected {value.shape[0]} rows, the batch size of the input {value.name!r}. "
+                f"Expected {value.shape[0]} rows, the batch size of the input {name!r}. "
                 f"Received: sample_inputs with {len(array)} rows."
             )
-    return [np.asarray(array, value.dtype) for array, value in zip(arrays, inputs, strict=True)]
+    return [np.asarray(array, value.dtype) for array, (_, value) in pairs]
 
 
 def _largest_difference(expected, run, inputs, batch):
-    actual = run(**{value.name: array for value, array in zip(inputs, batch, strict=True)})
+    actual = run(**dict(zip(inputs, batch, strict=True)))
     largest = 0.0
     for name, value in expected.items():
         value = keras.ops.convert_to_numpy(value).astype("float64")
@@ -135,7 +147,9 @@ def _largest_difference(expected, run, inputs, batch):
                 f"The exported model disagrees with Keras: expected {name!r} with shape "
                 f"{value.shape}. Received: {actual[name].shape}."
             )
-        difference = np.abs(value - actual[name]) / np.maximum(np.abs(value), 1)
+        with np.errstate(invalid="ignore"):  # of infinities, which are equal or far from it
+            difference = np.abs(value - actual[name]) / np.maximum(np.abs(value), 1)
+        difference = np.where(value == actual[name], 0, difference)
         largest = max(largest, float(difference.max(initial=0)))
         if np.isnan(difference).any():
             largest = float("inf")

@@ -5,7 +5,7 @@ from keras_attn.export.metadata import describe
 from keras_attn.export.onnx_file import PRECISIONS, write_onnx
 from keras_attn.export.parity_sentences import parity_sentences
 from keras_attn.export.precision_report import PrecisionReport
-from keras_attn.export.requirements import require
+from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.verify import compare_translations, whole_batches
 from keras_attn.export.without_cudnn import without_cudnn

@@ -4,7 +4,7 @@ from keras_attn.export.in_float32 import in_float32
 from keras_attn.export.metadata import describe
 from keras_attn.export.onnx_file import write_onnx
 from keras_attn.export.parity_sentences import parity_sentences
-from keras_attn.export.requirements import require
+from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.search_steps import NEXT, SearchSteps
 from keras_attn.export.verify import compare_translations

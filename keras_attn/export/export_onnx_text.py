@@ -10,7 +10,7 @@ from keras_attn.export.export_onnx import export_onnx
 from keras_attn.export.external_data import require_one_file
 from keras_attn.export.onnx_gate import open_session
 from keras_attn.export.parity_sentences import parity_sentences
-from keras_attn.export.requirements import require
+from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.text_graph import add_text
 from keras_attn.export.verify import pad

@@ -1,6 +1,6 @@
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.parity_sentences import parity_sentences
-from keras_attn.export.requirements import require
+from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.verify import compare_translations, pad
 from keras_attn.export.without_cudnn import without_cudnn

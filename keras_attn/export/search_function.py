@@ -1,8 +1,10 @@
 import contextlib
+import inspect
 import itertools
 
 import keras
 
+from keras_attn.export.check_stateless import check_stateless
 from keras_attn.search.sampling_decoder import SamplingDecoder
 from keras_attn.search.search import Search
 
@@ -51,20 +53,21 @@ class SearchFunction:
                 "Received: source_tokenizer=None."
             )
         # Not the layers: an operation such as `ids[:, ::-1]` is none.
-        parts = getattr(model, "operations", model.layers)
+        is_functional = hasattr(model, "operations")
+        parts = model.operations if is_functional else getattr(model, "layers", [model])
         parts = [part for part in parts if not isinstance(part, keras.layers.InputLayer)]
         searches = [part for part in parts if isinstance(part, Search)]
         encoders = [part for part in parts if not isinstance(part, Search)]
-        is_functional = hasattr(model, "operations")
         if not is_functional or len(searches) != 1 or len(encoders) != 1:
             raise ValueError(
                 "Expected a functional search model: source_ids -> encoder -> Search layer "
                 "(BeamDecoder or GreedyDecoder), and nothing else. Received: model with the parts "
-                f"{[f'{part.name} ({type(part).__name__})' for part in parts]}. Export other "
+                f"{[f'{_name(part)} ({type(part).__name__})' for part in parts]}. Export other "
                 "models with `export_functional_onnx`."
             )
         self.encoder, self.search = encoders[0], searches[0]
-        _check_arguments(model, self.encoder, self.search)
+        _check_calls(model, self.encoder, self.search)
+        check_stateless(self.encoder, self.search)
         if isinstance(self.search, SamplingDecoder):
             raise ValueError(
                 "Expected a search that finds the same each time. Received: "
@@ -177,7 +180,11 @@ class SearchFunction:
         }
 
 
-def _check_arguments(model, encoder, search):
+def _name(part):
+    return getattr(part, "name", repr(part))
+
+
+def _check_calls(model, encoder, search):
     """Refuses calls with other arguments than the exported function gives encoder and search."""
     try:
         layers = {layer["name"]: layer for layer in model.get_config()["layers"]}
@@ -186,15 +193,30 @@ def _check_arguments(model, encoder, search):
             f"Expected layers that can be saved, with a `get_config`. Received: {error}"
         ) from error
     for node in layers[encoder.name]["inbound_nodes"]:
-        arguments = [*node["args"], *node["kwargs"].values()]
-        others = [each for each in arguments if each not in (None, False) and not _tensors(each)]
-        if len(model.inputs) != 1 or len(_tensors(arguments)) != 1 or others:
-            raise ValueError(
-                "Expected an encoder that is called with the source_ids alone. Received: a model "
-                f"with {len(model.inputs)} inputs, and a call of {encoder.name!r} with "
-                f"{len(node['args'])} positional arguments and {sorted(node['kwargs'])}."
-            )
+        _check_call_of_encoder(model, encoder, node)
     (node,) = layers[search.name]["inbound_nodes"]
+    _check_call_of_search(model, encoder, search, node)
+
+
+def _check_call_of_encoder(model, encoder, node):
+    parameters = inspect.signature(encoder.call).parameters
+    arguments = {**dict(zip(parameters, node["args"], strict=False)), **node["kwargs"]}
+    _, *others = [name for name, value in arguments.items() if _tensors(value)]
+    for name, value in arguments.items():
+        default = parameters[name].default if name in parameters else None
+        is_default = type(value) is type(default) and value == default
+        is_inference = name == "training" and not value
+        if not (_tensors(value) or is_default or is_inference):
+            others.append(name)
+    if len(model.inputs) != 1 or len(_tensors(list(arguments.values()))) != 1 or others:
+        raise ValueError(
+            "Expected an encoder that is called with the source_ids alone. Received: a model "
+            f"with {len(model.inputs)} inputs, and a call of {encoder.name!r} with "
+            f"{others} besides."
+        )
+
+
+def _check_call_of_search(model, encoder, search, node):
     # Limits and penalties that are part of the model: here they are inputs.
     given = [
         name for name in ("max_length", "length_penalty") if node["kwargs"].get(name) is not None

@@ -72,8 +72,11 @@ class SearchSteps:
         with self._function.chosen_alignments():
             encoded = self._function.encoder(source_ids, training=False)
             if encoded.get("encoder_mask") is None:  # what Keras does where the search is called
-                mask = getattr(encoded["encoder_outputs"], "_keras_mask", None)
-                encoded = {**encoded, "encoder_mask": mask}
+                masks = keras.tree.map_structure(
+                    lambda outputs: getattr(outputs, "_keras_mask", None),
+                    encoded["encoder_outputs"],
+                )
+                encoded = {**encoded, "encoder_mask": masks}
             carry, memory, limits = self._function.search.prepare(**encoded, max_length=max_length)
         return {**carry, "memory": memory, "limits": limits}
 
@@ -85,7 +88,8 @@ def _flat(structure):
 
 
 def _axes(name, shape):
-    is_of_beams = "state/" in name and "state/shared/" not in name
+    part = name.removeprefix(NEXT)
+    is_of_beams = part.startswith("state/") and not part.startswith("state/shared/")
     rows = "rows" if is_of_beams else "batch"
     return tuple(
         size if size is not None else f"{name}_{axis}" if axis else rows

@@ -112,6 +112,8 @@ def _largest_difference(name, first, second, where):
     if name == "log_probs":
         # A sum: float32 knows one of -500 to 3e-5 only.
         difference = difference / (1 + first["lengths"])
+    if name == "scores":  # which may be such a sum too
+        difference = difference / np.maximum(1, np.abs(first_value))
     largest = float(difference[where].max(initial=0))
     # A comparison with NaN is never true, so it could hide behind `max`.
     return float("inf") if np.isnan(largest) else largest

@@ -31,9 +31,9 @@ def rnn_seq2seq(
     Args:
         source_vocabulary_size: int.
         target_vocabulary_size: int.
-        attention: `"bahdanau"`, `"luong"` (score general), an `AttentionMechanism`, or `None` for
-            the plain sequence-to-sequence model, where the encoder's state is all that the decoder
-            sees.
+        attention: `"bahdanau"`, `"luong"` (score general), any attention that `AttentionRNNCell`
+            takes, or `None` for the plain sequence-to-sequence model, where the encoder's state is
+            all that the decoder sees.
         cell: `"lstm"` or `"gru"`.
         embedding_dim: int, size of embeddings and of the attention vector.
         units: int, units of each cell; the encoder has this many in each direction.
@@ -90,7 +90,7 @@ def _attention(attention, units):
         return LuongAttention("general", name="attention")
     if isinstance(attention, str):
         raise ValueError(
-            'attention must be "bahdanau", "luong", None or an AttentionMechanism. '
+            'attention must be "bahdanau", "luong", None or a layer of attention. '
             f"Received: attention={attention!r}."
         )
     return attention

@@ -224,7 +224,8 @@ class AttentionRNNCell(keras.layers.Layer):
             `(batch_size, context_size)`, `mechanism` (the state of the attention, nested) and
             `alignments` `(batch_size, source)`.
         """
-        state = {"cell": self._zero_state(batch_size) if cell_state is None else cell_state}
+        zero_state = self._zero_state(batch_size)
+        state = {"cell": zero_state if cell_state is None else _like(zero_state, cell_state)}
         if self.attention is None:
             return state
 
@@ -348,6 +349,12 @@ def _top(cell, states):
     if isinstance(cell, keras.layers.StackedRNNCells):
         return _top(cell.cells[-1], states[-1])
     return states[0] if isinstance(states, list | tuple) else states
+
+
+def _like(zeros, state):
+    """A state of a cell, with the types that the cell gives its own."""
+    pairs = zip(tree.flatten(zeros), tree.flatten(state), strict=True)
+    return tree.pack_sequence_as(state, [ops.cast(leaf, zero.dtype) for zero, leaf in pairs])
 
 
 class _Hidden:

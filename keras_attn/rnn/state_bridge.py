@@ -2,6 +2,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn.build_once import build_once
+from keras_attn.masks import masked_mean
 from keras_attn.rnn.state_sizes import plain_lists
 
 MODES = ("copy", "dense", "zero")
@@ -69,7 +70,7 @@ class StateBridge(keras.layers.Layer):
             ]
         elif self.mode == "dense":
             if encoder_state is None:
-                states = [_mean(encoder_outputs, encoder_mask)]
+                states = [masked_mean(encoder_outputs, encoder_mask)]
             joined = ops.concatenate(states, axis=-1)
             states = [layer(joined) for layer in self.dense_layers]
         return tree.pack_sequence_as(plain_lists(self.state_size), states)
@@ -79,15 +80,6 @@ class StateBridge(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "state_size": self.state_size, "mode": self.mode}
-
-
-def _mean(outputs, mask):
-    """Mean `(batch, features)` over the real positions."""
-    if mask is None:
-        return ops.mean(outputs, axis=1)
-    weights = ops.cast(mask, outputs.dtype)[:, :, None]  # (B, S, 1)
-    total = ops.maximum(ops.sum(weights, axis=1), 1.0)
-    return ops.sum(outputs * weights, axis=1) / total
 
 
 def _last_axes(shapes):

@@ -1,3 +1,5 @@
+import math
+
 import keras
 from keras import ops, tree
 
@@ -52,8 +54,10 @@ class BeamDecoder(Search):
             )
         if stop not in STOPS:
             raise ValueError(f"stop must be one of {STOPS}. Received: stop={stop!r}.")
-        if patience <= 0:
-            raise ValueError(f"patience must be positive. Received: patience={patience}.")
+        if not 0 < patience < math.inf:
+            raise ValueError(
+                f"patience must be positive and finite. Received: patience={patience}."
+            )
         self.beam_width = beam_width
         self.num_hypotheses = num_hypotheses
         self.stop = stop
@@ -99,7 +103,7 @@ class BeamDecoder(Search):
             },
         }
         if self.return_alignments:
-            dtype = self.decoder.compute_dtype
+            dtype = self.alignments_dtype(carry["state"])
             carry["beams"]["alignments"] = new_history(beams, (source,), dtype)
             carry["hypotheses"]["alignments"] = new_history(pool, (source,), dtype)
         return carry

@@ -42,19 +42,21 @@ def best_continuations(token_log_probs, log_probs, penalties, penalized_token_id
     best = ops.reshape(best + log_probs[:, :, None], (batch, beams * num_blocks))
     _, chosen = ops.top_k(best, num_chosen)
     # In their order, so that equal tokens have theirs: by the operator that is there anyway.
-    sorted_numbers, _ = ops.top_k(-ops.cast(chosen, "float32"), num_chosen)
-    chosen = ops.cast(-sorted_numbers, "int32")  # (B, C)
+    in_order, _ = ops.top_k(-ops.cast(chosen, "float32"), num_chosen)
+    chosen = ops.cast(-in_order, "int32")  # (B, C), of K * n blocks
     parents = chosen // num_blocks
-    numbers = chosen - parents * num_blocks  # of the blocks, in the vocabulary
+    block_of_vocabulary = chosen - parents * num_blocks  # (B, C), of n
 
     blocks = gather.gather_beams(blocks, chosen)  # (B, C, V/n)
-    blocks = blocks + gather.gather_rows(ops.reshape(penalties, (num_blocks, block_size)), numbers)
+    penalties = ops.reshape(penalties, (num_blocks, block_size))
+    blocks = blocks + gather.gather_rows(penalties, block_of_vocabulary)
     blocks = blocks + gather.gather_beams(log_probs, parents)[:, :, None]
     values, places = ops.top_k(ops.reshape(blocks, (batch, num_chosen * block_size)), count)
-    places = ops.cast(places, "int32")  # (B, count)
-    block = places // block_size
-    # A block that stands at c has its first token at c * block_size of `places`.
-    moved = numbers - ops.arange(num_chosen, dtype="int32")
+    places = ops.cast(places, "int32")  # (B, count), of C * V/n tokens
+    block = places // block_size  # of C
+    # With blocks of 50, place 107 is token 7 of the chosen block 2; if that is block 31 of the
+    # vocabulary, it is token 31 * 50 + 7, which is 107 + (31 - 2) * 50.
+    moved = block_of_vocabulary - ops.arange(num_chosen, dtype="int32")
     tokens = places + gather.gather_beams(moved, block) * block_size
     return values, gather.gather_beams(parents, block), tokens
 

@@ -39,7 +39,8 @@ class GreedyDecoder(Search):
             },
         }
         if self.return_alignments:
-            carry["hypotheses"]["alignments"] = new_history((source,), self.decoder.compute_dtype)
+            dtype = self.alignments_dtype(carry["state"])
+            carry["hypotheses"]["alignments"] = new_history((source,), dtype)
         return carry
 
     def advance(self, carry, memory, limits, length_penalty):

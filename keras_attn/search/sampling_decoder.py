@@ -91,7 +91,8 @@ class SamplingDecoder(Search):
             },
         }
         if self.return_alignments:
-            carry["hypotheses"]["alignments"] = new_history((source,), self.decoder.compute_dtype)
+            dtype = self.alignments_dtype(carry["state"])
+            carry["hypotheses"]["alignments"] = new_history((source,), dtype)
         return carry
 
     def advance(self, carry, memory, limits, length_penalty):

@@ -86,7 +86,8 @@ class Search(keras.layers.Layer):
         kwargs.setdefault("autocast", False)  # a length penalty in float16 would be another one
         super().__init__(**kwargs)
         self.supports_masking = True
-        whole = all(length % 1 == 0 for length in (min_length, max_length))
+        lengths = (min_length, max_length)
+        whole = all(isinstance(each, numbers.Real) and each % 1 == 0 for each in lengths)
         if not whole or max_length < 0 or min_length < 0 or min_length > max_length:
             raise ValueError(
                 "Expected whole numbers, 0 <= min_length <= max_length. "
@@ -116,15 +117,16 @@ class Search(keras.layers.Layer):
                 f"pad_token_id={pad_token_id}, suppressed_token_ids={suppressed_token_ids}."
             )
         self.decoder = decoder
-        self.max_length = int(max_length)  # not of NumPy: it is written as JSON
+        # Python's integers: those of NumPy have types of their own in a graph, and no JSON.
+        self.max_length = int(max_length)
         self.relative_max_length = relative_max_length
-        self.min_length = min_length
+        self.min_length = int(min_length)
         self.length_penalty = float(length_penalty)
         self.length_penalty_form = length_penalty_form
-        self.start_token_id = start_token_id
-        self.end_token_id = end_token_id
-        self.pad_token_id = pad_token_id
-        self.suppressed_token_ids = list(suppressed_token_ids)
+        self.start_token_id = int(start_token_id)
+        self.end_token_id = int(end_token_id)
+        self.pad_token_id = int(pad_token_id)
+        self.suppressed_token_ids = [int(token_id) for token_id in suppressed_token_ids]
         self.return_alignments = return_alignments
         self.supports_jit = not history.grows()
 
@@ -198,13 +200,7 @@ class Search(keras.layers.Layer):
         max_tokens = self.decoder.max_tokens(memory)
         if max_tokens is not None:
             limits = ops.maximum(ops.minimum(limits, max_tokens), 0)
-        carry = self.start(memory, limits, main_mask)
-        if self.return_alignments and "alignments" not in carry["state"]:
-            raise ValueError(
-                "return_alignments=True needs a decoder with attention. "
-                f"Received: decoder={self.decoder.name!r}, whose state has no alignments."
-            )
-        return carry, memory, limits
+        return self.start(memory, limits, main_mask), memory, limits
 
     def limits(self, encoder_mask, max_length=None):
         """Most tokens of each sentence's hypotheses, the end token included.
@@ -232,6 +228,15 @@ class Search(keras.layers.Layer):
     def width(self):
         """int, hypotheses of a sentence that are open at once."""
         return 1
+
+    def alignments_dtype(self, state):
+        """The type of the attention weights in a state of the decoder, which must have some."""
+        if "alignments" not in state:
+            raise ValueError(
+                "return_alignments=True needs a decoder with attention. "
+                f"Received: decoder={self.decoder.name!r}, whose state has no alignments."
+            )
+        return state["alignments"].dtype
 
     def start(self, memory, limits, encoder_mask):
         """The carry before the first token."""

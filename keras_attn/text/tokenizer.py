@@ -11,9 +11,10 @@ UNKNOWN_TOKEN_ID = 3
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Text to ids and back: the interface that corpora, callbacks and exporters rely on.
+    """Text to ids and back: the interface that corpora and callbacks rely on.
 
     A class needs no base class to be a `Tokenizer`: these attributes and two methods are enough.
+    Exports with a vocabulary, and pieces drawn anew in each epoch, need a `SentencePieceTokenizer`.
 
     Attributes:
         vocabulary_size: int, number of ids; every id lies in `[0, vocabulary_size)`.

@@ -30,7 +30,7 @@ class BestCheckpoint(keras.callbacks.Callback):
     Example:
 
     ```python
-    fit(trainer, batches, epochs=20, validation_data=validation,
+    fit(trainer, batches, epochs=20, validation_batches=validation,
         callbacks=[BestCheckpoint("run/translator.keras", saved_model=translator)])
     ```
     """

@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from keras_attn.arguments import check_positive_integer
+from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.dropout import Dropout
 
 
@@ -53,8 +53,7 @@ class FeedForward(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         check_positive_integer("intermediate_dim", intermediate_dim)
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
+        check_dropout("dropout", dropout)
         self.supports_masking = True
         self.intermediate_dim = intermediate_dim
         self.is_gated = activation == "swiglu"

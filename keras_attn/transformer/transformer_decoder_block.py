@@ -53,7 +53,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         super().__init__(num_heads, intermediate_dim, **kwargs)
         self.cross_attention = cross_attention
         if cross_attention:
-            self.memory_norm = self._norm("memory_norm")
+            self.memory_norm = self.new_norm("memory_norm")
 
     def build(self, inputs_shape, encoder_outputs_shape=None):
         super().build(inputs_shape)

@@ -1,6 +1,6 @@
 import keras
 
-from keras_attn.arguments import check_positive_integer
+from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.attention.multi_head_attention import MultiHeadAttention, check_position_bias
 from keras_attn.dropout import Dropout
 from keras_attn.layer_normalization import LayerNormalization
@@ -38,7 +38,8 @@ class TransformerEncoderBlock(keras.layers.Layer):
         activation_dropout: float in [0, 1), inside of the feed-forward network. Default: `dropout`.
         use_bias: bool, whether products have biases. Default `True`.
         sliding_window: int, see `MultiHeadAttention`. Default `None`.
-        flash_attention: bool, see `MultiHeadAttention`. Default `None`.
+        flash_attention: bool, see `MultiHeadAttention`; needs `attention_dropout=0`. Default
+            `None`.
         rotary: a `RotaryPositions`, see `MultiHeadAttention`. Default `None`.
         epsilon: float, of the norms. Default 1e-5.
         kernel_initializer: initializer of the matrices. Default `"glorot_uniform"`.
@@ -97,8 +98,6 @@ class TransformerEncoderBlock(keras.layers.Layer):
                 f"normalization must be one of {tuple(NORMALIZATIONS)}. "
                 f"Received: normalization={normalization!r}."
             )
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
         self.key_dim = key_dim
@@ -109,6 +108,13 @@ class TransformerEncoderBlock(keras.layers.Layer):
         self.dropout = dropout
         self.attention_dropout = dropout if attention_dropout is None else attention_dropout
         self.activation_dropout = dropout if activation_dropout is None else activation_dropout
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            check_dropout(name, getattr(self, name))
+        if flash_attention and self.attention_dropout:
+            raise ValueError(
+                "The blockwise form has no dropout. Received: flash_attention=True, "
+                f"attention_dropout={self.attention_dropout}. Set attention_dropout=0."
+            )
         self.use_bias = use_bias
         self.sliding_window = sliding_window
         self.flash_attention = flash_attention
@@ -126,8 +132,8 @@ class TransformerEncoderBlock(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="feed_forward",
         )
-        self.feed_forward_norm = self._norm("feed_forward_norm")
-        self.attention_norm = self._norm("attention_norm")
+        self.feed_forward_norm = self.new_norm("feed_forward_norm")
+        self.attention_norm = self.new_norm("attention_norm")
         self.residual_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, inputs_shape):
@@ -163,7 +169,8 @@ class TransformerEncoderBlock(keras.layers.Layer):
             return inputs + self.residual_dropout(sublayer(norm(inputs)))
         return norm(inputs + self.residual_dropout(sublayer(inputs)))
 
-    def _norm(self, name):
+    def new_norm(self, name):
+        """A layer of the kind that normalizes in this block."""
         norm = NORMALIZATIONS[self.normalization](
             epsilon=self.epsilon, dtype=self.dtype_policy, name=name
         )

@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from keras_attn.arguments import check_positive_integer
+from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.build_once import build_once
 from keras_attn.dropout import Dropout
 from keras_attn.pattern import Pattern
@@ -42,8 +42,7 @@ class TransformerStack(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         check_positive_integer("num_layers", num_layers)
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout}.")
+        check_dropout("dropout", dropout)
         self.pattern = Pattern(block)
         self.embedding = embedding
         self.num_layers = num_layers
@@ -63,7 +62,7 @@ class TransformerStack(keras.layers.Layer):
         ]
         self.input_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         # The output of a pre-norm block is a sum that nothing has normalized.
-        self.final_norm = self.blocks[0]._norm("final_norm") if block.normalize_first else None
+        self.final_norm = self.blocks[0].new_norm("final_norm") if block.normalize_first else None
 
     def build(self, inputs_shape, *memory_shapes):
         """Builds all parts; `memory_shapes` are the other arguments of the blocks' `build`."""

@@ -75,8 +75,9 @@ def plot_attention_grid(scores, source_tokens, target_tokens, title=None, cmap="
 
     Args:
         scores: Dict from the name of a layer to array-like `(heads, target_length,
-            source_length)`, numbers from 0 to 1; padding is cut off before. What
-            `keras_attn.record_attention_scores` collects, one sentence of it.
+            source_length)`, or without the first axis for attention that has no heads, numbers from
+            0 to 1; padding is cut off before. What `keras_attn.record_attention_scores` collects,
+            one sentence of it.
         source_tokens, target_tokens, cmap: As in `plot_alignments`.
         title: String. Drawn above the picture. Default `None`: no title.
 
@@ -95,6 +96,7 @@ def plot_attention_grid(scores, source_tokens, target_tokens, title=None, cmap="
     2
     """
     scores = {name: np.asarray(heads, dtype="float32") for name, heads in scores.items()}
+    scores = {name: heads[None] if heads.ndim == 2 else heads for name, heads in scores.items()}
     if not scores or any(heads.ndim != 3 for heads in scores.values()):
         raise ValueError(
             "`scores` must have `(heads, target_length, source_length)` weights for at least one "

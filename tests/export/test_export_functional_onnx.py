@@ -74,6 +74,49 @@ def test_several_inputs_by_name(tmp_path):
         export_functional_onnx(model, tmp_path / "x.onnx", [np.ones((0, 2)), np.ones((0, 3))])
 
 
+@pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict, all keys")
+def test_dictionaries_and_infinities(tmp_path):
+    inputs = {"query": keras.Input((None, 4)), "value": keras.Input((None, 4))}
+    context = LuongAttention("dot")(inputs["query"], inputs["value"])
+    scores = keras.ops.where(context > 0, context, -float("inf"))
+    model = keras.Model(inputs, {"parts": {"context": context}, "scores": [scores]})
+    rng = np.random.default_rng(0)
+    sample = {name: rng.normal(size=(2, 3, 4)).astype("float32") for name in inputs}
+    assert export_functional_onnx(model, tmp_path / "model.onnx", sample) < 1e-6
+    opened = session(tmp_path / "model.onnx")
+    assert [each.name for each in opened.get_inputs()] == ["query", "value"]
+    assert [each.name for each in opened.get_outputs()] == ["parts/context", "scores/0"]
+    (received,) = opened.run(["scores/0"], sample)
+    assert np.isneginf(received).any() and np.isfinite(received).any()
+
+
+def test_convolutions_and_pooling(tmp_path):
+    ids = keras.Input((12,), dtype="int32", name="ids")
+    features = keras.layers.Embedding(10, 4)(ids)
+    for layer in (
+        keras.layers.Conv1D(6, 3, padding="same", activation="hard_sigmoid"),
+        keras.layers.BatchNormalization(),
+        keras.layers.MaxPooling1D(2),
+        keras.layers.AveragePooling1D(2),
+        keras.layers.PReLU(shared_axes=[1]),
+        keras.layers.Conv1DTranspose(6, 3),
+    ):
+        features = layer(features)
+    outputs = LuongAttention("dot")(features, features)
+    model = keras.Model(ids, keras.layers.GlobalMaxPooling1D()(outputs))
+    sample = np.random.default_rng(0).integers(1, 10, (5, 12))
+    assert export_functional_onnx(model, tmp_path / "model.onnx", sample) < 1e-6
+
+
+def test_a_stateful_layer_is_refused(tmp_path):
+    inputs = keras.Input(batch_shape=(1, 1, 3))
+    layer = keras.layers.Bidirectional(keras.layers.LSTM(4, stateful=True))
+    with pytest.raises(ValueError, match="keep nothing from one call to the next"):
+        export_functional_onnx(
+            keras.Model(inputs, layer(inputs)), tmp_path / "x.onnx", np.ones((1, 1, 3))
+        )
+
+
 def test_outputs_of_one_layer_get_names_of_their_own(tmp_path):
     query = keras.Input((None, 4), name="query")
     outputs = LuongAttention("dot", name="attention")(query, query, return_attention_scores=True)

@@ -8,7 +8,15 @@ import numpy as np
 import onnx
 import pytest
 
-from keras_attn import BeamDecoder, GreedyDecoder, rnn_seq2seq, search_model
+from keras_attn import (
+    AttentionRNNCell,
+    BahdanauAttention,
+    BeamDecoder,
+    GreedyDecoder,
+    RNNDecoder,
+    rnn_seq2seq,
+    search_model,
+)
 from keras_attn.export import ExportError, export_onnx
 from keras_attn.export.passes.graph import defined_names, nested_graphs, subgraphs
 from keras_attn.export.precision_report import PrecisionReport
@@ -353,6 +361,34 @@ def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tm
     ):
         with pytest.raises(ValueError, match=message):
             export_onnx(model, tmp_path / "model.onnx")
+
+
+def test_arguments_of_the_encoder_are_not_lost_in_silence(translator, tmp_path):
+    class Encoder(keras.Layer):
+        vocabulary_size = 45
+
+        def __init__(self):
+            super().__init__()
+            self.embedding = keras.layers.Embedding(45, 8)
+
+        def call(self, ids, scaled=True, shift=0):
+            return {"encoder_outputs": self.embedding(ids) * (2 if scaled else 1) + shift}
+
+    ids, encoder = keras.Input((None,), dtype="int32"), Encoder()
+    cell = AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(8), attention_units=8)
+    decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(46, 8), bridge="zero")
+    search = GreedyDecoder(decoder, max_length=4)
+    for arguments in ({"scaled": False}, {"scaled": None}, {"shift": 1}):
+        (name,) = arguments
+        model = keras.Model(ids, search(**encoder(ids, **arguments)))
+        with pytest.raises(ValueError, match=rf"source_ids alone.*\['{name}'\]"):
+            export_onnx(model, tmp_path / "model.onnx")
+    SearchFunction(keras.Model(ids, search(**encoder(ids, scaled=True, shift=0))))
+
+
+def test_what_is_no_model_is_named(tmp_path):
+    with pytest.raises(ValueError, match="functional search model.*'translator.keras'"):
+        export_onnx("translator.keras", tmp_path / "model.onnx")
 
 
 def test_a_search_is_called_with_all_that_the_encoder_returns(tmp_path):

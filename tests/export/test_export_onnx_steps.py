@@ -12,6 +12,7 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     GreedyDecoder,
+    MultipleAttention,
     RNNDecoder,
     search_model,
     transformer_seq2seq,
@@ -158,7 +159,8 @@ def test_streams_nothing_where_the_limit_is_no_tokens(directory, monkeypatch):
     assert list(translator.stream("a dog")) == [""]
 
 
-def test_the_implicit_mask_of_an_encoder_counts(tmp_path):
+@pytest.mark.parametrize("names", [None, ("text", "tags")])
+def test_the_implicit_mask_of_an_encoder_counts(tmp_path, names):
     class Encoder(keras.Layer):
         def __init__(self, **kwargs):
             super().__init__(**kwargs)
@@ -166,12 +168,18 @@ def test_the_implicit_mask_of_an_encoder_counts(tmp_path):
             self.supports_masking = True
 
         def call(self, ids):
-            return {"encoder_outputs": self.embedding(ids)}
+            return {"encoder_outputs": self.each(self.embedding(ids))}
 
         def compute_mask(self, ids, previous_mask):
-            return {"encoder_outputs": self.embedding.compute_mask(ids)}
+            return {"encoder_outputs": self.each(self.embedding.compute_mask(ids))}
 
-    cell = AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(8), attention_units=8)
+        def each(self, value):
+            return value if names is None else dict.fromkeys(names, value)
+
+    attention = BahdanauAttention(8)
+    if names is not None:
+        attention = MultipleAttention({name: BahdanauAttention(8) for name in names})
+    cell = AttentionRNNCell(keras.layers.GRUCell(8), attention, attention_units=8)
     decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(20, 8), bridge="zero")
     model = search_model(Encoder(), GreedyDecoder(decoder, max_length=6))
     report = export_onnx_steps(model, tmp_path / "steps")

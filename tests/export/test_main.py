@@ -43,17 +43,18 @@ def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
     monkeypatch.setattr(
         sys.modules["keras_attn.export.__main__"],
         f"export_{form.replace('-', '_')}",
-        lambda *arguments, sentences: calls.append((*arguments, sentences)) or "a report",
+        lambda *arguments, **options: calls.append((*arguments, options)) or "a report",
     )
     assert main([form, str(run), str(tmp_path / "model")]) == 0
     assert capsys.readouterr().out.endswith("Compared with Keras on a report.\n")
-    ((model, out, source, _, sentences),) = calls
-    assert (model.name, out, sentences) == ("translator", tmp_path / "model", None)
+    ((model, out, source, _, options),) = calls
+    assert (model.name, out) == ("translator", tmp_path / "model")
+    assert options == {"sentences": None, "alignments": None}
     assert source.model == (run / "source.spm").read_bytes()
 
 
 @pytest.mark.parametrize("form", ["onnx", "onnx-text"])
-def test_options_that_only_onnx_has_are_handed_on(run, tmp_path, monkeypatch, capsys, form):
+def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatch, capsys, form):
     calls = []
     monkeypatch.setattr(
         sys.modules["keras_attn.export.__main__"],
@@ -61,18 +62,21 @@ def test_options_that_only_onnx_has_are_handed_on(run, tmp_path, monkeypatch, ca
         lambda *arguments, **options: calls.append(options) or "a report",
     )
     out = str(tmp_path / "model.onnx")
-    others = {"external_data": False} if form == "onnx" else {}
+    others = {"external_data": False, "alignments": None} if form == "onnx" else {}
     assert main([form, str(run), out, "--precision", "int8"]) == 0
     assert calls.pop() == {"sentences": None, "precision": "int8", **others}
     if form == "onnx":
         assert main([form, str(run), out, "--external-data"]) == 0
-        assert calls.pop() == {"sentences": None, "precision": "float32", "external_data": True}
-    for options, message in [
-        (["--precision", "int8"], "onnx and onnx-text have a precision, received int8"),
-        (["--external-data"], "only the format onnx can have external data"),
+        assert main([form, str(run), out, "--external-data", "--no-alignments"]) == 0
+        expected = {"precision": "float32", "external_data": True, "alignments": False}
+        assert calls.pop() == {"sentences": None, **expected}
+    for other, options, message in [
+        ("saved-model", ["--precision", "int8"], "have a precision, received int8"),
+        ("saved-model", ["--external-data"], "only the format onnx can have external data"),
+        ("onnx-text", ["--alignments"], "the format onnx-text has no alignments"),
     ]:
         with pytest.raises(SystemExit):
-            main(["saved-model", str(run), str(tmp_path / "model"), *options])
+            main([other, str(run), str(tmp_path / "model"), *options])
         assert message in capsys.readouterr().err
 
 

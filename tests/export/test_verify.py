@@ -65,6 +65,19 @@ def test_wrong_numbers_are_refused(name, wrong):
         compare(changed(disturb)).check()
 
 
+def test_a_score_that_is_a_sum_is_compared_like_one():
+    def sums(rounding):
+        def change(outputs):
+            outputs["scores"] = outputs["log_probs"] * 1000 * (1 + rounding)
+
+        return changed(change)
+
+    sentences = random_sentences(50, 200)
+    compare_translations(sums(0), sums(1e-6), sentences, SEARCH).check()
+    with pytest.raises(ExportError, match="disagrees with Keras"):
+        compare_translations(sums(0), sums(1e-3), sentences, SEARCH).check()
+
+
 @pytest.mark.parametrize("wrong", [0.05, np.nan])
 def test_wrong_alignments_are_refused(wrong):
     def align(error):

@@ -305,7 +305,8 @@ def test_padding_and_batch_of_the_contract_notice_a_search_that_depends_on_them(
         ({"num_hypotheses": 5}, "between 1 and beam_width. Received: num_hypotheses=5, beam_wid"),
         ({"num_hypotheses": 0}, "between 1 and beam_width. Received: num_hypotheses=0"),
         ({"stop": "early"}, "stop must be one of .* Received: stop='early'"),
-        ({"patience": 0.0}, "patience must be positive. Received: patience=0.0"),
+        ({"patience": 0.0}, "patience must be positive and finite. Received: patience=0.0"),
+        ({"patience": float("inf")}, "and finite. Received: patience=inf"),
     ],
 )
 def test_arguments_are_checked(arguments, message):

@@ -1,5 +1,6 @@
 """What all searches share: their arguments, and the ways to run them."""
 
+import json
 import re
 
 import keras
@@ -11,6 +12,9 @@ from keras_attn import (
     BahdanauAttention,
     BeamDecoder,
     GreedyDecoder,
+    IntraDecoderAttention,
+    LuongAttention,
+    MultipleAttention,
     RNNDecoder,
     SamplingDecoder,
     Search,
@@ -18,6 +22,7 @@ from keras_attn import (
     TransformerDecoderBlock,
     rnn_seq2seq,
     search_model,
+    training_model,
 )
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, numpy, randomize
@@ -185,12 +190,56 @@ def test_alignments_need_attention(name):
         SEARCHES[name](decoder)(np.ones((2, 3, 4), "float32"))
 
 
+def test_weights_over_the_own_past_are_no_alignments():
+    attentions = {"past": IntraDecoderAttention(LuongAttention("general"))}
+    attentions["source"] = BahdanauAttention(4)
+    cell = AttentionRNNCell(
+        keras.layers.GRUCell(6), MultipleAttention(attentions), attention_units=6
+    )
+    decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(11, 6), bridge="zero")
+    search = GreedyDecoder(decoder, max_length=3, return_alignments=True)
+    with pytest.raises(ValueError, match="over its own past. Make attention to the source the"):
+        search(np.ones((2, 3, 4), "float32"))
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("of_cell", ["mixed_bfloat16", "float32"])
+def test_a_decoder_of_another_precision_than_its_cell(name, of_cell):
+    """In a graph, the state that a loop begins with must have the type of the one after a step."""
+    of_decoder = "float32" if of_cell == "mixed_bfloat16" else "mixed_bfloat16"
+    cell = AttentionRNNCell(
+        keras.layers.LSTMCell(6, dtype=of_cell),
+        BahdanauAttention(4, dtype=of_cell),
+        attention_units=6,
+        dtype=of_cell,
+    )
+    embedding = keras.layers.ReversibleEmbedding(11, 6)
+    decoder = RNNDecoder(cell, embedding, dtype=of_decoder)
+    encoder = rnn_seq2seq(10, 11, embedding_dim=6, units=6, seed=0)[0]
+    found = search_model(encoder, SEARCHES[name](decoder)).predict(IDS, verbose=0)
+    assert np.isfinite(found["log_probs"]).all()
+    ids = {"source_ids": IDS, "target_ids": IDS}
+    logits = training_model(encoder, decoder).predict(ids, verbose=0)
+    assert np.isfinite(logits).all()
+
+
+def test_numbers_of_numpy_are_taken_for_those_of_python():
+    numbers = {"pad_token_id": 0, "start_token_id": 1, "end_token_id": 2, "min_length": 1}
+    given = {name: np.int64(number) for name, number in numbers.items()}
+    search = GreedyDecoder(TableDecoder(), 4, suppressed_token_ids=np.array([3]), **given)
+    config = search.get_config()
+    numbers["suppressed_token_ids"] = [3]
+    assert json.loads(json.dumps({name: config[name] for name in numbers})) == numbers
+    assert numpy(search(random_tables(1)))["token_ids"].dtype == "int32"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"max_length": -1}, "0 <= min_length <= max_length. Received: min_length=0, max"),
         ({"min_length": -1}, "Received: min_length=-1"),
         ({"max_length": 2.7}, "Expected whole numbers.* max_length=2.7"),
+        ({"max_length": None}, "Expected whole numbers.* max_length=None"),
         ({"relative_max_length": (2, None)}, r"pair of numbers.* relative_max_length=\(2, None\)"),
         ({"min_length": 9, "max_length": 8}, "Received: min_length=9, max_length=8"),
         ({"length_penalty_form": "mean"}, "must be one of .* Received: length_penalty_form='mean"),

@@ -136,8 +136,9 @@ def test_the_blockwise_form_refuses_what_it_has_not():
         block(INPUTS, attention_mask=np.ones((2, 6, 6), bool))
     with pytest.raises(ValueError, match="needs a layer as position_bias"):
         block(INPUTS, position_bias=BIAS)
-    with pytest.raises(ValueError, match="Received: flash_attention=True, dropout=0.1"):
-        TransformerEncoderBlock(2, 12, flash_attention=True, dropout=0.1)(INPUTS)
+    with pytest.raises(ValueError, match="attention_dropout=0.1. Set attention_dropout=0"):
+        TransformerEncoderBlock(2, 12, flash_attention=True, dropout=0.1)
+    TransformerEncoderBlock(2, 12, flash_attention=True, dropout=0.1, attention_dropout=0)(INPUTS)
 
 
 BLOCKS = {
@@ -206,8 +207,8 @@ def test_dropout_is_that_of_the_attention_and_the_activation_unless_they_have_th
         ({"normalization": "batch"}, "must be one of .* Received: normalization='batch'"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\). Received: dropout=1.0"),
         ({"dropout": -0.1}, "Received: dropout=-0.1"),
-        ({"attention_dropout": 1.5}, "Received: dropout=1.5"),
-        ({"activation_dropout": 1.5}, "Received: dropout=1.5"),
+        ({"attention_dropout": 1.5}, "^attention_dropout must .* Received: attention_dropout=1.5"),
+        ({"activation_dropout": 1.5}, "Received: activation_dropout=1.5"),
         ({"num_heads": 3}, "num_heads must divide .* Received: num_heads=3, features=8"),
         ({"key_dim": 0}, "key_dim must be a positive integer. Received: key_dim=0"),
         ({"num_key_value_heads": 3}, "must divide num_heads. Received: num_key_value_heads=3"),

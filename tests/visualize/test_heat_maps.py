@@ -183,7 +183,13 @@ def test_a_grid_has_a_row_for_each_layer_and_a_column_for_each_head(alignments):
     assert figure.get_suptitle() == "a dog barks"
 
 
-@pytest.mark.parametrize("scores", [{}, {"block_0": np.ones((4, 6))}])
+def test_attention_without_heads_is_a_grid_of_one_column(alignments):
+    figure = plot_attention_grid({"attention": alignments}, SOURCE, TARGET)
+    (ax,) = figure.axes
+    np.testing.assert_allclose(np.asarray(ax.get_images()[0].get_array()), alignments, atol=1e-6)
+
+
+@pytest.mark.parametrize("scores", [{}, {"block_0": np.ones((2, 1, 4, 6))}])
 def test_a_grid_needs_layers_with_heads(scores):
     with pytest.raises(ValueError, match=r"choose one sentence of the batch. Received: \{"):
         plot_attention_grid(scores, SOURCE, TARGET)

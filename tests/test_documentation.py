@@ -1,0 +1,59 @@
+"""The Python of README and of the guides runs as it is printed, on small sizes."""
+
+import re
+import shutil
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+dates = pytest.importorskip("dates")
+ROOT = Path(__file__).parents[1]
+SMALLER = {"8000": "300", "20_000": "1000", "512": "32", "2048": "64", "epochs=18": "epochs=1"}
+
+
+def run_blocks(document, names, first=0, last=None):
+    """Runs Python blocks of a document one after the other; returns the names they defined."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text("utf-8"), re.DOTALL)
+    assert blocks[first:last]
+    for number, block in enumerate(blocks[first:last], first):
+        for size, smaller in SMALLER.items():
+            block = re.sub(rf"\b{size}\b", smaller, block)
+        exec(compile(block, f"{document}, block {number}", "exec"), names)
+    return names
+
+
+def test_readme_and_the_guide_of_the_runtime(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    dates.write_files(tmp_path, train=300, valid=1, test=1, seed=1)
+    for side, suffix in (("source", "en"), ("target", "de")):
+        shutil.copy(f"train.{side}", f"train.{suffix}")
+    names = run_blocks("README.md", {})
+    assert names["classifier"].output_shape == (None, 2)
+    assert sorted(Path("state").iterdir())
+
+    Path("RUN").mkdir()
+    names["generator"].save("RUN/translator.keras")
+    run_blocks("export/README.md", {}, last=1)
+    changed = keras.saving.load_model("RUN/translator.keras", compile=False)
+    assert changed.layers[-1].decoder.archive_every == 32
+    shutil.copy("translator.onnx", "model.onnx")
+    shutil.copy("train.en", "in.txt")
+    capsys.readouterr()
+    run_blocks("export/README.md", {}, 1, 2)
+    assert len(capsys.readouterr().out.splitlines()) > 300
+
+
+def test_the_guide_of_attention():
+    import keras_attn
+
+    names = {"keras": keras, "keras_attn": keras_attn}
+    names |= {"query": np.ones((2, 3, 5), "float32"), "value": np.ones((2, 7, 4), "float32")}
+    names |= {"mask": np.ones((2, 7), bool)}
+    names = run_blocks("docs/attention.md", names)
+    trainer = keras_attn.training_model(
+        keras_attn.rnn_seq2seq(300, 300, units=16, embedding_dim=16)[0], names["decoder"]
+    )
+    assert trainer.output_shape[-1] == 300
