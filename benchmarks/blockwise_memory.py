@@ -51,14 +51,14 @@ def main():
 
     rows = []
     for attention, gradients in (("dot", False), ("dot", True), ("additive", True)):
+        direction = "forward and backward" if gradients else "forward"
         for tokens in args.tokens:
             what = {"attention": attention, "tokens": tokens, "gradients": gradients}
             ours, theirs = (
                 measure_alone({**what, **sizes, "form": form}) for form in ("blockwise", "plain")
             )
             row = {
-                "model": MODELS[attention],
-                "what": "forward and backward" if gradients else "forward",
+                "model": f"{MODELS[attention]}, {direction}, {tokens} tokens",
                 "tokens": tokens,
                 "ours": round(ours["peak"], 1),
                 "theirs": round(theirs["peak"], 1),
@@ -70,7 +70,7 @@ def main():
             }
             rows.append(row)
             print(
-                f"{row['model']}, {row['what']}, {tokens} tokens: blockwise {row['ours']} MiB in "
+                f"{row['model']}: blockwise {row['ours']} MiB in "
                 f"{row['ours_seconds']} s, plain {row['theirs']} MiB in {row['theirs_seconds']} s"
             )
 

@@ -14,7 +14,8 @@ side is tried with one worker of all threads and with as many workers of one thr
 there also with its other library for matrix products; after the first round only those go on that
 were best somewhere. What counts for each batch size is the best of the medians.
 
-Writes `benchmarks/results/decode-NAME.json`: tokens per second, end tokens counted. With
+Writes `benchmarks/results/decode-NAME.json`: tokens per second, end tokens counted where there are
+any. With
 `--profile` nothing is compared; `decode_profile-NAME.json` then tells where the time of our side
 goes, on one thread: the share of the matrix products, what the speed would be if they were all, and
 the shares of the other operators that take most. Small operators take longer while they are timed.
@@ -224,7 +225,9 @@ def profile(model, precision, folder, sentences, lengths, args, found):
             {
                 "model": f"{model}, {precision}, batch {size}",
                 "products": round(of_products / total, 3),
-                "tokens_per_second_of_products": round(num_tokens(row["hypotheses"]) / of_products),
+                "tokens_per_second_of_products": round(
+                    num_tokens(row["hypotheses"], ended=lengths is None) / of_products
+                ),
                 **{name: round(seconds[name] / total, 3) for name in others[:MOST_OPERATORS]},
             }
         )
@@ -257,7 +260,7 @@ def row_of(model, precision, size, times, hypotheses):
     rates = {}
     for engine, name in (("onnx", "ours"), ("ctranslate2", "theirs")):
         side = best(times, engine, size)
-        tokens = num_tokens(hypotheses[engine, size])
+        tokens = num_tokens(hypotheses[engine, size], ended=model == "trained")
         rates[name] = row[name] = round(tokens / statistics.median(times[side][size]))
         row[f"{name}_workers"] = side[1]
         row[f"{name}_seconds"] = [round(seconds, 3) for seconds in times[side][size]]

@@ -87,7 +87,8 @@ def stress(args, sources, expected):
     threading.Thread(target=feed, args=(process.stdin, sources, args), daemon=True).start()
     course, lines_out, wrong = [], 0, []
     due = time.perf_counter()
-    for line, source in zip(process.stdout, drawn(sources, args), strict=False):
+    # In this order: the other one would take a line too many from the pipe, and drop it.
+    for source, line in zip(drawn(sources, args), process.stdout, strict=False):
         lines_out += 1
         if line != expected[source].encode() + b"\n":
             wrong.append({"line": lines_out, "source": source, "received": line.decode()})

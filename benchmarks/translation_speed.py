@@ -19,9 +19,9 @@ def measure_side(python, script, settings, folder, threads):
     return run([python, Path(__file__).parent / script, path], threads)
 
 
-def num_tokens(hypotheses):
-    """Tokens of pairs of ids and score, an end token for each counted."""
-    return sum(len(ids) + 1 for ids, _ in hypotheses)
+def num_tokens(hypotheses, ended=True):
+    """Tokens of pairs of ids and score; the ids of what has ended are without the end."""
+    return sum(len(ids) + ended for ids, _ in hypotheses)
 
 
 def agreement(ours, theirs):

@@ -43,7 +43,7 @@ class Dropout(keras.layers.Dropout):
             return super().call(inputs, training=training)
         import tensorflow as tf
 
-        size = tf.size(inputs)
+        size = tf.size(inputs, out_type=tf.int64)  # of attention weights there can be billions
         seed = tf.cast(self.seed_generator.next(), "int32")
         integers = tf.random.stateless_uniform([(size + 3) // 4 + 1], seed, None, None, "int32")
         levels = tf.reshape(tf.bitcast(integers, "int8"), [-1])[:size]

@@ -194,7 +194,7 @@ def check_decoder(make_decoder, encoded, token_ids, sum_to_one=True):
     noise = _noise_where_masked(encoded["encoder_outputs"], mask)
     assert_identical(numpy(decoder(token_ids, **{**encoded, "encoder_outputs": noise})), logits)
 
-    order = np.random.permutation(len(token_ids))
+    order = np.roll(np.arange(len(token_ids)), 1)
     reordered = tree.map_structure(lambda leaf: leaf[order], encoded)
     assert_close(numpy(decoder(token_ids[order], **reordered)), logits[order])
 
@@ -377,6 +377,8 @@ def assert_found(results, expected, tolerance=1e-4):
 
     Hypotheses that are missing in the list must be marked as such in the results.
     """
+    assert len(expected) == len(results["token_ids"])
+    assert max(map(len, expected)) <= results["token_ids"].shape[1]
     for row, hypotheses in enumerate(expected):
         for rank in range(results["token_ids"].shape[1]):
             found = {name: values[row, rank] for name, values in results.items()}

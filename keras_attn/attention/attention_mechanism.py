@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import masks
+from keras_attn.another_initializer import another_initializer
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
@@ -79,7 +80,7 @@ class AttentionMechanism(AttentionSteps, keras.layers.Layer):
 
     def add_kernel(self, name, shape):
         """Adds a weight that starts as `self.kernel_initializer` says."""
-        initializer = self.kernel_initializer.clone()
+        initializer = another_initializer(self.kernel_initializer)
         return self.add_weight(name=name, shape=shape, initializer=initializer)
 
     def call(

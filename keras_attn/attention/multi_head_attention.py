@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn import history, masks
+from keras_attn.another_initializer import another_initializer
 from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.attention.attention_axes import AttentionAxes, check_axes
 from keras_attn.attention.attention_recorder import record
@@ -211,7 +212,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         kernel = self.add_weight(
             name=f"{name}_kernel",
             shape=(input_dim, output_dim),
-            initializer=_another(self.kernel_initializer),
+            initializer=another_initializer(self.kernel_initializer),
             regularizer=self.kernel_regularizer,
             constraint=self.kernel_constraint,
         )
@@ -220,7 +221,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             bias = self.add_weight(
                 name=f"{name}_bias",
                 shape=(output_dim,),
-                initializer=_another(self.bias_initializer),
+                initializer=another_initializer(self.bias_initializer),
                 regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )
@@ -647,11 +648,6 @@ def check_position_bias(position_bias):
                 f"Received: position_bias={position_bias}. Call it on the positions, and give its "
                 "result."
             )
-
-
-def _another(initializer):
-    """One like it that draws other numbers, if it draws any."""
-    return initializer.clone() if hasattr(initializer, "clone") else initializer
 
 
 def _heads_first(projected, num_heads, head_dim, beams=1):

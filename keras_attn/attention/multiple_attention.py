@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from keras_attn.another_initializer import another_initializer
 from keras_attn.arguments import check_positive_integer
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.build_once import build_once
@@ -119,7 +120,7 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
         return self.add_weight(
             name=name,
             shape=(rows, columns or self.units),
-            initializer=self.kernel_initializer.clone(),
+            initializer=another_initializer(self.kernel_initializer),
         )
 
     def call(

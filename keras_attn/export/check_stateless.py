@@ -1,4 +1,4 @@
-from keras_attn.export.all_layers import all_layers
+from keras_attn.all_layers import all_layers
 
 
 def check_stateless(*layers):

@@ -3,7 +3,7 @@ import functools
 
 import keras
 
-from keras_attn.export.all_layers import all_layers
+from keras_attn.all_layers import all_layers
 from keras_attn.export.recurrent_operator import recurrent_operator
 
 

@@ -1,6 +1,6 @@
 import contextlib
 
-from keras_attn.export.all_layers import all_layers
+from keras_attn.all_layers import all_layers
 
 
 @contextlib.contextmanager

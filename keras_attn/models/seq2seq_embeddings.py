@@ -1,13 +1,16 @@
 import keras
 
 
-def seq2seq_embeddings(source_vocabulary_size, target_vocabulary_size, embedding_dim, share):
+def seq2seq_embeddings(
+    source_vocabulary_size, target_vocabulary_size, embedding_dim, share, dtype=None
+):
     """Embeddings of both sides; that of the target can be reversed, for logits tied to it.
 
     Args:
         source_vocabulary_size, target_vocabulary_size: ints.
         embedding_dim: int.
         share: bool, whether both sides have one embedding.
+        dtype: dtype or policy. Default `None`, the global one.
 
     Returns:
         Tuple of two layers, which are one if shared.
@@ -28,6 +31,7 @@ def seq2seq_embeddings(source_vocabulary_size, target_vocabulary_size, embedding
         target_vocabulary_size,
         embedding_dim,
         embeddings_initializer=initializer,
+        dtype=dtype,
         name="target_embedding",
     )
     if share:
@@ -36,6 +40,7 @@ def seq2seq_embeddings(source_vocabulary_size, target_vocabulary_size, embedding
         source_vocabulary_size,
         embedding_dim,
         embeddings_initializer=initializer.clone(),
+        dtype=dtype,
         name="source_embedding",
     )
     return source_embedding, target_embedding

@@ -26,6 +26,7 @@ def transformer_seq2seq(
     max_length=512,
     share_embeddings=False,
     seed=None,
+    dtype=None,
     **block,
 ):
     """A Transformer encoder and decoder.
@@ -46,6 +47,7 @@ def transformer_seq2seq(
         max_length: int, longest sequence for `"learned"` positions.
         share_embeddings: bool, whether source and target have one embedding (and one vocabulary).
         seed: int, of weights and dropout.
+        dtype: dtype or policy of all layers. Default: the global one.
         **block: further arguments of `TransformerEncoderBlock`, for both sides.
 
     Returns:
@@ -61,26 +63,28 @@ def transformer_seq2seq(
     if seed is not None:
         keras.utils.set_random_seed(seed)
     source_embedding, target_embedding = seq2seq_embeddings(
-        source_vocabulary_size, target_vocabulary_size, embedding_dim, share_embeddings
+        source_vocabulary_size, target_vocabulary_size, embedding_dim, share_embeddings, dtype
     )
 
     def side(bidirectional):
         """Arguments of a stack and of its blocks."""
         stack, rotary = {}, None
         if positions == "sinusoidal":
-            stack["positions"] = SinusoidalPositions()
+            stack["positions"] = SinusoidalPositions(dtype=dtype)
         elif positions == "learned":
-            stack["positions"] = LearnedPositions(max_length)
+            stack["positions"] = LearnedPositions(max_length, dtype=dtype)
         elif positions == "rotary":
-            rotary = RotaryPositions()
+            rotary = RotaryPositions(dtype=dtype)
         elif positions == "alibi":
-            stack["position_bias"] = AlibiBias(num_heads)
+            stack["position_bias"] = AlibiBias(num_heads, dtype=dtype)
         else:
-            stack["position_bias"] = RelativePositionBias(num_heads, bidirectional=bidirectional)
+            stack["position_bias"] = RelativePositionBias(
+                num_heads, bidirectional=bidirectional, dtype=dtype
+            )
         # The blocks of an encoder take the seeds up to `seed + num_layers`.
         own_seed = seed if seed is None or bidirectional else seed + num_layers + 1
         shared = {"dropout": dropout, "seed": own_seed}
-        arguments = {"num_layers": num_layers, "scale_embedding": True}
+        arguments = {"num_layers": num_layers, "scale_embedding": True, "dtype": dtype}
         return {**arguments, **shared, **stack}, {"rotary": rotary, **shared, **block}
 
     stack, arguments = side(bidirectional=True)

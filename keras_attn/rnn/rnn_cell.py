@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from keras_attn.another_initializer import another_initializer
 from keras_attn.arguments import check_positive_integer
 
 
@@ -65,7 +66,7 @@ class RNNCell(keras.layers.Layer):
         self.output_size = output_units
 
     def build(self, input_shape):
-        kernel_initializer = self.kernel_initializer.clone()
+        kernel_initializer = another_initializer(self.kernel_initializer)
         self.kernel = self.add_weight(
             name="kernel", shape=(input_shape[-1], self.units), initializer=self.kernel_initializer
         )

@@ -10,7 +10,8 @@ class AverageWeights(keras.callbacks.Callback):
     """Keeps the weights of the last epochs, to set the model to their mean after training.
 
     Averaging checkpoints: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 6.1. It
-    often gives some tenths of a BLEU point for nothing, most of all on small data.
+    often gives some tenths of a BLEU point for nothing, most of all on small data. An epoch that
+    ends with weights that are no numbers does not count.
 
     Args:
         directory: where one file of weights per kept epoch lies.
@@ -39,7 +40,10 @@ class AverageWeights(keras.callbacks.Callback):
         self.kept_epochs = []
 
     def on_epoch_end(self, epoch, logs=None):
-        write_checkpoint(self._path(epoch), self.model.get_weights(), {"epoch": epoch})
+        weights = self.model.get_weights()
+        if not all(np.isfinite(weight).all() for weight in weights):
+            return
+        write_checkpoint(self._path(epoch), weights, {"epoch": epoch})
         # In a second training without a kill between them there may be one of this number.
         self.kept_epochs = [kept for kept in self.kept_epochs if kept != epoch] + [epoch]
         while len(self.kept_epochs) > self.num_epochs:

@@ -1,5 +1,6 @@
 import keras
 
+from keras_attn.all_layers import all_layers
 from keras_attn.training.clipped_adam import ClippedAdam
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
 from keras_attn.training.perplexity import Perplexity
@@ -13,10 +14,11 @@ def compile_for_training(
 ):
     """Compiles a model that maps to token logits, with what sequence models need.
 
-    The optimizer is `ClippedAdam`, in a model of `mixed_float16` inside of a `LossScaleOptimizer`;
+    The optimizer is `ClippedAdam`, with layers of `mixed_float16` inside of a `LossScaleOptimizer`;
     the loss `SequenceCrossentropy`, the metrics `TokenAccuracy`, `Perplexity` and, unless the model
     has losses of its own, a `TokenCrossentropy` named `loss`: in the logs it takes the place of
-    Keras' `loss`, which weighs batches by sentences. It leaves out losses that are added in
+    Keras' `loss`, which weighs batches by sentences (without `return_dict=True`, `evaluate` gives
+    both, Keras' first). It leaves out losses that are added in
     training only, such as `coverage_loss`. Of these metrics that one alone takes account of a
     `sample_weight`, as the mean weighed by it. The step is not compiled by XLA on TensorFlow,
     because that would compile anew for every length of a batch.
@@ -34,7 +36,8 @@ def compile_for_training(
         The model.
     """
     optimizer = ClippedAdam(learning_rate, global_clipnorm=global_clipnorm, **kwargs)
-    if model.dtype_policy.name == "mixed_float16":
+    # The policy of a functional model is the global one, whatever that of its layers.
+    if any(part.dtype_policy.name == "mixed_float16" for part in all_layers([model])):
         optimizer = LossScaleOptimizer(optimizer)
     mean_loss = None if model.losses else [TokenCrossentropy(label_smoothing, name="loss")]
     model.compile(

@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from keras_attn.another_initializer import another_initializer
 from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.dropout import Dropout
 
@@ -70,7 +71,7 @@ class FeedForward(keras.layers.Layer):
         return keras.layers.Dense(
             units,
             use_bias=self.use_bias,
-            kernel_initializer=self.kernel_initializer.clone(),
+            kernel_initializer=another_initializer(self.kernel_initializer),
             dtype=self.dtype_policy,
             name=name,
         )

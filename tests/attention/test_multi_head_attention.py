@@ -553,8 +553,6 @@ def test_is_a_good_layer():
             use_bias=False,
             output_shape=5,
             kernel_initializer="he_normal",
-            kernel_regularizer="l2",
-            kernel_constraint="max_norm",
             use_gate=True,
             seed=1,
             num_key_value_heads=2,

@@ -192,7 +192,7 @@ def test_a_plain_decoder_sees_the_source_through_the_state_only():
 
 def test_a_plain_decoder_has_no_attention_to_return():
     decoder = built(DECODERS["plain"])
-    with pytest.raises(ValueError, match="attention"):
+    with pytest.raises(ValueError, match="cell without attention has no weights to return"):
         decoder(TOKEN_IDS, **ENCODED, return_attention_scores=True)
 
 

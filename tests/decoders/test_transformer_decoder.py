@@ -119,12 +119,18 @@ def test_steps_of_half_precision_add_a_bias_to_the_ancestors():
         made = DECODERS["relative bias, rms, post-norm"]()
     finally:
         keras.config.set_dtype_policy("float32")
+    made(TOKEN_IDS, **ENCODED)
+    randomize(made)
+    (table,) = made.stack.position_bias.weights
+    table.assign(10 * table)
     expected = numpy(made(TOKEN_IDS, **ENCODED))
     memory = made.prepare_memory(**ENCODED)
     state = made.initial_state(memory, max_length=TOKEN_IDS.shape[1])
     for t in range(TOKEN_IDS.shape[1]):
         logits, state = made.step(TOKEN_IDS[:, t], state, memory)
         assert_close(numpy(logits), expected[:, t], 0.02)
+    table.assign(0 * table)
+    assert np.abs(numpy(made(TOKEN_IDS, **ENCODED)) - expected).max() > 0.1
 
 
 @pytest.mark.parametrize("head", [None, keras.layers.Dense(VOCABULARY_SIZE)], ids=["tied", "head"])

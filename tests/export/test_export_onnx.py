@@ -18,7 +18,7 @@ from keras_attn import (
     search_model,
 )
 from keras_attn.export import ExportError, export_onnx
-from keras_attn.export.passes.graph import defined_names, nested_graphs, subgraphs
+from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, subgraphs
 from keras_attn.export.precision_report import PrecisionReport
 from keras_attn.export.search_function import SearchFunction
 from tests.export.small_translator import make_translator, mixed_precision, session
@@ -269,7 +269,10 @@ def test_half_precision(translator, exported, tmp_path):
     assert 0 < np.abs(ours["scores"] - theirs["scores"]).max() < 0.01
 
 
-def test_a_model_that_does_not_bear_8_bits_is_refused(translator, tmp_path, monkeypatch):
+def test_a_model_that_does_not_bear_8_bits_is_refused(
+    translator, onnx_model, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("keras_attn.export.onnx_file.convert", lambda *_: copy_of(onnx_model))
     tolerances = sys.modules["keras_attn.export.precision_report"].TOLERANCES
     monkeypatch.setitem(tolerances, "int8", 0.0)
     with pytest.raises(ExportError, match="does not bear int8.*mean difference"):
@@ -294,7 +297,7 @@ def test_an_export_that_disagrees_leaves_the_old_file(
         return lambda **arrays: {**right(**arrays), "scores": right(**arrays)["scores"] + 0.01}
 
     open_session = module.open_session
-    monkeypatch.setattr(module, "convert", lambda *arguments: onnx_model)
+    monkeypatch.setattr(module, "convert", lambda *arguments: copy_of(onnx_model))
     monkeypatch.setattr(module, "open_session", open_wrong_session)
     with pytest.raises(ExportError, match=r"largest difference of a score 1\.0e-02"):
         export_onnx(translator, path)

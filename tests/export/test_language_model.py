@@ -91,15 +91,13 @@ def test_sampling_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("source_start", [False, True])
-def test_all_forms_go_on_behind_a_text_and_not_behind_its_end(source_start, tmp_path):
+def test_all_forms_go_on_behind_a_text_and_not_behind_its_end(tmp_path):
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
     (tmp_path / "text").write_text("abc def\nfed cab\n" * 5)
     tokenizer = SentencePieceTokenizer.train(tmp_path / "text", VOCABULARY_SIZE, "char")
     texts = ["abc", "f", "dada fed"]
-    start = [1] if source_start else []
-    ids = [[*start, *row] for row in tokenizer.encode(texts)]
-    model = generator(beam_width=3, min_length=2, source_start=source_start)
+    ids = tokenizer.encode(texts)
+    model = generator(beam_width=3, min_length=2)
     found = numpy(model(pad(ids)))["token_ids"][:, 0]
     expected = tokenizer.decode(found)
     assert len(set(expected)) == 3

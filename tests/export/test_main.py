@@ -4,6 +4,7 @@ import onnx
 import pytest
 
 from keras_attn.export.__main__ import main
+from keras_attn.export.passes.graph import copy_of
 from tests.export.small_translator import SOURCE
 
 
@@ -20,7 +21,7 @@ def run(translator, tokenizers, tmp_path_factory):
 def test_onnx(run, onnx_model, tmp_path, monkeypatch, capsys):
     # The conversion takes most of the time and is tested elsewhere.
     module = sys.modules["keras_attn.export.onnx_file"]
-    monkeypatch.setattr(module, "convert", lambda *arguments: onnx_model)
+    monkeypatch.setattr(module, "convert", lambda *arguments: copy_of(onnx_model))
     sentences, out = tmp_path / "sentences.txt", tmp_path / "model.onnx"
     sentences.write_text("\ufeff" + "\n".join([*SOURCE, "a\u2028b"]), encoding="utf-8")
     out.write_bytes(b"an earlier export")

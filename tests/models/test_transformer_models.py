@@ -17,6 +17,7 @@ from keras_attn import (
     transformer_seq2seq,
     transformer_tiny,
 )
+from keras_attn.all_layers import all_layers
 from keras_attn.models.transformer_seq2seq import POSITIONS
 from tests.contracts import assert_close, assert_identical, numpy
 from tests.models.test_models import INPUTS, SOURCE_IDS, TARGET_IDS, make_models, weights_of
@@ -39,6 +40,14 @@ def transformer_then_rnn():
 def rnn_then_transformer():
     _, decoder = small(seed=1)
     return rnn_seq2seq(10, 10, **RNN, seed=1)[0], decoder
+
+
+def test_all_layers_have_the_precision_asked_for():
+    encoder, decoder = small(positions="learned", dtype="mixed_bfloat16")
+    trainer = training_model(encoder, decoder)
+    for layer in all_layers([encoder, decoder]):
+        assert layer.dtype_policy.name == "mixed_bfloat16", layer.path
+    assert {weight.dtype for weight in trainer.weights} == {"float32"}
 
 
 MODELS = {

@@ -346,11 +346,14 @@ def test_sampled_batches_of_an_exact_number_of_rows(divided_text):
 
 
 def test_a_sentence_that_fills_a_batch_keeps_its_pieces(divided_text):
-    corpus, _ = divided_text
+    corpus, tokenizer = divided_text
     longest = max(corpus.source.lengths.max(), corpus.target.lengths.max()) + 1
     batches = sampled_batches(divided_text, tokens_per_batch=longest, sampling_alpha=1.0)
-    for inputs, labels in batches.epoch(0):
+    for step, (inputs, labels) in enumerate(batches.epoch(0)):
         assert max(inputs["source_ids"].shape[1], labels.shape[1]) <= longest
+        rows = batches.rows(step)
+        for ids, side in ((inputs["source_ids"], corpus.source), (labels, corpus.target)):
+            assert tokenizer.decode(ids) == tokenizer.decode([side[row] for row in rows])
 
 
 def test_dataset_gives_the_same_batches():

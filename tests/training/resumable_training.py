@@ -23,7 +23,7 @@ from keras_attn.training import (
     compile_for_training,
     fit,
 )
-from tests.training.toy_training import ToyBatches, toy_model
+from tests.training.toy_training import ToyBatches, toy_translator
 
 
 class KillAt(keras.callbacks.Callback):
@@ -40,7 +40,7 @@ class KillAt(keras.callbacks.Callback):
 
 def main(directory, kill_step):
     keras.utils.set_random_seed(0)
-    model = compile_for_training(toy_model(dropout=0.5), InverseSquareRootSchedule(0.02, 5))
+    model = compile_for_training(toy_translator(dropout=0.5), InverseSquareRootSchedule(0.02, 5))
     batches = ToyBatches(sizes=(4, 5, 1, 3, 6, 2, 4, 3))
     best = BestCheckpoint(directory / "best.weights.h5", monitor="val_loss")
     average = AverageWeights(directory / "average", num_epochs=2)

@@ -123,6 +123,15 @@ def test_average_weights_of_fewer_epochs_than_were_kept(tmp_path, model):
     assert model.get_weights()[0][0, 0] == (2 + 3) / 2
 
 
+def test_weights_that_are_no_numbers_are_not_averaged(tmp_path, model):
+    average = AverageWeights(tmp_path, num_epochs=2)
+    run_epochs(average, model, [0.0] * 2)
+    model.set_weights([np.full_like(weight, np.nan) for weight in model.get_weights()])
+    average.on_epoch_end(2)  # which `TerminateOnNaN` broke off
+    average.apply()
+    assert average.kept_epochs == [0, 1] and model.get_weights()[0][0, 0] == (0 + 1) / 2
+
+
 def test_average_weights_bad_use(tmp_path, model):
     with pytest.raises(ValueError, match="Received: num_epochs=0"):
         AverageWeights(tmp_path, num_epochs=0)

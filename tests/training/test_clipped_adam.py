@@ -36,9 +36,10 @@ def test_global_norm_is_clipped():
 @pytest.mark.parametrize("arguments", [{}, {"clipnorm": 0.01}, {"clipvalue": 1e-6}])
 def test_second_moments_are_of_the_whole_gradient(arguments):
     moments, velocities = moments_after_one_step(ClippedAdam(**arguments))
+    atol = 0 if "clipvalue" in arguments else 1e-12
     for moment, velocity in zip(moments, velocities, strict=True):
         gradient = moment / (1 - 0.9)
-        np.testing.assert_allclose(velocity, (1 - 0.999) * gradient**2, rtol=1e-3, atol=1e-12)
+        np.testing.assert_allclose(velocity, (1 - 0.999) * gradient**2, rtol=1e-3, atol=atol)
         if "clipnorm" in arguments:
             assert np.linalg.norm(gradient) <= 0.01 * (1 + 1e-5)
         if "clipvalue" in arguments:

@@ -3,7 +3,9 @@ import numpy as np
 import pytest
 
 from keras_attn.training import (
+    ClippedAdam,
     InverseSquareRootSchedule,
+    LossScaleOptimizer,
     SequenceCrossentropy,
     TokenCrossentropy,
     compile_for_training,
@@ -55,6 +57,14 @@ def test_settings_reach_the_optimizer():
     assert model.optimizer.built
     assert float(model.optimizer.learning_rate) == pytest.approx(0.02)
     assert model.loss.label_smoothing == 0.1
+
+
+def test_gradients_are_scaled_where_layers_are_of_float16():
+    """The policy of a functional model tells nothing of its layers."""
+    inputs = keras.Input((None, 2))
+    model = keras.Model(inputs, keras.layers.Dense(4, dtype="mixed_float16")(inputs))
+    assert isinstance(compile_for_training(model).optimizer, LossScaleOptimizer)
+    assert isinstance(compile_for_training(toy_model()).optimizer, ClippedAdam)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="JAX always compiles")

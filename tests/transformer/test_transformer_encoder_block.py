@@ -58,7 +58,7 @@ def rotate(vector, position):
     [
         ({"num_key_value_heads": 1, "key_dim": 6}, {"num_groups": 1}),
         ({"rotary": RotaryPositions()}, {"rotate": rotate}),
-        ({"use_bias": False, "epsilon": 1e-5}, {}),
+        ({"use_bias": False}, {}),
     ],
     ids=["multi-query", "rotary", "no bias"],
 )
@@ -128,6 +128,18 @@ def test_the_blockwise_form_equals_the_plain_one(activation, sliding_window):
     assert_identical(blockwise.get_weights(), plain.get_weights())
     for call in ({}, {"attention_mask": MASK}, {"position_bias": AlibiBias(2)}):
         assert_close(numpy(blockwise(INPUTS, **call)), numpy(plain(INPUTS, **call)))
+
+
+@pytest.mark.parametrize("normalization", ["layer", "rms"])
+def test_epsilon_reaches_the_norms(normalization):
+    block = make(2, 12, normalization=normalization, epsilon=0.1)
+    assert block.attention_norm.epsilon == block.feed_forward_norm.epsilon == 0.1
+
+
+def test_an_initializer_may_be_a_function():
+    block = TransformerEncoderBlock(2, 12, kernel_initializer=keras.ops.ones)
+    block(INPUTS)
+    assert (numpy(block.feed_forward.expansion.kernel.value) == 1).all()
 
 
 def test_the_blockwise_form_refuses_what_it_has_not():
