@@ -19,7 +19,7 @@ class RNNEncoder(keras.layers.Layer):
 
     Args:
         cell: the pattern of all cells, for instance `keras.layers.LSTMCell(256)`; each layer and
-            direction gets a new cell like it.
+            direction gets a new cell like it, with a seed of its own if it has one.
         embedding: layer that turns ids into vectors, for instance `keras.layers.Embedding`. `None`
             for sequences of real-valued features. Default `None`.
         num_layers: int, recurrent layers. Default 1.
@@ -84,17 +84,28 @@ class RNNEncoder(keras.layers.Layer):
         self.dropout = dropout
         self.pad_token_id = pad_token_id
         self.seed = seed
-        self.recurrent_layers = []
-        for _ in range(num_layers):
-            layer = recurrent_layer(cell, return_sequences=True, return_state=True)
-            if bidirectional:
-                self.pattern.kept_alive.append(layer)  # which is copied, for each direction
-                layer = keras.layers.Bidirectional(layer, dtype=self.dtype_policy)
-            self.recurrent_layers.append(layer)
+        self.recurrent_layers = [self._recurrent_layer(cell, index) for index in range(num_layers)]
         self.dropout_layers = [
             Dropout(dropout, seed=None if seed is None else seed + index, dtype=self.dtype_policy)
             for index in range(num_layers + 1)
         ]
+
+    def _recurrent_layer(self, cell, index):
+        seed = getattr(cell, "seed", None)
+
+        def direction(number, **kwargs):
+            """With one seed, the cells of all layers and directions would drop the same."""
+            own = cell if seed is None else self.pattern.new_layer(seed=seed + 2 * index + number)
+            layer = recurrent_layer(own, return_sequences=True, return_state=True, **kwargs)
+            self.pattern.kept_alive.append(layer)  # `Bidirectional` copies it
+            return layer
+
+        if not self.bidirectional:
+            return direction(0)
+        backward = None if seed is None else direction(1, go_backwards=True)
+        return keras.layers.Bidirectional(
+            direction(0), backward_layer=backward, dtype=self.dtype_policy
+        )
 
     def build(self, inputs_shape):
         shape = tuple(inputs_shape)

@@ -216,6 +216,19 @@ def test_no_two_layers_drop_the_same_features():
         assert all((one != other).any() for other in dropped[:index])
 
 
+@pytest.mark.parametrize("cell_class", [keras.layers.GRUCell, keras.layers.SimpleRNNCell])
+def test_no_two_cells_drop_the_same_features(cell_class, tmp_path):
+    cell = cell_class(8, dropout=0.5, seed=3)
+    encoder = RNNEncoder(cell, keras.layers.Embedding(10, 8), num_layers=2)
+    before = numpy(encoder(IDS)["encoder_outputs"])
+    seeds = [each.seed for layer in encoder.recurrent_layers for each in cells_of(layer)]
+    assert sorted(seeds) == [3, 4, 5, 6]
+    ids = keras.Input((None,), dtype="int32")
+    keras.Model(ids, encoder(ids)).save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert_identical(numpy(loaded(IDS)["encoder_outputs"]), before)
+
+
 def test_each_layer_and_direction_has_weights_of_its_own():
     encoder = RNNEncoder(keras.layers.GRUCell(4), keras.layers.Embedding(10, 8), num_layers=2)
     encoder(IDS)
