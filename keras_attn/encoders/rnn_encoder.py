@@ -91,7 +91,7 @@ class RNNEncoder(keras.layers.Layer):
         ]
 
     def _recurrent_layer(self, cell, index):
-        seed = getattr(cell, "seed", None)
+        seed = cell.get_config().get("seed")
 
         def direction(number, **kwargs):
             """With one seed, the cells of all layers and directions would drop the same."""
