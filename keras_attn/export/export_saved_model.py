@@ -1,5 +1,6 @@
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.parity_sentences import parity_sentences
+from keras_attn.export.paused_collection import paused_collection
 from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.verify import compare_translations, pad
@@ -59,7 +60,7 @@ def export_saved_model(
 
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments)
     sentences = parity_sentences(function, source_tokenizer, sentences)
-    with without_cudnn(model), replace_when_done(directory) as partial:
+    with without_cudnn(model), replace_when_done(directory) as partial, paused_collection():
         module = _module(function, source_tokenizer, target_tokenizer or source_tokenizer)
         signatures = {"ids": module.translate_ids}
         if source_tokenizer is not None:

@@ -20,6 +20,7 @@ from keras_attn.export.passes import (
     quantize_weights,
 )
 from keras_attn.export.passes.graph import copy_of
+from keras_attn.export.paused_collection import paused_collection
 from keras_attn.replace_when_done import replace_when_done
 
 PRECISIONS = {
@@ -72,6 +73,7 @@ def write_onnx(
     with (
         replace_when_done(path, is_file) as partial,
         tempfile.TemporaryDirectory(prefix=".partial-", dir=partial.parent) as others,
+        paused_collection(),
     ):
         model = convert(function, signature, weights)
         for change in PASSES:
@@ -104,17 +106,19 @@ def _write(model, path, external_data):
         path.mkdir()
         write_weights(model, path)
         path = path / MODEL
-    path.write_bytes(_serialize(model))
+    _save(model, path)
     check_model(model, path)
     return open_session(path)
 
 
-def _serialize(model):
-    """The bytes of the file, with a checksum of all before it, which the runtime verifies."""
+def _save(model, path):
+    """Writes the file, with a checksum of all before it, which the runtime verifies."""
     import onnx
 
     content = model.SerializeToString()
     digest = hashlib.sha256(content).hexdigest()
     entry = onnx.StringStringEntryProto(key="keras_attn.file_checksum", value=digest)
-    # Two protobuf messages in a row are one: this adds the entry to the metadata.
-    return content + onnx.ModelProto(metadata_props=[entry]).SerializeToString()
+    with open(path, "wb") as file:
+        file.write(content)
+        # Two protobuf messages in a row are one: this adds the entry to the metadata.
+        file.write(onnx.ModelProto(metadata_props=[entry]).SerializeToString())

@@ -48,6 +48,13 @@ def copy_of(message):
     return copy
 
 
+def drop_initializers(graph, names):
+    """Removes initializers in place: the others may be large, and are not copied."""
+    for index in reversed(range(len(graph.initializer))):
+        if graph.initializer[index].name in names:
+            del graph.initializer[index]
+
+
 def rename_values(graph, names):
     """Renames values wherever they are defined or read, in `graph` and in all graphs inside it.
 

@@ -1,4 +1,4 @@
-from keras_attn.export.passes.graph import copy_of, read_names, subgraphs
+from keras_attn.export.passes.graph import drop_initializers, read_names, subgraphs
 
 
 def remove_unused(model):
@@ -9,23 +9,19 @@ def remove_unused(model):
     """
     _remove_nodes(model.graph)
     read = _read_by(model.graph)
-    used = [copy_of(tensor) for tensor in model.graph.initializer if tensor.name in read]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(used)
+    drop_initializers(model.graph, {each.name for each in model.graph.initializer} - read)
 
 
 def _remove_nodes(graph):
-    read, kept = {value.name for value in graph.output}, []
-    for original in reversed(graph.node):
-        if not read.intersection(original.output):
+    read = {value.name for value in graph.output}
+    for index in reversed(range(len(graph.node))):
+        node = graph.node[index]
+        if read.isdisjoint(node.output):
+            del graph.node[index]
             continue
-        node = copy_of(original)
         for inner in subgraphs(node):
             _remove_nodes(inner)
         read |= read_names(node)
-        kept.append(node)
-    del graph.node[:]
-    graph.node.extend(reversed(kept))
 
 
 def _read_by(graph):

@@ -1,6 +1,12 @@
 import hashlib
 
-from keras_attn.export.passes.graph import copy_of, nested_graphs, rename_values, return_own_values
+from keras_attn.export.passes.graph import (
+    copy_of,
+    drop_initializers,
+    nested_graphs,
+    rename_values,
+    return_own_values,
+)
 
 
 def share_initializers(model):
@@ -16,14 +22,16 @@ def share_initializers(model):
     from onnx import numpy_helper
 
     main = model.graph
-    kept = [tensor for tensor in main.initializer]
+    moved = []
     for graph in nested_graphs(main):
         if graph is not main:
-            kept.extend(graph.initializer)
-        kept.extend(_take_constant_nodes(graph))
-    first, names, unique = {}, {}, []
+            moved.extend(map(copy_of, graph.initializer))
+            del graph.initializer[:]
+        moved.extend(_take_constant_nodes(graph))
+    main.initializer.extend(moved)
+    first, names = {}, {}
     returned = {value.name for value in main.output}
-    for tensor in kept:
+    for tensor in main.initializer:
         array = numpy_helper.to_array(tensor)
         content = array.astype(object).astype(str) if array.dtype == object else array
         key = (tensor.data_type, array.shape, hashlib.sha256(content.tobytes()).digest())
@@ -31,12 +39,7 @@ def share_initializers(model):
             names[tensor.name] = first[key]
         else:
             first.setdefault(key, tensor.name)
-            unique.append(tensor)
-    # The tensors live in the lists that are emptied now.
-    unique = [copy_of(tensor) for tensor in unique]
-    for graph in nested_graphs(main):
-        del graph.initializer[:]
-    main.initializer.extend(unique)
+    drop_initializers(main, names)
     rename_values(main, names)
     for graph in nested_graphs(main):
         if graph is not main:
