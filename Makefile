@@ -78,8 +78,9 @@ demo: .venv/installed .venv-runtime/installed
 # Each worker loads TensorFlow, hence at most 4; a module stays in one, so that its fixtures are made once.
 WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile
 
+# Each worker has a core, and computes with one thread.
 test: .venv/installed
-	.venv/bin/python -m pytest $(WORKERS) -m "not slow"
+	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(WORKERS) -m "not slow"
 
 test-slow: .venv/installed
 	.venv/bin/python -m pytest -m slow
