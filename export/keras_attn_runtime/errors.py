@@ -7,6 +7,10 @@ class ModelFileError(ValueError):
     """The file is damaged, not exported by keras_attn, or of a format this version cannot read."""
 
 
+class BatchError(ModelFileError):
+    """ONNX Runtime cannot run the model on one batch: memory is short, or the file is damaged."""
+
+
 class ProviderError(ValueError):
     """The execution provider that was asked for cannot be used on this machine."""
 
@@ -32,12 +36,12 @@ def in_one_line(error):
 
 @contextlib.contextmanager
 def run_failures(batch, source_length):
-    """Turns what ONNX Runtime raises inside the block into a `ModelFileError`."""
+    """Turns what ONNX Runtime raises inside the block into a `BatchError`."""
     try:
         yield
     except Exception as error:  # the exceptions of ONNX Runtime have no common base class
-        raise ModelFileError(
+        raise BatchError(
             f"ONNX Runtime failed on {batch} sentences of up to {source_length} tokens: "
             f"{in_one_line(error)}. "
-            "Try a smaller batch_size; if it stays, the file is damaged."
+            "Try fewer or shorter ones; if it stays, the file is damaged."
         ) from error

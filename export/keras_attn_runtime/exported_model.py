@@ -81,7 +81,8 @@ class ExportedModel:
             and `alignments (batch, hypotheses, target_length, source_length)` if the file has them.
 
         Raises:
-            ModelFileError: if ONNX Runtime fails or the outputs do not fit the batch.
+            BatchError: if ONNX Runtime fails.
+            ModelFileError: if the outputs do not fit the batch.
         """
         feeds = self._feeds(sentences, max_length, length_penalty)
         outputs = self._search(feeds)

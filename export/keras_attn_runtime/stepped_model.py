@@ -46,7 +46,7 @@ class SteppedModel(ExportedModel):
             The `SteppedSearch` before its first step.
 
         Raises:
-            ModelFileError: if ONNX Runtime fails.
+            BatchError: if ONNX Runtime fails.
         """
         feeds = self._feeds(sentences, max_length, length_penalty)
         return SteppedSearch(next(self._turns), feeds)

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.errors import BatchError, ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn_runtime.options import Options, require_integer
 from keras_attn_runtime.source import SourceReader
@@ -18,9 +18,10 @@ class Translator:
     """Translates with one ONNX file exported by keras_attn.
 
     Sentences are sorted by length inside a bounded window, translated in batches and given back in
-    the order of the input. One object may be used from several threads at once. The methods take
-    the keyword arguments of `Options`: `max_length`, `length_penalty`, `num_hypotheses`,
-    `batch_size`, `window`.
+    the order of the input. A batch that ONNX Runtime cannot run, mostly for want of memory, is
+    halved until it can. One object may be used from several threads at once. The methods take the
+    keyword arguments of `Options`: `max_length`, `length_penalty`, `num_hypotheses`, `batch_size`,
+    `window`.
 
     Args:
         path: string or path of the ONNX file, or of the directory that was exported in its place.
@@ -99,7 +100,7 @@ class Translator:
 
         Raises:
             SentenceError: if an item is not valid text or too long.
-            ModelFileError: if the file has no tokenizer.
+            ModelFileError: if the file has no tokenizer, or ONNX Runtime fails on one sentence.
             ValueError: if an option is out of its range.
         """
         options = self._checked(options)
@@ -119,7 +120,7 @@ class Translator:
 
         Raises:
             SentenceError: if an item is not valid text or too long.
-            ModelFileError: if the file has no tokenizer.
+            ModelFileError: if the file has no tokenizer, or ONNX Runtime fails on one sentence.
             ValueError: if an option is out of its range.
         """
         options = self._checked(options)
@@ -141,6 +142,7 @@ class Translator:
         Raises:
             SentenceError: if ids are outside the vocabulary, not integers, not of rank 1, padded
                 inside, or too many.
+            ModelFileError: if ONNX Runtime fails on one sentence.
             ValueError: if an option is out of its range.
         """
         options = self._checked(options)
@@ -200,10 +202,21 @@ class Translator:
                 for batch, results in zip(batches, each(search, batches), strict=True):
                     for row, result in zip(batch, results, strict=True):
                         translations[row] = result
-            yield from translations
+            for translation in translations:
+                if isinstance(translation, BatchError):
+                    raise translation
+                yield translation
 
     def _search_batch(self, sources, options):
-        outputs = self._model.run([source.ids for source in sources], *self._limits(options))
+        """The translations of a batch, and the error in the place of each that has none."""
+        try:
+            outputs = self._model.run([source.ids for source in sources], *self._limits(options))
+        except BatchError as error:
+            if len(sources) == 1:
+                return [error]
+            half = len(sources) // 2
+            parts = sources[:half], sources[half:]
+            return [each for part in parts for each in self._search_batch(part, options)]
         log_probs = outputs["log_probs"]
         return [
             Translation.from_hypotheses(

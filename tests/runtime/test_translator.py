@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import sentencepiece
 from keras_attn_runtime import ModelFileError, SentenceError, Translator
+from keras_attn_runtime.errors import run_failures
 
 from tests.runtime.fake_model import SENTENCES, train_tokenizer
 
@@ -167,6 +168,44 @@ def test_a_stream_that_fails_gives_what_came_before(translator):
     assert [next(results).text for _ in range(3)] == ["some text", "two dogs", "a tree"]
     with pytest.raises(OSError, match="the disk is gone"):
         next(results)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_batch_that_fails_is_halved(translator, model_path, monkeypatch, num_workers):
+    """As for want of memory: more than 20 tokens at once are too many."""
+    texts = [" ".join(["tree"] * number) for number in (3, 1, 6, 2, 5, 4, 1)]
+    expected = translator(texts)
+    halving = Translator(model_path, num_threads=1, num_workers=num_workers)
+    sizes = fail_where(monkeypatch, halving, lambda batch: len(batch) * max(map(len, batch)) > 20)
+    assert halving(texts, batch_size=4) == expected
+    assert 4 in sizes and 1 in sizes
+
+
+def test_a_sentence_that_fails_keeps_back_nothing_before_it(translator, monkeypatch):
+    texts = ["some text", "two dogs", "a tree"] * 5
+    texts[7] = "a tree a tree"  # the longest, so that it is in the first batch
+    (bad,) = translator.translate(texts[7:8])
+    fail_where(monkeypatch, translator, lambda batch: max(map(len, batch)) > len(bad.token_ids))
+    results = translator.translate_iterable(texts, batch_size=4)
+    assert [next(results).text for _ in range(7)] == texts[:7]
+    with pytest.raises(ModelFileError, match="failed on 1 sentences"):
+        next(results)
+
+
+def fail_where(monkeypatch, translator, fails):
+    """Has ONNX Runtime fail on some batches; returns the sizes of all that will be tried."""
+    sizes, run = [], translator._model._search
+
+    def search(feeds):
+        batch = [row[row != 0] for row in feeds["source_ids"]]
+        sizes.append(len(batch))
+        with run_failures(*feeds["source_ids"].shape):
+            if fails(batch):
+                raise RuntimeError("bad allocation")
+        return run(feeds)
+
+    monkeypatch.setattr(translator._model, "_search", search)
+    return sizes
 
 
 def test_ids_with_and_without_end_and_padding_are_the_same(translator):
