@@ -68,12 +68,11 @@ def export_saved_model(
         tf.saved_model.save(module, str(partial), signatures=signatures)
         # Kept in a variable: its signatures do not keep its weights alive.
         loaded = tf.saved_model.load(str(partial))
-        report = compare_translations(
-            function.runner(), _runner(loaded), sentences, function.search
-        )
+        run = function.runner()
+        report = compare_translations(run, _runner(loaded), sentences, function.search)
         report.check()
         if source_tokenizer is not None:
-            _check_texts(module, loaded, sentences[:16])
+            _check_texts(run, module, loaded, sentences[:16])
     return report
 
 
@@ -110,7 +109,7 @@ def _module(function, source_tokenizer, target_tokenizer):
         # No texts give S = 0, with which Keras' recurrent layers cannot work.
         missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
         source_ids = tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=search.pad_token_id)
-        results = function(source_ids, max_length, length_penalty)
+        results = translate_ids(source_ids, max_length, length_penalty)
         return {"text": _decode(module.target_tokenizer, results), **results}
 
     module.translate_texts = translate_texts
@@ -138,15 +137,14 @@ def _runner(loaded):
     return run
 
 
-def _check_texts(module, loaded, sentences):
-    """Compares the loaded string signature with the tokenizers and the ids signature."""
+def _check_texts(run, module, loaded, sentences):
+    """Compares the loaded string signature with the tokenizers around the model."""
     import tensorflow as tf
 
     texts = module.source_tokenizer.decode(pad(sentences))
-    expected = _decode(
-        module.target_tokenizer, module.translate_ids(module.source_tokenizer.encode(texts))
-    )
     limits = dict(zip(("max_length", "length_penalty"), module.defaults, strict=True))
+    results = run(source_ids=module.source_tokenizer.encode(texts), **limits)
+    expected = _decode(module.target_tokenizer, results)
     actual = loaded.signatures["serving_default"](text=texts, **limits)["text"]
     if expected.shape != actual.shape or not bool(tf.reduce_all(expected == actual)):
         raise ExportError(
