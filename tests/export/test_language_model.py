@@ -60,12 +60,33 @@ def generator(make_search=BeamDecoder, archive_every=None, source_start=False, *
     return search_model(encoder, search, name="generator")
 
 
-@pytest.mark.parametrize("archive_every", [None, 2])
-def test_the_file_continues_prompts_as_keras_does(archive_every, tmp_path):
-    model = generator(beam_width=3, min_length=2, archive_every=archive_every)
-    report = export_onnx(model, tmp_path / "generator.onnx")
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokenizer") / "text"
+    path.write_text("abc def\nfed cab\n" * 5)
+    return SentencePieceTokenizer.train(path, VOCABULARY_SIZE, "char")
+
+
+@pytest.fixture(scope="module")
+def exported_generator(tokenizer, tmp_path_factory):
+    """A model, its file, and the report of the export."""
+    model = generator(beam_width=3, min_length=2)
+    path = tmp_path_factory.mktemp("generator") / "generator.onnx"
+    return model, path, export_onnx(model, path, tokenizer)
+
+
+def test_the_file_continues_prompts_as_keras_does(exported_generator):
+    assert_continues_as_keras_does(*exported_generator)
+
+
+def test_a_file_that_archives_does_too(tmp_path):
+    model, path = generator(beam_width=3, min_length=2, archive_every=2), tmp_path / "model.onnx"
+    assert_continues_as_keras_does(model, path, export_onnx(model, path))
+
+
+def assert_continues_as_keras_does(model, path, report):
     assert report.best_equal == report.all_equal == 1.0
-    opened = session(tmp_path / "generator.onnx")
+    opened = session(path)
     names = [output.name for output in opened.get_outputs()]
     lengths = set()
     for prompt_ids in (PROMPT_IDS, PROMPT_IDS[:1], PROMPT_IDS[1:3, :1], np.zeros((0, 3), "int32")):
@@ -91,24 +112,22 @@ def test_sampling_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_all_forms_go_on_behind_a_text_and_not_behind_its_end(tmp_path):
+def test_all_forms_go_on_behind_a_text_and_not_behind_its_end(
+    exported_generator, tokenizer, tmp_path
+):
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
-    (tmp_path / "text").write_text("abc def\nfed cab\n" * 5)
-    tokenizer = SentencePieceTokenizer.train(tmp_path / "text", VOCABULARY_SIZE, "char")
     texts = ["abc", "f", "dada fed"]
     ids = tokenizer.encode(texts)
-    model = generator(beam_width=3, min_length=2)
+    model, path, _ = exported_generator
     found = numpy(model(pad(ids)))["token_ids"][:, 0]
     expected = tokenizer.decode(found)
     assert len(set(expected)) == 3
-    assert_all_forms_continue(model, tokenizer, texts, ids, expected, tmp_path)
+    assert_all_forms_continue(model, path, tokenizer, texts, ids, expected, tmp_path)
 
 
-def test_all_forms_know_a_search_with_other_special_ids(tmp_path):
+def test_all_forms_know_a_search_with_other_special_ids(tokenizer, tmp_path):
     """As in GPT, where a text ends with a piece, which pads too."""
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
-    (tmp_path / "text").write_text("abc def\nfed cab\n" * 5)
-    tokenizer = SentencePieceTokenizer.train(tmp_path / "text", VOCABULARY_SIZE, "char")
     texts = ["abc", "f", "cad fed"]
     space, start, end = (tokenizer.encode([f"b{piece}b"])[0][-2] for piece in " ad")
     ids = [[start, *row] for row in tokenizer.encode(texts)]
@@ -127,12 +146,13 @@ def test_all_forms_know_a_search_with_other_special_ids(tmp_path):
     best = zip(results["token_ids"][:, 0], results["lengths"][:, 0], strict=True)
     expected = tokenizer.decode([row[:length] for row, length in best])
     assert len(set(expected)) == 3 and results["lengths"][:, 0].min() < 9
-    assert_all_forms_continue(model, tokenizer, texts, ids, expected, tmp_path)
-
-
-def assert_all_forms_continue(model, tokenizer, texts, ids, expected, tmp_path):
     export_onnx(model, tmp_path / "model.onnx", tokenizer)
-    translations = Translator(tmp_path / "model.onnx")
+    path = tmp_path / "model.onnx"
+    assert_all_forms_continue(model, path, tokenizer, texts, ids, expected, tmp_path)
+
+
+def assert_all_forms_continue(model, path, tokenizer, texts, ids, expected, tmp_path):
+    translations = Translator(path)
     assert [each.text for each in translations.translate(texts)] == expected
     assert [each.text for each in translations.translate_ids(ids)] == expected
     pad_token_id = translations.settings.pad_token_id
@@ -146,9 +166,7 @@ def assert_all_forms_continue(model, tokenizer, texts, ids, expected, tmp_path):
     assert [text.decode() for text in found] == expected
 
 
-def test_a_saved_model_reads_an_empty_text_as_a_prompt_of_nothing(tmp_path):
-    (tmp_path / "text").write_text("abc def\nfed cab\n" * 5)
-    tokenizer = SentencePieceTokenizer.train(tmp_path / "text", VOCABULARY_SIZE, "char")
+def test_a_saved_model_reads_an_empty_text_as_a_prompt_of_nothing(tokenizer, tmp_path):
     model = generator(beam_width=3, pad_token_id=2)
     export_saved_model(model, tmp_path / "saved", tokenizer)
     loaded = tf.saved_model.load(str(tmp_path / "saved"))

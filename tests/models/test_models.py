@@ -150,8 +150,8 @@ def test_two_searches_with_one_decoder_are_loaded_with_one(tmp_path):
     assert_close(numpy(loaded(SOURCE_IDS)), numpy(model(SOURCE_IDS)))
 
 
-def test_a_compiled_model_is_loaded_where_only_the_package_was_imported(models, tmp_path):
-    trainer, _ = models
+def test_a_compiled_model_is_loaded_where_only_the_package_was_imported(tmp_path):
+    trainer = training_model(*rnn_seq2seq(10, 10, **SMALL))
     compile_for_training(trainer).save(tmp_path / "trainer.keras")
     code = "import sys, keras, keras_attn; print(keras.models.load_model(sys.argv[1]).loss)"
     arguments = [sys.executable, "-c", code, tmp_path / "trainer.keras"]
