@@ -32,7 +32,8 @@ def _tensorflow_scan(step, carry, inputs, collect):
 
     inputs = tree.map_structure(tf.convert_to_tensor, inputs)
     carry = tree.map_structure(tf.convert_to_tensor, carry)
-    num_steps = tf.shape(tree.flatten(inputs)[0])[0]
+    first = tree.flatten(inputs)[0]
+    num_steps = tf.shape(first)[0]
     # TensorArrays cannot be leaves of a tree, so all is kept flat.
     read = [
         tf.TensorArray(leaf.dtype, num_steps, element_shape=leaf.shape[1:]).unstack(leaf)
@@ -60,6 +61,8 @@ def _tensorflow_scan(step, carry, inputs, collect):
         maximum_iterations=num_steps,
     )
     collected = [array.stack() for array in written]
+    for leaf in collected:
+        leaf.set_shape([first.shape[0], *leaf.shape[1:]])  # the loop does not know the time
     return (
         tree.pack_sequence_as(carry, leaves),
         tree.pack_sequence_as(collect(carry), collected),

@@ -108,6 +108,9 @@ def _check_functional_model(layer, inputs, outputs):
         for expected, size in zip(symbolic.shape, eager.shape, strict=True):
             assert expected in (None, size), (symbolic.shape, eager.shape)
         assert symbolic.dtype == str(eager.dtype)
+    known = layer(**tree.map_structure(_input_of_known_shape, inputs))
+    shapes = [symbolic.shape for symbolic in tree.flatten(known)]
+    assert shapes == [eager.shape for eager in tree.flatten(outputs)], shapes
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "model.keras")
         model.save(path)
@@ -119,6 +122,10 @@ def _check_functional_model(layer, inputs, outputs):
 def _functional_model(layer, inputs):
     symbolic = tree.map_structure(_symbolic_input, inputs)
     return keras.Model(tree.flatten(symbolic), layer(**symbolic))
+
+
+def _input_of_known_shape(array):
+    return keras.Input(batch_shape=array.shape, dtype=str(array.dtype))
 
 
 def _symbolic_input(array):
