@@ -4,6 +4,7 @@ A mask is boolean and True means "may be attended". Attention masks have shape `
 one row for every query, or `(batch, target, source)`.
 """
 
+import keras
 from keras import ops
 
 # Added to the score of a masked position. Finite, because a selection between finite and infinite
@@ -109,13 +110,16 @@ def masked_mean(values, mask=None):
         mask: boolean `(batch, time)`. Default `None`: all count.
 
     Returns:
-        `(batch, features)`, zeros where no position counts.
+        `(batch, features)`, zeros where no position counts. Sums are at least in float32: those of
+        long sequences have no place in float16.
     """
     if mask is None:
         return ops.mean(values, axis=1)
-    mask = ops.cast(mask, values.dtype)[:, :, None]  # (B, T, 1)
+    dtype = keras.backend.result_type(values.dtype, "float32")
+    mask = ops.cast(mask, dtype)[:, :, None]  # (B, T, 1)
     counts = ops.maximum(ops.sum(mask, axis=1), 1.0)  # (B, 1)
-    return ops.sum(values * mask, axis=1) / counts
+    means = ops.sum(ops.cast(values, dtype) * mask, axis=1) / counts
+    return ops.cast(means, values.dtype)
 
 
 def both(mask, other):

@@ -2,6 +2,16 @@ import keras
 from keras import ops, tree
 
 
+def supports_jit():
+    """Whether XLA can compile a training through a `scan`.
+
+    On TensorFlow it cannot, unless the size of the batch is known: it lacks the gradient of
+    products of more than two axes in a loop. Keras asks the layers before it chooses XLA, which it
+    does by itself on a GPU.
+    """
+    return keras.backend.backend() != "tensorflow"
+
+
 def scan(step, carry, inputs, collect):
     """Loops over time: what `ops.scan` does, with outputs that need not look like the carry.
 

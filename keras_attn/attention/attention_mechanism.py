@@ -144,6 +144,9 @@ class AttentionMechanism(AttentionSteps, keras.layers.Layer):
         """Scores `(batch, target, source)` of queries against projected keys."""
         raise NotImplementedError(f"{type(self).__name__} must override `compute_scores`.")
 
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        return (*query_shape[:-1], value_shape[-1])
+
     def compute_output_spec(
         self,
         query,
@@ -153,7 +156,8 @@ class AttentionMechanism(AttentionSteps, keras.layers.Layer):
         return_attention_scores=False,
         value_mask=None,
     ):
-        context = keras.KerasTensor((*query.shape[:-1], value.shape[-1]), dtype=self.compute_dtype)
+        shape = self.compute_output_shape(query.shape, value.shape)
+        context = keras.KerasTensor(shape, dtype=self.compute_dtype)
         if not return_attention_scores:
             return context
         weights = keras.KerasTensor((*query.shape[:-1], value.shape[1]), dtype=self.compute_dtype)

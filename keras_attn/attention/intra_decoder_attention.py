@@ -5,6 +5,7 @@ from keras_attn import masks
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.attention.local_attention import check_scores_pairs
 from keras_attn.build_once import build_once
+from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -128,6 +129,9 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
             query, self.mechanism.prepare_memory(query, attention_mask=mask & before)
         )
 
+    def compute_output_shape(self, query_shape, value_shape=None):
+        return query_shape
+
     def compute_output_spec(
         self,
         query,
@@ -143,7 +147,7 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
         return context, keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def get_config(self):
-        mechanism = keras.saving.serialize_keras_object(self.mechanism)
+        mechanism = serialize_shared(self.mechanism)
         return {**super().get_config(), "mechanism": mechanism}
 
     @classmethod

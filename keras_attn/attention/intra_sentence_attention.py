@@ -7,6 +7,7 @@ from keras_attn.attention.weighted_average import WeightedAverage
 from keras_attn.build_once import build_once
 from keras_attn.gather import gather_rows
 from keras_attn.positions.position_range import position_range
+from keras_attn.serialize_shared import serialize_shared
 from keras_attn.with_mask import WithMask
 
 
@@ -90,7 +91,7 @@ class IntraSentenceAttention(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "transform": keras.saving.serialize_keras_object(self.transform),
+            "transform": serialize_shared(self.transform),
             "max_distance": self.max_distance,
         }
 

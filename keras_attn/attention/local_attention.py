@@ -9,6 +9,7 @@ from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn.build_once import build_once
 from keras_attn.fold_beams import merge_beams, split_beams
 from keras_attn.gather import gather_rows
+from keras_attn.serialize_shared import serialize_shared
 
 ALIGNMENTS = ("predictive", "monotonic")
 
@@ -178,7 +179,7 @@ class LocalAttention(AttentionMechanism):
     def get_config(self):
         return {
             **super().get_config(),
-            "mechanism": keras.saving.serialize_keras_object(self.mechanism),
+            "mechanism": serialize_shared(self.mechanism),
             "window": self.window,
             "units": self.units,
             "alignment": self.alignment,

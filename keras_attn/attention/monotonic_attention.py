@@ -6,6 +6,7 @@ from keras_attn.attention.local_attention import LocalAttention
 from keras_attn.attention.recurrent_attention import RecurrentAttention
 from keras_attn.build_once import build_once
 from keras_attn.scan import scan
+from keras_attn.serialize_shared import serialize_shared
 
 MODES = ("parallel", "recursive", "hard")
 LEAST_PROBABILITY = 1e-10
@@ -131,7 +132,7 @@ class MonotonicAttention(RecurrentAttention):
     def get_config(self):
         return {
             **super().get_config(),
-            "mechanism": keras.saving.serialize_keras_object(self.mechanism),
+            "mechanism": serialize_shared(self.mechanism),
             "mode": self.mode,
             "sigmoid_noise": self.sigmoid_noise,
             "score_bias": self.score_bias,

@@ -5,6 +5,7 @@ from keras_attn.another_initializer import another_initializer
 from keras_attn.arguments import check_positive_integer
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.build_once import build_once
+from keras_attn.serialize_shared import serialize_shared
 
 COMBINATIONS = ("concatenate", "gate")
 
@@ -233,10 +234,7 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
         return context, weights
 
     def get_config(self):
-        attentions = {
-            name: keras.saving.serialize_keras_object(attention)
-            for name, attention in self._named()
-        }
+        attentions = {name: serialize_shared(attention) for name, attention in self._named()}
         return {
             **super().get_config(),
             "attentions": attentions,

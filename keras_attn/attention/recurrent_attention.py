@@ -3,7 +3,7 @@ from keras import ops, tree
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record
 from keras_attn.fold_beams import merge_beams, split_beams
-from keras_attn.scan import scan
+from keras_attn.scan import scan, supports_jit
 
 
 class RecurrentAttention(AttentionMechanism):
@@ -18,6 +18,10 @@ class RecurrentAttention(AttentionMechanism):
     """
 
     feeds_back = True
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_jit = supports_jit()
 
     def initial_state(self, memory, rows, max_steps=None):
         raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")

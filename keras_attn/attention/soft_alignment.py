@@ -4,6 +4,7 @@ from keras import ops
 from keras_attn import masks
 from keras_attn.attention.weighted_average import WeightedAverage
 from keras_attn.build_once import build_once
+from keras_attn.serialize_shared import serialize_shared
 from keras_attn.with_mask import WithMask
 
 
@@ -79,7 +80,7 @@ class SoftAlignment(keras.layers.Layer):
         return (beta, alpha, over_second, over_first) if return_attention_scores else (beta, alpha)
 
     def get_config(self):
-        transform = keras.saving.serialize_keras_object(self.transform)
+        transform = serialize_shared(self.transform)
         return {**super().get_config(), "transform": transform}
 
     @classmethod

@@ -10,6 +10,7 @@ from keras_attn.masks import padding_mask
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.state_bridge import StateBridge
 from keras_attn.rnn.state_sizes import state_sizes
+from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -165,7 +166,7 @@ class RNNDecoder(TokenDecoder):
     def get_config(self):
         return {
             **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
+            "cell": serialize_shared(self.cell),
             "bridge": self.bridge,
             "dropout": self.dropout,
             "seed": self.seed,

@@ -52,6 +52,9 @@ class SequencePooling(keras.layers.Layer):
             return encoder_outputs[:, 0]  # (B, D)
         return masked_mean(encoder_outputs, encoder_mask)  # (B, D)
 
+    def compute_output_shape(self, encoder_outputs_shape):
+        return (encoder_outputs_shape[0], *encoder_outputs_shape[2:])
+
     def compute_mask(self, inputs, previous_mask):
         return None  # there is no time any more
 

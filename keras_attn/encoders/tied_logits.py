@@ -17,7 +17,8 @@ class TiedLogits(keras.layers.Layer):
     implementation.
 
     Args:
-        embedding: the `keras.layers.ReversibleEmbedding` E, which may be part of other layers.
+        embedding: the `keras.layers.ReversibleEmbedding` E, which may be part of other layers. It
+            is one again in a model that was saved and loaded; `keras.models.clone_model` makes two.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -57,6 +58,12 @@ class TiedLogits(keras.layers.Layer):
         hidden = self.norm(self.dense(inputs))  # (..., E)
         logits = self.embedding(hidden, reverse=True)  # (..., V)
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+
+    def compute_output_shape(self, inputs_shape):
+        return (*inputs_shape[:-1], self.embedding.input_dim)
+
+    def compute_output_spec(self, inputs):
+        return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype="float32")
 
     def compute_mask(self, inputs, previous_mask):
         return None  # the loss knows by its label what counts

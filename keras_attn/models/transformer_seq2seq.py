@@ -46,6 +46,7 @@ def transformer_seq2seq(
         positions: `"sinusoidal"`, `"learned"`, `"rotary"`, `"alibi"` or `"relative"` (T5).
         max_length: int, longest sequence for `"learned"` positions.
         share_embeddings: bool, whether source and target have one embedding (and one vocabulary).
+            A saved model is loaded with one; `keras.models.clone_model` makes two of it.
         seed: int, of weights and dropout.
         dtype: dtype or policy of all layers. Default: the global one.
         **block: further arguments of `TransformerEncoderBlock`, for both sides.

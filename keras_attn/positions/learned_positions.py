@@ -70,6 +70,9 @@ class LearnedPositions(keras.layers.Layer):
         positions = ops.clip(position_range(length, start_index), 0, self.max_length - 1)
         return inputs + gather_rows(self.embeddings, positions)  # (B, T, D)
 
+    def compute_output_shape(self, inputs_shape):
+        return inputs_shape
+
     def compute_output_spec(self, inputs, start_index=0):
         self._are_known(inputs.shape[1], start_index)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)

@@ -4,7 +4,8 @@ from keras import ops, tree
 from keras_attn.build_once import build_once
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.recurrent_layer import recurrent_layer
-from keras_attn.scan import scan
+from keras_attn.scan import scan, supports_jit
+from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -64,7 +65,9 @@ class AttentionRNN(keras.layers.Layer):
         self.cell = cell
         self.return_state = return_state
         self.rnn = None
-        if not cell.feeds_back:
+        if cell.feeds_back:
+            self.supports_jit = supports_jit()
+        else:
             self.rnn = recurrent_layer(
                 cell.cell,
                 share_cell=True,
@@ -186,7 +189,7 @@ class AttentionRNN(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
+            "cell": serialize_shared(self.cell),
             "return_state": self.return_state,
         }
 

@@ -6,6 +6,7 @@ from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.build_once import build_once
 from keras_attn.rnn.composed_query import ComposedQuery
 from keras_attn.rnn.state_sizes import state_sizes
+from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -322,8 +323,8 @@ class AttentionRNNCell(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "attention": keras.saving.serialize_keras_object(self.attention),
+            "cell": serialize_shared(self.cell),
+            "attention": serialize_shared(self.attention),
             "input_feeding": self.input_feeding,
             "attention_units": self.attention_units,
             "attention_activation": keras.activations.serialize(self.attention_activation),

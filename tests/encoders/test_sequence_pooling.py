@@ -23,6 +23,13 @@ def test_the_mean_is_that_of_the_real_positions():
     assert_close(numpy(SequencePooling()(OUTPUTS)), OUTPUTS.mean(axis=1))
 
 
+@pytest.mark.parametrize("mask", [None, np.ones((1, 4000), bool)])
+def test_the_mean_of_a_long_sequence_is_finite_in_half_precision(mask):
+    ones = np.ones((1, 4000, 2), "float32")
+    pooled = numpy(SequencePooling(dtype="mixed_float16")(30 * ones, mask))
+    np.testing.assert_array_equal(pooled, np.full((1, 2), 30, "float16"))
+
+
 def test_the_implicit_mask_counts():
     ids = np.array([[3, 4, 0, 0]])
     vectors = keras.layers.Embedding(6, 3, mask_zero=True)(ids)

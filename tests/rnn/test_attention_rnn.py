@@ -528,6 +528,27 @@ def test_a_step_needs_what_the_cell_attends_to():
         cell(np.ones((2, 5), "float32"), cell.get_initial_state(2))
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about TensorFlow")
+def test_tensorflow_still_cannot_compile_its_training_for_any_batch_size():
+    """Why Keras is told not to. If this fails, it was fixed: `supports_jit` need not be there."""
+    import tensorflow as tf
+
+    layer = AttentionRNN(AttentionRNNCell(keras.layers.LSTMCell(3), BahdanauAttention(2)))
+    assert not layer.supports_jit
+    layer.supports_jit = True
+    inputs, memory = keras.Input((None, 2)), keras.Input((None, 2))
+    model = keras.Model([inputs, memory], layer(inputs, memory))
+    model.compile("sgd", "mse", jit_compile=True)
+    ones = np.ones((3, 4, 2), "float32")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="compile-time constant"):
+        model.fit([ones, ones], np.ones((3, 4, model.output_shape[-1])), batch_size=2, verbose=0)
+
+
+def test_what_needs_no_loop_of_its_own_may_be_compiled():
+    cell = AttentionRNNCell(keras.layers.LSTMCell(3), BahdanauAttention(2), input_feeding=False)
+    assert AttentionRNN(cell).supports_jit
+
+
 @pytest.mark.parametrize("input_feeding", [False, True])
 def test_the_precision_of_the_cell_is_that_of_its_loop(input_feeding):
     cell = AttentionRNNCell(
