@@ -1,6 +1,5 @@
 """Clean-up of converted graphs: each pass changes an `onnx.ModelProto` in place."""
 
-from keras_attn.export.passes.ascending_top_k import ascending_top_k
 from keras_attn.export.passes.constant_reshapes import constant_reshapes
 from keras_attn.export.passes.emulate_float16 import emulate_float16
 from keras_attn.export.passes.fold_recurrent_weights import fold_recurrent_weights
@@ -8,6 +7,7 @@ from keras_attn.export.passes.fuse_normalization import fuse_normalization
 from keras_attn.export.passes.gather_integers import gather_integers
 from keras_attn.export.passes.half_precision import half_precision
 from keras_attn.export.passes.hoist_invariants import hoist_invariants
+from keras_attn.export.passes.integer_top_k import integer_top_k
 from keras_attn.export.passes.lower_constants import lower_constants
 from keras_attn.export.passes.make_names_unique import make_names_unique
 from keras_attn.export.passes.matmul_of_any_rank import matmul_of_any_rank
@@ -32,7 +32,7 @@ PASSES = (
     matmul_of_any_rank,
     constant_reshapes,
     gather_integers,
-    ascending_top_k,
+    integer_top_k,
     plain_indices,
     fuse_normalization,
     fold_recurrent_weights,
@@ -44,7 +44,6 @@ longer in the main graph alone."""
 
 __all__ = [
     "PASSES",
-    "ascending_top_k",
     "constant_reshapes",
     "emulate_float16",
     "fold_recurrent_weights",
@@ -52,6 +51,7 @@ __all__ = [
     "gather_integers",
     "half_precision",
     "hoist_invariants",
+    "integer_top_k",
     "lower_constants",
     "make_names_unique",
     "matmul_of_any_rank",

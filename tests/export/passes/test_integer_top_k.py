@@ -1,19 +1,21 @@
 import numpy as np
 import pytest
 
-from keras_attn.export.passes import ascending_top_k
+from keras_attn.export.passes import integer_top_k
 from tests.export.small_graphs import FLOAT, INT64, constant, model, node, operators, run, value
+
+INT32 = 6
 
 NUMBERS = np.array([[7, 2, 9, 2, 5], [0, 4, 3, 1, 8]])
 
 
-def ascending(type_=INT64, extra=(), outputs=()):
+def ascending(type_=INT64, extra=(), outputs=(), largest=1):
     """The three smallest numbers of each row, as TensorFlow finds them."""
     return model(
         [
             node("Cast", "numbers", "floats", to=FLOAT),
             node("Neg", "floats", "below"),
-            node("TopK", "below three", "largest places", axis=-1, largest=1, sorted=1),
+            node("TopK", "below three", "largest places", axis=-1, largest=largest, sorted=1),
             node("Neg", "largest", "smallest"),
             node("Cast", "smallest", "sorted", to=INT64),
             *extra,
@@ -32,7 +34,7 @@ def top_k_input(made):
 def test_integers_are_sorted_by_one_operator():
     made = ascending()
     before = run(made, numbers=NUMBERS)
-    ascending_top_k(made)
+    integer_top_k(made)
     assert top_k_input(made) == "numbers"
     for received, expected in zip(run(made, numbers=NUMBERS), before, strict=True):
         np.testing.assert_array_equal(received, expected)
@@ -41,16 +43,51 @@ def test_integers_are_sorted_by_one_operator():
     np.testing.assert_array_equal(run(made, numbers=large)[0], np.sort(large)[:, :3])
 
 
-@pytest.mark.parametrize("other", ["read by another", "an output", "fractions"])
+def test_the_three_largest_are_those_of_the_integers_themselves():
+    made = model(
+        [
+            node("Cast", "numbers", "floats", to=FLOAT),
+            node("TopK", "floats three", "found places"),
+            node("Cast", "found", "largest", to=INT64),
+        ],
+        [value("numbers", INT64, ["rows", 5])],
+        [value("largest", INT64, ["rows", 3]), value("places", INT64, ["rows", 3])],
+        [constant("three", [3])],
+    )
+    integer_top_k(made)
+    large = NUMBERS + 2**40
+    largest, places = run(made, numbers=large)
+    np.testing.assert_array_equal(largest, -np.sort(-large)[:, :3])
+    np.testing.assert_array_equal(np.take_along_axis(large, places, 1), largest)
+
+
+def test_what_was_descending_behind_the_negation_stays_so():
+    made = ascending(largest=0)
+    integer_top_k(made)
+    received, _ = run(made, numbers=NUMBERS)
+    np.testing.assert_array_equal(received, -np.sort(-NUMBERS)[:, :3])
+
+
+def test_every_conversion_of_what_was_sorted_gets_it():
+    extra = [node("Cast", "smallest", "shorter", to=INT32)]
+    made = ascending(extra=extra, outputs=[value("shorter", INT32, ["rows", 3])])
+    integer_top_k(made)
+    *_, shorter = run(made, numbers=NUMBERS)
+    np.testing.assert_array_equal(shorter, np.sort(NUMBERS)[:, :3])
+    assert top_k_input(made) == "numbers"
+
+
+@pytest.mark.parametrize("other", ["read by another", "an output", "negated too", "fractions"])
 def test_what_would_become_something_else_stays(other):
     made = {
         "read by another": lambda: ascending(
             extra=[node("Abs", "largest", "absolute")],
             outputs=[value("absolute", shape=["rows", 3])],
         ),
+        "negated too": lambda: ascending(outputs=[value("smallest", shape=["rows", 3])]),
         "an output": lambda: ascending(outputs=[value("largest", shape=["rows", 3])]),
         "fractions": lambda: ascending(FLOAT),
     }[other]()
     before = operators(made.graph)
-    ascending_top_k(made)
+    integer_top_k(made)
     assert operators(made.graph) == before and top_k_input(made) == "below"

@@ -1,0 +1,58 @@
+from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.patterns import match
+from keras_attn.export.passes.value_types import value_types
+
+
+def integer_top_k(model):
+    """Lets `TopK` read integers as they are.
+
+    tf2onnx hands them over as floats, which cannot tell large ones from each other, and makes
+    integers of what was found. To sort in ascending order, TensorFlow negates the numbers before it
+    and behind it, where ONNX has an order for each. Expects unique names.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place.
+    """
+    from onnx import TensorProto, helper
+
+    integers = (TensorProto.INT32, TensorProto.INT64)
+    types = value_types(model)
+    graphs = list(nested_graphs(model.graph))
+    nodes = [node for graph in graphs for node in graph.node]
+    producers = {name: node for node in nodes for name in node.output}
+    results = {value.name for graph in graphs for value in graph.output}
+    readers = {}
+    for node in nodes:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+
+    def is_rounded(name):
+        """Whether nobody reads a value but to convert it to integers."""
+        casts = [
+            each.op_type == "Cast" and each.attribute[0].i in integers
+            for each in readers.get(name, [])
+        ]
+        return name not in results and all(casts)
+
+    for node in nodes:
+        if node.op_type != "TopK" or types[node.input[0]] != TensorProto.FLOAT:
+            continue
+        values = node.output[0]
+        as_is = match(("Cast", "x"), node.input[0], producers)
+        negated = match(("Neg", ("Cast", "x")), node.input[0], producers)
+        found = as_is or negated
+        if found is None or types[found["x"]] not in integers:
+            continue
+        if as_is and is_rounded(values):
+            node.input[0] = found["x"]
+        elif negated and values not in results and len(readers.get(values, [])) == 1:
+            (back,) = readers[values]
+            if back.op_type != "Neg" or not is_rounded(back.output[0]):
+                continue
+            attributes = {each.name: each.i for each in node.attribute}
+            attributes["largest"] = 1 - attributes.get("largest", 1)
+            del node.attribute[:]
+            node.attribute.extend(helper.make_attribute(*each) for each in attributes.items())
+            node.input[0] = found["x"]
+            for cast in readers.get(back.output[0], []):
+                cast.input[0] = values
