@@ -1,19 +1,23 @@
 from keras_attn.export.passes.graph import (
     copy_of,
+    nested_graphs,
     read_names,
     rename_values,
     return_own_values,
     subgraphs,
 )
+from keras_attn.export.passes.symbolic_shapes import ELEMENTWISE, REDUCTIONS
+from keras_attn.export.passes.value_types import value_types
 
-# Different in every iteration although their inputs are not.
-_RANDOM = {
-    "Bernoulli",
-    "Multinomial",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
+# What gives a result for whatever it reads, if its inputs fit together, and the same one each time.
+_ALWAYS = (ELEMENTWISE - {"Div", "Mod"}) | {
+    *(REDUCTIONS - {"ReduceMax", "ReduceMin"}),
+    *("Concat", "MatMul", "Range", "Shape", "Slice", "Transpose", "Unsqueeze"),
+}
+# What makes a size of sizes.
+_OF_SIZES = {
+    *("Add", "Cast", "Concat", "ConstantOfShape", "Expand", "Gather", "Identity", "Max", "Min"),
+    *("Mul", "Range", "ReduceProd", "ReduceSum", "Shape", "Slice", "Squeeze", "Unsqueeze"),
 }
 
 
@@ -24,27 +28,27 @@ def hoist_invariants(model):
     state that the body hands on unchanged (directly, through Identity nodes or through an inner
     loop) becomes a plain reference to the value outside. Then nodes that depend on such values
     alone move in front of the loop. Without it no runtime can prepack or quantise a weight of the
-    decoder. Expects unique names and all constants in the main graph.
+    decoder. A loop may take no step at all, and then a node must not fail that was never to run: an
+    element beyond the end, say. So the nodes that may fail move only where they read nothing but
+    constants and sizes. Expects unique names and all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
     """
-    _hoist_in(model.graph)
+    _replace_loops(model.graph, lambda loop: [loop, *_capture_unchanged_states(loop)])
+    safe = _cannot_fail(model)
+    _replace_loops(model.graph, lambda loop: [*_take_invariant_nodes(loop, safe), loop])
 
 
-def _hoist_in(graph):
+def _replace_loops(graph, replace):
+    """Puts the nodes that `replace` gives in the place of each Loop."""
     nodes = []
     for original in graph.node:
         node = copy_of(original)
         # Inner loops first: what leaves them may leave the outer one too.
         for inner in subgraphs(node):
-            _hoist_in(inner)
-        after = []
-        if node.op_type == "Loop":
-            after = _capture_unchanged_states(node)
-            nodes.extend(_take_invariant_nodes(node))
-        nodes.append(node)
-        nodes.extend(after)
+            _replace_loops(inner, replace)
+        nodes.extend(replace(node) if node.op_type == "Loop" else [node])
     del graph.node[:]
     graph.node.extend(nodes)
 
@@ -76,14 +80,37 @@ def _capture_unchanged_states(loop):
     return after
 
 
-def _take_invariant_nodes(loop):
-    """Removes from the body the nodes that read nothing of it, and returns them in order."""
+def _cannot_fail(model):
+    """Names of the results that no input of the model keeps from being computed."""
+    from onnx import TensorProto
+
+    types = value_types(model)
+    constants = {tensor.name for tensor in model.graph.initializer}
+    sizes, safe = set(constants), set()
+    for graph in nested_graphs(model.graph):
+        for node in graph.node:
+            read = read_names(node)
+            is_fraction = node.op_type == "Div" and types[node.output[0]] == TensorProto.FLOAT
+            is_constant = read <= constants and not list(subgraphs(node))
+            is_size = node.op_type == "Shape" or read <= sizes and node.op_type in _OF_SIZES
+            if is_size:
+                sizes.update(node.output)
+            if node.op_type in _ALWAYS or is_fraction or is_constant or is_size:
+                safe.update(node.output)
+    return safe
+
+
+def _take_invariant_nodes(loop, safe):
+    """Removes from the body the nodes that read nothing of it, and returns them in order.
+
+    Only those whose results are all in `safe`.
+    """
     body = loop.attribute[0].g
     varying = {value.name for value in body.input}
     taken, kept = [], []
     for original in body.node:
         node = copy_of(original)
-        if node.op_type in _RANDOM or read_names(node) & varying:
+        if not safe.issuperset(node.output) or read_names(node) & varying:
             varying.update(node.output)
             kept.append(node)
         else:

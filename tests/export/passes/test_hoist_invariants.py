@@ -153,3 +153,64 @@ def test_a_branch_keeps_its_nodes():
     hoist_invariants(made)
     assert operators(made.graph) == ["If"]
     np.testing.assert_array_equal(run(made)[0], WEIGHT.T)
+
+
+def test_what_may_fail_stays_in_a_loop_that_may_take_no_step():
+    # x <- x + (the third row of table), as often as table has rows behind the second.
+    body = graph(
+        [
+            node("Identity", "c", "c_out"),
+            node("Gather", "table third", "row", axis=0),
+            node("Neg", "row", "below"),
+            node("Sub", "x below", "x_out"),
+        ],
+        body_inputs("", "x"),
+        [value("c_out", BOOL, []), value("x_out")],
+        name="body",
+    )
+    made = model(
+        [
+            node("Shape", "table", "sizes", end=1),
+            node("Sub", "sizes two", "trips"),
+            node("Loop", "trips yes x_start", "x_end", body=body),
+        ],
+        [value("x_start", shape=[2]), value("table", shape=["rows", 2])],
+        [value("x_end", shape=[2])],
+        [constant("third", 2), constant("two", [2]), constant("yes", True)],
+    )
+    hoist_invariants(made)
+    start = np.zeros(2, "float32")
+    for rows in (2, 4):
+        table = np.arange(2 * rows, dtype="float32").reshape(rows, 2)
+        (received,) = run(made, x_start=start, table=table)
+        np.testing.assert_array_equal(received, (rows - 2) * table[2] if rows > 2 else start)
+
+
+def test_what_is_made_of_sizes_alone_leaves_the_loop():
+    # x <- x + as many ones as it has columns.
+    body = graph(
+        [
+            node("Identity", "c", "c_out"),
+            node("Shape", "x_start", "sizes"),
+            node("Gather", "sizes last", "columns", axis=0),
+            node("Expand", "one columns", "ones"),
+            node("Add", "x ones", "x_out"),
+        ],
+        body_inputs("", "x"),
+        [value("c_out", BOOL, []), value("x_out")],
+        name="body",
+    )
+    made = model(
+        [node("Loop", "trips yes x_start", "x_end", body=body)],
+        [value("x_start", shape=[None, 2])],
+        [value("x_end", shape=[None, 2])],
+        [
+            constant("one", np.float32(1)),
+            constant("last", np.array([1])),
+            constant("trips", 2),
+            constant("yes", True),
+        ],
+    )
+    hoist_invariants(made)
+    assert operators(loop_bodies(made)[0]) == ["Identity", "Add"]
+    np.testing.assert_array_equal(run(made, x_start=X)[0], X + 2)
