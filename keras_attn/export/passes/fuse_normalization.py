@@ -1,5 +1,6 @@
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.patterns import match
+from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
 
 MEAN = ("ReduceMean", "x", "axes")
 DIFFERENCE = ("Sub", "x", MEAN)
@@ -30,22 +31,32 @@ def fuse_normalization(model):
         for tensor in model.graph.initializer
         if tensor.dims in ([], [1])
     }
-    vectors = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 1}
+    weights = {tensor.name for tensor in model.graph.initializer}
+    symbolic = SymbolicShapes(model)
     nodes = [node for graph in nested_graphs(model.graph) for node in graph.node]
-    producers = {name: node for node in nodes for name in node.output}
+    # A mean without its axis is broadcast along another one.
+    kept = [node for node in nodes if node.op_type != "ReduceMean" or _keeps_axes(node)]
+    producers = {name: node for node in kept for name in node.output}
 
-    def vector(name):
-        """The vector that a value is, if need be before it was reshaped for broadcasting."""
+    def vector(name, x):
+        """The weight that a value is, one number for each element of the last axis of `x`.
+
+        If need be before it was reshaped for broadcasting.
+        """
+        last = symbolic.shapes.get(x, ())[-1:]
         node = producers.get(name)
-        name = node.input[0] if node is not None and node.op_type == "Reshape" else name
-        return name if name in vectors else None
+        if node is not None and node.op_type == "Reshape":
+            *others, size = symbolic.contents.get(node.input[1]) or (None,)
+            if set(others) <= {1} and size in (-1, *last):
+                name = node.input[0]
+        return name if name in weights and symbolic.shapes[name] == last else None
 
     two = "fuse_normalization/two"
     model.graph.initializer.append(helper.make_tensor(two, TensorProto.FLOAT, [], [2.0]))
     for node in nodes:
         found = match(LAYER, node.output[0], producers)
         if found is not None:
-            gamma, beta = vector(found["gamma"]), vector(found["beta"])
+            gamma, beta = (vector(found[name], found["x"]) for name in ("gamma", "beta"))
             epsilon = numbers.get(found["epsilon"])
             if None not in (gamma, beta, epsilon) and numbers.get(found["axes"]) == -1:
                 node.op_type = "LayerNormalization"
@@ -63,6 +74,10 @@ def fuse_normalization(model):
             square.input[:] = [found["x"], two]
             node.op_type = "Div"
             node.input[:] = [found["x"], root.output[0]]
+
+
+def _keeps_axes(node):
+    return all(each.i for each in node.attribute if each.name == "keepdims")
 
 
 def _other(node, name):

@@ -54,6 +54,49 @@ def test_a_mean_over_another_axis_is_not_that_norm():
     assert operators(made.graph) == before
 
 
+@pytest.mark.parametrize(
+    ("gamma", "shape", "keepdims", "fuses"),
+    [
+        ([1, 2, 3], [1, 3], 1, True),
+        ([1, 2, 3], [3, 1], 1, False),  # a factor for each row
+        ([2], [1], 1, False),  # LayerNormalization does not broadcast it
+        ([1, 2, 3], [1, 3], 0, False),  # the means of the rows along the columns
+    ],
+)
+def test_only_what_runs_along_the_last_axis_is_that_norm(gamma, shape, keepdims, fuses):
+    made = model(
+        [
+            node("Reshape", "gamma shape", "factor"),
+            node("ReduceMean", "x axes", "mean", keepdims=keepdims),
+            node("Sub", "x mean", "difference"),
+            node("Mul", "difference difference", "squares"),
+            node("ReduceMean", "squares axes", "variance", keepdims=keepdims),
+            node("Add", "variance epsilon", "sum"),
+            node("Sqrt", "sum", "root"),
+            node("Reciprocal", "root", "inverse"),
+            node("Mul", "inverse factor", "scale"),
+            node("Mul", "x scale", "scaled"),
+            node("Neg", "mean", "below"),
+            node("Mul", "below scale", "shift"),
+            node("Add", "shift factor", "offset"),
+            node("Add", "scaled offset", "y"),
+        ],
+        [value("x", shape=[3, 3])],
+        [value("y", shape=[3, 3])],
+        [
+            constant("axes", np.array([-1])),
+            constant("epsilon", np.float32(1e-3)),
+            constant("gamma", np.array(gamma, "float32")),
+            constant("shape", np.array(shape)),
+        ],
+    )
+    x = np.random.default_rng(2).normal(size=(3, 3)).astype("float32")
+    (before,) = run(made, x=x)
+    fuse_normalization(made)
+    assert ("LayerNormalization" in operators(made.graph)) == fuses
+    np.testing.assert_allclose(run(made, x=x)[0], before, atol=1e-5)
+
+
 def test_patterns_match_in_either_order_and_bind_variables_once():
     nodes = [
         node("Sigmoid", "a", "s"),
