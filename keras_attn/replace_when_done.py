@@ -22,7 +22,7 @@ def replace_when_done(path, is_file=False):
 
     Args:
         path: the final name. An existing file there is replaced; so is the directory of an earlier
-            export, but no other.
+            export, but no other. A link stays a link: what it points to is replaced.
         is_file: bool, whether the block writes a file for sure, so that a directory is refused
             before the block runs and not after it. Default False.
 
@@ -41,6 +41,8 @@ def replace_when_done(path, is_file=False):
     '42'
     """
     path = Path(path)
+    if path.is_symlink():  # the link stays, and what it points to is replaced
+        path = path.resolve()
     names = {file.name for file in path.iterdir()} if path.is_dir() else set()
     is_export = any(names <= files for files in EXPORTS)
     if not path.absolute().parent.is_dir():

@@ -33,6 +33,24 @@ def test_replaces_a_saved_model_whole(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    links = {name: tmp_path / name for name in ("model.onnx", "saved")}
+    for name, link in links.items():
+        link.symlink_to(tmp_path / "disk" / name)
+    for content in ("first", "second"):
+        with replace_when_done(links["model.onnx"], is_file=True) as partial:
+            partial.write_text(content)
+        with replace_when_done(links["saved"]) as partial:
+            partial.mkdir()
+            (partial / "saved_model.pb").write_text(content)
+        assert links["model.onnx"].read_text() == content
+        assert (links["saved"] / "saved_model.pb").read_text() == content
+    assert all(link.is_symlink() for link in links.values())
+    assert {each.name for each in (tmp_path / "disk").iterdir()} == set(links)
+    assert {each.name for each in tmp_path.iterdir()} == {"disk", *links}
+
+
 def test_leaves_what_others_put_into_an_export_alone(tmp_path):
     (tmp_path / "saved_model.pb").write_text("first")
     (tmp_path / "assets.extra").mkdir()

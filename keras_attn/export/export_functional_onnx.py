@@ -122,10 +122,14 @@ def _in_order(sample, inputs):
             raise ValueError(f"Expected an array for each input. Received: none for {missing}.")
         sample = [sample[name] for name in inputs]
     arrays = list(sample) if isinstance(sample, (list, tuple)) else [sample]
-    if len(arrays) != len(inputs) or any(len(array) == 0 for array in arrays):
+    shapes = [np.shape(array) for array in arrays]
+    is_free = [value.shape[0] is None for value in inputs.values()]
+    rows = {shape[:1] for shape, free in zip(shapes, is_free, strict=False) if free}
+    is_empty = any(shape[:1] in [(), (0,)] for shape in shapes)
+    if len(arrays) != len(inputs) or is_empty or len(rows) > 1:
         raise ValueError(
-            f"Expected {len(inputs)} arrays that are not empty. Received: sample_inputs with "
-            f"lengths {[len(array) for array in arrays]}."
+            f"Expected {len(inputs)} arrays with the same number of rows, at least one. "
+            f"Received: sample_inputs with shapes {shapes}."
         )
     pairs = list(zip(arrays, inputs.items(), strict=True))
     for array, (name, value) in pairs:

@@ -17,13 +17,13 @@ def fused_recurrence(*layers):
     Each move is one Gather, in place of the transposition that ONNX's layout needs anyway.
 
     Other activations than the default, another type than float32, a mask that is not `(batch,
-    time)`, and cells other than `keras.layers.LSTMCell` and `GRUCell` keep their loop.
+    time)`, cells other than `keras.layers.LSTMCell` and `GRUCell`, and subclasses of the layers
+    keep their loop.
 
     Args:
         layers: Keras layers or models; all layers inside them are treated, however deep.
     """
-    kinds = (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
-    changed = [layer for layer in all_layers(layers) if type(layer) in kinds]
+    changed = [layer for layer in all_layers(layers) if isinstance(layer, keras.layers.RNN)]
     for layer in changed:
         layer.inner_loop = functools.partial(_inner_loop, layer)
     try:
@@ -36,7 +36,8 @@ def fused_recurrence(*layers):
 def _has_operator(layer):
     cell = layer.cell
     return (
-        type(cell) in (keras.layers.LSTMCell, keras.layers.GRUCell)
+        type(layer) in (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
+        and type(cell) in (keras.layers.LSTMCell, keras.layers.GRUCell)
         and cell.activation is keras.activations.tanh
         and cell.recurrent_activation is keras.activations.sigmoid
         and cell.compute_dtype == layer.compute_dtype == "float32"

@@ -13,7 +13,8 @@ def parity_sentences(function, tokenizer=None, given=None):
         given: optional list of texts, or of lists of ids as the encoder reads them.
 
     Returns:
-        List of at least 200 lists of ids as the encoder reads them: those given, then random ones.
+        List of at least 200 lists of ids as the encoder reads them: those given, without the texts
+        that have no tokens, then random ones.
 
     Raises:
         ValueError: texts without a tokenizer, an empty list of ids, or ids outside the vocabulary.
@@ -27,7 +28,8 @@ def parity_sentences(function, tokenizer=None, given=None):
                 f"source_tokenizer. Received: {len(texts)} texts, "
                 f"{len(sentences) - len(texts)} others, source_tokenizer={tokenizer}."
             )
-        sentences = [function.source(ids) for ids in tokenizer.encode(texts)]
+        encoded = tokenizer.encode(texts)  # the runtime does not run the model without tokens
+        sentences = [function.source(ids) for ids in encoded if len(ids)]
     size = function.source_vocabulary_size
     for ids in sentences:
         if len(ids) == 0 or min(ids) < 0 or max(ids) >= size:

@@ -43,7 +43,7 @@ class SearchFunction:
     Raises:
         ValueError: the model has another form, the search draws at random, a tokenizer has more ids
             than its embedding, there is one of the target alone, encoder and search have different
-            padding, or the length penalty is negative.
+            padding, the source has no room for the special ids, or the length penalty is negative.
     """
 
     def __init__(self, model, source_tokenizer=None, target_tokenizer=None, alignments=None):
@@ -92,10 +92,23 @@ class SearchFunction:
         self.max_source_length = getattr(self.encoder, "max_source_length", None)
         if self.max_source_length is not None:
             self.max_source_length -= self.source_start + self.source_end
+            if self.max_source_length < 1:
+                raise ValueError(
+                    "Expected an encoder that can read a piece beside the special ones. Received: "
+                    f"max_source_length={self.encoder.max_source_length} with "
+                    f"source_start={self.source_start} and source_end={self.source_end}."
+                )
         self.beam_width = getattr(self.search, "beam_width", 1)
         self.num_hypotheses = getattr(self.search, "num_hypotheses", 1)
         self.alignments = self.search.return_alignments if alignments is None else alignments
         self.source_vocabulary_size = _vocabulary_size("source", self.encoder, source_tokenizer)
+        special = [padding, *self.source([])]
+        if max(special) >= self.source_vocabulary_size:
+            raise ValueError(
+                "Expected a source vocabulary that holds the special ids of the search: sources "
+                f"are padded, started and ended with them. Received: ids {special} for "
+                f"{self.source_vocabulary_size} ids of the source."
+            )
         self.target_vocabulary_size = _vocabulary_size(
             "target", self.search.decoder, target_tokenizer or source_tokenizer
         )

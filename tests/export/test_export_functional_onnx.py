@@ -70,8 +70,11 @@ def test_several_inputs_by_name(tmp_path):
     ]
     with pytest.raises(ValueError, match=r"none for \['first'\]"):
         export_functional_onnx(model, tmp_path / "x.onnx", {"second": np.ones((5, 3))})
-    with pytest.raises(ValueError, match="not empty"):
+    with pytest.raises(ValueError, match="at least one"):
         export_functional_onnx(model, tmp_path / "x.onnx", [np.ones((0, 2)), np.ones((0, 3))])
+    for odd in ([np.ones((5, 2)), np.ones((4, 3))], [np.ones((5, 2)), 3.0]):
+        with pytest.raises(ValueError, match="same number of rows"):
+            export_functional_onnx(model, tmp_path / "x.onnx", odd)
 
 
 @pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict, all keys")

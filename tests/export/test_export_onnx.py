@@ -16,8 +16,10 @@ from keras_attn import (
     RNNDecoder,
     rnn_seq2seq,
     search_model,
+    transformer_seq2seq,
 )
 from keras_attn.export import ExportError, export_onnx
+from keras_attn.export.parity_sentences import parity_sentences
 from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, subgraphs
 from keras_attn.export.precision_report import PrecisionReport
 from keras_attn.export.search_function import SearchFunction
@@ -324,6 +326,9 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     other = BeamDecoder(search.decoder, pad_token_id=3, name="other")
     with pytest.raises(ValueError, match="same pad_token_id.* Received: 0 and 3"):
         export_onnx(search_model(translator.layers[1], other), path)
+    beyond = make_translator(vocabulary_sizes=(45, 60), end_token_id=50)
+    with pytest.raises(ValueError, match=r"holds the special ids .* ids \[0, 50\] for 45 ids"):
+        export_onnx(beyond, path)
     target = SimpleNamespace(vocabulary_size=46, model=b"")
     with pytest.raises(ValueError, match="source_tokenizer beside the target_tokenizer"):
         export_onnx(translator, path, target_tokenizer=target)
@@ -336,6 +341,20 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
         with pytest.raises(ValueError, match="lists of ids from 0"):
             export_onnx(translator, path, sentences=sentences)
     assert not path.exists()
+
+
+def test_an_encoder_without_room_for_a_piece_is_refused():
+    encoder, decoder = transformer_seq2seq(
+        9, 9, num_layers=1, embedding_dim=4, num_heads=1, positions="learned", max_length=1
+    )
+    with pytest.raises(ValueError, match="a piece beside the special ones.* max_source_length=1"):
+        SearchFunction(search_model(encoder, BeamDecoder(decoder)))
+
+
+def test_texts_without_tokens_are_not_compared(translator):
+    tokenizer = SimpleNamespace(encode=lambda texts: [[7] * len(text) for text in texts])
+    sentences = parity_sentences(SearchFunction(translator), tokenizer, ["abc", "", "d"])
+    assert sentences[:2] == [[7, 7, 7, 2], [7, 2]] and all(len(ids) > 1 for ids in sentences)
 
 
 def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tmp_path):

@@ -319,3 +319,14 @@ def test_a_classifier_whose_mask_comes_from_its_embedding(tmp_path):
     other = np.array([[1, 2, 3, 4, 5, 6], [7, 8, 0, 0, 0, 0]], "int32")
     (actual,) = session(path).run(None, {"ids": other})
     np.testing.assert_allclose(actual, model(other), atol=1e-6)
+
+
+class SubclassedLSTM(LSTM):
+    """What a user may have changed, here nothing."""
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_subclass_keeps_its_loop(masked):
+    model, function = exported(SubclassedLSTM(UNITS, return_sequences=True), masked)
+    assert operators(model)["Loop"] and not operators(model)["LSTM"]
+    check_parity(model, function, PADDED)

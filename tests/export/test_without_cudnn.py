@@ -1,3 +1,5 @@
+import threading
+
 import keras
 import pytest
 
@@ -15,3 +17,21 @@ def test_reaches_layers_inside_layers_and_restores_them():
             assert [layer.use_cudnn for layer in [*inner, alone]] == [False, False, False]
             raise KeyError
     assert [layer.use_cudnn for layer in [*inner, alone]] == ["auto", "auto", True]
+
+
+def test_threads_take_turns_with_a_layer_that_they_share():
+    layer, inside, seen = keras.layers.GRU(3), threading.Event(), []
+
+    def second():
+        inside.wait()
+        with without_cudnn(layer):
+            seen.append(layer.use_cudnn)
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    with without_cudnn(layer):
+        inside.set()
+        thread.join(0.2)
+        assert not seen
+    thread.join()
+    assert seen == [False] and layer.use_cudnn == "auto"

@@ -1,4 +1,4 @@
-from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.graph import all_names, nested_graphs, unused
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
 
 
@@ -16,7 +16,7 @@ def constant_reshapes(model):
     from onnx import helper, numpy_helper
 
     symbolic = SymbolicShapes(model)
-    made = {}
+    made, taken = {}, all_names(model)
     for graph in nested_graphs(model.graph):
         for node in graph.node:
             if node.op_type != "Reshape":
@@ -25,7 +25,8 @@ def constant_reshapes(model):
             if wanted is None:
                 continue
             if wanted not in made:
-                made[wanted] = "shape_" + "_".join(str(size) for size in wanted)
+                name = "shape_" + "_".join(str(size) for size in wanted)
+                made[wanted] = unused(name, taken)
                 array = np.array(wanted, "int64")
                 model.graph.initializer.append(numpy_helper.from_array(array, made[wanted]))
             node.input[1] = made[wanted]

@@ -1,4 +1,4 @@
-from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.graph import all_names, nested_graphs, unused
 from keras_attn.export.passes.patterns import match
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
 
@@ -51,7 +51,7 @@ def fuse_normalization(model):
                 name = node.input[0]
         return name if name in weights and symbolic.shapes[name] == last else None
 
-    two = "fuse_normalization/two"
+    two = unused("fuse_normalization/two", all_names(model))
     model.graph.initializer.append(helper.make_tensor(two, TensorProto.FLOAT, [], [2.0]))
     for node in nodes:
         found = match(LAYER, node.output[0], producers)

@@ -25,6 +25,19 @@ def defined_names(graph):
     return names - {""}
 
 
+def all_names(model):
+    """Names of all values of a model, those of the graphs inside it included."""
+    return set().union(*map(defined_names, nested_graphs(model.graph)))
+
+
+def unused(name, taken):
+    """`name`, with a number behind it if it is taken."""
+    candidate, count = name, 1
+    while candidate in taken:
+        candidate, count = f"{name}__{count}", count + 1
+    return candidate
+
+
 def read_names(node):
     """Names of all values a node reads, those captured by the graphs inside it included."""
     names = set(node.input) - {""}

@@ -1,4 +1,4 @@
-from keras_attn.export.passes.graph import defined_names, subgraphs
+from keras_attn.export.passes.graph import defined_names, subgraphs, unused
 
 
 def make_names_unique(model):
@@ -23,15 +23,8 @@ def _rename_inside(graph, scope, taken):
         for inner in subgraphs(node):
             inner_scope = dict(scope)
             for name in sorted(defined_names(inner)):
-                inner_scope[name] = _unused(name, taken)
+                inner_scope[name] = unused(name, taken)
                 taken.add(inner_scope[name])
             for value in [*inner.input, *inner.output, *inner.value_info, *inner.initializer]:
                 value.name = inner_scope.get(value.name, value.name)
             _rename_inside(inner, inner_scope, taken)
-
-
-def _unused(name, taken):
-    candidate, count = name, 1
-    while candidate in taken:
-        candidate, count = f"{name}__{count}", count + 1
-    return candidate

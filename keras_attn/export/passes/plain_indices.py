@@ -28,8 +28,7 @@ def plain_indices(model):
         is_cast = node is not None and node.op_type == "Cast" and node.attribute[0].i == to
         return node.input[0] if is_cast else None
 
-    found = {name for node in nodes if node.op_type == "TopK" for name in node.output}
-    found = {name for name in found if types[name] == TensorProto.INT64}
+    found = {node.output[1] for node in nodes if node.op_type == "TopK"}
     for node in nodes:
         if node.op_type == "Cast":
             indices = before_cast(node.input[0], TensorProto.INT32)

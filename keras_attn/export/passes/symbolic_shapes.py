@@ -90,7 +90,7 @@ class SymbolicShapes:
             result = self.shapes.get(node.input[0])
         elif not inputs or inputs[0] is None:
             return
-        elif node.op_type in ("Cast", "Identity"):
+        elif node.op_type == "Identity" or node.op_type == "Cast" and _is_to_integer(node):
             result = inputs[0]
         elif node.op_type == "Gather" and inputs[1] is not None:
             result = _gather(*inputs)
@@ -245,6 +245,12 @@ class SymbolicShapes:
         rank, sizes = len(shape) + len(axes), iter(shape)
         axes = {axis % rank for axis in axes}
         return [1 if axis in axes else next(sizes) for axis in range(rank)]
+
+
+def _is_to_integer(cast):
+    from onnx import TensorProto
+
+    return cast.attribute[0].i in (TensorProto.INT32, TensorProto.INT64)
 
 
 def _attribute(node, name, default):

@@ -3,7 +3,7 @@ import pytest
 
 from keras_attn.export.passes import constant_reshapes, matmul_of_any_rank, remove_unused
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
-from tests.export.small_graphs import INT64, constant, model, node, operators, run, value
+from tests.export.small_graphs import BOOL, INT64, constant, model, node, operators, run, value
 
 X = np.arange(2 * 3 * 4, dtype="float32").reshape(2, 3, 4)
 WEIGHTS = np.arange(8, dtype="float32").reshape(4, 2) - 3
@@ -75,6 +75,32 @@ def test_a_shape_with_two_unknown_sizes_stays():
     constant_reshapes(made)
     wanted = np.array([6, 4])
     np.testing.assert_array_equal(run(made, x=X, wanted=wanted)[0], X.reshape(6, 4))
+
+
+def test_a_size_that_was_made_something_else_is_not_that_size():
+    # Whether there are rows at all: 1, not their number.
+    made = model(
+        [
+            node("Shape", "x", "sizes"),
+            node("Gather", "sizes first", "rows"),
+            node("Cast", "rows", "any", to=BOOL),
+            node("Cast", "any", "one", to=INT64),
+            node("Concat", "one rest", "wanted", axis=0),
+            node("Reshape", "x wanted", "y"),
+        ],
+        [value("x", shape=["batch", "time", 4])],
+        [value("y", shape=[None] * 2)],
+        [constant("first", np.array([0])), constant("rest", np.array([-1]))],
+    )
+    constant_reshapes(made)
+    assert run(made, x=X)[0].shape == (1, 24)
+
+
+def test_a_name_of_the_model_is_not_taken_for_a_shape():
+    made = split_heads()
+    made.graph.initializer.append(constant("shape_0_0_2_2", np.float32(3)))
+    constant_reshapes(made)
+    np.testing.assert_array_equal(run(made, x=X)[0], X.reshape(2, 3, 2, 2))
 
 
 def test_a_product_by_way_of_a_matrix_becomes_one_product():
