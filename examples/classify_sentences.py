@@ -40,20 +40,20 @@ embedded = keras.layers.Embedding(vectorize.vocabulary_size(), 100, mask_zero=Tr
 lstm = keras.layers.Bidirectional(keras.layers.LSTM(64, return_sequences=True, return_state=True))
 states, forward, _, backward, _ = lstm(keras.layers.Dropout(0.5)(embedded))  # (B, S, 128)
 query = keras.layers.Reshape((1, 128))(keras.layers.Concatenate()([forward, backward]))
-attend = BahdanauAttention(64, name="attention")
-context, attention = attend(query, states, return_attention_scores=True)
+context, attention = BahdanauAttention(64)(query, states, return_attention_scores=True)
 good = keras.layers.Dense(1, "sigmoid", name="good")(keras.layers.Flatten()(context))
 
 trainer = keras.Model(ids, good)
 trainer.compile("adam", "binary_crossentropy", metrics=["accuracy"])
 trainer.fit(train_ids, labels, validation_data=(valid_ids, valid_labels), epochs=3, verbose=2)
-
 model = keras.Model(ids, {"good": good, "attention": attention})
 model.save(args.out / "classifier.keras")
+vectorize.save_assets(args.out)  # vocabulary.txt
 error = export_functional_onnx(model, args.out / "classifier.onnx", valid_ids[:100])
 accuracy = trainer.evaluate(valid_ids, valid_labels, verbose=0)[1]
 print(f"accuracy: {accuracy:.3f}, largest difference of the ONNX file: {error:.1e}")
-words = [vectorize.get_vocabulary()[i] for i in valid_ids[0] if i != 0]
-weights = model.predict(valid_ids[:1], verbose=0)["attention"][0, :, : len(words)]  # (1, S)
+shown = valid_ids[valid_ids.any(axis=1)][:1]  # a line may be blank
+words = np.array(vectorize.get_vocabulary())[shown[shown != 0]]
+weights = model.predict(shown, verbose=0)["attention"][0, :, : len(words)]  # (1, S)
 axes = plot_alignments(weights / weights.max(), words, ["relative weight"])
 axes.figure.savefig(args.out / "attention.png")

@@ -84,10 +84,13 @@ def translated(split):
     if len(firsts) != len(seconds):
         raise SystemExit(f"Of {split}, {len(firsts)} and {len(seconds)} lines: they are no pairs.")
     words = [set(text.lower().split()) for text in seconds]
+    if len(set(map(frozenset, words))) < 2:
+        raise SystemExit(f"Expected pairs of different sentences. Received: {len(firsts)} pairs.")
     others = []
     for row, own in enumerate(words):
         drawn = sample(range(len(words)), min(200, len(words)))
         rivals = [each for each in drawn if words[each] != words[row]]
+        rivals = rivals or [each for each in range(len(words)) if words[each] != words[row]]
         others.append(seconds[max(rivals, key=lambda r: len(own & words[r]) / len(own | words[r]))])  # noqa: B023
     return firsts * 2, seconds + others, np.repeat([1, 0], len(firsts))
 
@@ -125,6 +128,7 @@ _, _, over_second, over_first = model.get_layer("align").output  # (B, T, S), (B
 outputs = {"logits": model.output, "over_second": over_second, "over_first": over_first}
 model = keras.Model(model.inputs, outputs)
 model.save(args.out / "compare.keras")
+(args.out / "vocabulary.txt").write_text("\n".join(vocabulary), encoding="utf-8")
 try:
     sample = [ids[:100] for ids in test_ids]
     error = export_functional_onnx(model, args.out / "compare.onnx", sample)

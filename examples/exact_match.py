@@ -20,7 +20,7 @@ def main():
 
     # Split at newlines only: splitlines and read_text take other separators for newlines too.
     translated, reference = (
-        path.read_bytes().decode().removesuffix("\n").split("\n")
+        path.read_bytes().decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
         for path in (args.translated, args.reference)
     )
     if len(translated) != len(reference):

@@ -72,10 +72,14 @@ def main():
         "minutes": (time.monotonic() - started[0]) / 60,
         "cpu_minutes": (time.process_time() - started[1]) / 60,
         "weights": trainer.count_params(),
-        "characters": int((labels != 0).sum()),  # the ends of documents too
+        "characters": sum(map(len, held_out)),
     }
     results = trainer.evaluate(inputs, labels, verbose=0, return_dict=True)
-    report["bits_per_character"] = math.log2(results["perplexity"])
+    # Several unknown characters may be one token. The ends of documents count as characters too;
+    # the first character of a text is not predicted.
+    report["characters"] += len(held_out) if args.documents else -1
+    bits = math.log2(results["perplexity"]) * (labels != 0).sum()
+    report["bits_per_character"] = float(bits / report["characters"])
 
     generator = make_generator(model, tokenizer, args)
     generator.save(args.run_dir / "generator.keras")
@@ -105,6 +109,8 @@ def read_texts(args):
     """Two lists of documents, to train on and held out; a text without documents is one."""
     train = "\n".join(read_lines(args.data))
     held_out = "\n".join(read_lines(args.valid)) if args.valid else ""
+    if args.valid and not held_out.strip():
+        raise SystemExit(f"Expected text to hold out. Received: none in {args.valid}.")
     if not args.documents:
         end = len(train) if held_out else len(train) * 19 // 20
         return [train[:end]], [held_out or train[end:]]

@@ -118,7 +118,7 @@ class SentencePieceTokenizer:
                 id of their own. Default 1: all. Lower it (0.9995) for Chinese, Japanese or noisy
                 text, where the rare characters would fill the vocabulary.
             max_sentences: int, lines kept for training. Default 1,000,000.
-            user_defined_symbols: strings that are always one piece, such as `("<2de>",)`.
+            user_defined_symbols: string or strings that are always one piece, such as `("<2de>",)`.
 
         Raises:
             ValueError: no text in the files, invalid UTF-8, an unknown option, or a vocabulary
@@ -128,7 +128,8 @@ class SentencePieceTokenizer:
         _check_choice("model_type", model_type, ("unigram", "bpe", "char"))
         _check_choice("normalizer", normalizer, ("nmt_nfkc", "identity"))
         files = [files] if isinstance(files, (str, PathLike)) else list(files)
-        symbols = list(user_defined_symbols)
+        is_one = isinstance(user_defined_symbols, str)
+        symbols = [user_defined_symbols] if is_one else list(user_defined_symbols)
         whitespace = {}
         if normalizer == "identity":
             whitespace = {

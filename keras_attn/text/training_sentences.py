@@ -7,6 +7,10 @@ from keras_attn.text.lines import read_lines
 LONGEST_LINE = 2**16
 """Bytes. The trainer drops longer lines (its own limit is 4,192), which a text on one line has."""
 
+RESERVED = ("<s>", "</s>", "<unk>", "\u2581", "\ufffd")
+"""What means something else to the trainer: its special tokens, its space, and what it cannot read
+(U+FFFD)."""
+
 
 class TrainingSentences:
     """Streams the lines of text files to the trainer, and keeps what went wrong meanwhile.
@@ -32,8 +36,7 @@ class TrainingSentences:
                     # The trainer drops a whole line for one tab, which is reserved in it.
                     for sentence in line.split("\t"):
                         for part in _parts(sentence, LONGEST_LINE // 4):  # bytes of a character
-                            # A line of invisible characters may be nothing to the trainer.
-                            if any(c.isprintable() and not c.isspace() for c in part):
+                            if _is_text(part):
                                 self.found_text = True
                                 yield part
         except (ValueError, OSError) as error:
@@ -48,6 +51,13 @@ class TrainingSentences:
                 "Expected text to train a tokenizer on. Received: files="
                 f"{[str(file) for file in self.files]}, in which no line has a visible character."
             )
+
+
+def _is_text(part):
+    """Whether the trainer finds something in a line: it aborts the process where none has any."""
+    for reserved in RESERVED:
+        part = part.replace(reserved, "")
+    return any(c.isprintable() and not c.isspace() for c in part)
 
 
 def _parts(text, longest):

@@ -4,6 +4,7 @@ from pathlib import Path
 import keras
 
 from keras_attn.replace_when_done import replace_when_done
+from keras_attn.training.checkpoint_file import require_directory
 
 
 class BestCheckpoint(keras.callbacks.Callback):
@@ -26,6 +27,7 @@ class BestCheckpoint(keras.callbacks.Callback):
 
     Raises:
         ValueError: a path or mode of another form, or (after an epoch) no such key in the logs.
+        OSError: when training begins, nothing can be written to that path.
 
     Example:
 
@@ -50,6 +52,14 @@ class BestCheckpoint(keras.callbacks.Callback):
         self.best = None
         self.best_epoch = None
 
+    def on_train_begin(self, logs=None):
+        # Not only after the first epoch.
+        require_directory(Path(self.path).parent)
+        if Path(self.path).is_dir():
+            raise FileExistsError(
+                f"Expected the name of a file. Received: path={str(self.path)!r}, a directory."
+            )
+
     def on_epoch_end(self, epoch, logs=None):
         logs = logs or {}
         if self.monitor not in logs:
@@ -62,7 +72,6 @@ class BestCheckpoint(keras.callbacks.Callback):
         if not self._is_better(value):
             return
         model = self.model if self.saved_model is None else self.saved_model
-        Path(self.path).parent.mkdir(parents=True, exist_ok=True)
         with replace_when_done(self.path) as partial:
             if str(self.path).endswith(".keras"):
                 model.save(partial)

@@ -1,12 +1,19 @@
 """One file of arrays and facts, written whole or not at all, and never half read."""
 
 import json
+import tempfile
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from keras_attn.replace_when_done import replace_when_done
+
+
+def require_directory(directory):
+    """Makes a directory if need be, and raises an `OSError` if nothing can be written to it."""
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=directory).close()
 
 
 def write_checkpoint(path, arrays, facts):

@@ -34,7 +34,18 @@ def compile_for_training(
 
     Returns:
         The model.
+
+    Raises:
+        ValueError: weights of half precision, which small updates leave as they were.
     """
+    halves = [each for each in model.trainable_variables if each.dtype.endswith("float16")]
+    if halves:
+        raise ValueError(
+            "Expected weights in float32. Received: "
+            f"{len(halves)} weights of half precision, such as {halves[0].path!r} in "
+            f"{halves[0].dtype}. Use the policy 'mixed_{halves[0].dtype}', which computes in half "
+            "precision and keeps the weights in float32."
+        )
     optimizer = ClippedAdam(learning_rate, global_clipnorm=global_clipnorm, **kwargs)
     # The policy of a functional model is the global one, whatever that of its layers.
     if any(part.dtype_policy.name == "mixed_float16" for part in all_layers([model])):

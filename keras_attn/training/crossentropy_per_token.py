@@ -31,15 +31,10 @@ def crossentropy_per_token(labels, logits, label_smoothing=0.0):
         float32 `(...)`, in nats.
 
     Raises:
-        ValueError: the rank of `logits` is not that of `labels` plus one, or V < 2.
+        ValueError: the shape of `logits` is not that of `labels` and one axis more, or V < 2.
     """
-    labels = ops.cast(labels, "int32")
     logits = ops.cast(logits, "float32")
-    if len(logits.shape) != len(labels.shape) + 1:
-        raise ValueError(
-            "Expected logits with one axis more than the labels (the classes, last). "
-            f"Received: labels.shape={tuple(labels.shape)}, logits.shape={tuple(logits.shape)}"
-        )
+    labels = labels_of(labels, logits)
     num_classes = logits.shape[-1]
     if num_classes is None or num_classes < 2:
         raise ValueError(
@@ -75,6 +70,19 @@ def crossentropy_per_token(labels, logits, label_smoothing=0.0):
         return losses, gradient
 
     return ops.where(is_class, loss(logits), float("nan"))
+
+
+def labels_of(labels, logits):
+    """Labels int32 `(...)` of logits `(..., V)`: there is one for each, and none is broadcast."""
+    labels = ops.cast(labels, "int32")
+    pairs = zip(labels.shape, logits.shape[:-1], strict=False)
+    fits = all(label == row or None in (label, row) for label, row in pairs)
+    if len(logits.shape) != len(labels.shape) + 1 or not fits:
+        raise ValueError(
+            "Expected logits of the shape of the labels, with one axis more (the classes, last). "
+            f"Received: labels.shape={tuple(labels.shape)}, logits.shape={tuple(logits.shape)}"
+        )
+    return ops.reshape(labels, ops.shape(logits)[:-1])
 
 
 def _at(values, labels):

@@ -24,7 +24,8 @@ def fit(
     that was not killed; on a GPU this also needs deterministic operations (in TensorFlow,
     `tf.config.experimental.enable_op_determinism()`). The logs of the epoch of the kill cover its
     remaining steps only. Called after the end, it restores the weights and trains no more, unless
-    `epochs` was raised; where a callback ended the training, it trains no more at all.
+    `epochs` was raised; where a callback ended the training with an epoch, it trains no more at
+    all (a training that ended in the middle of one goes on from the last state).
 
     Keras' own callbacks that count, such as `EarlyStopping`, start anew when training goes on;
     those of this package do not.
@@ -53,6 +54,7 @@ def fit(
             something else than a step sets the weights at the end of each call of `model.fit`: the
             optimizer's `use_ema` (see `AverageWeights`), or a callback's `restore_best_weights`
             (see `BestCheckpoint`).
+        OSError: nothing can be written to the `directory`.
 
     Example:
 

@@ -4,8 +4,13 @@ import warnings
 from pathlib import Path
 
 import keras
+import numpy as np
 
-from keras_attn.training.checkpoint_file import read_checkpoint, write_checkpoint
+from keras_attn.training.checkpoint_file import (
+    read_checkpoint,
+    require_directory,
+    write_checkpoint,
+)
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
@@ -13,8 +18,9 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     The state is every variable of the model (also the seeds of dropout) and of the optimizer, the
     number of steps done, the logs of the ended epochs, and what the other callbacks want stored.
-    It is saved every `save_steps` steps and at the end of each epoch, after validation. The file
-    is replaced in one step and the one before it is kept. `keras_attn.training.fit` uses this
+    It is saved every `save_steps` steps and at the end of each epoch, after validation, unless a
+    weight is not finite: nothing can go on from there. The file is replaced in one step and the one
+    before it is kept. `keras_attn.training.fit` uses this
     callback; it must be the last one, so that it sees what the others did.
 
     Random numbers drawn from Keras' global generator (`keras.random` without a `SeedGenerator`)
@@ -59,6 +65,9 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     async_safe = True
     """Keras need not wait for the device before it calls `on_train_batch_end`."""
 
+    def on_train_begin(self, logs=None):
+        require_directory(self.directory)  # not only after the first hour
+
     def on_epoch_begin(self, epoch, logs=None):
         self._first_step = self.step
         self._ended_batches = []
@@ -90,7 +99,15 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self.save()
 
     def save(self):
-        """Saves the state. Called by `fit` at the right times."""
+        """Saves the state, if all weights are finite. Called by `fit` at the right times."""
+        weights = map(keras.ops.convert_to_numpy, self.model.trainable_variables)
+        if not all(np.isfinite(weight).all() for weight in weights):
+            warnings.warn(
+                f"Expected finite weights. Received: others at step {self.step}, which are not "
+                f"saved in {str(self.directory)!r}.",
+                stacklevel=2,
+            )
+            return
         facts = {
             "step": self.step,
             "steps_per_epoch": self.steps_per_epoch,

@@ -63,6 +63,11 @@ def test_learns_that_not_turns_the_meaning(run):
     assert float(re.search(r"^accuracy: ([\d.]+)", run[1], re.MULTILINE)[1]) > 0.98
 
 
+def test_writes_the_vocabulary(run):
+    words = (run[0] / "vocabulary.txt").read_text(encoding="utf-8").split("\n")
+    assert words[:2] == ["", "[UNK]"] and {"not", "film", "dull"} <= set(words)
+
+
 def test_draws_the_attention(run):
     assert (run[0] / "attention.png").read_bytes().startswith(b"\x89PNG")
 
@@ -74,7 +79,7 @@ def test_a_fresh_process_computes_from_the_saved_model(run, reloaded):
     import keras_attn
 
     model = keras.models.load_model(run[0] / "classifier.keras")
-    inner = model.get_layer("attention")
+    inner = model.get_layer("bahdanau_attention")
     assert isinstance(inner, keras_attn.BahdanauAttention)
     query, states = keras.Model(model.input, list(inner.input))(IDS)
     query, states = np.array(query), np.array(states)

@@ -35,6 +35,11 @@ def test_only_newlines_separate_lines(compare, capsys):
     assert "(2 of 2 lines)" in capsys.readouterr().out
 
 
+def test_windows_ends_its_lines_otherwise(compare, capsys):
+    compare("a\nb\n", "a\r\nb\r\n", "--minimum", "100")
+    assert "(2 of 2 lines)" in capsys.readouterr().out
+
+
 def test_unequal_line_counts_are_refused(compare):
     with pytest.raises(SystemExit, match="Received: 1 in .*translated, 2 in .*reference"):
         compare("a\n", "a\nb\n")

@@ -133,6 +133,10 @@ def test_too_little_text_is_refused(tmp_path):
     args = arguments(data=tmp_path / "tune", documents=True, window=3)
     with pytest.raises(SystemExit, match="one to hold out. Received: 1 in .*tune"):
         train_language_model.read_texts(args)
+    (tmp_path / "empty").write_text("\n\n")
+    args = arguments(data=tmp_path / "tune", valid=tmp_path / "empty", window=3)
+    with pytest.raises(SystemExit, match="text to hold out. Received: none in .*empty"):
+        train_language_model.read_texts(args)
     with pytest.raises(SystemExit, match="longer than --window 3. Received: 3 characters"):
         train_language_model.RandomWindows(np.arange(3), args)
 

@@ -110,7 +110,7 @@ def test_lines_of_any_length_are_trained_on(tmp_path, line):
 
 
 def test_user_defined_symbols_are_one_piece(text_file):
-    tokenizer = SentencePieceTokenizer.train(text_file, 60, "bpe", user_defined_symbols=["<2de>"])
+    tokenizer = SentencePieceTokenizer.train(text_file, 60, "bpe", user_defined_symbols="<2de>")
     (ids,) = tokenizer.encode(["<2de>dog"])
     processor = spm.SentencePieceProcessor(model_proto=tokenizer.model)
     assert "<2de>" in processor.id_to_piece(ids)
@@ -193,11 +193,12 @@ def test_one_text_is_no_list_of_texts(tokenizer):
         tokenizer.encode("the dog")
 
 
-@pytest.mark.parametrize("content", ["", "\n\n", " \n\t\n", "\u200b\n"])
+@pytest.mark.parametrize("content", ["", "\n\n", " \n\t\n", "\u200b\n", "\ufffd\n\u2581 \n<s>\n"])
 def test_training_on_nothing_names_the_file(tmp_path, content):
     (tmp_path / "empty.txt").write_text(content, encoding="utf-8")
-    with pytest.raises(ValueError, match="Expected text to train.*empty.txt"):
-        SentencePieceTokenizer.train(tmp_path / "empty.txt", 50, "unigram")
+    for normalizer in ("nmt_nfkc", "identity"):
+        with pytest.raises(ValueError, match="Expected text to train.*empty.txt"):
+            SentencePieceTokenizer.train(tmp_path / "empty.txt", 50, normalizer=normalizer)
 
 
 def test_errors_while_reading_come_through_the_trainer(text_file, tmp_path):

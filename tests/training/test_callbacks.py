@@ -18,6 +18,7 @@ def model():
 def run_epochs(callback, model, values, monitor="val_perplexity"):
     """Ends one epoch per value; the model's weights are the epoch's number."""
     callback.set_model(model)
+    callback.on_train_begin()
     for epoch, value in enumerate(values):
         model.set_weights([np.full(weight.shape, float(epoch)) for weight in model.get_weights()])
         callback.on_epoch_end(epoch, {monitor: value})

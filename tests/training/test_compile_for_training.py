@@ -70,3 +70,14 @@ def test_gradients_are_scaled_where_layers_are_of_float16():
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="JAX always compiles")
 def test_the_step_is_not_compiled_anew_for_every_shape():
     assert compile_for_training(toy_model()).jit_compile is False
+
+
+@pytest.mark.parametrize("policy", ["bfloat16", "float16"])
+def test_weights_of_half_precision_are_refused(policy):
+    """Steps below 1/256 of a weight change nothing in bfloat16; in float16 Adam gives NaN."""
+    keras.config.set_dtype_policy(policy)
+    try:
+        with pytest.raises(ValueError, match=f"in {policy}. Use the policy 'mixed_{policy}'"):
+            compile_for_training(toy_model())
+    finally:
+        keras.config.set_dtype_policy("float32")

@@ -86,7 +86,15 @@ def test_no_sentences_and_no_tokens():
 
 
 @pytest.mark.parametrize(
-    "labels_shape, logits_shape", [((2, 3), (2, 3)), ((2, 3, 1), (2, 3, 4)), ((2, 3), (2, 3, 1))]
+    "labels_shape, logits_shape",
+    [
+        ((2, 3), (2, 3)),
+        ((2, 3, 1), (2, 3, 4)),
+        ((2, 3), (2, 3, 1)),
+        ((2, 1), (2, 3, 4)),
+        ((1, 3), (2, 3, 4)),
+        ((2, 3), (2, 1, 4)),
+    ],
 )
 def test_wrong_ranks_or_classes(labels_shape, logits_shape):
     with pytest.raises(ValueError, match="Received: .*logits.shape"):
@@ -100,3 +108,15 @@ def test_label_outside_the_vocabulary_has_the_loss_nan(batch, label):
     wrong[1, 2] = label
     losses = keras.ops.convert_to_numpy(crossentropy_per_token(wrong, logits, 0.1))
     assert np.argwhere(np.isnan(losses)).tolist() == [[1, 2]]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others know all shapes")
+@pytest.mark.parametrize("shape", [(2, 1), (1, 3)])
+def test_labels_are_not_broadcast_where_shapes_are_unknown(shape):
+    import tensorflow as tf
+
+    specs = tf.TensorSpec((None, None), tf.int32), tf.TensorSpec((None, None, 4))
+    compiled = tf.function(crossentropy_per_token, input_signature=specs)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        compiled(np.zeros(shape, "int32"), np.zeros((2, 3, 4), "float32"))
+    assert compiled(np.zeros((2, 3), "int32"), np.zeros((2, 3, 4), "float32")).shape == (2, 3)

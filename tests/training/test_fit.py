@@ -2,7 +2,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.training import AverageWeights, TrainingCheckpoint, compile_for_training, fit
+from keras_attn.training import (
+    AverageWeights,
+    BestCheckpoint,
+    TrainingCheckpoint,
+    compile_for_training,
+    fit,
+)
 from tests.training.toy_training import ToyBatches, toy_model, toy_translator
 
 # Keras reads variables in a way that NumPy 2 deprecates.
@@ -108,6 +114,45 @@ def test_a_training_stopped_inside_an_epoch_goes_on_from_its_last_save(model, tm
     assert checkpoint.restore(model)
     assert checkpoint.step == 2
     assert not checkpoint.finished
+
+
+@pytest.mark.filterwarnings("ignore:Expected finite weights. Received. others at step 4")
+def test_weights_that_are_not_finite_are_not_saved(tmp_path):
+    """A training that diverged goes on from the last state that was any good."""
+    model = compile_for_training(toy_model(), learning_rate=0.02)
+    fit(model, ToyBatches(), 1, tmp_path, verbose=0)
+    saved = weights_of(model)
+    kept = sorted((path.name, path.stat().st_mtime_ns) for path in tmp_path.iterdir())
+    checkpoint = TrainingCheckpoint(tmp_path, STEPS, 2)
+    checkpoint.restore(model)
+    weight = model.trainable_variables[0]
+    weight.assign(np.full(weight.shape, np.nan))
+    checkpoint.save()
+    assert kept == sorted((path.name, path.stat().st_mtime_ns) for path in tmp_path.iterdir())
+    assert TrainingCheckpoint(tmp_path, STEPS, 2).restore(model)
+    for expected, received in zip(saved, weights_of(model), strict=True):
+        np.testing.assert_array_equal(received, expected)
+
+
+@pytest.mark.parametrize("what", ["state", "best"])
+def test_where_nothing_can_be_written_is_known_before_the_training(model, tmp_path, what):
+    (tmp_path / "file").write_text("")
+    best = BestCheckpoint(tmp_path / "file" / "best.keras", "loss")
+    before = weights_of(model)
+    with pytest.raises(OSError, match="file"):
+        if what == "state":
+            fit(model, ToyBatches(), 1, tmp_path / "file", verbose=0)
+        else:
+            fit(model, ToyBatches(), 1, callbacks=[best], verbose=0)
+    for expected, received in zip(before, weights_of(model), strict=True):
+        np.testing.assert_array_equal(received, expected)
+
+
+def test_a_directory_is_no_place_for_the_best_model(model, tmp_path):
+    (tmp_path / "best.keras").mkdir()
+    callbacks = [BestCheckpoint(tmp_path / "best.keras", "loss")]
+    with pytest.raises(FileExistsError, match="the name of a file.*best.keras"):
+        fit(model, ToyBatches(), 1, callbacks=callbacks, verbose=0)
 
 
 class NoMoreThan(ToyBatches):

@@ -95,3 +95,9 @@ def test_config_round_trip(metric, batches):
     assert type(copy) is type(metric)
     assert copy.get_config() == metric.get_config()
     assert result_of(copy, batches[0]) == result_of(metric, batches[0])
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (1, 3)])
+def test_labels_are_not_broadcast(shape):
+    with pytest.raises(ValueError, match="the shape of the labels"):
+        TokenAccuracy().update_state(np.ones(shape, "int32"), np.ones((2, 3, 4), "float32"))
