@@ -4,17 +4,27 @@ import os
 import platform
 import sys
 
+INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
+"""Of x86: what the libraries for matrix products choose between, as Linux calls them."""
+
 
 def machine():
-    """The processor and how many of its cores this process may use."""
-    model = platform.processor() or platform.machine()
+    """The processor, its instructions, and how many of its cores this process may use."""
     try:
-        with open("/proc/cpuinfo") as lines:
-            model = next(line.split(":")[1].strip() for line in lines if "model name" in line)
-    except (OSError, StopIteration):
-        pass
+        with open("/proc/cpuinfo") as file:
+            pairs = [line.partition(":") for line in file]
+    except OSError:
+        pairs = []
+    found = {name.strip(): value.strip() for name, _, value in pairs}
+    model = found.get("model name", platform.processor() or platform.machine())
+    flags = found.get("flags", "").split()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"cpu": model, "cores": cores, "system": platform.system()}
+    return {
+        "cpu": model,
+        "instructions": [each for each in INSTRUCTIONS if each in flags],
+        "cores": cores,
+        "system": platform.system(),
+    }
 
 
 def use_cores(number):
