@@ -31,13 +31,14 @@ _TYPES = {
         Sigmoid Sin Softmax Softplus Softsign Sqrt Sum Tanh""",
     ("BOOL",): "And Not Or Xor",
     ("INT8",): "MatMulInteger",
+    ("INT4",): "DequantizeLinear",
     (): "DynamicQuantizeLinear",
 }
 
 CUDA_KERNELS = {name: types for types, names in _TYPES.items() for name in names.split()}
 """The element types for which ONNX Runtime's CUDA provider has a kernel, for each operator of opset
-18 that an export may hold. Of the types that an export may hold; in `TYPED_INPUT` is which input
-they are of.
+18 or 21 that an export may hold. Of the types that an export may hold; in `TYPED_INPUT` is which
+input they are of.
 
 Source: docs/OperatorKernels.md of microsoft/onnxruntime, main branch in March 2026 (commit 001d12d,
 between 1.24 and 1.25)."""

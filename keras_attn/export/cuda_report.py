@@ -45,7 +45,7 @@ class CudaReport:
         """Looks up every node in the table of kernels.
 
         Args:
-            model: `onnx.ModelProto` of opset 18 with unique names.
+            model: `onnx.ModelProto` of opset 18 or 21 with unique names.
 
         Returns:
             A `CudaReport`.

@@ -24,10 +24,10 @@ def export_onnx(
 ):
     """Writes a search model as one ONNX file, with its search loop and its vocabularies inside.
 
-    Opset 18, operators of the standard domain only. Inputs: `source_ids` int32
-    `(batch, source_length)`, `max_length` int32 `()`, `length_penalty` float32 `()`. Outputs:
-    `token_ids`, `lengths`, `scores`, `log_probs`, and `alignments` on request. LSTM and GRU layers
-    become the operators of these names, see `fused_recurrence`.
+    Opset 18, or 21 with weights of 4 bits; operators of the standard domain only. Inputs:
+    `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`, `length_penalty` float32
+    `()`. Outputs: `token_ids`, `lengths`, `scores`, `log_probs`, and `alignments` on request. LSTM
+    and GRU layers become the operators of these names, see `fused_recurrence`.
     A model of mixed precision is exported in float32, the precision of its weights.
 
     The file appears under its name only after it passed: allowed operators, `onnx.checker`, a
@@ -43,9 +43,11 @@ def export_onnx(
             the search was made.
         precision: `"float32"`; `"float16"`, for a GPU: matrix products and what lies between them
             in 16 bits, see `keras_attn.export.passes.half_precision`; `"int8"`, for a CPU: the
-            weights of matrix products in 8 bits, see `keras_attn.export.passes.quantize_weights`.
-            Both are smaller, and faster where these products take the time. Such a file is also
-            compared with the float32 model, see `PrecisionReport`.
+            weights of matrix products in 8 bits, see `keras_attn.export.passes.int8_weights`;
+            `"int4"`, for one text at a time on a CPU: in 4 bits, see
+            `keras_attn.export.passes.int4_weights`. All are smaller, and faster where these
+            products take the time. Such a file is also compared with the float32 model, see
+            `PrecisionReport`.
         external_data: bool, whether `path` becomes a directory with the files `model.onnx` and
             `model.weights`, which belong together. More than 2 GB of weights are always written so,
             because one file could not hold them. Default False.

@@ -15,9 +15,10 @@ from keras_attn.export.passes import (
     PASSES,
     emulate_float16,
     half_precision,
+    int4_weights,
+    int8_weights,
     lower_constants,
     name_dimensions,
-    quantize_weights,
 )
 from keras_attn.export.passes.graph import copy_of
 from keras_attn.export.paused_collection import paused_collection
@@ -26,7 +27,8 @@ from keras_attn.replace_when_done import replace_when_done
 PRECISIONS = {
     "float32": (),
     "float16": (half_precision, emulate_float16),
-    "int8": (quantize_weights,),
+    "int8": (int8_weights,),
+    "int4": (int4_weights,),
 }
 """The pass that gives a file its precision, and one behind it that shows on a CPU what it costs."""
 

@@ -3,7 +3,7 @@ from keras_attn.export.export_error import ExportError
 ALLOWED_OPERATORS = frozenset(
     """
     Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Clip Concat Constant
-    ConstantOfShape Conv ConvTranspose Cos CumSum Div DynamicQuantizeLinear Elu
+    ConstantOfShape Conv ConvTranspose Cos CumSum DequantizeLinear Div DynamicQuantizeLinear Elu
     Equal Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND Gemm GlobalAveragePool
     GlobalMaxPool Greater GreaterOrEqual HardSigmoid HardSwish Identity If LSTM LayerNormalization
     LeakyRelu Less LessOrEqual Log LogSoftmax Loop MatMul MatMulInteger Max MaxPool Min Mod Mul Neg

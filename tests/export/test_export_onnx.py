@@ -249,6 +249,23 @@ def test_weights_of_8_bits(translator, exported, tmp_path):
     assert 0 < np.abs(scores - float_scores).max() < 0.1
 
 
+def test_weights_of_4_bits(translator, exported, tmp_path):
+    report = export_onnx(translator, tmp_path / "model.onnx", precision="int4")
+    assert report.best_equal >= 0.95 and report.precision.precision == "int4"
+    assert report.precision.sentences >= 200 and 0 < report.precision.mean_difference < 0.3
+    assert not report.cuda.missing
+    quantized = onnx.load(tmp_path / "model.onnx")
+    for graph in nested_graphs(quantized.graph):
+        constants = {tensor.name for tensor in graph.initializer}
+        assert not [n for n in graph.node if n.op_type == "MatMul" and n.input[1] in constants]
+        made = [n for n in graph.node if n.op_type == "DequantizeLinear"]
+        assert all(set(n.input) <= constants for n in made)
+    kinds = [tensor.data_type for tensor in all_initializers(quantized) if len(tensor.dims) == 2]
+    assert onnx.TensorProto.INT4 in kinds
+    scores, float_scores = (run(path)["scores"] for path in (tmp_path / "model.onnx", exported[0]))
+    assert 0 < np.abs(scores - float_scores).max() < 0.3
+
+
 def test_half_precision(translator, exported, tmp_path):
     report = export_onnx(translator, tmp_path / "model.onnx", precision="float16")
     assert report.precision.precision == "float16" and report.precision.sentences >= 200

@@ -34,7 +34,9 @@ PROMPT_IDS = np.array(
 )
 
 
-def generator(make_search=BeamDecoder, archive_every=None, source_start=False, **arguments):
+def generator(
+    make_search=BeamDecoder, archive_every=None, source_start=False, scale=0.8, **arguments
+):
     model = CausalLanguageModel(
         TransformerDecoderBlock(
             2,
@@ -50,7 +52,7 @@ def generator(make_search=BeamDecoder, archive_every=None, source_start=False, *
         archive_every=archive_every,
     )
     model(PROMPT_IDS)
-    randomize(model, scale=0.8, seed=1)  # hypotheses of several lengths
+    randomize(model, scale=scale, seed=1)  # hypotheses of several lengths
     search = make_search(
         model, num_hypotheses=2, max_length=9, relative_max_length=None, **arguments
     )
@@ -77,6 +79,12 @@ def exported_generator(tokenizer, tmp_path_factory):
 
 def test_the_file_continues_prompts_as_keras_does(exported_generator):
     assert_continues_as_keras_does(*exported_generator)
+
+
+def test_weights_of_4_bits(tmp_path):
+    """Those of the blocks are in two graphs: before the loop of the search, and in it."""
+    report = export_onnx(generator(scale=0.2), tmp_path / "generator.onnx", precision="int4")
+    assert 0 < report.precision.mean_difference < 0.3
 
 
 def test_a_file_that_archives_does_too(tmp_path):

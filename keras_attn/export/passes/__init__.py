@@ -7,6 +7,8 @@ from keras_attn.export.passes.fuse_normalization import fuse_normalization
 from keras_attn.export.passes.gather_integers import gather_integers
 from keras_attn.export.passes.half_precision import half_precision
 from keras_attn.export.passes.hoist_invariants import hoist_invariants
+from keras_attn.export.passes.int4_weights import int4_weights
+from keras_attn.export.passes.int8_weights import int8_weights
 from keras_attn.export.passes.integer_top_k import integer_top_k
 from keras_attn.export.passes.lower_constants import lower_constants
 from keras_attn.export.passes.make_names_unique import make_names_unique
@@ -14,7 +16,6 @@ from keras_attn.export.passes.matmul_of_any_rank import matmul_of_any_rank
 from keras_attn.export.passes.name_dimensions import name_dimensions
 from keras_attn.export.passes.plain_gather import plain_gather
 from keras_attn.export.passes.plain_indices import plain_indices
-from keras_attn.export.passes.quantize_weights import quantize_weights
 from keras_attn.export.passes.remove_identities import remove_identities
 from keras_attn.export.passes.remove_unused import remove_unused
 from keras_attn.export.passes.reshape_to_zero import reshape_to_zero
@@ -38,9 +39,9 @@ PASSES = (
     fold_recurrent_weights,
     remove_unused,
 )
-"""The passes that need nothing but the model, in the order they run. `half_precision` or
-`quantize_weights` may follow, and `lower_constants` is the last one: after it constants are no
-longer in the main graph alone."""
+"""The passes that need nothing but the model, in the order they run. `half_precision`,
+`int8_weights` or `int4_weights` may follow, and `lower_constants` is the last one: after it
+constants are no longer in the main graph alone."""
 
 __all__ = [
     "PASSES",
@@ -51,6 +52,8 @@ __all__ = [
     "gather_integers",
     "half_precision",
     "hoist_invariants",
+    "int4_weights",
+    "int8_weights",
     "integer_top_k",
     "lower_constants",
     "make_names_unique",
@@ -58,7 +61,6 @@ __all__ = [
     "name_dimensions",
     "plain_gather",
     "plain_indices",
-    "quantize_weights",
     "remove_identities",
     "remove_unused",
     "reshape_to_zero",

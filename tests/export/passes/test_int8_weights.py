@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from keras_attn.export.passes import quantize_weights
+from keras_attn.export.passes import int8_weights
 from tests.export.small_graphs import (
     BOOL,
     INT64,
@@ -50,7 +50,7 @@ def expected(x, weight):
 
 def test_products_with_weights_are_those_of_integers():
     made = products()
-    quantize_weights(made)
+    int8_weights(made)
     kinds = operators(made.graph)
     # One input of two products is quantized once; the product of two tensors stays.
     assert [kinds.count(kind) for kind in ("DynamicQuantizeLinear", "MatMulInteger")] == [1, 2]
@@ -64,7 +64,7 @@ def test_products_with_weights_are_those_of_integers():
 
 def test_the_floats_are_gone_and_the_integers_cannot_overflow_16_bits():
     made = products()
-    quantize_weights(made)
+    int8_weights(made)
     tensors = {tensor.name: tensor for tensor in made.graph.initializer}
     kinds = {tensor.data_type for tensor in tensors.values() if len(tensor.dims) == 2}
     assert kinds == {TensorProto.INT8}
@@ -81,7 +81,7 @@ def test_a_column_of_zeros(column):
     weight = WEIGHT.copy()
     weight[:, 3] = column
     made.graph.initializer[0].CopyFrom(constant("weight", weight))
-    quantize_weights(made)
+    int8_weights(made)
     a, y = run(made, x=X)
     assert np.isfinite(y).all()
     np.testing.assert_allclose(a[:, 3], 0, atol=1e-25)
@@ -100,7 +100,7 @@ def test_weights_of_a_loop_are_quantized_too():
         [value("y", shape=[None, 16])],
         [constant("weight", WEIGHT), constant("trips", 2), constant("yes", True)],
     )
-    quantize_weights(made)
+    int8_weights(made)
     assert operators(loop_bodies(made)[0]) == ["Identity", *QUANTIZED]
     received = run(made, x=X)[0]
     np.testing.assert_allclose(received, expected(expected(X, WEIGHT), WEIGHT), rtol=1e-2, atol=1)

@@ -1,0 +1,73 @@
+from keras_attn.export.passes.weight_products import constant_matrices, replace_products
+
+BLOCK = 32
+"""Inputs of a product whose weights share a scale."""
+
+OPSET, IR_VERSION = 21, 10
+"""The first ones that have blocks and integers of 4 bits."""
+
+
+def int4_weights(model):
+    """Stores the weights of matrix products in 4 bits.
+
+    With one scale for each output j and each block b of 32 inputs, the one that makes the weight
+    furthest from zero -8:
+
+        w_ij ~ s_bj v_ij,  v_ij an integer in [-8, 7],  s_bj = w_mj / -8,  m = argmax_i in b |w_ij|
+
+    as in the format Q4_0 of [ggml](https://github.com/ggml-org/ggml). `DequantizeLinear` makes
+    floats of them, a standard operator, which ONNX Runtime joins with the product to one that reads
+    the 4 bits, and rounds the inputs to 8 bits in the same blocks. It demands the weights in the
+    product's own graph: those that several graphs read, as where a language model reads its prompt
+    before the loop of the search, are there in each of them.
+
+    Which products stay in float32: see `keras_attn.export.passes.weight_products`. Expects unique
+    names and all constants in the main graph.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place, its opset included.
+    """
+    from onnx import helper, numpy_helper
+
+    matrix_of = constant_matrices(model)
+
+    def nodes_of_product(product, graph, floats):
+        source, weight = product.input
+        nodes = []
+        if weight not in floats:
+            matrix = matrix_of(weight)
+            if matrix is None:
+                return None
+            name = f"{product.output[0]}/{{}}".format
+            integers, scales, floats[weight] = name("int4"), name("scales"), name("weight")
+            for tensor_name, values in zip((integers, scales), _quantize(matrix), strict=True):
+                graph.initializer.append(numpy_helper.from_array(values, tensor_name))
+            nodes.append(
+                helper.make_node(
+                    "DequantizeLinear",
+                    [integers, scales],
+                    [floats[weight]],
+                    axis=0,
+                    block_size=BLOCK,
+                )
+            )
+        return [*nodes, helper.make_node("MatMul", [source, floats[weight]], product.output)]
+
+    replace_products(model, nodes_of_product)
+    del model.opset_import[:]
+    model.opset_import.append(helper.make_opsetid("", OPSET))
+    model.ir_version = max(model.ir_version, IR_VERSION)
+
+
+def _quantize(weight):
+    """Integers int4 `(inputs, outputs)` and scales float32 `(blocks, outputs)` of a matrix."""
+    import ml_dtypes
+    import numpy as np
+
+    inputs, outputs = weight.shape
+    blocks = np.pad(weight, ((0, -inputs % BLOCK), (0, 0))).reshape(-1, BLOCK, outputs)
+    furthest = np.abs(blocks).argmax(axis=1)[:, None]  # (blocks, 1, outputs)
+    scales = np.take_along_axis(blocks, furthest, axis=1) / np.float32(-8)
+    steps = np.where(scales == 0, 1, scales)
+    integers = np.clip(np.rint(blocks / steps), -8, 7).reshape(-1, outputs)[:inputs]
+    return integers.astype(ml_dtypes.int4), scales[:, 0]

@@ -1,0 +1,56 @@
+"""Products with weights, for the passes that store these in fewer bits.
+
+Products of two tensors that both depend on the input, as in attention, stay what they are; so do
+LSTM and GRU, convolutions and lookups.
+"""
+
+from keras_attn.export.passes.constant_values import computation, compute, inputs_of
+from keras_attn.export.passes.graph import copy_of, nested_graphs
+from keras_attn.export.passes.remove_unused import remove_unused
+
+
+def replace_products(model, nodes_of_product):
+    """Puts other nodes in the place of products, and removes what then has no reader.
+
+    Args:
+        model: `onnx.ModelProto` with unique names; changed in place.
+        nodes_of_product: function `(product, graph, made)` of a `MatMul`, the graph that it is in,
+            where constants may be added, and a dictionary of that graph, to keep what several
+            products need; returns the nodes, or `None` where the product stays.
+    """
+    graphs = list(nested_graphs(model.graph))
+    for graph in reversed(graphs):  # inner ones first: the outer ones are made anew with them
+        nodes, made = [], {}
+        for node in graph.node:
+            replacing = nodes_of_product(node, graph, made) if node.op_type == "MatMul" else None
+            nodes.extend([copy_of(node)] if replacing is None else replacing)
+        del graph.node[:]
+        graph.node.extend(nodes)
+    remove_unused(model)
+
+
+def constant_matrices(model):
+    """A function from a name to the matrix of float32 that it is in every run, if it is one.
+
+    Args:
+        model: `onnx.ModelProto` with unique names and all constants in the main graph.
+
+    Returns:
+        Function that returns an array `(inputs, outputs)` or `None`.
+    """
+    from onnx import numpy_helper
+
+    graphs = nested_graphs(model.graph)
+    producers = {name: node for graph in graphs for node in graph.node for name in node.output}
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+
+    def matrix_of(name):
+        nodes = computation(name, producers, constants)
+        if nodes is None:
+            return None
+        used = [constants[each] for each in inputs_of(nodes) if each in constants]
+        array = compute(name, nodes, used, model) if nodes else None
+        array = numpy_helper.to_array(constants[name]) if array is None else array
+        return array if array.ndim == 2 and array.dtype == "float32" else None
+
+    return matrix_of
