@@ -54,3 +54,17 @@ def loop_bodies(made):
 
 def operators(graph_):
     return [each.op_type for each in graph_.node]
+
+
+def optimized_operators(made, directory):
+    """What ONNX Runtime makes of a model: the operators of all its graphs."""
+    from keras_attn.export.passes.graph import nested_graphs
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.optimized_model_filepath = str(directory / "optimized.onnx")
+    onnxruntime.InferenceSession(
+        made.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    optimized = onnx.load(options.optimized_model_filepath)
+    return [each for inner in nested_graphs(optimized.graph) for each in operators(inner)]

@@ -6,8 +6,9 @@ import pytest
 from keras_attn import BeamDecoder, search_model, transformer_seq2seq
 from keras_attn.export import export_onnx
 from keras_attn.export.metadata import describe
+from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.search_function import SearchFunction
-from tests.export.small_graphs import loop_bodies
+from tests.export.small_graphs import loop_bodies, operators, optimized_operators
 
 
 def export(directory, num_layers, archive_every=None, **options):
@@ -61,6 +62,15 @@ def test_half_precision_converts_little_and_runs_on_a_gpu(steps, tmp_path):
     # Positions; scores and weights of both attentions; logits.
     casts = [[node.op_type for node in each.node].count("Cast") for each in (step, steps[1])]
     assert casts[0] - casts[1] == 1 + 2 * 2 + 1
+
+
+def test_onnx_runtime_reads_weights_of_4_bits_in_every_product(tmp_path):
+    export(tmp_path, 1, precision="int4")
+    written = onnx.load(tmp_path / "model.onnx")
+    stored = [op for inner in nested_graphs(written.graph) for op in operators(inner)]
+    joined = optimized_operators(written, tmp_path)
+    assert "DequantizeLinear" not in joined
+    assert joined.count("MatMulNBits") == stored.count("DequantizeLinear") >= 4 + 7
 
 
 def test_the_file_tells_how_many_positions_the_model_has_learned():

@@ -1,3 +1,4 @@
+from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.weight_products import constant_matrices, replace_products
 
 BLOCK = 32
@@ -5,6 +6,11 @@ BLOCK = 32
 
 OPSET, IR_VERSION = 21, 10
 """The first ones that have blocks and integers of 4 bits."""
+
+ACTIVATIONS = frozenset(
+    "Elu HardSigmoid LeakyRelu Relu Selu Sigmoid Softplus Softsign Tanh".split()
+)
+"""What ONNX Runtime joins with a product and a bias before it."""
 
 
 def int4_weights(model):
@@ -54,9 +60,24 @@ def int4_weights(model):
         return [*nodes, helper.make_node("MatMul", [source, floats[weight]], product.output)]
 
     replace_products(model, nodes_of_product)
+    for graph in nested_graphs(model.graph):
+        _keep_activations_apart(graph)
     del model.opset_import[:]
     model.opset_import.append(helper.make_opsetid("", OPSET))
     model.ir_version = max(model.ir_version, IR_VERSION)
+
+
+def _keep_activations_apart(graph):
+    """Makes a `Sum` of the bias between a product and an activation.
+
+    ONNX Runtime joins product, bias and activation before it looks for weights of 4 bits, and would
+    make floats of them in every step.
+    """
+    products = {name for node in graph.node if node.op_type == "MatMul" for name in node.output}
+    activated = {name for node in graph.node if node.op_type in ACTIVATIONS for name in node.input}
+    for node in graph.node:
+        if node.op_type == "Add" and products & set(node.input) and activated & set(node.output):
+            node.op_type = "Sum"
 
 
 def _quantize(weight):

@@ -1,11 +1,9 @@
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import numpy_helper
 
 from keras_attn.export.passes import int4_weights, lower_constants
-from keras_attn.export.passes.graph import nested_graphs
 from tests.export.small_graphs import (
     BOOL,
     INT64,
@@ -15,6 +13,7 @@ from tests.export.small_graphs import (
     model,
     node,
     operators,
+    optimized_operators,
     run,
     value,
 )
@@ -70,18 +69,6 @@ def in_4_bits(weight):
     return rounded
 
 
-def joined(made, tmp_path):
-    """The operators that ONNX Runtime makes of a model, those of the graphs inside it included."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
-    onnxruntime.InferenceSession(
-        made.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    optimized = onnx.load(options.optimized_model_filepath)
-    return [each for inner in nested_graphs(optimized.graph) for each in operators(inner)]
-
-
 def test_products_read_weights_of_4_bits():
     made = products()
     int4_weights(made)
@@ -130,7 +117,7 @@ def test_a_column_of_zeros(column):
     np.testing.assert_allclose(a[:, 3], 0, atol=1e-25)
 
 
-def test_each_graph_has_the_weights_of_its_products(tmp_path):
+def test_each_graph_has_the_weights_of_its_products():
     """ONNX Runtime finds them nowhere else, and refuses the file."""
     made = loop()
     int4_weights(made)
@@ -150,4 +137,35 @@ def test_onnx_runtime_multiplies_by_the_4_bits(tmp_path):
     made = loop()
     int4_weights(made)
     lower_constants(made)
-    assert sorted(joined(made, tmp_path)) == ["Identity", "Loop", "MatMulNBits", "MatMulNBits"]
+    assert sorted(optimized_operators(made, tmp_path)) == [
+        "Identity",
+        "Loop",
+        "MatMulNBits",
+        "MatMulNBits",
+    ]
+
+
+@pytest.mark.parametrize("activation", ["Relu", "Tanh", "Sigmoid", "LeakyRelu", "Abs"])
+def test_also_before_an_activation(activation, tmp_path):
+    weight, bias = WEIGHT / 100, RNG.normal(size=SIZE).astype("float32")
+    made = model(
+        [
+            node("MatMul", "x weight", "product"),
+            node("Add", "product bias", "sum"),
+            node(activation, "sum", "y"),
+        ],
+        [value("x", shape=[None, SIZE])],
+        [value("y", shape=[None, SIZE])],
+        [constant("weight", weight), constant("bias", bias)],
+    )
+    int4_weights(made)
+    assert "MatMulNBits" in optimized_operators(made, tmp_path)
+    sums = X @ in_4_bits(weight) + bias
+    expected = {
+        "Relu": np.maximum(sums, 0),
+        "Tanh": np.tanh(sums),
+        "Sigmoid": 1 / (1 + np.exp(-sums)),
+        "LeakyRelu": np.where(sums > 0, sums, 0.01 * sums),
+        "Abs": np.abs(sums),
+    }[activation]
+    np.testing.assert_allclose(run(made, x=X)[0], expected, atol=0.03)
