@@ -8,9 +8,9 @@ OPSET, IR_VERSION = 21, 10
 """The first ones that have blocks and integers of 4 bits."""
 
 ACTIVATIONS = frozenset(
-    "Elu HardSigmoid LeakyRelu Relu Selu Sigmoid Softplus Softsign Tanh".split()
+    "Clip Elu HardSigmoid LeakyRelu Relu Selu Sigmoid Softplus Softsign Tanh".split()
 )
-"""What ONNX Runtime joins with a product and a bias before it."""
+"""What ONNX Runtime joins with a product before it, or with a product and a bias."""
 
 
 def int4_weights(model):
@@ -23,9 +23,9 @@ def int4_weights(model):
 
     as in the format Q4_0 of [ggml](https://github.com/ggml-org/ggml). `DequantizeLinear` makes
     floats of them, a standard operator, which ONNX Runtime joins with the product to one that reads
-    the 4 bits, and rounds the inputs to 8 bits in the same blocks. It demands the weights in the
-    product's own graph: those that several graphs read, as where a language model reads its prompt
-    before the loop of the search, are there in each of them.
+    the 4 bits, and rounds the inputs to 8 bits in the same blocks. It does so with weights that no
+    other product reads, and demands them in the product's own graph: those of several products, as
+    where a language model reads its prompt before the loop of the search, are there for each.
 
     Which products stay in float32: see `keras_attn.export.passes.weight_products`. Expects unique
     names and all constants in the main graph.
@@ -37,27 +37,19 @@ def int4_weights(model):
 
     matrix_of = constant_matrices(model)
 
-    def nodes_of_product(product, graph, floats):
+    def nodes_of_product(product, graph, _):
         source, weight = product.input
-        nodes = []
-        if weight not in floats:
-            matrix = matrix_of(weight)
-            if matrix is None:
-                return None
-            name = f"{product.output[0]}/{{}}".format
-            integers, scales, floats[weight] = name("int4"), name("scales"), name("weight")
-            for tensor_name, values in zip((integers, scales), _quantize(matrix), strict=True):
-                graph.initializer.append(numpy_helper.from_array(values, tensor_name))
-            nodes.append(
-                helper.make_node(
-                    "DequantizeLinear",
-                    [integers, scales],
-                    [floats[weight]],
-                    axis=0,
-                    block_size=BLOCK,
-                )
-            )
-        return [*nodes, helper.make_node("MatMul", [source, floats[weight]], product.output)]
+        matrix = matrix_of(weight)
+        if matrix is None:
+            return None
+        name = f"{product.output[0]}/{{}}".format
+        stored, floats = [name("int4"), name("scales")], name("weight")
+        for tensor_name, values in zip(stored, _quantize(matrix), strict=True):
+            graph.initializer.append(numpy_helper.from_array(values, tensor_name))
+        return [
+            helper.make_node("DequantizeLinear", stored, [floats], axis=0, block_size=BLOCK),
+            helper.make_node("MatMul", [source, floats], product.output),
+        ]
 
     replace_products(model, nodes_of_product)
     for graph in nested_graphs(model.graph):
@@ -68,16 +60,26 @@ def int4_weights(model):
 
 
 def _keep_activations_apart(graph):
-    """Makes a `Sum` of the bias between a product and an activation.
+    """Puts a `Sum` between a product and an activation: in place of the bias, or of nothing.
 
     ONNX Runtime joins product, bias and activation before it looks for weights of 4 bits, and would
     make floats of them in every step.
     """
-    products = {name for node in graph.node if node.op_type == "MatMul" for name in node.output}
+    from onnx import helper
+
+    weights = {node.output[0] for node in graph.node if node.op_type == "DequantizeLinear"}
+    products = {node.output[0] for node in graph.node if weights & set(node.input)}
     activated = {name for node in graph.node if node.op_type in ACTIVATIONS for name in node.input}
-    for node in graph.node:
-        if node.op_type == "Add" and products & set(node.input) and activated & set(node.output):
+    for index in reversed(range(len(graph.node))):
+        node = graph.node[index]
+        if not activated & set(node.output):
+            continue
+        if node.op_type == "Add" and products & set(node.input):
             node.op_type = "Sum"
+        elif products & set(node.output):
+            result = node.output[0]
+            node.output[0] = f"{result}/product"
+            graph.node.insert(index + 1, helper.make_node("Sum", node.output, [result]))
 
 
 def _quantize(weight):

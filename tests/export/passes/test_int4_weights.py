@@ -69,12 +69,14 @@ def in_4_bits(weight):
     return rounded
 
 
-def test_products_read_weights_of_4_bits():
+def test_products_read_weights_of_4_bits(tmp_path):
     made = products()
     int4_weights(made)
-    # Each weight is made floats of once in a graph; the product of two tensors stays.
+    # Of a weight that two products read too; the product of two tensors stays.
     kinds = operators(made.graph)
-    assert [kinds.count(kind) for kind in ("DequantizeLinear", "MatMul")] == [2, 4]
+    assert [kinds.count(kind) for kind in ("DequantizeLinear", "MatMul")] == [3, 4]
+    kinds = optimized_operators(made, tmp_path)
+    assert [kinds.count(kind) for kind in ("MatMulNBits", "DequantizeLinear")] == [3, 0]
     assert made.opset_import[0].version == 21 and made.ir_version >= 10
     a, b, c, y = run(made, x=X)
     # ONNX Runtime rounds the inputs to 8 bits too.
@@ -145,27 +147,37 @@ def test_onnx_runtime_multiplies_by_the_4_bits(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("activation", ["Relu", "Tanh", "Sigmoid", "LeakyRelu", "Abs"])
-def test_also_before_an_activation(activation, tmp_path):
-    weight, bias = WEIGHT / 100, RNG.normal(size=SIZE).astype("float32")
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("activation", ["Relu", "Tanh", "Sigmoid", "LeakyRelu", "Clip", "Abs"])
+def test_also_before_an_activation(activation, has_bias, tmp_path):
+    weight, bias = WEIGHT / 100, RNG.normal(size=SIZE).astype("float32") * has_bias
+    limits = " zero six" if activation == "Clip" else ""
     made = model(
         [
             node("MatMul", "x weight", "product"),
-            node("Add", "product bias", "sum"),
-            node(activation, "sum", "y"),
+            *([node("Add", "product bias", "sum")] if has_bias else []),
+            node(activation, ("sum" if has_bias else "product") + limits, "activated"),
+            node("Neg", "activated", "y"),
         ],
         [value("x", shape=[None, SIZE])],
         [value("y", shape=[None, SIZE])],
-        [constant("weight", weight), constant("bias", bias)],
+        [
+            constant("weight", weight),
+            constant("bias", bias),
+            constant("zero", np.float32(0)),
+            constant("six", np.float32(6)),
+        ],
     )
     int4_weights(made)
-    assert "MatMulNBits" in optimized_operators(made, tmp_path)
+    kinds = optimized_operators(made, tmp_path)
+    assert "MatMulNBits" in kinds and "DequantizeLinear" not in kinds
     sums = X @ in_4_bits(weight) + bias
     expected = {
         "Relu": np.maximum(sums, 0),
         "Tanh": np.tanh(sums),
         "Sigmoid": 1 / (1 + np.exp(-sums)),
         "LeakyRelu": np.where(sums > 0, sums, 0.01 * sums),
+        "Clip": np.clip(sums, 0, 6),
         "Abs": np.abs(sums),
     }[activation]
-    np.testing.assert_allclose(run(made, x=X)[0], expected, atol=0.03)
+    np.testing.assert_allclose(run(made, x=X)[0], -expected, atol=0.03)
