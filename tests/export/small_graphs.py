@@ -40,6 +40,16 @@ def run(made, **inputs):
     return session.run(None, inputs)
 
 
+def product_body():
+    """The body of a loop that multiplies what it carries by `weight`, in every step."""
+    return graph(
+        [node("Identity", "c", "c_out"), node("MatMul", "h weight", "h_out")],
+        [value("i", INT64, []), value("c", BOOL, []), value("h")],
+        [value("c_out", BOOL, []), value("h_out")],
+        name="body",
+    )
+
+
 def loop_bodies(made):
     """The body of each Loop, outer ones first."""
     from keras_attn.export.passes.graph import nested_graphs

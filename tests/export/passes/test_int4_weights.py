@@ -5,15 +5,13 @@ from onnx import numpy_helper
 
 from keras_attn.export.passes import int4_weights, lower_constants
 from tests.export.small_graphs import (
-    BOOL,
-    INT64,
     constant,
-    graph,
     loop_bodies,
     model,
     node,
     operators,
     optimized_operators,
+    product_body,
     run,
     value,
 )
@@ -43,14 +41,11 @@ def products():
 
 def loop():
     """One weight, read before a loop and in it."""
-    body = graph(
-        [node("Identity", "c", "c_out"), node("MatMul", "h weight", "h_out")],
-        [value("i", INT64, []), value("c", BOOL, []), value("h")],
-        [value("c_out", BOOL, []), value("h_out")],
-        name="body",
-    )
     return model(
-        [node("MatMul", "x weight", "first"), node("Loop", "trips yes first", "y", body=body)],
+        [
+            node("MatMul", "x weight", "first"),
+            node("Loop", "trips yes first", "y", body=product_body()),
+        ],
         [value("x", shape=[None, SIZE])],
         [value("y", shape=[None, SIZE])],
         [constant("weight", WEIGHT / 20), constant("trips", 2), constant("yes", True)],

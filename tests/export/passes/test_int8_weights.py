@@ -4,14 +4,12 @@ from onnx import TensorProto
 
 from keras_attn.export.passes import int8_weights
 from tests.export.small_graphs import (
-    BOOL,
-    INT64,
     constant,
-    graph,
     loop_bodies,
     model,
     node,
     operators,
+    product_body,
     run,
     value,
 )
@@ -88,14 +86,8 @@ def test_a_column_of_zeros(column):
 
 
 def test_weights_of_a_loop_are_quantized_too():
-    body = graph(
-        [node("Identity", "c", "c_out"), node("MatMul", "h weight", "h_out")],
-        [value("i", INT64, []), value("c", BOOL, []), value("h")],
-        [value("c_out", BOOL, []), value("h_out")],
-        name="body",
-    )
     made = model(
-        [node("Loop", "trips yes x", "y", body=body)],
+        [node("Loop", "trips yes x", "y", body=product_body())],
         [value("x", shape=[None, 16])],
         [value("y", shape=[None, 16])],
         [constant("weight", WEIGHT), constant("trips", 2), constant("yes", True)],
