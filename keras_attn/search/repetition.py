@@ -1,0 +1,86 @@
+"""What keeps a hypothesis from saying again what it has said."""
+
+import keras
+from keras import ops
+
+from keras_attn import gather
+from keras_attn.search.logits import IMPOSSIBLE
+
+
+def penalize_repetition(logits, token_ids, step, penalty):
+    """Makes the tokens of a hypothesis less probable than the model has them.
+
+    For each token that the hypothesis has, with the logit x and the penalty p:
+
+        x / p  if x > 0,  else  x p
+
+    Introduced by [Keskar et al., 2019](https://arxiv.org/abs/1909.05858), section 4.1, where x is
+    divided whatever its sign, which would favour tokens of negative logits. This form is that of
+    CTranslate2 and of Hugging Face.
+
+    Args:
+        logits: float32 `(batch * hypotheses, V)`.
+        token_ids: int32 `(batch, hypotheses, steps)`, those of the hypotheses so far.
+        step: int32 scalar, the tokens they have; what stands behind them does not count.
+        penalty: float > 0; above 1, repetition becomes less probable.
+
+    Returns:
+        float32 `(batch * hypotheses, V)`.
+    """
+    tokens, is_token = _of_rows(token_ids, step, logits)  # (rows, T)
+    tokens = ops.where(is_token, tokens, tokens[:, :1])  # a token twice has one logit all the same
+    penalty = ops.where(step > 0, penalty, 1.0)
+    values = gather.gather_beams(logits, tokens)  # (rows, T)
+    values = ops.where(values > 0, values / penalty, values * penalty)
+    return ops.scatter_update(logits, _places(tokens), ops.reshape(values, (-1,)))
+
+
+def forbid_repeated_ngrams(log_probs, token_ids, step, size):
+    """Makes impossible what would end an n-gram that the hypothesis has already.
+
+    As in fairseq, it changes no other log probability. Known from
+    [Paulus et al., 2018](https://arxiv.org/abs/1705.04304), section 2.5, for trigrams.
+
+    Args:
+        log_probs: float32 `(batch * hypotheses, V)`.
+        token_ids, step: as for `penalize_repetition`.
+        size: int >= 1, the tokens of an n-gram.
+
+    Returns:
+        float32 `(batch * hypotheses, V)`.
+    """
+    tokens, is_token = _of_rows(token_ids, step, log_probs)  # (rows, T)
+    rows, columns = ops.shape(tokens)
+    before = ops.zeros((rows, size - 1), dtype="int32") - 1  # what no token is
+    padded = ops.concatenate([before, tokens], axis=1)  # (rows, size - 1 + T)
+    repeats = is_token
+    for index in range(size - 1):
+        # The new n-gram has this token here; which of those before it have the same?
+        newest = ops.take(padded, step + index, axis=1)[:, None]  # (rows, 1)
+        repeats = repeats & (padded[:, index : index + columns] == newest)
+    penalties = ops.where(repeats, IMPOSSIBLE, 0.0)
+    return _add(log_probs, _places(tokens), ops.reshape(penalties, (-1,)))
+
+
+def _of_rows(token_ids, step, logits):
+    """The tokens of each row of the logits, `(rows, steps)`, and whether there is one."""
+    columns = ops.shape(token_ids)[2]
+    tokens = ops.reshape(token_ids, (ops.shape(logits)[0], columns))
+    is_token = ops.zeros_like(tokens, dtype="bool") | (ops.arange(columns) < step)
+    return tokens, is_token
+
+
+def _places(tokens):
+    """Row and token of each, int32 `(rows * steps, 2)`."""
+    rows = ops.zeros_like(tokens) + ops.arange(ops.shape(tokens)[0], dtype="int32")[:, None]
+    return ops.reshape(ops.stack([rows, tokens], axis=-1), (-1, 2))
+
+
+def _add(tensor, places, values):
+    """Adds values at places, more than once where a place stands more than once."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        # What `ops.scatter` is there loses all but one of them on the way to ONNX.
+        return tf.tensor_scatter_nd_add(tensor, places, values)
+    return tensor + ops.scatter(places, values, ops.shape(tensor))
