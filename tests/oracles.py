@@ -266,8 +266,35 @@ def hypothesis(tokens, log_prob, length_penalty=1.0, form="average", end=2):
 
 def allowed_tokens(log_probs, prefix, min_length=0, end=2, suppressed=(0, 1)):
     for token in range(len(log_probs)):
-        if token not in suppressed and not (token == end and len(prefix) < min_length):
+        is_early = token == end and len(prefix) < min_length
+        if token not in suppressed and not is_early and log_probs[token] > -np.inf:
             yield token
+
+
+def without_repetition(logits_after, repetition_penalty=1.0, no_repeat_ngram_size=0):
+    """A `log_probs_after` from the logits after a prefix: Keskar et al., 2019; Paulus et al., 2018.
+
+    What would repeat an n-gram has the log probability of minus infinity.
+    """
+
+    def ngrams(tokens):
+        size = no_repeat_ngram_size
+        return [tokens[i : i + size] for i in range(len(tokens) - size + 1)]
+
+    def log_probs_after(prefix):
+        logits = np.array(logits_after(prefix), "float64")
+        for token in set(prefix):
+            factor = repetition_penalty
+            logits[token] *= 1 / factor if logits[token] > 0 else factor
+        log_probs = log_softmax(logits)
+        for token in range(len(logits)):
+            if no_repeat_ngram_size and len(set(ngrams((*prefix, token)))) < len(
+                ngrams((*prefix, token))
+            ):
+                log_probs[token] = -np.inf
+        return log_probs
+
+    return log_probs_after
 
 
 def greedy_search(log_probs_after, limit, min_length=0, end=2, suppressed=(0, 1)):

@@ -112,7 +112,7 @@ class BeamDecoder(Search):
         step, beams = carry["step"], carry["beams"]
         last = ops.reshape(beams["last"], (-1,))  # (B*K,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)
-        candidates = self._candidates(step_logits, beams["log_probs"], step)
+        candidates = self._candidates(step_logits, beams, step)
         self._extend_histories(candidates, beams, state, step)
 
         at_limit = step + 1 >= limits  # (B,)
@@ -151,11 +151,11 @@ class BeamDecoder(Search):
         best = self.finish(carry["hypotheses"])["token_ids"][:, 0]  # (B, t)
         return ops.where(carry["done"][:, None], best, carry["beams"]["token_ids"][:, 0])
 
-    def _candidates(self, step_logits, log_probs, step):
+    def _candidates(self, step_logits, beams, step):
         """The best continuations, 2 * beam_width of each sentence, best first."""
         values, parents, tokens = best_continuations(
-            ops.log_softmax(step_logits),
-            log_probs,
+            self.token_log_probs(step_logits, beams["token_ids"], step),
+            beams["log_probs"],
             self.penalties(step_logits.shape[-1], step),
             self.penalized_token_ids,
             2 * self.beam_width,

@@ -47,7 +47,8 @@ class GreedyDecoder(Search):
         step, hypotheses = carry["step"], carry["hypotheses"]
         is_open = ops.logical_not(carry["done"])[:, None]  # (B, 1)
         step_logits, state = self.decoder.step(carry["last"], carry["state"], memory)
-        allowed = ops.log_softmax(step_logits) + self.penalties(step_logits.shape[-1], step)
+        allowed = self.token_log_probs(step_logits, hypotheses["token_ids"], step)
+        allowed = allowed + self.penalties(step_logits.shape[-1], step)
         values, tokens = ops.top_k(allowed, 1)  # (B, 1)
         last = ops.where(is_open, ops.cast(tokens, "int32"), self.pad_token_id)
         is_end = last == self.end_token_id

@@ -102,7 +102,8 @@ class SamplingDecoder(Search):
         step_logits, state = self.decoder.step(
             ops.reshape(carry["last"], (-1,)), carry["state"], memory
         )  # (B*N, V)
-        allowed = ops.log_softmax(step_logits) + self.penalties(step_logits.shape[-1], step)
+        allowed = self.token_log_probs(step_logits, hypotheses["token_ids"], step)
+        allowed = allowed + self.penalties(step_logits.shape[-1], step)
         uniform = ops.reshape(ops.take(carry["uniforms"], step, axis=2), (-1, 1))  # (B*N, 1)
         tokens, log_probs = self._draw(allowed, uniform)  # (B*N, 1)
         log_probs = ops.reshape(log_probs, samples)

@@ -1,3 +1,4 @@
+import math
 import numbers
 
 import keras
@@ -8,6 +9,7 @@ from keras_attn.build_once import build_once
 from keras_attn.search import logits
 from keras_attn.search.length_penalty import FORMS
 from keras_attn.search.loop import run_search
+from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repetition
 from keras_attn.serialize_shared import serialize_shared
 
 
@@ -37,6 +39,10 @@ class Search(keras.layers.Layer):
         suppressed_token_ids: list of int >= 0 that are never chosen, unless a search of one
             hypothesis finds no other. Default `None`: padding and start, unless they are the end
             too.
+        repetition_penalty: float > 0, above 1 makes the tokens that a hypothesis has less probable,
+            see `keras_attn.search.repetition`. Default 1: as probable as they are.
+        no_repeat_ngram_size: int >= 0, a hypothesis has no sequence of so many tokens twice.
+            Default 0: it may have.
         return_alignments: bool, whether to return the attention weights. Default `False`.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -80,6 +86,8 @@ class Search(keras.layers.Layer):
         end_token_id=2,
         pad_token_id=0,
         suppressed_token_ids=None,
+        repetition_penalty=1.0,
+        no_repeat_ngram_size=0,
         return_alignments=False,
         **kwargs,
     ):
@@ -116,6 +124,16 @@ class Search(keras.layers.Layer):
                 f"Received: start_token_id={start_token_id}, end_token_id={end_token_id}, "
                 f"pad_token_id={pad_token_id}, suppressed_token_ids={suppressed_token_ids}."
             )
+        if not 0 < repetition_penalty < math.inf:
+            raise ValueError(
+                "repetition_penalty must be positive and finite. "
+                f"Received: repetition_penalty={repetition_penalty}."
+            )
+        if not isinstance(no_repeat_ngram_size, numbers.Integral) or no_repeat_ngram_size < 0:
+            raise ValueError(
+                "no_repeat_ngram_size must be a whole number, 0 for none. "
+                f"Received: no_repeat_ngram_size={no_repeat_ngram_size!r}."
+            )
         self.decoder = decoder
         # Python's integers: those of NumPy have types of their own in a graph, and no JSON.
         self.max_length = int(max_length)
@@ -127,6 +145,8 @@ class Search(keras.layers.Layer):
         self.end_token_id = int(end_token_id)
         self.pad_token_id = int(pad_token_id)
         self.suppressed_token_ids = [int(token_id) for token_id in suppressed_token_ids]
+        self.repetition_penalty = float(repetition_penalty)
+        self.no_repeat_ngram_size = int(no_repeat_ngram_size)
         self.return_alignments = return_alignments
         self.supports_jit = not history.grows()
 
@@ -272,6 +292,25 @@ class Search(keras.layers.Layer):
         """
         return carry["hypotheses"]["token_ids"][:, 0]
 
+    def token_log_probs(self, step_logits, token_ids, step):
+        """Log probabilities of the next tokens, before `penalties` makes some impossible.
+
+        Args:
+            step_logits: float32 `(batch * hypotheses, V)`.
+            token_ids: int32 `(batch, hypotheses, steps)`, the tokens so far.
+            step: int32 scalar, how many these are.
+
+        Returns:
+            float32 `(batch * hypotheses, V)`.
+        """
+        if self.repetition_penalty != 1:
+            step_logits = penalize_repetition(step_logits, token_ids, step, self.repetition_penalty)
+        log_probs = ops.log_softmax(step_logits)
+        if self.no_repeat_ngram_size:
+            size = self.no_repeat_ngram_size
+            log_probs = forbid_repeated_ngrams(log_probs, token_ids, step, size)
+        return log_probs
+
     def penalties(self, vocabulary_size, step):
         """What is added to the log probability of each token, float32 `(V,)`."""
         return logits.penalties(
@@ -299,6 +338,8 @@ class Search(keras.layers.Layer):
             "end_token_id": self.end_token_id,
             "pad_token_id": self.pad_token_id,
             "suppressed_token_ids": self.suppressed_token_ids,
+            "repetition_penalty": self.repetition_penalty,
+            "no_repeat_ngram_size": self.no_repeat_ngram_size,
             "return_alignments": self.return_alignments,
         }
 

@@ -511,3 +511,19 @@ def test_the_tolerance_of_a_precision_is_that_of_a_token():
     report = PrecisionReport.compare("int8", lambda: outputs, lambda: other, [{}])
     assert report.mean_difference == pytest.approx(1 / 20)
     report.check()
+
+
+@pytest.mark.parametrize("search", [BeamDecoder, GreedyDecoder])
+def test_what_hypotheses_may_not_repeat(tmp_path, search):
+    """Scattering to the logits, where a token may stand twice, survives the conversion."""
+    encoder, decoder = make_translator().layers[1], make_translator().layers[2].decoder
+    arguments = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "max_length": 30}
+    model = search_model(encoder, search(decoder, **arguments))
+    report = export_onnx(model, tmp_path / "model.onnx")
+    assert report.best_equal > 0.95 and not report.cuda.missing
+    outputs = run(tmp_path / "model.onnx", IDS, 30)
+    expected = keras.tree.map_structure(np.array, model(IDS))
+    np.testing.assert_array_equal(outputs["token_ids"], expected["token_ids"])
+    for tokens, length in zip(outputs["token_ids"][:, 0], outputs["lengths"][:, 0], strict=True):
+        pairs = list(zip(tokens[: length - 1], tokens[1:length], strict=True))
+        assert len(pairs) > 2 and len(set(pairs)) == len(pairs)
