@@ -297,6 +297,18 @@ def without_repetition(logits_after, repetition_penalty=1.0, no_repeat_ngram_siz
     return log_probs_after
 
 
+def with_prefix(log_probs_after, forced):
+    """A `log_probs_after` where nothing but the tokens `forced` can come first."""
+
+    def only_forced(prefix):
+        log_probs = np.array(log_probs_after(prefix))
+        if len(prefix) < len(forced):
+            log_probs[np.arange(len(log_probs)) != forced[len(prefix)]] = -np.inf
+        return log_probs
+
+    return only_forced
+
+
 def greedy_search(log_probs_after, limit, min_length=0, end=2, suppressed=(0, 1)):
     """The tokens and their log probability."""
     prefix, total = (), 0.0

@@ -112,7 +112,7 @@ class BeamDecoder(Search):
         step, beams = carry["step"], carry["beams"]
         last = ops.reshape(beams["last"], (-1,))  # (B*K,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)
-        candidates = self._candidates(step_logits, beams, step)
+        candidates = self._candidates(step_logits, carry)
         self._extend_histories(candidates, beams, state, step)
 
         at_limit = step + 1 >= limits  # (B,)
@@ -139,6 +139,7 @@ class BeamDecoder(Search):
                 >= self._best_attainable(best_open, step + 1, limits, length_penalty)
             )
         return {
+            **carry,
             "step": step + 1,
             "done": done,
             "collected": collected,
@@ -151,8 +152,9 @@ class BeamDecoder(Search):
         best = self.finish(carry["hypotheses"])["token_ids"][:, 0]  # (B, t)
         return ops.where(carry["done"][:, None], best, carry["beams"]["token_ids"][:, 0])
 
-    def _candidates(self, step_logits, beams, step):
+    def _candidates(self, step_logits, carry):
         """The best continuations, 2 * beam_width of each sentence, best first."""
+        step, beams = carry["step"], carry["beams"]
         values, parents, tokens = best_continuations(
             self.token_log_probs(step_logits, beams["token_ids"], step),
             beams["log_probs"],
@@ -160,6 +162,16 @@ class BeamDecoder(Search):
             self.penalized_token_ids,
             2 * self.beam_width,
         )  # (B, 2K)
+        forced = self.forced(carry, step_logits)
+        if forced is not None:
+            forced_tokens, forced_log_probs, is_forced = forced
+            # Until the prefix is over, there is the first beam alone.
+            only = (beams["log_probs"] + forced_log_probs)[:, :1]  # (B, 1)
+            is_first = ops.arange(2 * self.beam_width) == 0
+            only = ops.where(is_first, only, 2 * IMPOSSIBLE)  # (B, 2K)
+            values = ops.where(is_forced, only, values)
+            parents = ops.where(is_forced, 0, parents)
+            tokens = ops.where(is_forced, forced_tokens, tokens)
         return {"log_probs": values, "last": tokens, "parents": parents}
 
     def _extend_histories(self, candidates, beams, state, step):

@@ -50,7 +50,13 @@ class GreedyDecoder(Search):
         allowed = self.token_log_probs(step_logits, hypotheses["token_ids"], step)
         allowed = allowed + self.penalties(step_logits.shape[-1], step)
         values, tokens = ops.top_k(allowed, 1)  # (B, 1)
-        last = ops.where(is_open, ops.cast(tokens, "int32"), self.pad_token_id)
+        tokens = ops.cast(tokens, "int32")
+        forced = self.forced(carry, step_logits)
+        if forced is not None:
+            forced_tokens, forced_log_probs, is_forced = forced
+            tokens = ops.where(is_forced, forced_tokens, tokens)
+            values = ops.where(is_forced, forced_log_probs, values)
+        last = ops.where(is_open, tokens, self.pad_token_id)
         is_end = last == self.end_token_id
         num_tokens = hypotheses["num_tokens"] + ops.cast(is_open, "int32")
         log_probs = hypotheses["log_probs"] + ops.where(is_open, values, 0.0)
@@ -66,6 +72,7 @@ class GreedyDecoder(Search):
             weights = weights * ops.cast(is_open, weights.dtype)[:, :, None]
             new_hypotheses["alignments"] = history.append(hypotheses["alignments"], weights, step)
         return {
+            **carry,
             "step": step + 1,
             "done": carry["done"] | is_end[:, 0] | (step + 1 >= limits),
             "state": state,

@@ -4,7 +4,7 @@ import numbers
 import keras
 from keras import ops
 
-from keras_attn import history
+from keras_attn import gather, history
 from keras_attn.build_once import build_once
 from keras_attn.search import logits
 from keras_attn.search.length_penalty import FORMS
@@ -53,6 +53,9 @@ class Search(keras.layers.Layer):
             the implicit Keras mask of `encoder_outputs`; without one all may be attended.
         encoder_state: last state of the encoder, nested, or `None`.
         query_features: `(batch, features)`, for a decoder whose queries have them.
+        prefix_ids: int `(batch, prefix)`, what every hypothesis begins with, such as the tag of a
+            language, padded on the right. These tokens count like others, for the limit, for the
+            length and with their log probabilities. Default `None`: nothing.
         max_length: int or int32 scalar that replaces the argument above. Where the state of the
             decoder cannot grow in a loop (on JAX, and see `Decoder.grows`), more than the argument
             is the argument.
@@ -170,6 +173,7 @@ class Search(keras.layers.Layer):
         max_length=None,
         length_penalty=None,
         query_features=None,
+        prefix_ids=None,
         mask=None,
         encoder_outputs_mask=None,
     ):
@@ -177,7 +181,7 @@ class Search(keras.layers.Layer):
             encoder_mask = mask if encoder_outputs_mask is None else encoder_outputs_mask
         features = {} if query_features is None else {"query_features": query_features}
         carry, memory, limits = self.prepare(
-            encoder_outputs, encoder_mask, encoder_state, max_length, **features
+            encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **features
         )
         penalty = self.length_penalty if length_penalty is None else length_penalty
         penalty = ops.cast(penalty, "float32")
@@ -197,13 +201,14 @@ class Search(keras.layers.Layer):
         encoder_mask=None,
         encoder_state=None,
         max_length=None,
+        prefix_ids=None,
         **features,
     ):
         """All that the steps of a search work with.
 
         Args:
-            encoder_outputs, encoder_mask, encoder_state, max_length, **features: see Call
-                arguments.
+            encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **features: see
+                Call arguments.
 
         Returns:
             Tuple of the carry before the first token, the memory of the decoder, and the limits,
@@ -220,7 +225,17 @@ class Search(keras.layers.Layer):
         max_tokens = self.decoder.max_tokens(memory)
         if max_tokens is not None:
             limits = ops.maximum(ops.minimum(limits, max_tokens), 0)
-        return self.start(memory, limits, main_mask), memory, limits
+        carry = self.start(memory, limits, main_mask)
+        if prefix_ids is not None:
+            if len(prefix_ids.shape) != 2:
+                raise ValueError(
+                    "prefix_ids must have shape (batch, prefix). "
+                    f"Received: prefix_ids with shape {tuple(prefix_ids.shape)}."
+                )
+            # Behind the longest prefix too there is padding, the sign that all tokens are free.
+            padding = (ops.zeros_like(limits) + self.pad_token_id)[:, None]  # (B, 1)
+            carry["prefix_ids"] = ops.concatenate([ops.cast(prefix_ids, "int32"), padding], axis=1)
+        return carry, memory, limits
 
     def limits(self, encoder_mask, max_length=None):
         """Most tokens of each sentence's hypotheses, the end token included.
@@ -310,6 +325,30 @@ class Search(keras.layers.Layer):
             size = self.no_repeat_ngram_size
             log_probs = forbid_repeated_ngrams(log_probs, token_ids, step, size)
         return log_probs
+
+    def forced(self, carry, step_logits):
+        """The tokens of the prefix that come next.
+
+        Args:
+            carry: as from `advance`.
+            step_logits: float32 `(batch * width, V)`.
+
+        Returns:
+            `None` where the search has no prefix, else a tuple of the tokens, int32 `(batch, 1)`,
+            their log probabilities behind each hypothesis, float32 `(batch, width)`, and whether
+            there is still one, boolean `(batch, 1)`.
+        """
+        if "prefix_ids" not in carry:
+            return None
+        last_column = ops.shape(carry["prefix_ids"])[1] - 1
+        column = ops.minimum(carry["step"], last_column)
+        tokens = ops.take(carry["prefix_ids"], column, axis=1)[:, None]  # (B, 1)
+        of_rows = tokens + ops.zeros((1, self.width), dtype="int32")  # (B, K)
+        log_probs = gather.gather_beams(
+            ops.log_softmax(step_logits), ops.reshape(of_rows, (-1, 1))
+        )  # (B*K, 1)
+        log_probs = ops.reshape(log_probs, (-1, self.width))  # (B, K)
+        return tokens, log_probs, tokens != self.pad_token_id
 
     def penalties(self, vocabulary_size, step):
         """What is added to the log probability of each token, float32 `(V,)`."""

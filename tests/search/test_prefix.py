@@ -1,0 +1,113 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder, rnn_seq2seq
+from tests import oracles
+from tests.contracts import assert_close, assert_found, assert_identical, numpy
+from tests.search.table_decoder import TableDecoder, log_probs_of, random_tables
+
+LIMIT = 7
+TABLES = random_tables(9, batch=6, end_logit=0.5)
+PREFIXES = [(), (5,), (4, 4), (6, 3, 5), (3,), ()]
+PREFIX_IDS = np.zeros((6, 3), "int32")
+for row, prefix in zip(PREFIX_IDS, PREFIXES, strict=True):
+    row[: len(prefix)] = prefix
+
+
+def found(search, *arguments, prefix_ids=PREFIX_IDS, **settings):
+    settings = {"max_length": LIMIT, "relative_max_length": None, **settings}
+    return numpy(search(TableDecoder(), *arguments, **settings)(TABLES, prefix_ids=prefix_ids))
+
+
+def after_each_prefix():
+    return [
+        oracles.with_prefix(log_probs_of(table), prefix)
+        for table, prefix in zip(TABLES, PREFIXES, strict=True)
+    ]
+
+
+def test_greedy_search_equals_a_loop_over_each_sentence():
+    expected = [
+        [oracles.hypothesis(*oracles.greedy_search(after, LIMIT))] for after in after_each_prefix()
+    ]
+    assert_found(found(GreedyDecoder), expected)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"beam_width": 1},
+        {"beam_width": 3, "num_hypotheses": 3},
+        {"beam_width": 3, "num_hypotheses": 2, "stop": "exact"},
+        {"beam_width": 4, "num_hypotheses": 2, "min_length": 3, "length_penalty": 0.5},
+    ],
+    ids=str,
+)
+def test_beam_search_equals_a_slow_search_of_each_sentence(settings):
+    expected = [oracles.beam_search(after, LIMIT, **settings) for after in after_each_prefix()]
+    assert_found(found(BeamDecoder, **settings), expected)
+
+
+@pytest.mark.parametrize("search", [GreedyDecoder, BeamDecoder])
+def test_a_limit_may_cut_the_prefix(search):
+    results = found(search, max_length=2)
+    assert results["token_ids"][3, 0].tolist() == [6, 3]
+    after = log_probs_of(TABLES[3])
+    assert_close(results["log_probs"][3, 0], after(())[6] + after((6,))[3], 1e-4)
+
+
+def test_samples_begin_with_the_prefix_and_differ_behind_it():
+    results = found(SamplingDecoder, 40, seed=2)
+    for tokens, prefix in zip(results["token_ids"], PREFIXES, strict=True):
+        assert {tuple(row[: len(prefix)].tolist()) for row in tokens} == {prefix}
+    assert len(np.unique(results["token_ids"][3], axis=0)) > 5
+
+
+@pytest.mark.parametrize("search", [GreedyDecoder, BeamDecoder])
+def test_no_prefix_changes_nothing(search):
+    without = found(search, prefix_ids=None)
+    for columns in (0, 1, 4):
+        padding = np.zeros((len(TABLES), columns), "int32")
+        assert_identical(found(search, prefix_ids=padding), without)
+
+
+@pytest.mark.parametrize("search", [GreedyDecoder, BeamDecoder])
+def test_a_prefix_may_hold_what_may_not_be_chosen(search):
+    prefix_ids = np.array([[5, 5, 1]] * len(TABLES), "int32")  # the start token is suppressed
+    results = found(search, prefix_ids=prefix_ids, no_repeat_ngram_size=1)
+    for tokens in results["token_ids"][:, 0]:
+        assert tokens[:3].tolist() == [5, 5, 1]
+        rest = tokens[3:][tokens[3:] != 0].tolist()
+        assert len(set(rest)) == len(rest) and not {1, 5} & set(rest)
+
+
+def test_a_prefix_that_ends_ends_the_hypothesis():
+    prefix_ids = np.array([[4, 2, 5]] * len(TABLES), "int32")
+    results = found(BeamDecoder, beam_width=3, prefix_ids=prefix_ids)
+    assert (results["token_ids"][:, 0, :2] == [4, 2]).all()
+    assert (results["lengths"] == 1).all()
+
+
+def test_a_model_with_a_prefix_as_input_survives_saving(tmp_path):
+    encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
+    source_ids, prefix_ids = (
+        keras.Input((None,), dtype="int32"),
+        keras.Input((None,), dtype="int32"),
+    )
+    search = BeamDecoder(decoder, 3, max_length=8)
+    model = keras.Model(
+        [source_ids, prefix_ids], search(**encoder(source_ids), prefix_ids=prefix_ids)
+    )
+    ids = np.array([[5, 6, 2], [7, 2, 0]], "int32"), np.array([[4, 9], [8, 0]], "int32")
+    results = model.predict(ids, verbose=0)
+    assert results["token_ids"][0, 0, :2].tolist() == [4, 9]
+    assert results["token_ids"][1, 0, 0] == 8
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert_identical(loaded.predict(ids, verbose=0), results)
+
+
+def test_refuses_a_prefix_of_another_rank():
+    with pytest.raises(ValueError, match=r"prefix_ids must have shape .* \(6,\)"):
+        found(BeamDecoder, prefix_ids=PREFIX_IDS[:, 0])
