@@ -57,6 +57,11 @@ def build_parser():
         help="exponent of the length in the score (the file's)",
     )
     parser.add_argument(
+        "--target-prefix",
+        metavar="TEXT",
+        help="what every translation begins with, such as the tag of a language",
+    )
+    parser.add_argument(
         "--format",
         choices=("text", "jsonl"),
         default="text",
@@ -185,6 +190,7 @@ def _translate(arguments, progress, interruption):
     errors = "strict" if arguments.invalid_utf8 == "error" else "replace"
     translations = translator.translate_iterable(
         interruption.lines(read_lines(sys.stdin.buffer, errors)),
+        target_prefix=arguments.target_prefix,
         max_length=arguments.max_length,
         length_penalty=arguments.length_penalty,
         num_hypotheses=arguments.num_hypotheses or 1,

@@ -18,6 +18,9 @@ from keras_attn_runtime.settings import Settings
 from keras_attn_runtime.tokenizer import Tokenizer
 
 INPUTS = ("source_ids", "max_length", "length_penalty")
+PREFIX = "prefix_ids"
+"""An input that a file has on request."""
+
 OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
 
 
@@ -32,6 +35,7 @@ class ExportedModel:
 
     Attributes:
         files: list of paths, the file and, where they are outside of it, its weights.
+        has_target_prefix: bool, whether translations can be told what to begin with.
         source_tokenizer, target_tokenizer: `Tokenizer`s, `None` where the file has none.
 
     Raises:
@@ -58,6 +62,7 @@ class ExportedModel:
         # A file that was changed on purpose has no checksum, also of its weights.
         has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
         self.files = [path, weights] if has_weights else [path]
+        self.has_target_prefix = PREFIX in self._input_names()
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
         self._output_names = [*OUTPUTS, "alignments"] if self.has_alignments else list(OUTPUTS)
@@ -66,7 +71,7 @@ class ExportedModel:
         if "keras_attn.target_tokenizer" in metadata:
             self.target_tokenizer = self._tokenizer(metadata, "target")
 
-    def run(self, sentences, max_length, length_penalty):
+    def run(self, sentences, max_length, length_penalty, prefixes=None):
         """Searches for the translations of one batch.
 
         Args:
@@ -74,6 +79,8 @@ class ExportedModel:
                 settings of the file ask for.
             max_length: int of at least 1, limit of output tokens.
             length_penalty: float.
+            prefixes: list of lists of ints, target ids that each translation begins with, for a
+                file that `has_target_prefix`. Default: nothing.
 
         Returns:
             Dict of arrays by output name: int32 `token_ids (batch, hypotheses, target_length)` and
@@ -85,6 +92,8 @@ class ExportedModel:
             ModelFileError: if the outputs do not fit the batch.
         """
         feeds = self._feeds(sentences, max_length, length_penalty)
+        if self.has_target_prefix:
+            feeds[PREFIX] = self._padded(prefixes or [[]] * len(sentences))
         outputs = self._search(feeds)
         self._check_shapes(outputs, len(sentences))
         return outputs
@@ -120,22 +129,26 @@ class ExportedModel:
         return dict(zip(self._output_names, outputs, strict=True))
 
     def _feeds(self, sentences, max_length, length_penalty):
-        source_length = max(map(len, sentences))
-        source_ids = np.full(
-            (len(sentences), source_length), self.settings.pad_token_id, np.int32
-        )  # (B, S)
-        for row, sentence in zip(source_ids, sentences, strict=True):
-            row[: len(sentence)] = sentence
         return {
-            "source_ids": source_ids,
+            "source_ids": self._padded(sentences),
             "max_length": np.array(max_length, np.int32),
             "length_penalty": np.array(length_penalty, np.float32),
         }
 
+    def _padded(self, rows):
+        """Lists of ids as one array `(batch, longest)`."""
+        ids = np.full((len(rows), max(map(len, rows))), self.settings.pad_token_id, np.int32)
+        for row, values in zip(ids, rows, strict=True):
+            row[: len(values)] = values
+        return ids
+
+    def _input_names(self):
+        return [input.name for input in self._sessions[0].get_inputs()]
+
     def _check_signature(self):
-        inputs = [input.name for input in self._sessions[0].get_inputs()]
+        inputs = self._input_names()
         outputs = [output.name for output in self._sessions[0].get_outputs()]
-        if sorted(inputs) != sorted(INPUTS) or not set(OUTPUTS) <= set(outputs):
+        if sorted({*inputs} - {PREFIX}) != sorted(INPUTS) or not set(OUTPUTS) <= set(outputs):
             raise ModelFileError(
                 f"Expected a file with inputs {list(INPUTS)} and outputs {list(OUTPUTS)}. "
                 f"Received: {inputs=}, {outputs=}. Export it again."

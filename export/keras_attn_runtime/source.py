@@ -1,6 +1,6 @@
 """From what the caller gives, text or ids, to the ids that the model reads."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,10 +15,12 @@ class Source:
         ids: list of ints, with the start and end token if the model wants them; [] for a sentence
             of no tokens.
         truncated: bool, whether the sentence was longer than the limit and was cut.
+        prefix: list of ints, target ids that the translation begins with.
     """
 
     ids: list[int]
     truncated: bool
+    prefix: list[int] = field(default_factory=list)
 
 
 class SourceReader:

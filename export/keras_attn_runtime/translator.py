@@ -6,6 +6,7 @@ import numpy as np
 from keras_attn_runtime.errors import BatchError, ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn_runtime.options import Options, require_integer
+from keras_attn_runtime.prefixes import PrefixReader
 from keras_attn_runtime.source import SourceReader
 from keras_attn_runtime.translation import Hypothesis, Translation
 from keras_attn_runtime.windows import batches_by_length, windows
@@ -41,6 +42,7 @@ class Translator:
     Attributes:
         settings: `Settings`, what the file says about its model.
         has_alignments: bool, whether translations have alignments.
+        has_target_prefix: bool, whether they can be told what to begin with.
         max_source_length: int, the limit that holds.
 
     Raises:
@@ -77,22 +79,26 @@ class Translator:
         self._process = os.getpid()
         self.settings = self._model.settings
         self.has_alignments = self._model.has_alignments
+        self.has_target_prefix = self._model.has_target_prefix
         self.max_source_length = min(max_source_length, self.settings.max_source_length)
         self._reader = SourceReader(
             self._model.source_tokenizer, self.settings, self.max_source_length, bool(truncate)
         )
+        self._prefixes = PrefixReader(self._model.target_tokenizer, self.settings)
 
     def __call__(self, texts, **options):
         """Translates a list of texts into a list of texts of the same length; see `translate`."""
         return [translation.text for translation in self.translate(texts, **options)]
 
-    def translate(self, texts, **options):
+    def translate(self, texts, target_prefix=None, **options):
         """Translates texts and returns all that the model says about them.
 
         All texts are checked before the first is translated.
 
         Args:
             texts: iterable of strings. Text without tokens has the empty translation.
+            target_prefix: string that all translations begin with, such as the tag of a language,
+                or an iterable of strings, one for each text. Default: nothing.
             **options: see `Options`.
 
         Returns:
@@ -100,18 +106,20 @@ class Translator:
 
         Raises:
             SentenceError: if an item is not valid text or too long.
-            ModelFileError: if the file has no tokenizer, or ONNX Runtime fails on one sentence.
-            ValueError: if an option is out of its range.
+            ModelFileError: if the file has no tokenizer, or takes no `target_prefix`, or ONNX
+                Runtime fails on one sentence.
+            ValueError: if an option is out of its range, or there are more or fewer prefixes.
         """
         options = self._checked(options)
-        sources = list(self._read_texts(texts))
+        sources = list(self._read_texts(texts, target_prefix))
         return list(self._search(sources, options))
 
-    def translate_iterable(self, texts, **options):
+    def translate_iterable(self, texts, target_prefix=None, **options):
         """Translates lazily, in constant memory: for files of any length.
 
         Args:
             texts: iterable of strings, read at most one window ahead.
+            target_prefix: see `translate`; an iterable is read as far ahead.
             **options: see `Options`; they are checked at once, not at the first translation.
 
         Returns:
@@ -120,13 +128,14 @@ class Translator:
 
         Raises:
             SentenceError: if an item is not valid text or too long.
-            ModelFileError: if the file has no tokenizer, or ONNX Runtime fails on one sentence.
-            ValueError: if an option is out of its range.
+            ModelFileError: if the file has no tokenizer, or takes no `target_prefix`, or ONNX
+                Runtime fails on one sentence.
+            ValueError: if an option is out of its range, or there are more or fewer prefixes.
         """
         options = self._checked(options)
-        return self._search(self._read_texts(texts), options)
+        return self._search(self._read_texts(texts, target_prefix), options)
 
-    def translate_ids(self, sentences, **options):
+    def translate_ids(self, sentences, target_prefix=None, **options):
         """Translates token ids, for callers with a tokenizer of their own; the file needs none.
 
         Args:
@@ -134,6 +143,8 @@ class Translator:
                 `(batch, source_length)`. Padding at the end is dropped; the end token (of a
                 language model: the start token) is added where it is missing. A sentence of nothing
                 else has the empty translation.
+            target_prefix: list or array of target ids that all translations begin with, or an
+                iterable of such, one for each sentence. Default: nothing.
             **options: see `Options`.
 
         Returns:
@@ -142,12 +153,16 @@ class Translator:
         Raises:
             SentenceError: if ids are outside the vocabulary, not integers, not of rank 1, padded
                 inside, or too many.
-            ModelFileError: if ONNX Runtime fails on one sentence.
-            ValueError: if an option is out of its range.
+            ModelFileError: if the file takes no `target_prefix`, or ONNX Runtime fails on one
+                sentence.
+            ValueError: if an option is out of its range, or there are more or fewer prefixes.
         """
         options = self._checked(options)
-        sources = list(self._reader.read_ids(self._iterable(sentences, "sentences")))
-        return list(self._search(sources, options))
+        sources = self._reader.read_ids(self._iterable(sentences, "sentences"))
+        if target_prefix is not None:
+            self._require_target_prefix()
+            sources = self._prefixes.of_ids(sources, target_prefix)
+        return list(self._search(list(sources), options))
 
     def _checked(self, options):
         if os.getpid() != self._process:  # the threads of sessions and workers stayed behind
@@ -164,13 +179,25 @@ class Translator:
             )
         return options
 
-    def _read_texts(self, texts):
+    def _require_target_prefix(self):
+        if not self.has_target_prefix:
+            raise ModelFileError(
+                "Expected a file that can be told what translations begin with, because of "
+                "target_prefix. Received: one that cannot. Export it with `--target-prefix`, or "
+                "`export_onnx(..., target_prefix=True)`."
+            )
+
+    def _read_texts(self, texts, target_prefix=None):
         if self._model.source_tokenizer is None:
             raise ModelFileError(
                 "Expected a file with a tokenizer, because of text. Received: one without. Export "
                 "it with source_tokenizer=..., or give ids to `translate_ids`."
             )
-        return self._reader.read_texts(self._iterable(texts, "texts"))
+        sources = self._reader.read_texts(self._iterable(texts, "texts"))
+        if target_prefix is None:
+            return sources
+        self._require_target_prefix()
+        return self._prefixes.of_texts(sources, target_prefix)
 
     @staticmethod
     def _iterable(sentences, name):
@@ -210,7 +237,11 @@ class Translator:
     def _search_batch(self, sources, options):
         """The translations of a batch, and the error in the place of each that has none."""
         try:
-            outputs = self._model.run([source.ids for source in sources], *self._limits(options))
+            outputs = self._model.run(
+                [source.ids for source in sources],
+                *self._limits(options),
+                [source.prefix for source in sources],
+            )
         except BatchError as error:
             if len(sources) == 1:
                 return [error]

@@ -59,6 +59,11 @@ def main(arguments=None):
         help="whether the attention weights are among the outputs; by default as the search was "
         "made",
     )
+    parser.add_argument(
+        "--target-prefix",
+        action="store_true",
+        help="let the caller of an ONNX file say what translations begin with",
+    )
     options = parser.parse_args(arguments)
     has_precision = options.format in ("onnx", "onnx-text")
     if not has_precision and options.precision != "float32":
@@ -67,6 +72,8 @@ def main(arguments=None):
         )
     if options.format != "onnx" and options.external_data:
         parser.error("only the format onnx can have external data")
+    if options.format != "onnx" and options.target_prefix:
+        parser.error("only the format onnx can be told what translations begin with")
     if options.format == "onnx-text" and options.alignments:
         parser.error("the format onnx-text has no alignments")
     try:
@@ -79,6 +86,7 @@ def main(arguments=None):
         choice = {"precision": options.precision} if has_precision else {}
         if options.format == "onnx":
             choice["external_data"] = options.external_data
+            choice["target_prefix"] = options.target_prefix
         if options.format != "onnx-text":
             choice["alignments"] = options.alignments
         export = exports[options.format]

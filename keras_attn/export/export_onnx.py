@@ -3,7 +3,7 @@ from keras_attn.export.fused_recurrence import fused_recurrence
 from keras_attn.export.in_float32 import in_float32
 from keras_attn.export.metadata import describe
 from keras_attn.export.onnx_file import PRECISIONS, write_onnx
-from keras_attn.export.parity_sentences import parity_sentences
+from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.precision_report import PrecisionReport
 from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
@@ -21,13 +21,15 @@ def export_onnx(
     sentences=None,
     precision="float32",
     external_data=False,
+    target_prefix=False,
 ):
     """Writes a search model as one ONNX file, with its search loop and its vocabularies inside.
 
     Opset 18, or 21 with weights of 4 bits; operators of the standard domain only. Inputs:
     `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`, `length_penalty` float32
-    `()`. Outputs: `token_ids`, `lengths`, `scores`, `log_probs`, and `alignments` on request. LSTM
-    and GRU layers become the operators of these names, see `fused_recurrence`.
+    `()`, and on request `prefix_ids` int32 `(batch, prefix_length)`. Outputs: `token_ids`,
+    `lengths`, `scores`, `log_probs`, and `alignments` on request. LSTM and GRU layers become the
+    operators of these names, see `fused_recurrence`.
     A model of mixed precision is exported in float32, the precision of its weights.
 
     The file appears under its name only after it passed: allowed operators, `onnx.checker`, a
@@ -51,6 +53,8 @@ def export_onnx(
         external_data: bool, whether `path` becomes a directory with the files `model.onnx` and
             `model.weights`, which belong together. More than 2 GB of weights are always written so,
             because one file could not hold them. Default False.
+        target_prefix: bool, whether `prefix_ids`, what each hypothesis begins with, padded on the
+            right, is an input too. Default False.
         sentences: optional list of texts (needs `source_tokenizer`) or of lists of ids for the
             comparison; if there are fewer than 200, random ones are added.
 
@@ -73,16 +77,17 @@ def export_onnx(
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {tuple(PRECISIONS)}. Received: {precision=}.")
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
-    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments)
+    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     sentences = parity_sentences(function, source_tokenizer, sentences)
+    prefixes = parity_prefixes(function, len(sentences))
 
     def verify(run):
-        report = compare_translations(function.runner(), run, sentences, function.search)
+        report = compare_translations(function.runner(), run, sentences, function.search, prefixes)
         report.check()
         return report
 
     def verify_precision(report, float32, run):
-        batches = whole_batches(sentences, function.search)
+        batches = whole_batches(sentences, function.search, prefixes)
         found = PrecisionReport.compare(precision, float32, run, batches)
         found.check()
         if report.precision is None or found.mean_difference > report.precision.mean_difference:

@@ -42,6 +42,19 @@ def parity_sentences(function, tokenizer=None, given=None):
     return sentences + [function.source(ids) for ids in random]
 
 
+def parity_prefixes(function, count):
+    """What the translations of `count` sentences begin with when an export is compared.
+
+    Returns:
+        List of lists of 0 to 3 random ids, or `None` if the function is given no prefixes.
+    """
+    if not function.target_prefix:
+        return None
+    search, size = function.search, function.target_vocabulary_size
+    random = random_sentences(size, count, search.pad_token_id, search.end_token_id, seed=1)
+    return [ids[: number % 4] for number, ids in enumerate(random)]
+
+
 def random_sentences(vocabulary_size, count, pad_token_id=0, end_token_id=2, seed=0):
     """Sentences of 1 to 16 random ids.
 

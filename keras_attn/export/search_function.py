@@ -23,13 +23,15 @@ class SearchFunction:
 
     `(source_ids, max_length, length_penalty) -> {"token_ids", "lengths", "scores", "log_probs"}`,
     and `"alignments"` if the search returns them. The model itself has `source_ids` alone; here
-    the limit and the penalty are inputs too.
+    the limit and the penalty are inputs too, and on request `prefix_ids`.
 
     Args:
         model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
         source_tokenizer, target_tokenizer: optional tokenizers, whose vocabularies must fit.
         alignments: bool, whether the attention weights are among the outputs. Default `None`: as
             the search was made.
+        target_prefix: bool, whether `prefix_ids`, what hypotheses begin with, is an input. Default
+            False.
 
     Attributes:
         encoder, search: the two layers.
@@ -46,7 +48,14 @@ class SearchFunction:
             padding, the source has no room for the special ids, or the length penalty is negative.
     """
 
-    def __init__(self, model, source_tokenizer=None, target_tokenizer=None, alignments=None):
+    def __init__(
+        self,
+        model,
+        source_tokenizer=None,
+        target_tokenizer=None,
+        alignments=None,
+        target_prefix=False,
+    ):
         if target_tokenizer is not None and source_tokenizer is None:
             raise ValueError(
                 "Expected a source_tokenizer beside the target_tokenizer. "
@@ -101,6 +110,7 @@ class SearchFunction:
         self.beam_width = getattr(self.search, "beam_width", 1)
         self.num_hypotheses = getattr(self.search, "num_hypotheses", 1)
         self.alignments = self.search.return_alignments if alignments is None else alignments
+        self.target_prefix = target_prefix
         self.source_vocabulary_size = _vocabulary_size("source", self.encoder, source_tokenizer)
         special = [padding, *self.source([])]
         if max(special) >= self.source_vocabulary_size:
@@ -113,13 +123,14 @@ class SearchFunction:
             "target", self.search.decoder, target_tokenizer or source_tokenizer
         )
 
-    def __call__(self, source_ids, max_length, length_penalty):
+    def __call__(self, source_ids, max_length, length_penalty, prefix_ids=None):
         """Translates.
 
         Args:
             source_ids: int32 `(batch, source_length)`.
             max_length: int32 `()`.
             length_penalty: float32 `()`.
+            prefix_ids: int32 `(batch, prefix_length)`, or `None`.
 
         Returns:
             Dictionary of tensors with the axes of `OUTPUTS`.
@@ -129,6 +140,7 @@ class SearchFunction:
                 **self.encoder(source_ids, training=False),
                 max_length=max_length,
                 length_penalty=length_penalty,
+                prefix_ids=prefix_ids,
             )
         return {name: results[name] for name in OUTPUTS if name in results}
 
@@ -164,10 +176,12 @@ class SearchFunction:
         """List of `tf.TensorSpec`: the inputs."""
         import tensorflow as tf
 
+        prefix = tf.TensorSpec((None, None), tf.int32, name="prefix_ids")
         return [
             tf.TensorSpec((None, None), tf.int32, name="source_ids"),
             tf.TensorSpec((), tf.int32, name="max_length"),
             tf.TensorSpec((), tf.float32, name="length_penalty"),
+            *([prefix] if self.target_prefix else []),
         ]
 
     @property
@@ -178,6 +192,7 @@ class SearchFunction:
             "source_ids": ("batch", "source_length"),
             "max_length": (),
             "length_penalty": (),
+            "prefix_ids": ("batch", "prefix_length"),
             **{
                 name: tuple(sizes.get(axis, axis) for axis in axes)
                 for name, axes in OUTPUTS.items()

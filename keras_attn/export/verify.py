@@ -21,18 +21,19 @@ NUMBERS = ("scores", "log_probs", "alignments")
 """Outputs that are compared by value."""
 
 
-def compare_translations(expected, actual, sentences, search):
+def compare_translations(expected, actual, sentences, search, prefixes=None):
     """Runs two forms of a search model on the same sentences and reports where they differ.
 
     The sentences are divided into batches of several sizes; every second batch has a `max_length`
     that cuts some hypotheses short, every third another `length_penalty`.
 
     Args:
-        expected, actual: callables `(source_ids=, max_length=, length_penalty=)` that take NumPy
-            arrays and return a dictionary of arrays: token_ids, lengths, scores, log_probs and
-            perhaps alignments.
+        expected, actual: callables `(source_ids=, max_length=, length_penalty=)`, and `prefix_ids=`
+            if there are prefixes, that take NumPy arrays and return a dictionary of arrays:
+            token_ids, lengths, scores, log_probs and perhaps alignments.
         sentences: list of lists of source ids, as the encoder reads them.
         search: the `Search` layer, for its settings.
+        prefixes: list of lists of target ids, one for each sentence, or `None`.
 
     Returns:
         A `ParityReport`; the caller decides by its `check()`.
@@ -42,10 +43,10 @@ def compare_translations(expected, actual, sentences, search):
     """
     report, equal, tied = ParityReport(sentences=len(sentences)), [], []
     longest = 1
-    for number, batch in enumerate(_batches(sentences)):
+    for number, batch in enumerate(_batches(len(sentences))):
         limit = max(1, longest // 2) if number % 2 == 1 else search.max_length
         inputs = {
-            "source_ids": pad(batch, search.pad_token_id),
+            **_ids(batch, sentences, search, prefixes),
             "max_length": np.array(limit, "int32"),
             "length_penalty": np.array(search.length_penalty + 0.5 * (number % 3 == 2), "float32"),
         }
@@ -57,7 +58,7 @@ def compare_translations(expected, actual, sentences, search):
         is_equal = np.all(ids == other_ids, axis=-1) & (ours["lengths"] == theirs["lengths"])
         equal.append(is_equal)  # (B, N)
         tied.append(is_equal | (np.abs(ours["scores"] - theirs["scores"]) <= TIE))
-        report.batch_sizes.add(len(batch))
+        report.batch_sizes.add(len(inputs["source_ids"]))
         is_cut = np.all(ids != search.end_token_id, axis=-1) & (ours["lengths"] == limit)
         report.cut += int(is_cut.any(axis=1).sum())
         differences = [_largest_difference(name, ours, theirs, is_equal) for name in NUMBERS]
@@ -68,11 +69,11 @@ def compare_translations(expected, actual, sentences, search):
     return report
 
 
-def whole_batches(sentences, search, size=32):
+def whole_batches(sentences, search, prefixes=None, size=32):
     """Yields the inputs for the sentences, with the limit and the penalty of the search."""
     for begin in range(0, len(sentences), size):
         yield {
-            "source_ids": pad(sentences[begin : begin + size], search.pad_token_id),
+            **_ids(slice(begin, begin + size), sentences, search, prefixes),
             "max_length": np.array(search.max_length, "int32"),
             "length_penalty": np.array(search.length_penalty, "float32"),
         }
@@ -82,13 +83,24 @@ def _share(values):
     return float(np.mean(values))
 
 
-def _batches(sentences):
-    remaining = iter(sentences)
+def _batches(count):
+    """Slices of so many sentences."""
+    begin = 0
     for size in itertools.cycle(BATCH_SIZES):
-        batch = list(itertools.islice(remaining, size))
-        if not batch:
+        if begin >= count:
             return
-        yield batch
+        yield slice(begin, begin + size)
+        begin += size
+
+
+def _ids(batch, sentences, search, prefixes):
+    """The inputs that are ids, for a slice of the sentences."""
+    ids = {"source_ids": pad(sentences[batch], search.pad_token_id)}
+    return (
+        ids
+        if prefixes is None
+        else {**ids, "prefix_ids": pad(prefixes[batch], search.pad_token_id)}
+    )
 
 
 def _same_length(first, second, pad_token_id):

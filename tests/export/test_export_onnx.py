@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import onnx
 import pytest
+from keras_attn_runtime import Translator
 
 from keras_attn import (
     AttentionRNNCell,
@@ -23,7 +24,7 @@ from keras_attn.export.parity_sentences import parity_sentences
 from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, subgraphs
 from keras_attn.export.precision_report import PrecisionReport
 from keras_attn.export.search_function import SearchFunction
-from tests.export.small_translator import make_translator, mixed_precision, session
+from tests.export.small_translator import SOURCE, make_translator, mixed_precision, session
 
 IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 
@@ -527,3 +528,34 @@ def test_what_hypotheses_may_not_repeat(tmp_path, search):
     for tokens, length in zip(outputs["token_ids"][:, 0], outputs["lengths"][:, 0], strict=True):
         pairs = list(zip(tokens[: length - 1], tokens[1:length], strict=True))
         assert len(pairs) > 2 and len(set(pairs)) == len(pairs)
+
+
+@pytest.mark.parametrize("search", [BeamDecoder, GreedyDecoder])
+def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
+    """Also where no sentence has a prefix, and where they are of several lengths."""
+    encoder, decoder = make_translator().layers[1], make_translator().layers[2].decoder
+    model = search_model(encoder, search(decoder, max_length=30))
+    report = export_onnx(model, tmp_path / "model.onnx", target_prefix=True)
+    assert report.best_equal > 0.95 and not report.cuda.missing
+    opened = session(tmp_path / "model.onnx")
+    given = {each.name: (each.type, each.shape) for each in opened.get_inputs()}
+    assert given["prefix_ids"] == ("tensor(int32)", ["batch", "prefix_length"])
+    for prefixes in ([[7, 9, 4], [5, 0, 0]], [[8], [0]], [[], []]):
+        prefix_ids = np.array(prefixes, "int32")
+        (token_ids,) = opened.run(["token_ids"], {**inputs(), "prefix_ids": prefix_ids})
+        results = model.layers[-1](**encoder(IDS), prefix_ids=prefix_ids)
+        np.testing.assert_array_equal(token_ids, results["token_ids"])
+        begins = token_ids[:, 0, : prefix_ids.shape[1]]
+        np.testing.assert_array_equal(np.where(prefix_ids, begins, 0), prefix_ids)
+
+
+def test_the_runtime_begins_translations_as_it_is_told(translator, tokenizers, tmp_path):
+    export_onnx(translator, tmp_path / "model.onnx", *tokenizers, target_prefix=True)
+    runtime = Translator(tmp_path / "model.onnx", num_threads=1)
+    prefixes = ["die", "ein hund", "", "zwei"]
+    own = runtime.translate(SOURCE, prefixes, num_hypotheses=2)
+    for translation, prefix in zip(own, prefixes, strict=True):
+        assert all(each.text.startswith(prefix) for each in translation.hypotheses)
+    (alone,) = runtime.translate(SOURCE[1:2], "ein hund")
+    assert alone.token_ids == own[1].token_ids
+    assert runtime.translate(SOURCE)[2].token_ids == own[2].token_ids

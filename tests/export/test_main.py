@@ -63,17 +63,22 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
         lambda *arguments, **options: calls.append(options) or "a report",
     )
     out = str(tmp_path / "model.onnx")
-    others = {"external_data": False, "alignments": None} if form == "onnx" else {}
+    plain = {"external_data": False, "target_prefix": False, "alignments": None}
+    others = plain if form == "onnx" else {}
     assert main([form, str(run), out, "--precision", "int8"]) == 0
     assert calls.pop() == {"sentences": None, "precision": "int8", **others}
     if form == "onnx":
-        assert main([form, str(run), out, "--external-data"]) == 0
-        assert main([form, str(run), out, "--external-data", "--no-alignments"]) == 0
-        expected = {"precision": "float32", "external_data": True, "alignments": False}
-        assert calls.pop() == {"sentences": None, **expected}
+        for arguments, expected in [
+            (["--external-data"], {"external_data": True}),
+            (["--external-data", "--no-alignments"], {"external_data": True, "alignments": False}),
+            (["--target-prefix"], {"target_prefix": True}),
+        ]:
+            assert main([form, str(run), out, *arguments]) == 0
+            assert calls.pop() == {"sentences": None, "precision": "float32", **plain, **expected}
     for other, options, message in [
         ("saved-model", ["--precision", "int8"], "have a precision, received int8"),
         ("saved-model", ["--external-data"], "only the format onnx can have external data"),
+        ("onnx-steps", ["--target-prefix"], "only the format onnx can be told what"),
         ("onnx-text", ["--alignments"], "the format onnx-text has no alignments"),
     ]:
         with pytest.raises(SystemExit):

@@ -2,7 +2,8 @@
 
 Its best hypothesis copies the source, cut to `max_length` tokens; its second one is empty. A token
 costs one: the log probability of a hypothesis is -length, its score is
--length / max(length, 1)^length_penalty. Alignments are the identity.
+-length / max(length, 1)^length_penalty. Alignments are the identity. If it takes a prefix, the copy
+is of prefix and source.
 """
 
 import base64
@@ -77,7 +78,7 @@ def with_file_checksum(content):
     return content + onnx.ModelProto(metadata_props=[entry]).SerializeToString()
 
 
-def build_model(metadata, alignments=True):
+def build_model(metadata, alignments=True, prefix=False):
     """The ONNX model described above, with these `metadata_props`."""
     node, integers = helper.make_node, TensorProto.INT32
     constants = [
@@ -95,7 +96,8 @@ def build_model(metadata, alignments=True):
     nodes = [
         # token_ids: the copy, and beside it an end token followed by padding.
         node("Reshape", ["max_length", "one_length"], ["limit"]),
-        node("Slice", ["source_ids", "from_first", "limit", "time_axis"], ["cut"]),  # (B, T)
+        node("Concat", [*(["prefix_ids"] if prefix else []), "source_ids"], ["said"], axis=1),
+        node("Slice", ["said", "from_first", "limit", "time_axis"], ["cut"]),  # (B, T)
         node("Unsqueeze", ["cut", "hypothesis_axis"], ["copy"]),  # (B, 1, T)
         node("Mul", ["copy", "zero"], ["padding"]),
         node("Slice", ["padding", "first_position", "one_length", "last_axis"], ["first"]),
@@ -137,6 +139,7 @@ def build_model(metadata, alignments=True):
             node("Expand", ["identity", "alignments_shape"], ["alignments"]),  # (B, 2, T, S)
         ]
         outputs.append(helper.make_tensor_value_info("alignments", TensorProto.FLOAT, shape))
+    prefix_info = helper.make_tensor_value_info("prefix_ids", integers, ["batch", "prefix_length"])
     graph = helper.make_graph(
         nodes,
         "copy",
@@ -144,6 +147,7 @@ def build_model(metadata, alignments=True):
             helper.make_tensor_value_info("source_ids", integers, ["batch", "source_length"]),
             helper.make_tensor_value_info("max_length", integers, []),
             helper.make_tensor_value_info("length_penalty", TensorProto.FLOAT, []),
+            *([prefix_info] if prefix else []),
         ],
         outputs,
         constants,

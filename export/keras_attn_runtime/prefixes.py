@@ -1,0 +1,98 @@
+"""What translations begin with: for all of them the same, or for each its own."""
+
+import dataclasses
+import itertools
+from numbers import Integral
+
+import numpy as np
+
+from keras_attn_runtime.errors import SentenceError
+
+
+class PrefixReader:
+    """Gives each `Source` the ids that its translation begins with.
+
+    Args:
+        tokenizer: `Tokenizer` of the target language, or `None`.
+        settings: `Settings` of the file.
+    """
+
+    def __init__(self, tokenizer, settings):
+        self.tokenizer = tokenizer
+        self.settings = settings
+
+    def of_texts(self, sources, target_prefix):
+        """Yields the sources with prefixes: a string for all, or an iterable of one for each."""
+        return self._with_prefixes(sources, target_prefix, _is_text, self._ids_of_text)
+
+    def of_ids(self, sources, target_prefix):
+        """Yields the sources with prefixes: ids for all, or an iterable of ids for each."""
+        return self._with_prefixes(sources, target_prefix, _are_ids, self._checked_ids)
+
+    def _with_prefixes(self, sources, target_prefix, is_one, read):
+        is_number = isinstance(target_prefix, np.ndarray) and target_prefix.ndim == 0
+        if isinstance(target_prefix, bytes) or not hasattr(target_prefix, "__iter__") or is_number:
+            raise ValueError(
+                "Expected target_prefix to be what all translations begin with, or a list with "
+                f"one item for each. Received: type={type(target_prefix).__name__}."
+            )
+        if is_one(target_prefix):
+            prefix = read(target_prefix)
+            return (dataclasses.replace(source, prefix=prefix) for source in sources)
+        return self._each_with_its_own(sources, target_prefix, read)
+
+    def _each_with_its_own(self, sources, prefixes, read):
+        nothing = object()
+        pairs = itertools.zip_longest(sources, prefixes, fillvalue=nothing)
+        for index, (source, prefix) in enumerate(pairs):
+            if source is nothing or prefix is nothing:
+                fewer = "sentences" if source is nothing else "prefixes"
+                raise ValueError(
+                    "Expected a target_prefix with one item for each sentence. "
+                    f"Received: {index} {fewer}, and more of the others."
+                )
+            try:
+                ids = read(prefix)
+            except ValueError as error:
+                raise SentenceError(index, str(error)) from error
+            yield dataclasses.replace(source, prefix=ids)
+
+    def _ids_of_text(self, text):
+        if not isinstance(text, str):
+            raise ValueError(
+                "Expected target_prefix to be a string, or strings. "
+                f"Received: type={type(text).__name__}."
+            )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"Expected a target_prefix that can be written as UTF-8. Received: {error.reason}."
+            ) from error
+        return self.tokenizer.encode(text)
+
+    def _checked_ids(self, ids):
+        try:
+            ids = list(ids)
+        except TypeError as error:
+            raise ValueError(
+                f"Expected a target_prefix of ids. Received: type={type(ids).__name__}."
+            ) from error
+        size, padding = self.settings.target_vocabulary_size, self.settings.pad_token_id
+        for each in ids:
+            is_id = isinstance(each, Integral) and not isinstance(each, bool)
+            if not is_id or not 0 <= each < size or each == padding:
+                raise ValueError(
+                    f"Expected ids of a target_prefix in [0, {size}), the target vocabulary, and "
+                    f"not {padding}, the padding. Received: {each!r}."
+                )
+        return [int(each) for each in ids]
+
+
+def _is_text(target_prefix):
+    return isinstance(target_prefix, str)
+
+
+def _are_ids(target_prefix):
+    is_sequence = isinstance(target_prefix, (list, tuple, np.ndarray))
+    return is_sequence and all(isinstance(each, Integral) for each in target_prefix)

@@ -1,0 +1,112 @@
+"""What translations begin with, checked against the copying model of `fake_model`."""
+
+import numpy as np
+import onnx
+import pytest
+from keras_attn_runtime import ModelFileError, SentenceError, Translator
+
+from tests.runtime.fake_model import build_model, metadata
+
+
+@pytest.fixture(scope="module")
+def path(tokenizer_model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("prefixes") / "model.onnx"
+    onnx.save(build_model(metadata(tokenizer_model), prefix=True), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def translator(path):
+    return Translator(path, num_threads=1)
+
+
+def texts(translations):
+    return [translation.text for translation in translations]
+
+
+def test_one_prefix_is_for_all(translator):
+    translations = translator.translate(["some text", "two dogs"], "a tree")
+    assert texts(translations) == ["a tree some text", "a tree two dogs"]
+    assert translator(["two dogs"], target_prefix="a") == ["a two dogs"]
+
+
+def test_each_text_can_have_its_own(translator):
+    prefixes = ["a tree", "", "two dogs"]
+    translations = translator.translate(["some text", "a", "the river"], prefixes, batch_size=1)
+    assert texts(translations) == ["a tree some text", "a", "two dogs the river"]
+
+
+def test_a_batch_with_prefixes_of_several_lengths_is_padded(translator, monkeypatch):
+    fed = []
+
+    def search(feeds):
+        fed.append(feeds["prefix_ids"].tolist())
+        return original(feeds)
+
+    original = translator._model._search
+    monkeypatch.setattr(translator._model, "_search", search)
+    translator.translate_ids([[7, 2], [8, 2], [9, 2]], [[5, 6], [], [7]])
+    translator.translate_ids([[7, 2], [8, 2]])
+    assert fed == [[[5, 6], [0, 0], [7, 0]], [[], []]]
+
+
+def test_none_is_nothing(translator):
+    assert translator(["some text"]) == translator(["some text"], target_prefix="") == ["some text"]
+
+
+@pytest.mark.parametrize("prefix", [[5, 6], (5, 6), np.array([5, 6], "int8"), iter([[5, 6]])])
+def test_ids_for_ids(translator, prefix):
+    (translation,) = translator.translate_ids([[7, 8, 2]], prefix)
+    assert translation.token_ids[:4] == [5, 6, 7, 8]
+
+
+def test_a_stream_of_texts_takes_a_stream_of_prefixes(translator):
+    many = 100
+    translations = translator.translate_iterable(
+        ("some text" for _ in range(many)), ("a" for _ in range(many)), window=7, batch_size=3
+    )
+    assert texts(translations) == ["a some text"] * many
+
+
+@pytest.mark.parametrize("prefixes", [[], ["a"], ["a", "a", "a"]])
+def test_more_or_fewer_prefixes_are_refused(translator, prefixes):
+    with pytest.raises(ValueError, match="one item for each sentence. Received: ."):
+        translator.translate(["some text", "two dogs"], prefixes)
+
+
+@pytest.mark.parametrize("prefix", [3, b"a", True, np.array(5)])
+def test_what_is_no_prefix_is_refused(translator, prefix):
+    for translate, item in ((translator.translate, "a"), (translator.translate_ids, [5, 2])):
+        with pytest.raises(ValueError, match="Expected target_prefix .* Received: type="):
+            translate([item], prefix)
+
+
+@pytest.mark.parametrize("prefix", [[3], ["\ud83d"], [b"a"]])
+def test_prefixes_that_are_no_text_are_refused(translator, prefix):
+    with pytest.raises(SentenceError, match="Sentence 0 .*target_prefix"):
+        translator.translate(["some text"], prefix)
+
+
+@pytest.mark.parametrize("prefix", [[64], [-1], [0], [5, "6"], [True, 2**70], [[64]], [5, 6.0]])
+def test_prefixes_outside_the_vocabulary_are_refused(translator, prefix):
+    with pytest.raises(ValueError, match="target_prefix"):
+        translator.translate_ids([[7, 8, 2]], prefix)
+
+
+def test_a_file_without_the_input_is_refused(model_path):
+    translator = Translator(model_path, num_threads=1)
+    assert not translator.has_target_prefix
+    for translate, arguments in (
+        (translator.translate, (["some text"], "a")),
+        (translator.translate_iterable, (["some text"], "a")),
+        (translator.translate_ids, ([[5, 2]], [5])),
+    ):
+        with pytest.raises(ModelFileError, match="target_prefix=True"):
+            translate(*arguments)
+
+
+def test_command(path, start_command):
+    process = start_command(path, "--target-prefix", "a tree")
+    output, messages = process.communicate(b"some text\n\ntwo dogs\n", timeout=60)
+    assert (process.returncode, messages) == (0, b"")
+    assert output == b"a tree some text\n\na tree two dogs\n"
