@@ -334,8 +334,11 @@ def beam_search(
     form="average",
     end=2,
     suppressed=(0, 1),
+    more=lambda tokens: 0.0,
 ):
     """Beam search with a pool of ended hypotheses, the `num_hypotheses` best first.
+
+    `more(tokens)` is added to the score of a hypothesis.
 
     Sorting is stable, so that ties stay in the order in which they were found: by beam, then by
     token.
@@ -353,7 +356,8 @@ def beam_search(
         candidates = candidates[: 2 * beam_width]
         for tokens, log_prob in candidates[:beam_width]:
             if tokens[-1] == end or length == limit:
-                pool.append(hypothesis(tokens, log_prob, length_penalty, form, end))
+                *found, score, log_prob = hypothesis(tokens, log_prob, length_penalty, form, end)
+                pool.append((*found, score + more(tokens), log_prob))
         pool.sort(key=lambda ended: -ended[2])
         beams = [candidate for candidate in candidates if candidate[0][-1] != end][:beam_width]
         if not beams:

@@ -6,6 +6,7 @@ from keras import ops, tree
 from keras_attn import gather, history
 from keras_attn.arguments import check_positive_integer
 from keras_attn.search.best_continuations import best_continuations
+from keras_attn.search.coverage_penalty import coverage_penalty
 from keras_attn.search.length_penalty import best_attainable, divisor
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
@@ -34,6 +35,9 @@ class BeamDecoder(Search):
             `"collected"`.
         patience: float > 0, see `stop`
             ([Kasai et al., 2024](https://aclanthology.org/2024.lrec-main.261)). Default 1.
+        coverage_penalty: float >= 0, added to the score of a hypothesis is this many times how far
+            it has left parts of the source out, see `keras_attn.search.coverage_penalty`; needs a
+            decoder with attention. Default 0.
         **kwargs: arguments of `Search`.
 
     Call arguments, returns: see `Search`; `hypotheses` is `num_hypotheses`.
@@ -43,7 +47,14 @@ class BeamDecoder(Search):
     """
 
     def __init__(
-        self, decoder, beam_width=4, num_hypotheses=1, stop="collected", patience=1.0, **kwargs
+        self,
+        decoder,
+        beam_width=4,
+        num_hypotheses=1,
+        stop="collected",
+        patience=1.0,
+        coverage_penalty=0.0,
+        **kwargs,
     ):
         super().__init__(decoder, **kwargs)
         check_positive_integer("beam_width", beam_width)
@@ -58,10 +69,16 @@ class BeamDecoder(Search):
             raise ValueError(
                 f"patience must be positive and finite. Received: patience={patience}."
             )
+        if not 0 <= coverage_penalty < math.inf:
+            raise ValueError(
+                "coverage_penalty must be finite and not negative. "
+                f"Received: coverage_penalty={coverage_penalty}."
+            )
         self.beam_width = beam_width
         self.num_hypotheses = num_hypotheses
         self.stop = stop
         self.patience = patience
+        self.coverage_penalty = float(coverage_penalty)
 
     @property
     def width(self):
@@ -88,7 +105,7 @@ class BeamDecoder(Search):
             "done": limits == 0,
             "collected": ops.zeros_like(limits),
             "state": self.decoder.initial_state(
-                memory, self.beam_width, self.return_alignments, max(1, self.max_length)
+                memory, self.beam_width, self._aligns, max(1, self.max_length)
             ),
             "beams": {
                 "token_ids": new_history(beams),
@@ -102,11 +119,19 @@ class BeamDecoder(Search):
                 "log_probs": empty_log_probs,
             },
         }
-        if self.return_alignments:
+        if self._aligns:
             dtype = self.alignments_dtype(carry["state"])
+        if self.coverage_penalty:
+            carry["beams"]["coverage"] = ops.zeros((*beams, source), dtype="float32")
+        if self.return_alignments:
             carry["beams"]["alignments"] = new_history(beams, (source,), dtype)
             carry["hypotheses"]["alignments"] = new_history(pool, (source,), dtype)
         return carry
+
+    @property
+    def _aligns(self):
+        """Whether the attention weights of each step are needed."""
+        return bool(self.return_alignments or self.coverage_penalty)
 
     def advance(self, carry, memory, limits, length_penalty):
         step, beams = carry["step"], carry["beams"]
@@ -177,9 +202,13 @@ class BeamDecoder(Search):
     def _extend_histories(self, candidates, beams, state, step):
         """Adds to the candidates what they have behind them."""
         parents = candidates["parents"]
-        if self.return_alignments:
-            batch, source = ops.shape(beams["alignments"])[0], ops.shape(beams["alignments"])[3]
+        if self._aligns:
+            batch, source = ops.shape(parents)[0], ops.shape(state["alignments"])[1]
             weights = ops.reshape(state["alignments"], (batch, self.beam_width, source))
+        if self.coverage_penalty:
+            coverage = beams["coverage"] + ops.cast(weights, "float32")  # (B, K, S)
+            candidates["coverage"] = gather.gather_beams(coverage, parents)
+        if self.return_alignments:
             alignments = history.append(beams["alignments"], weights, step)  # (B, K, t+1, S)
             candidates["alignments"] = gather.gather_beams(alignments, parents)
         token_ids = gather.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
@@ -203,6 +232,9 @@ class BeamDecoder(Search):
         scores = first["log_probs"] / divisor(
             num_tokens, is_end, length_penalty, self.length_penalty_form
         )
+        if self.coverage_penalty:
+            coverage = candidates["coverage"][:, : self.beam_width]  # (B, K, S)
+            scores = scores + coverage_penalty(coverage, self.coverage_penalty)
         first["scores"] = ops.where(ended, scores, IMPOSSIBLE)
 
         for name in ("token_ids", "alignments"):
@@ -224,6 +256,7 @@ class BeamDecoder(Search):
             "num_hypotheses": self.num_hypotheses,
             "stop": self.stop,
             "patience": self.patience,
+            "coverage_penalty": self.coverage_penalty,
         }
 
 

@@ -68,8 +68,9 @@ class Search(keras.layers.Layer):
         `token_ids` int32 `(batch, hypotheses, time)`, with the end token where there was one, then
         padding; `lengths` int32 `(batch, hypotheses)`, tokens without the end token;
         `scores` float32 `(batch, hypotheses)`, as ranked: natural-log probability over length
-        penalty; `log_probs` float32 `(batch, hypotheses)`, natural-log probability of all tokens
-        and the end token; `alignments` float `(batch, hypotheses, time, source)`, on request.
+        penalty, and the coverage penalty of a beam search; `log_probs` float32
+        `(batch, hypotheses)`, natural-log probability of all tokens and the end token;
+        `alignments` float `(batch, hypotheses, time, source)`, on request.
         A hypothesis that does not exist (fewer were found than asked for) has score and log
         probability -1e9.
 
@@ -268,7 +269,7 @@ class Search(keras.layers.Layer):
         """The type of the attention weights in a state of the decoder, which must have some."""
         if "alignments" not in state:
             raise ValueError(
-                "return_alignments=True needs a decoder with attention. "
+                "return_alignments=True and a coverage_penalty need a decoder with attention. "
                 f"Received: decoder={self.decoder.name!r}, whose state has no alignments."
             )
         return state["alignments"].dtype

@@ -530,6 +530,18 @@ def test_what_hypotheses_may_not_repeat(tmp_path, search):
         assert len(pairs) > 2 and len(set(pairs)) == len(pairs)
 
 
+@pytest.mark.parametrize("alignments", [False, True])
+def test_coverage_penalty(tmp_path, alignments):
+    model = make_translator(coverage_penalty=0.7)
+    export_onnx(model, tmp_path / "model.onnx", alignments=alignments)
+    outputs = run(tmp_path / "model.onnx")
+    assert ("alignments" in outputs) == alignments
+    np.testing.assert_allclose(outputs["scores"], model(IDS)["scores"], rtol=1e-5)
+    lengths = np.maximum(outputs["lengths"], 1)
+    without = outputs["log_probs"] / lengths
+    assert (outputs["scores"] < without - 1e-3)[0].all()  # the other source is covered
+
+
 @pytest.mark.parametrize("search", [BeamDecoder, GreedyDecoder])
 def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
     """Also where no sentence has a prefix, and where they are of several lengths."""
