@@ -91,9 +91,7 @@ class ExportedModel:
             BatchError: if ONNX Runtime fails.
             ModelFileError: if the outputs do not fit the batch.
         """
-        feeds = self._feeds(sentences, max_length, length_penalty)
-        if self.has_target_prefix:
-            feeds[PREFIX] = self._padded(prefixes or [[]] * len(sentences))
+        feeds = self._feeds(sentences, max_length, length_penalty, prefixes)
         outputs = self._search(feeds)
         self._check_shapes(outputs, len(sentences))
         return outputs
@@ -128,12 +126,15 @@ class ExportedModel:
             outputs = session.run(self._output_names, feeds)
         return dict(zip(self._output_names, outputs, strict=True))
 
-    def _feeds(self, sentences, max_length, length_penalty):
-        return {
+    def _feeds(self, sentences, max_length, length_penalty, prefixes):
+        feeds = {
             "source_ids": self._padded(sentences),
             "max_length": np.array(max_length, np.int32),
             "length_penalty": np.array(length_penalty, np.float32),
         }
+        if self.has_target_prefix:
+            feeds[PREFIX] = self._padded(prefixes or [[]] * len(sentences))
+        return feeds
 
     def _padded(self, rows):
         """Lists of ids as one array `(batch, longest)`."""

@@ -14,7 +14,7 @@ class SteppedSearch:
 
     Args:
         sessions: tuple of the sessions of `start.onnx`, `step.onnx` and `finish.onnx`.
-        feeds: dict of arrays, the inputs `source_ids`, `max_length` and `length_penalty`.
+        feeds: dict of arrays, the inputs of `ExportedModel`.
 
     Attributes:
         values: dict of `onnxruntime.OrtValue` by name, everything between two steps; `.numpy()`

@@ -24,12 +24,13 @@ class StreamingTranslator(Translator):
 
     _model_class = SteppedModel
 
-    def stream(self, text, max_length=None, length_penalty=None):
+    def stream(self, text, max_length=None, length_penalty=None, target_prefix=None):
         """Translates one text, token by token.
 
         Args:
             text: string.
             max_length, length_penalty: see `Options`.
+            target_prefix: string that the translation begins with. Default: nothing.
 
         Returns:
             Iterator of strings: after each token the best translation so far, at last the whole
@@ -37,14 +38,16 @@ class StreamingTranslator(Translator):
 
         Raises:
             SentenceError: if the text is not valid or too long.
-            ModelFileError: if ONNX Runtime fails, or the directory has no tokenizer.
+            ModelFileError: if ONNX Runtime fails, or the directory has no tokenizer, or takes no
+                `target_prefix`.
             ValueError: if an option is out of its range.
         """
         options = self._checked({"max_length": max_length, "length_penalty": length_penalty})
-        (source,) = self._read_texts([text])
+        (source,) = self._read_texts([text], target_prefix)
         if not source.ids or options.max_length == 0:
             return iter([""])
-        return self._texts(self._model.start([source.ids], *self._limits(options)))
+        partials = self._model.start([source.ids], *self._limits(options), [source.prefix])
+        return self._texts(partials)
 
     def _texts(self, partials):
         text = None

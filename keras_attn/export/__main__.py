@@ -62,7 +62,7 @@ def main(arguments=None):
     parser.add_argument(
         "--target-prefix",
         action="store_true",
-        help="let the caller of an ONNX file say what translations begin with",
+        help="let the caller say what translations begin with; onnx and onnx-steps only",
     )
     options = parser.parse_args(arguments)
     has_precision = options.format in ("onnx", "onnx-text")
@@ -72,8 +72,9 @@ def main(arguments=None):
         )
     if options.format != "onnx" and options.external_data:
         parser.error("only the format onnx can have external data")
-    if options.format != "onnx" and options.target_prefix:
-        parser.error("only the format onnx can be told what translations begin with")
+    can_begin = options.format in ("onnx", "onnx-steps")
+    if not can_begin and options.target_prefix:
+        parser.error("only onnx and onnx-steps can be told what translations begin with")
     if options.format == "onnx-text" and options.alignments:
         parser.error("the format onnx-text has no alignments")
     try:
@@ -86,6 +87,7 @@ def main(arguments=None):
         choice = {"precision": options.precision} if has_precision else {}
         if options.format == "onnx":
             choice["external_data"] = options.external_data
+        if can_begin:
             choice["target_prefix"] = options.target_prefix
         if options.format != "onnx-text":
             choice["alignments"] = options.alignments

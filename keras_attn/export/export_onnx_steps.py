@@ -3,7 +3,7 @@ from keras_attn.export.fused_recurrence import fused_recurrence
 from keras_attn.export.in_float32 import in_float32
 from keras_attn.export.metadata import describe
 from keras_attn.export.onnx_file import write_onnx
-from keras_attn.export.parity_sentences import parity_sentences
+from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.search_steps import NEXT, SearchSteps
@@ -20,13 +20,14 @@ def export_onnx_steps(
     *,
     alignments=None,
     sentences=None,
+    target_prefix=False,
 ):
     """Writes a search model as three ONNX files, for a host that runs the loop of the search.
 
     So the host sees each token when it is there, and every tensor between two steps. The files are
     the parts of the search that `export_onnx` puts around a loop, see `SearchSteps`:
 
-        start.onnx    source_ids, max_length -> values
+        start.onnx    source_ids, max_length, and prefix_ids on request -> values
         step.onnx     values, length_penalty -> next/values, partial
         finish.onnx   values -> token_ids, lengths, scores, log_probs, and alignments on request
 
@@ -38,7 +39,8 @@ def export_onnx_steps(
     Args:
         model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
         directory: name of the directory; that of an earlier export is replaced.
-        source_tokenizer, target_tokenizer, alignments, sentences: as for `export_onnx`.
+        source_tokenizer, target_tokenizer, alignments, sentences, target_prefix: as for
+            `export_onnx`.
 
     Returns:
         The `ParityReport` of the comparison with Keras.
@@ -51,9 +53,10 @@ def export_onnx_steps(
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     import onnx
 
-    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments)
+    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     require_one_file(function.weights)
     sentences = parity_sentences(function, source_tokenizer, sentences)
+    prefixes = parity_prefixes(function, len(sentences))
     with without_cudnn(model), in_float32(model), replace_when_done(directory) as partial:
         steps = SearchSteps(function)
         partial.mkdir()
@@ -77,8 +80,9 @@ def export_onnx_steps(
         metadata = {"keras_attn.start": written[-1].value}
         step = write("step", steps.step, steps.step_signature, metadata)
         finish = write("finish", steps.finish, steps.finish_signature, metadata)
+        runner = _runner(steps, start, step, finish)
         report = compare_translations(
-            function.runner(), _runner(steps, start, step, finish), sentences, function.search
+            function.runner(), runner, sentences, function.search, prefixes
         )
         report.check()
     return report
@@ -87,8 +91,8 @@ def export_onnx_steps(
 def _runner(steps, start, step, finish):
     """The search, run by the three files."""
 
-    def run(source_ids, max_length, length_penalty):
-        values = start(source_ids=source_ids, max_length=max_length)
+    def run(length_penalty, **inputs):
+        values = start(**inputs)
         values["length_penalty"] = length_penalty
         while not values["done"].all():
             following = step(**{spec.name: values[spec.name] for spec in steps.step_signature})

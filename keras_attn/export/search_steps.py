@@ -10,11 +10,12 @@ not be named like an input."""
 class SearchSteps:
     """The parts of a search as three functions, for a host that runs the loop.
 
-    `start(source_ids, max_length)` gives the *values* of a search: its carry, the decoder's memory
-    and the limits, flat, named like `beams/log_probs`. `step(length_penalty, values)` gives those
-    that have changed, named like `next/beams/log_probs`, and `partial`, what `Search.partial`
-    returns. When all of `done` is true, `finish(values)` gives the results. So the host looks at
-    `done`, and hands on what it was given last.
+    `start(source_ids, max_length)`, with `prefix_ids` if the function has that input, gives the
+    *values* of a search: its carry, the decoder's memory and the limits, flat, named like
+    `beams/log_probs`. `step(length_penalty, values)` gives those that have changed, named like
+    `next/beams/log_probs`, and `partial`, what `Search.partial` returns. When all of `done` is
+    true, `finish(values)` gives the results. So the host looks at `done`, and hands on what it was
+    given last.
 
     Args:
         function: the `SearchFunction` that the steps make up.
@@ -28,8 +29,8 @@ class SearchSteps:
         import tensorflow as tf
 
         self._function = function
-        source_ids, max_length, length_penalty = function.signature
-        self.start_signature = [source_ids, max_length]
+        source_ids, max_length, length_penalty, *prefix = function.signature
+        self.start_signature = [source_ids, max_length, *prefix]
         traced = tf.function(self._prepare, input_signature=self.start_signature, autograph=False)
         self._structure = traced.get_concrete_function().structured_outputs
         specs = [
@@ -43,9 +44,9 @@ class SearchSteps:
             for name in (spec.name, NEXT + spec.name):
                 self.dimensions[name] = _axes(name, spec.shape)
 
-    def start(self, source_ids, max_length):
+    def start(self, *inputs):
         """The values before the first token, by name."""
-        return _flat(self._prepare(source_ids, max_length))
+        return _flat(self._prepare(*inputs))
 
     def step(self, length_penalty, *values):
         """The values after one more token, by name with `NEXT` before it, and `partial`."""
@@ -68,7 +69,7 @@ class SearchSteps:
         results = self._function.search.finish(keras.tree.pack_sequence_as(structure, hypotheses))
         return {name: results[name] for name in OUTPUTS if name in results}
 
-    def _prepare(self, source_ids, max_length):
+    def _prepare(self, source_ids, max_length, prefix_ids=None):
         with self._function.chosen_alignments():
             encoded = self._function.encoder(source_ids, training=False)
             if encoded.get("encoder_mask") is None:  # what Keras does where the search is called
@@ -77,7 +78,9 @@ class SearchSteps:
                     encoded["encoder_outputs"],
                 )
                 encoded = {**encoded, "encoder_mask": masks}
-            carry, memory, limits = self._function.search.prepare(**encoded, max_length=max_length)
+            carry, memory, limits = self._function.search.prepare(
+                **encoded, max_length=max_length, prefix_ids=prefix_ids
+            )
         return {**carry, "memory": memory, "limits": limits}
 
 

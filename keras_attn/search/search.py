@@ -235,7 +235,7 @@ class Search(keras.layers.Layer):
                 )
             # Behind the longest prefix too there is padding, the sign that all tokens are free.
             padding = (ops.zeros_like(limits) + self.pad_token_id)[:, None]  # (B, 1)
-            carry["prefix_ids"] = ops.concatenate([ops.cast(prefix_ids, "int32"), padding], axis=1)
+            carry["prefix"] = ops.concatenate([ops.cast(prefix_ids, "int32"), padding], axis=1)
         return carry, memory, limits
 
     def limits(self, encoder_mask, max_length=None):
@@ -339,11 +339,11 @@ class Search(keras.layers.Layer):
             their log probabilities behind each hypothesis, float32 `(batch, width)`, and whether
             there is still one, boolean `(batch, 1)`.
         """
-        if "prefix_ids" not in carry:
+        if "prefix" not in carry:
             return None
-        last_column = ops.shape(carry["prefix_ids"])[1] - 1
+        last_column = ops.shape(carry["prefix"])[1] - 1
         column = ops.minimum(carry["step"], last_column)
-        tokens = ops.take(carry["prefix_ids"], column, axis=1)[:, None]  # (B, 1)
+        tokens = ops.take(carry["prefix"], column, axis=1)[:, None]  # (B, 1)
         of_rows = tokens + ops.zeros((1, self.width), dtype="int32")  # (B, K)
         log_probs = gather.gather_beams(
             ops.log_softmax(step_logits), ops.reshape(of_rows, (-1, 1))

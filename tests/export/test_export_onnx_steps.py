@@ -17,7 +17,7 @@ from keras_attn import (
     search_model,
     transformer_seq2seq,
 )
-from keras_attn.export import ExportError, export_onnx_steps
+from keras_attn.export import ExportError, export_onnx, export_onnx_steps
 from keras_attn.export.onnx_gate import open_session
 from tests.export.small_translator import SOURCE, make_translator, mixed_precision
 
@@ -190,3 +190,18 @@ def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path)
     with mixed_precision():
         translator = make_translator()
     assert export_onnx_steps(translator, tmp_path / "steps").best_equal == 1
+
+
+def test_begins_as_it_is_told(translator, tokenizers, tmp_path):
+    for export, name in ((export_onnx, "model.onnx"), (export_onnx_steps, "steps")):
+        export(translator, tmp_path / name, *tokenizers, target_prefix=True)
+    prefixes = ["die", "", "zwei v", "ein"]
+    stepped = StreamingTranslator(tmp_path / "steps")
+    one_file = Translator(tmp_path / "model.onnx").translate(SOURCE, prefixes)
+    assert [each.text for each in stepped.translate(SOURCE, prefixes)] == [
+        each.text for each in one_file
+    ]
+    for text, prefix, translation in zip(SOURCE, prefixes, one_file, strict=True):
+        *shown, last = stepped.stream(text, target_prefix=prefix)
+        assert last == translation.text and last.startswith(prefix)
+        assert all(prefix.startswith(each) or each.startswith(prefix) for each in shown)

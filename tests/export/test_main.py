@@ -50,7 +50,8 @@ def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
     assert capsys.readouterr().out.endswith("Compared with Keras on a report.\n")
     ((model, out, source, _, options),) = calls
     assert (model.name, out) == ("translator", tmp_path / "model")
-    assert options == {"sentences": None, "alignments": None}
+    more = {"target_prefix": False} if form == "onnx-steps" else {}
+    assert options == {"sentences": None, "alignments": None, **more}
     assert source.model == (run / "source.spm").read_bytes()
 
 
@@ -78,7 +79,7 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
     for other, options, message in [
         ("saved-model", ["--precision", "int8"], "have a precision, received int8"),
         ("saved-model", ["--external-data"], "only the format onnx can have external data"),
-        ("onnx-steps", ["--target-prefix"], "only the format onnx can be told what"),
+        ("saved-model", ["--target-prefix"], "only onnx and onnx-steps can be told what"),
         ("onnx-text", ["--alignments"], "the format onnx-text has no alignments"),
     ]:
         with pytest.raises(SystemExit):
