@@ -277,8 +277,9 @@ def without_repetition(logits_after, repetition_penalty=1.0, no_repeat_ngram_siz
     What would repeat an n-gram has the log probability of minus infinity.
     """
 
+    size = no_repeat_ngram_size
+
     def ngrams(tokens):
-        size = no_repeat_ngram_size
         return [tokens[i : i + size] for i in range(len(tokens) - size + 1)]
 
     def log_probs_after(prefix):
@@ -288,9 +289,7 @@ def without_repetition(logits_after, repetition_penalty=1.0, no_repeat_ngram_siz
             logits[token] *= 1 / factor if logits[token] > 0 else factor
         log_probs = log_softmax(logits)
         for token in range(len(logits)):
-            if no_repeat_ngram_size and len(set(ngrams((*prefix, token)))) < len(
-                ngrams((*prefix, token))
-            ):
+            if size and (*prefix, token)[-size:] in ngrams(prefix):
                 log_probs[token] = -np.inf
         return log_probs
 

@@ -35,7 +35,7 @@ class ExportedModel:
 
     Attributes:
         files: list of paths, the file and, where they are outside of it, its weights.
-        has_target_prefix: bool, whether translations can be told what to begin with.
+        takes_target_prefix: bool, whether translations can be told what to begin with.
         source_tokenizer, target_tokenizer: `Tokenizer`s, `None` where the file has none.
 
     Raises:
@@ -62,7 +62,7 @@ class ExportedModel:
         # A file that was changed on purpose has no checksum, also of its weights.
         has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
         self.files = [path, weights] if has_weights else [path]
-        self.has_target_prefix = PREFIX in self._input_names()
+        self.takes_target_prefix = PREFIX in self._input_names()
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
         self._output_names = [*OUTPUTS, "alignments"] if self.has_alignments else list(OUTPUTS)
@@ -80,7 +80,7 @@ class ExportedModel:
             max_length: int of at least 1, limit of output tokens.
             length_penalty: float.
             prefixes: list of lists of ints, target ids that each translation begins with, for a
-                file that `has_target_prefix`. Default: nothing.
+                file that `takes_target_prefix`. Default: nothing.
 
         Returns:
             Dict of arrays by output name: int32 `token_ids (batch, hypotheses, target_length)` and
@@ -132,7 +132,7 @@ class ExportedModel:
             "max_length": np.array(max_length, np.int32),
             "length_penalty": np.array(length_penalty, np.float32),
         }
-        if self.has_target_prefix:
+        if self.takes_target_prefix:
             feeds[PREFIX] = self._padded(prefixes or [[]] * len(sentences))
         return feeds
 

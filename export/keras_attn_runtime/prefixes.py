@@ -46,10 +46,10 @@ class PrefixReader:
         pairs = itertools.zip_longest(sources, prefixes, fillvalue=nothing)
         for index, (source, prefix) in enumerate(pairs):
             if source is nothing or prefix is nothing:
-                fewer = "sentences" if source is nothing else "prefixes"
+                more = "more than" if source is nothing else "only"
                 raise ValueError(
                     "Expected a target_prefix with one item for each sentence. "
-                    f"Received: {index} {fewer}, and more of the others."
+                    f"Received: {more} {index}."
                 )
             try:
                 ids = read(prefix)
@@ -69,7 +69,13 @@ class PrefixReader:
             raise ValueError(
                 f"Expected a target_prefix that can be written as UTF-8. Received: {error.reason}."
             ) from error
-        return self.tokenizer.encode(text)
+        ids = self.tokenizer.encode(text)
+        if self.tokenizer.unknown_token_id in ids:
+            raise ValueError(
+                "Expected a target_prefix that the tokenizer knows. Received: "
+                f"{text!r}, in which there are unknown characters."
+            )
+        return ids
 
     def _checked_ids(self, ids):
         try:
@@ -81,12 +87,20 @@ class PrefixReader:
         size, padding = self.settings.target_vocabulary_size, self.settings.pad_token_id
         for each in ids:
             is_id = isinstance(each, Integral) and not isinstance(each, bool)
-            if not is_id or not 0 <= each < size or each == padding:
+            if not is_id or not 0 <= each < size:
                 raise ValueError(
-                    f"Expected ids of a target_prefix in [0, {size}), the target vocabulary, and "
-                    f"not {padding}, the padding. Received: {each!r}."
+                    f"Expected ids of a target_prefix in [0, {size}), the target vocabulary. "
+                    f"Received: {each!r}."
                 )
-        return [int(each) for each in ids]
+        ids = [int(each) for each in ids]
+        while ids and ids[-1] == padding:
+            ids.pop()
+        if padding in ids:
+            raise ValueError(
+                f"Expected padding (id {padding}) of a target_prefix only at the end. Received: "
+                f"padding at position {ids.index(padding)}."
+            )
+        return ids
 
 
 def _is_text(target_prefix):

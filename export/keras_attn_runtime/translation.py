@@ -11,7 +11,8 @@ class Hypothesis:
         text: string, the detokenized output; None where the file has no tokenizer.
         token_ids: list of ints, target ids without start, end and padding.
         pieces: list of strings, the SentencePiece pieces of `token_ids`; None as `text`.
-        score: float, what the search ranks by: `log_prob` divided by the length penalty.
+        score: float, what the search ranks by: `log_prob` divided by the length penalty, and the
+            coverage penalty, if the file was exported with one.
         log_prob: float, natural-log probability of the output, its end token included.
         alignments: float32 array `(target_length, source_length)`, the attention weights of each of
             `pieces` over `Translation.source_pieces`, or None where the file has no alignments.

@@ -42,7 +42,7 @@ class Translator:
     Attributes:
         settings: `Settings`, what the file says about its model.
         has_alignments: bool, whether translations have alignments.
-        has_target_prefix: bool, whether they can be told what to begin with.
+        takes_target_prefix: bool, whether they can be told what to begin with.
         max_source_length: int, the limit that holds.
 
     Raises:
@@ -79,7 +79,7 @@ class Translator:
         self._process = os.getpid()
         self.settings = self._model.settings
         self.has_alignments = self._model.has_alignments
-        self.has_target_prefix = self._model.has_target_prefix
+        self.takes_target_prefix = self._model.takes_target_prefix
         self.max_source_length = min(max_source_length, self.settings.max_source_length)
         self._reader = SourceReader(
             self._model.source_tokenizer, self.settings, self.max_source_length, bool(truncate)
@@ -144,7 +144,8 @@ class Translator:
                 language model: the start token) is added where it is missing. A sentence of nothing
                 else has the empty translation.
             target_prefix: list or array of target ids that all translations begin with, or an
-                iterable of such, one for each sentence. Default: nothing.
+                iterable of such, one for each sentence; padding at the end is dropped. Default:
+                nothing, as is an empty list.
             **options: see `Options`.
 
         Returns:
@@ -180,7 +181,7 @@ class Translator:
         return options
 
     def _require_target_prefix(self):
-        if not self.has_target_prefix:
+        if not self.takes_target_prefix:
             raise ModelFileError(
                 "Expected a file that can be told what translations begin with, because of "
                 "target_prefix. Received: one that cannot. Export it with `--target-prefix`, or "

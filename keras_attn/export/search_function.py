@@ -220,10 +220,10 @@ def _check_calls(model, encoder, search):
         raise ValueError(
             f"Expected layers that can be saved, with a `get_config`. Received: {error}"
         ) from error
-    for node in layers[encoder.name]["inbound_nodes"]:
-        _check_call_of_encoder(model, encoder, node)
     (node,) = layers[search.name]["inbound_nodes"]
     _check_call_of_search(model, encoder, search, node)
+    for node in layers[encoder.name]["inbound_nodes"]:
+        _check_call_of_encoder(model, encoder, node)
 
 
 def _check_call_of_encoder(model, encoder, node):
@@ -245,6 +245,12 @@ def _check_call_of_encoder(model, encoder, node):
 
 
 def _check_call_of_search(model, encoder, search, node):
+    if node["kwargs"].get("prefix_ids") is not None:
+        raise ValueError(
+            "Expected a search that is called with what its encoder returns. Received: a call with "
+            "prefix_ids. Leave them out of the model and export it with target_prefix=True, which "
+            "makes them an input."
+        )
     # Limits and penalties that are part of the model: here they are inputs.
     given = [
         name for name in ("max_length", "length_penalty") if node["kwargs"].get(name) is not None

@@ -1,4 +1,5 @@
 import math
+import numbers
 
 import keras
 from keras import ops, tree
@@ -37,7 +38,8 @@ class BeamDecoder(Search):
             ([Kasai et al., 2024](https://aclanthology.org/2024.lrec-main.261)). Default 1.
         coverage_penalty: float >= 0, added to the score of a hypothesis is this many times how far
             it has left parts of the source out, see `keras_attn.search.coverage_penalty`; needs a
-            decoder with attention. Default 0.
+            decoder whose attention weights are never exactly 0 but for padding, as a softmax gives
+            them. Default 0.
         **kwargs: arguments of `Search`.
 
     Call arguments, returns: see `Search`; `hypotheses` is `num_hypotheses`.
@@ -69,10 +71,11 @@ class BeamDecoder(Search):
             raise ValueError(
                 f"patience must be positive and finite. Received: patience={patience}."
             )
-        if not 0 <= coverage_penalty < math.inf:
+        is_number = isinstance(coverage_penalty, numbers.Real)
+        if not is_number or not 0 <= coverage_penalty < math.inf:
             raise ValueError(
-                "coverage_penalty must be finite and not negative. "
-                f"Received: coverage_penalty={coverage_penalty}."
+                "coverage_penalty must be a finite number and not negative. "
+                f"Received: coverage_penalty={coverage_penalty!r}."
             )
         self.beam_width = beam_width
         self.num_hypotheses = num_hypotheses

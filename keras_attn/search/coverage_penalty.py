@@ -10,7 +10,9 @@ def coverage_penalty(coverage, weight):
 
     over the positions that have any. Introduced by [Wu et al., 2016](
     https://arxiv.org/abs/1609.08144), (14). Positions without any attention, such as padding, are
-    left out, as in TensorFlow Addons, OpenNMT-tf and CTranslate2.
+    left out, as in TensorFlow Addons, OpenNMT-tf and CTranslate2. So it is for weights that are
+    positive wherever they may be: those of sparsemax, hardmax or a window are exactly 0 for words
+    that were left out, too.
 
     Args:
         coverage: floats `(..., source)`, the sums of the attention weights.

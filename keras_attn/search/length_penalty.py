@@ -1,8 +1,8 @@
 """How the score of a hypothesis is made from its log probability and length.
 
-`scores = log_probs / divisor`: with log probabilities below zero, a larger penalty favours longer
-hypotheses. Length counts tokens without the end token; the log probability includes the end
-token's.
+`scores = log_probs / divisor`, to which a coverage penalty is added if there is one: with log
+probabilities below zero, a larger length penalty favours longer hypotheses. Length counts tokens
+without the end token; the log probability includes the end token's.
 
     average            max(L, 1)^a        a = 1 is the mean per token
     average_with_end   max(L + e, 1)^a    e is 1 if the hypothesis has ended by the end token, else

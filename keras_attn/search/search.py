@@ -40,7 +40,8 @@ class Search(keras.layers.Layer):
             hypothesis finds no other. Default `None`: padding and start, unless they are the end
             too.
         repetition_penalty: float > 0, above 1 makes the tokens that a hypothesis has less probable,
-            see `keras_attn.search.repetition`. Default 1: as probable as they are.
+            see `keras_attn.search.repetition`. Default 1: as probable as they are. Of this and
+            the next one, a prompt is no part of the hypothesis, a prefix is.
         no_repeat_ngram_size: int >= 0, a hypothesis has no sequence of so many tokens twice.
             Default 0: it may have.
         return_alignments: bool, whether to return the attention weights. Default `False`.
@@ -54,8 +55,9 @@ class Search(keras.layers.Layer):
         encoder_state: last state of the encoder, nested, or `None`.
         query_features: `(batch, features)`, for a decoder whose queries have them.
         prefix_ids: int `(batch, prefix)`, what every hypothesis begins with, such as the tag of a
-            language, padded on the right. These tokens count like others, for the limit, for the
-            length and with their log probabilities. Default `None`: nothing.
+            language, padded on the right; `(1, prefix)` for all alike. These tokens count like
+            others, for the limit, for the length and with their log probabilities. Default `None`:
+            nothing.
         max_length: int or int32 scalar that replaces the argument above. Where the state of the
             decoder cannot grow in a loop (on JAX, and see `Decoder.grows`), more than the argument
             is the argument.
@@ -128,10 +130,11 @@ class Search(keras.layers.Layer):
                 f"Received: start_token_id={start_token_id}, end_token_id={end_token_id}, "
                 f"pad_token_id={pad_token_id}, suppressed_token_ids={suppressed_token_ids}."
             )
-        if not 0 < repetition_penalty < math.inf:
+        is_number = isinstance(repetition_penalty, numbers.Real)
+        if not is_number or not 0 < repetition_penalty < math.inf:
             raise ValueError(
-                "repetition_penalty must be positive and finite. "
-                f"Received: repetition_penalty={repetition_penalty}."
+                "repetition_penalty must be a positive and finite number. "
+                f"Received: repetition_penalty={repetition_penalty!r}."
             )
         if not isinstance(no_repeat_ngram_size, numbers.Integral) or no_repeat_ngram_size < 0:
             raise ValueError(
@@ -228,15 +231,25 @@ class Search(keras.layers.Layer):
             limits = ops.maximum(ops.minimum(limits, max_tokens), 0)
         carry = self.start(memory, limits, main_mask)
         if prefix_ids is not None:
-            if len(prefix_ids.shape) != 2:
-                raise ValueError(
-                    "prefix_ids must have shape (batch, prefix). "
-                    f"Received: prefix_ids with shape {tuple(prefix_ids.shape)}."
-                )
-            # Behind the longest prefix too there is padding, the sign that all tokens are free.
-            padding = (ops.zeros_like(limits) + self.pad_token_id)[:, None]  # (B, 1)
-            carry["prefix"] = ops.concatenate([ops.cast(prefix_ids, "int32"), padding], axis=1)
+            carry["prefix"] = self._prefix(ops.convert_to_tensor(prefix_ids), limits)
         return carry, memory, limits
+
+    def _prefix(self, prefix_ids, limits):
+        """Prefixes int32 `(batch, prefix + 1)`.
+
+        Behind the longest one too there is padding, the sign that all tokens are free.
+        """
+        batch, shape = limits.shape[0], tuple(prefix_ids.shape)
+        if len(shape) != 2 or not (shape[0] in (1, batch) or None in (shape[0], batch)):
+            raise ValueError(
+                "prefix_ids must have shape (batch, prefix), or (1, prefix) for all alike. "
+                f"Received: prefix_ids with shape {shape} for a batch of {batch}."
+            )
+        rows = ops.zeros_like(limits)[:, None]  # (B, 1)
+        prefix = ops.cast(prefix_ids, "int32") + rows  # (B, P)
+        prefix = ops.concatenate([prefix, rows + self.pad_token_id], axis=1)  # (B, P+1)
+        # The size of the batch is to be as unknown as that of all else that a loop carries.
+        return ops.reshape(prefix, (ops.shape(limits)[0], ops.shape(prefix)[1]))
 
     def limits(self, encoder_mask, max_length=None):
         """Most tokens of each sentence's hypotheses, the end token included.

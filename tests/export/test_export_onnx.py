@@ -20,7 +20,7 @@ from keras_attn import (
     transformer_seq2seq,
 )
 from keras_attn.export import ExportError, export_onnx
-from keras_attn.export.parity_sentences import parity_sentences
+from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, subgraphs
 from keras_attn.export.precision_report import PrecisionReport
 from keras_attn.export.search_function import SearchFunction
@@ -378,7 +378,7 @@ def test_texts_without_tokens_are_not_compared(translator):
 def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tmp_path):
     """The check compares with encoder and search, so it would not see what the model does more."""
     encoder, search = translator.layers[1:]
-    ids, mask = (keras.Input((None,), dtype=dtype) for dtype in ("int32", "bool"))
+    ids, mask, more = (keras.Input((None,), dtype=dtype) for dtype in ("int32", "bool", "int32"))
 
     class Subclassed(keras.Model):
         def __init__(self):
@@ -394,6 +394,8 @@ def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tm
         (keras.Model(ids, {**found, "scores": found["scores"] * 2}), "Multiply"),
         (keras.Model(ids, search(**encoder(ids), length_penalty=0.0)), "length_penalty"),
         (keras.Model(ids, search(**encoder(ids), max_length=9)), "max_length"),
+        (keras.Model(ids, search(**encoder(ids), prefix_ids=[[5]])), "target_prefix=True"),
+        (keras.Model([ids, more], search(**encoder(ids), prefix_ids=more)), "target_prefix=True"),
         (Subclassed(), "functional"),
         (keras.Model([ids, mask], search(**encoder(ids, mask=mask))), r"2 inputs.*\['mask'\]"),
         (keras.Model(ids, search(**encoder(ids, mask=ids))), r"source_ids alone.*\['mask'\]"),
@@ -559,6 +561,13 @@ def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
         np.testing.assert_array_equal(token_ids, results["token_ids"])
         begins = token_ids[:, 0, : prefix_ids.shape[1]]
         np.testing.assert_array_equal(np.where(prefix_ids, begins, 0), prefix_ids)
+
+
+def test_prefixes_of_several_lengths_are_compared(translator):
+    function = SearchFunction(translator, target_prefix=True)
+    lengths = {len(prefix) for prefix in parity_prefixes(function, 200)}
+    assert lengths == {0, 1, 2, 3}
+    assert parity_prefixes(SearchFunction(translator), 200) is None
 
 
 def test_the_runtime_begins_translations_as_it_is_told(translator, tokenizers, tmp_path):

@@ -99,7 +99,7 @@ def test_settings_survive_saving():
     assert keras.saving.deserialize_keras_object(config).coverage_penalty == 0.3
 
 
-@pytest.mark.parametrize("value", [-0.1, float("inf"), float("nan")])
+@pytest.mark.parametrize("value", [-0.1, float("inf"), float("nan"), None])
 def test_refuses_values_out_of_range(value):
     with pytest.raises(ValueError, match="coverage_penalty"):
         BeamDecoder(TableDecoder(), coverage_penalty=value)

@@ -5,7 +5,7 @@ import pytest
 from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder, rnn_seq2seq
 from tests import oracles
 from tests.contracts import assert_close, assert_found, assert_identical, numpy
-from tests.search.table_decoder import TableDecoder, log_probs_of, random_tables
+from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
 
 LIMIT = 7
 TABLES = random_tables(9, batch=6, end_logit=0.5)
@@ -49,7 +49,28 @@ def test_beam_search_equals_a_slow_search_of_each_sentence(settings):
     assert_found(found(BeamDecoder, **settings), expected)
 
 
-@pytest.mark.parametrize("search", [GreedyDecoder, BeamDecoder])
+def after_without_repetition(table, prefix, **settings):
+    """The prefix with the probabilities of the model, then what repeats nothing of it."""
+    of_model = oracles.with_prefix(log_probs_of(table), prefix)
+    behind = oracles.without_repetition(
+        lambda tokens: table[node_after(tokens, len(table))], **settings
+    )
+    return lambda tokens: (of_model if len(tokens) < len(prefix) else behind)(tokens)
+
+
+def test_a_prefix_may_repeat_itself_and_what_follows_it_may_not():
+    settings = {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2}
+    beams = {"beam_width": 3, "num_hypotheses": 2}
+    prefixes = [(5, 5, 5, 4), (4, 3, 4, 3)] * 3
+    expected = [
+        oracles.beam_search(after_without_repetition(*pair, **settings), LIMIT, **beams)
+        for pair in zip(TABLES, prefixes, strict=True)
+    ]
+    prefix_ids = np.array(prefixes, "int32")
+    assert_found(found(BeamDecoder, prefix_ids=prefix_ids, **beams, **settings), expected)
+
+
+@pytest.mark.parametrize("search", [GreedyDecoder, BeamDecoder, SamplingDecoder])
 def test_a_limit_may_cut_the_prefix(search):
     results = found(search, max_length=2)
     assert results["token_ids"][3, 0].tolist() == [6, 3]
@@ -108,6 +129,25 @@ def test_a_model_with_a_prefix_as_input_survives_saving(tmp_path):
     assert_identical(loaded.predict(ids, verbose=0), results)
 
 
-def test_refuses_a_prefix_of_another_rank():
-    with pytest.raises(ValueError, match=r"prefix_ids must have shape .* \(6,\)"):
-        found(BeamDecoder, prefix_ids=PREFIX_IDS[:, 0])
+@pytest.mark.parametrize("search", [GreedyDecoder, BeamDecoder])
+def test_one_row_is_for_all(search):
+    every = found(search, prefix_ids=np.array([[4, 3]] * len(TABLES), "int32"))
+    for one in ([[4, 3]], np.array([[4, 3]])):
+        assert_identical(found(search, prefix_ids=one), every)
+
+
+@pytest.mark.parametrize("sizes", [(None, None), (None, 2), (2, None), (2, 2)])
+def test_batches_of_known_and_unknown_size(sizes):
+    encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
+    inputs = [keras.Input((None,), batch_size=size, dtype="int32") for size in sizes]
+    search = BeamDecoder(decoder, 3, max_length=8)
+    model = keras.Model(inputs, search(**encoder(inputs[0]), prefix_ids=inputs[1]))
+    ids = np.array([[5, 6, 2], [7, 2, 0]], "int32"), np.array([[4, 9], [8, 0]], "int32")
+    results = model.predict(ids, batch_size=2, verbose=0)
+    assert_identical(results, numpy(search(**encoder(ids[0]), prefix_ids=ids[1])))
+
+
+@pytest.mark.parametrize("prefix_ids", [PREFIX_IDS[:, 0], PREFIX_IDS[:4], [5]])
+def test_refuses_a_prefix_of_another_shape(prefix_ids):
+    with pytest.raises(ValueError, match=r"prefix_ids must have shape .* a batch of 6"):
+        found(BeamDecoder, prefix_ids=prefix_ids)

@@ -73,6 +73,14 @@ def test_samples_have_no_ngram_twice():
     assert has_repetition(tokens, results["lengths"].ravel(), 1).any()
 
 
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_most_probable_sample_is_that_of_greedy_search(settings):
+    samples = found(SamplingDecoder, 1, top_k=1, **settings)
+    greedy = found(GreedyDecoder, **settings)
+    assert_identical(samples["token_ids"], greedy["token_ids"])
+    assert_close(samples["log_probs"], greedy["log_probs"])
+
+
 @pytest.mark.parametrize("steps", [0, 1, 2, 5])
 def test_what_stands_behind_the_tokens_does_not_count(steps):
     """A history with columns for all steps gives what one does that grows."""
@@ -115,6 +123,7 @@ def test_settings_survive_saving(search):
         ("repetition_penalty", -1.5),
         ("repetition_penalty", float("inf")),
         ("repetition_penalty", float("nan")),
+        ("repetition_penalty", "1.2"),
         ("no_repeat_ngram_size", -1),
         ("no_repeat_ngram_size", 2.5),
     ],
