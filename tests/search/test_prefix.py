@@ -4,6 +4,7 @@ import pytest
 
 from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder, rnn_seq2seq
 from tests import oracles
+from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, assert_found, assert_identical, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
 
@@ -136,7 +137,11 @@ def test_one_row_is_for_all(search):
         assert_identical(found(search, prefix_ids=one), every)
 
 
-@pytest.mark.parametrize("sizes", [(None, None), (None, 2), (2, None), (2, 2)])
+# Where JAX traces what is unknown, it has sizes of its own, which known ones do not fit.
+MIXED = [pytest.param(sizes, marks=requires_tensorflow) for sizes in ((None, 2), (2, None))]
+
+
+@pytest.mark.parametrize("sizes", [(None, None), (2, 2), *MIXED])
 def test_batches_of_known_and_unknown_size(sizes):
     encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
     inputs = [keras.Input((None,), batch_size=size, dtype="int32") for size in sizes]
