@@ -137,8 +137,8 @@ def test_one_row_is_for_all(search):
         assert_identical(found(search, prefix_ids=one), every)
 
 
-# Where JAX traces what is unknown, it has sizes of its own, which known ones do not fit.
-MIXED = [pytest.param(sizes, marks=requires_tensorflow) for sizes in ((None, 2), (2, None))]
+on_tensorflow = requires_tensorflow("what is unknown has a size there, which no known one fits")
+MIXED = [pytest.param(sizes, marks=on_tensorflow) for sizes in ((None, 2), (2, None))]
 
 
 @pytest.mark.parametrize("sizes", [(None, None), (2, 2), *MIXED])
