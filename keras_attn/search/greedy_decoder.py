@@ -51,11 +51,7 @@ class GreedyDecoder(Search):
         allowed = allowed + self.penalties(step_logits.shape[-1], step)
         values, tokens = ops.top_k(allowed, 1)  # (B, 1)
         tokens = ops.cast(tokens, "int32")
-        forced = self.forced(carry, step_logits)
-        if forced is not None:
-            forced_tokens, forced_log_probs, is_forced = forced
-            tokens = ops.where(is_forced, forced_tokens, tokens)
-            values = ops.where(is_forced, forced_log_probs, values)
+        tokens, values = self.follow_prefix(carry, step_logits, tokens, values)
         last = ops.where(is_open, tokens, self.pad_token_id)
         is_end = last == self.end_token_id
         num_tokens = hypotheses["num_tokens"] + ops.cast(is_open, "int32")

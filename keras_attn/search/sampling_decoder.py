@@ -107,11 +107,7 @@ class SamplingDecoder(Search):
         uniform = ops.reshape(ops.take(carry["uniforms"], step, axis=2), (-1, 1))  # (B*N, 1)
         tokens, log_probs = self._draw(allowed, uniform)  # (B*N, 1)
         tokens, log_probs = ops.reshape(tokens, samples), ops.reshape(log_probs, samples)
-        forced = self.forced(carry, step_logits)
-        if forced is not None:
-            forced_tokens, forced_log_probs, is_forced = forced
-            tokens = ops.where(is_forced, forced_tokens, tokens)
-            log_probs = ops.where(is_forced, forced_log_probs, log_probs)
+        tokens, log_probs = self.follow_prefix(carry, step_logits, tokens, log_probs)
         last = ops.where(is_open, tokens, self.pad_token_id)
         is_end = last == self.end_token_id
         ended = carry["ended"] | is_end | (step + 1 >= limits)[:, None]

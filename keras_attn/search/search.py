@@ -364,6 +364,22 @@ class Search(keras.layers.Layer):
         log_probs = ops.reshape(log_probs, (-1, self.width))  # (B, K)
         return tokens, log_probs, tokens != self.pad_token_id
 
+    def follow_prefix(self, carry, step_logits, tokens, log_probs):
+        """What is chosen, or the prefix in its place while it lasts: tokens and log probabilities.
+
+        Args:
+            carry, step_logits: as for `forced`.
+            tokens, log_probs: int32 and float32 `(batch, width)`, chosen behind each hypothesis.
+        """
+        forced = self.forced(carry, step_logits)
+        if forced is None:
+            return tokens, log_probs
+        forced_tokens, forced_log_probs, is_forced = forced
+        return (
+            ops.where(is_forced, forced_tokens, tokens),
+            ops.where(is_forced, forced_log_probs, log_probs),
+        )
+
     def penalties(self, vocabulary_size, step):
         """What is added to the log probability of each token, float32 `(V,)`."""
         return logits.penalties(
