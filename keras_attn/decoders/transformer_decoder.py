@@ -77,7 +77,7 @@ class TransformerDecoder(StackDecoder):
         vectors = self.stack.embed(token_ids)  # (B, T, D)
         positions = position_range(ops.shape(vectors)[1])
         bias = self.stack.bias(positions, positions)
-        for block, block_memory in zip(self.stack.blocks, _of_blocks(memory), strict=True):
+        for block, block_memory in zip(self.stack.blocks, memory["blocks"], strict=True):
             vectors, weights = block.run(vectors, block_memory, position_bias=bias)
         logits = self.project(self.stack.normalize(vectors))  # (B, T, V)
         return (logits, ops.mean(weights, axis=1)) if return_attention_scores else logits
@@ -86,12 +86,10 @@ class TransformerDecoder(StackDecoder):
         blocks = [
             block.prepare_memory(encoder_outputs, encoder_mask) for block in self.stack.blocks
         ]
-        # One mask for all of them: a loop carries what is in the memory once for each leaf.
-        (mask, *_) = [block.pop("mask") for block in blocks]  # (B, 1, S)
-        return {"blocks": blocks, "mask": mask}
+        return {"blocks": blocks}
 
     def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
-        mask = memory["mask"]  # (B, 1, S)
+        mask = memory["blocks"][-1]["mask"]  # (B, 1, S)
         batch, zero = ops.shape(mask)[0], history.hidden_zero(mask)
         slots = (self.capacity(max_length, beam_width), zero, self.growing_cache)
         own = kv_cache.own_slots(batch, beam_width)
@@ -128,7 +126,7 @@ class TransformerDecoder(StackDecoder):
         vectors, weights, shared = self.stack.step(
             vectors,
             shared,
-            _of_blocks(memory),
+            memory["blocks"],
             slot,
             start_index=position,
             key_positions=key_positions,
@@ -143,8 +141,3 @@ class TransformerDecoder(StackDecoder):
                 ops.mean(weights, axis=1), ops.shape(state["alignments"])
             )
         return self.project(self.stack.normalize(vectors)), new_state  # (B*K, V)
-
-
-def _of_blocks(memory):
-    """What each block attends to."""
-    return [{**block, "mask": memory["mask"]} for block in memory["blocks"]]
