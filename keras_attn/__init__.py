@@ -26,8 +26,10 @@ from keras_attn.attention.scaled_dot_product_attention import ScaledDotProductAt
 from keras_attn.attention.soft_alignment import SoftAlignment
 from keras_attn.decoders.causal_language_model import CausalLanguageModel
 from keras_attn.decoders.decoder import Decoder
+from keras_attn.decoders.ensemble_decoder import EnsembleDecoder
 from keras_attn.decoders.rnn_decoder import RNNDecoder
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
+from keras_attn.encoders.ensemble_encoder import EnsembleEncoder
 from keras_attn.encoders.patch_embedding import PatchEmbedding
 from keras_attn.encoders.prompt_encoder import PromptEncoder
 from keras_attn.encoders.rnn_encoder import RNNEncoder
@@ -35,6 +37,7 @@ from keras_attn.encoders.sequence_pooling import SequencePooling
 from keras_attn.encoders.tied_logits import TiedLogits
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.models.decomposable_attention import decomposable_attention
+from keras_attn.models.ensemble_model import ensemble_model
 from keras_attn.models.masked_language_model import masked_language_model
 from keras_attn.models.rnn_seq2seq import rnn_seq2seq
 from keras_attn.models.search_model import search_model
@@ -76,6 +79,8 @@ __all__ = [
     "CosineAttention",
     "CoverageAttention",
     "Decoder",
+    "EnsembleDecoder",
+    "EnsembleEncoder",
     "FeedForward",
     "GreedyDecoder",
     "IntraDecoderAttention",
@@ -110,6 +115,7 @@ __all__ = [
     "TransformerEncoder",
     "TransformerEncoderBlock",
     "decomposable_attention",
+    "ensemble_model",
     "masked_language_model",
     "record_attention_scores",
     "rnn_seq2seq",

@@ -5,8 +5,9 @@ import itertools
 import keras
 
 from keras_attn.export.check_stateless import check_stateless
+from keras_attn.models.search_model import encoder_and_search
 from keras_attn.search.sampling_decoder import SamplingDecoder
-from keras_attn.search.search import Search
+from keras_attn.vocabulary_size import vocabulary_size
 
 OUTPUTS = {
     "token_ids": ("batch", "hypotheses", "length"),
@@ -61,20 +62,12 @@ class SearchFunction:
                 "Expected a source_tokenizer beside the target_tokenizer. "
                 "Received: source_tokenizer=None."
             )
-        # Not the layers: an operation such as `ids[:, ::-1]` is none.
-        is_functional = hasattr(model, "operations")
-        parts = model.operations if is_functional else getattr(model, "layers", [model])
-        parts = [part for part in parts if not isinstance(part, keras.layers.InputLayer)]
-        searches = [part for part in parts if isinstance(part, Search)]
-        encoders = [part for part in parts if not isinstance(part, Search)]
-        if not is_functional or len(searches) != 1 or len(encoders) != 1:
+        try:
+            self.encoder, self.search = encoder_and_search(model)
+        except ValueError as error:
             raise ValueError(
-                "Expected a functional search model: source_ids -> encoder -> Search layer "
-                "(BeamDecoder or GreedyDecoder), and nothing else. Received: model with the parts "
-                f"{[f'{_name(part)} ({type(part).__name__})' for part in parts]}. Export other "
-                "models with `export_functional_onnx`."
-            )
-        self.encoder, self.search = encoders[0], searches[0]
+                f"{error} Export other models with `export_functional_onnx`."
+            ) from error
         _check_calls(model, self.encoder, self.search)
         check_stateless(self.encoder, self.search)
         if isinstance(self.search, SamplingDecoder):
@@ -208,10 +201,6 @@ class SearchFunction:
         }
 
 
-def _name(part):
-    return getattr(part, "name", repr(part))
-
-
 def _check_calls(model, encoder, search):
     """Refuses calls with other arguments than the exported function gives encoder and search."""
     try:
@@ -290,13 +279,12 @@ def _tensors(argument):
 
 
 def _vocabulary_size(side, layer, tokenizer):
-    embedding = getattr(layer, "embedding", None)
-    size = getattr(embedding, "input_dim", getattr(layer, "vocabulary_size", None))
+    size = vocabulary_size(layer)
     if size is None:
         raise ValueError(
             f"Expected the {side} side to read ids through an `embedding` with `input_dim`, or to "
             f"have a `vocabulary_size`. Received: {type(layer).__name__} with "
-            f"embedding={embedding}."
+            f"embedding={getattr(layer, 'embedding', None)}."
         )
     if tokenizer is not None and tokenizer.vocabulary_size > size:
         raise ValueError(

@@ -1,0 +1,91 @@
+"""Makes one translator of several, which choose each word together.
+
+    python examples/train_translation.py --data DIR --seed 1 --run-dir build/seed1
+    python examples/train_translation.py --data DIR --seed 2 --run-dir build/seed2
+    python examples/ensemble_translators.py build/seed1 build/seed2 --run-dir build/ensemble
+
+The runs are run directories of `train_translation.py` with equal tokenizers: of several seeds, or
+an RNN and a Transformer. What is made is a run directory too, for `python -m keras_attn.export` and
+all else that takes one. The search is that of the first run.
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+import keras
+
+import keras_attn
+from keras_attn.decoders.ensemble_decoder import AVERAGES
+from keras_attn.replace_when_done import replace_when_done
+
+TOKENIZERS = ("source.spm", "target.spm")
+TEST_SET = ("test.source", "test.target")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
+    parser.add_argument("--run-dir", type=Path, required=True, help="what is written")
+    parser.add_argument("--weights", type=float, nargs="+", help="how much each counts")
+    parser.add_argument("--average", choices=AVERAGES, default="arithmetic")
+    parser.add_argument(
+        "--side-by-side",
+        action="store_true",
+        help="the runs were trained at the same time: note the minutes of the longest, not the sum",
+    )
+    args = parser.parse_args()
+    check_runs(args.runs, args.run_dir)
+
+    translators = [keras.models.load_model(run / "translator.keras") for run in args.runs]
+    try:
+        ensemble = keras_attn.ensemble_model(translators, args.weights, args.average)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+    args.run_dir.mkdir(parents=True, exist_ok=True)
+    for name in (*TOKENIZERS, *TEST_SET):
+        if (args.runs[0] / name).exists():
+            shutil.copyfile(args.runs[0] / name, args.run_dir / name)
+    with replace_when_done(args.run_dir / "translator.keras") as partial:
+        ensemble.save(partial)
+    report = history(args, beam_width=ensemble.get_layer("search").beam_width)
+    (args.run_dir / "history.json").write_text(json.dumps(report, indent=2, default=str))
+    print(f"{ensemble.count_params():,} weights: {args.run_dir / 'translator.keras'}")
+
+
+def check_runs(runs, run_dir):
+    """Refuses runs that cannot be joined, before anything is written."""
+    for run in runs:
+        for name in ("translator.keras", *TOKENIZERS):
+            if not (run / name).is_file():
+                raise SystemExit(f"{run} is no run of train_translation.py: it has no {name}.")
+        if run.resolve() == run_dir.resolve():
+            raise SystemExit(f"{run} would be overwritten. Choose another --run-dir.")
+        for name in TOKENIZERS:
+            if (run / name).read_bytes() != (runs[0] / name).read_bytes():
+                raise SystemExit(
+                    f"{run / name} and {runs[0] / name} differ: ids would mean other pieces. Train "
+                    "both on the same text with the same tokenizer."
+                )
+
+
+def history(args, beam_width):
+    """What a training notes of itself, of all of them together."""
+    paths = [run / "history.json" for run in args.runs]
+    members = [json.loads(path.read_text()) for path in paths if path.exists()]
+    minutes = [each["minutes"] for each in members]
+    return {
+        "minutes": max(minutes, default=0) if args.side_by_side else sum(minutes),
+        "cpu_minutes": sum(each["cpu_minutes"] for each in members),
+        "arguments": {
+            **vars(args),
+            "beam_width": beam_width,
+            "seed": [each["arguments"]["seed"] for each in members],
+            "members": [each["arguments"] for each in members],
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+import functools
+import math
+import numbers
+
+import keras
+from keras import ops
+
+from keras_attn.build_once import build_once
+from keras_attn.decoders.decoder import Decoder
+from keras_attn.serialize_shared import serialize_shared
+from keras_attn.vocabulary_size import vocabulary_size
+
+AVERAGES = ("arithmetic", "geometric")
+LEAST_PROBABILITY = 1e-37  # the logarithm of 0 is infinite, and loops in ONNX take no infinities
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class EnsembleDecoder(Decoder):
+    """Several decoders that choose each token together.
+
+        arithmetic   p(y) = sum_i w_i p_i(y)
+        geometric    p(y) = prod_i p_i(y)^w_i / Z
+
+    Models that were trained alone, from other first weights or of other kinds, err in other places:
+    their mean is better than each, for as many times the work. So did
+    [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), table 1, and each of the best systems
+    since. The arithmetic mean is fairseq's, the geometric one Marian's and OpenNMT-py's.
+
+    Args:
+        decoders: list of `Decoder`s of one target vocabulary: recurrent ones, Transformers, or some
+            of each.
+        member_weights: list of float > 0, how much each counts; only their ratios matter. Default
+            `None`: all alike.
+        average: `"arithmetic"` (default) or `"geometric"`, what is a mean: the probabilities, or
+            their logarithms, after which a token must suit all.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        token_ids: see `Decoder.call`.
+        encoder_outputs, encoder_mask, encoder_state, query_features: as for one decoder, then each
+            reads the same; or dicts from `"0"`, `"1"`, ..., the place in `decoders`, to what that
+            decoder reads, as an `EnsembleEncoder` returns them.
+
+    Returns:
+        float32 logits `(batch, target, vocabulary)`: the logarithms of the means.
+
+    Masking: that of each decoder.
+
+    The alignments of a step are the mean of all, weighed like the probabilities.
+
+    Raises:
+        ValueError: for arguments out of range, or decoders of different vocabularies.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import EnsembleEncoder, rnn_seq2seq, transformer_tiny
+    >>> pairs = [rnn_seq2seq(20, 30, units=8, embedding_dim=8), transformer_tiny(20, 30)]
+    >>> encoders, decoders = zip(*pairs)
+    >>> encoded = EnsembleEncoder(encoders)(np.array([[5, 6, 7, 2]]))
+    >>> tuple(EnsembleDecoder(decoders)(np.array([[1, 8, 9]]), **encoded).shape)
+    (1, 3, 30)
+    """
+
+    def __init__(self, decoders, member_weights=None, average="arithmetic", **kwargs):
+        kwargs.setdefault("autocast", False)  # each decoder has a precision of its own
+        super().__init__(**kwargs)
+        self.decoders = list(decoders)
+        if not self.decoders or not all(isinstance(each, Decoder) for each in self.decoders):
+            raise ValueError(
+                "decoders must be a list of Decoders, at least one. Received: decoders="
+                f"{[type(each).__name__ for each in self.decoders]}."
+            )
+        if average not in AVERAGES:
+            raise ValueError(f"average must be one of {AVERAGES}. Received: average={average!r}.")
+        if member_weights is None:
+            member_weights = [1.0] * len(self.decoders)
+        if len(member_weights) != len(self.decoders) or not all(
+            isinstance(weight, numbers.Real) and 0 < weight < math.inf for weight in member_weights
+        ):
+            raise ValueError(
+                "member_weights must be positive and finite, one of each decoder. Received: "
+                f"member_weights={member_weights} of {len(self.decoders)} decoders."
+            )
+        self.member_weights = [float(weight) for weight in member_weights]
+        self.average = average
+
+    @property
+    def members(self):
+        """Dict from `"0"`, `"1"`, ... to the decoders."""
+        return {str(place): decoder for place, decoder in enumerate(self.decoders)}
+
+    @property
+    def vocabulary_size(self):
+        """int, number of target ids, which an export to ONNX must know; `None` if it is unknown."""
+        return vocabulary_size(self.decoders[0])
+
+    def build(
+        self,
+        token_ids_shape,
+        encoder_outputs_shape,
+        encoder_mask_shape=None,
+        encoder_state_shape=None,
+        query_features_shape=None,
+    ):
+        shapes = (encoder_outputs_shape, encoder_mask_shape, encoder_state_shape)
+        for name, decoder in self.members.items():
+            own = [self._own(name, shape) for shape in shapes]
+            features = self._own(name, query_features_shape)
+            build_once(decoder, token_ids_shape, *own, *([] if features is None else [features]))
+
+    def call(
+        self,
+        token_ids,
+        encoder_outputs,
+        encoder_mask=None,
+        encoder_state=None,
+        query_features=None,
+    ):
+        arguments = encoder_outputs, encoder_mask, encoder_state, query_features
+        return self._mean(
+            [
+                decoder(token_ids, **self._arguments(name, *arguments))
+                for name, decoder in self.members.items()
+            ]
+        )
+
+    @property
+    def grows(self):
+        return all(decoder.grows for decoder in self.decoders)
+
+    def main(self, values):
+        return self.decoders[0].main(self._own("0", values))
+
+    def prepare_memory(
+        self, encoder_outputs, encoder_mask=None, encoder_state=None, query_features=None
+    ):
+        arguments = encoder_outputs, encoder_mask, encoder_state, query_features
+        return {
+            name: decoder.prepare_memory(**self._arguments(name, *arguments))
+            for name, decoder in self.members.items()
+        }
+
+    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
+        return self._state(
+            {
+                name: decoder.initial_state(memory[name], beam_width, alignments, max_length)
+                for name, decoder in self.members.items()
+            }
+        )
+
+    def max_tokens(self, memory):
+        limits = [decoder.max_tokens(memory[name]) for name, decoder in self.members.items()]
+        limits = [limit for limit in limits if limit is not None]
+        return functools.reduce(ops.minimum, limits) if limits else None
+
+    def first_token_ids(self, memory, start_token_id):
+        return self.decoders[0].first_token_ids(memory["0"], start_token_id)
+
+    def step(self, token_ids, state, memory):
+        steps = {
+            name: decoder.step(token_ids, self._state_of(name, state), memory[name])
+            for name, decoder in self.members.items()
+        }
+        logits = self._mean([logits for logits, _ in steps.values()])  # (B*K, V)
+        return logits, self._state({name: new_state for name, (_, new_state) in steps.items()})
+
+    @property
+    def archive_every(self):
+        intervals = [decoder.archive_every for decoder in self.decoders]
+        return min((each for each in intervals if each is not None), default=None)
+
+    def archive(self, state):
+        states = {name: self._state_of(name, state) for name in self.members}
+        for name, decoder in self.members.items():
+            if decoder.archive_every is not None:
+                states[name] = decoder.archive(states[name])
+        return self._state(states)
+
+    def select(self, memory, rows):
+        return {name: decoder.select(memory[name], rows) for name, decoder in self.members.items()}
+
+    def _own(self, name, values):
+        """What a decoder reads of values for all of them."""
+        if isinstance(values, dict) and values and set(values) <= set(self.members):
+            return values.get(name)
+        return values
+
+    def _arguments(self, name, encoder_outputs, encoder_mask, encoder_state, query_features):
+        """Keyword arguments of a decoder's `call` and `prepare_memory`."""
+        features = self._own(name, query_features)
+        return {
+            "encoder_outputs": self._own(name, encoder_outputs),
+            "encoder_mask": self._own(name, encoder_mask),
+            "encoder_state": self._own(name, encoder_state),
+            **({} if features is None else {"query_features": features}),
+        }
+
+    def _state(self, states):
+        """One state of those of all decoders."""
+        state = {"members": {}, "shared": {}}
+        for name, own in states.items():
+            state["members"][name] = {
+                part: value for part, value in own.items() if part != "shared"
+            }
+            if "shared" in own:
+                state["shared"][name] = own["shared"]
+        if all("alignments" in own for own in states.values()):
+            state["alignments"] = self._weighted(
+                [ops.cast(own["alignments"], self.compute_dtype) for own in states.values()]
+            )
+        return state
+
+    def _state_of(self, name, state):
+        """The state of a decoder."""
+        own = state["members"][name]
+        return {**own, "shared": state["shared"][name]} if name in state["shared"] else own
+
+    def _mean(self, logits):
+        """The logits `(..., V)` of all decoders, of which there is a list."""
+        sizes = {each.shape[-1] for each in logits}
+        if len(sizes) > 1:
+            raise ValueError(
+                "Expected decoders of one target vocabulary. Received: logits of "
+                f"{[each.shape[-1] for each in logits]} tokens."
+            )
+        if self.average == "geometric":
+            return self._weighted(logits)  # what each lacks to be normalized is alike for all
+        mean = self._weighted([ops.softmax(each) for each in logits])
+        return ops.log(ops.maximum(mean, LEAST_PROBABILITY))
+
+    def _weighted(self, values):
+        total = sum(self.member_weights)
+        weighted = zip(self.member_weights, values, strict=True)
+        first, *others = [weight / total * value for weight, value in weighted]
+        return sum(others, first)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "decoders": [serialize_shared(decoder) for decoder in self.decoders],
+            "member_weights": self.member_weights,
+            "average": self.average,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        decoders = [keras.saving.deserialize_keras_object(each) for each in config["decoders"]]
+        return cls(**{**config, "decoders": decoders})

@@ -1,0 +1,214 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import (
+    AlibiBias,
+    AttentionRNNCell,
+    BahdanauAttention,
+    BeamDecoder,
+    CausalLanguageModel,
+    EnsembleDecoder,
+    GreedyDecoder,
+    LearnedPositions,
+    PromptEncoder,
+    RNNDecoder,
+    SinusoidalPositions,
+    TransformerDecoder,
+    TransformerDecoderBlock,
+)
+from tests import oracles
+from tests.contracts import assert_close, check_decoder, check_layer, check_search, numpy, randomize
+
+GENERATOR = np.random.default_rng(0)
+VOCABULARY_SIZE = 5
+TOKEN_IDS = np.array([[1, 3, 4, 3], [1, 4, 4, 2], [1, 3, 3, 4]], "int32")
+MASK = np.arange(6) < np.array([[6], [2], [4]])
+
+
+def outputs(features=5, source=6):
+    return GENERATOR.normal(size=(3, source, features)).astype("float32")
+
+
+ENCODED = {"encoder_outputs": outputs(), "encoder_mask": MASK}
+
+
+def recurrent(attention=True):
+    cell = AttentionRNNCell(keras.layers.LSTMCell(6), BahdanauAttention(4) if attention else None)
+    return RNNDecoder(cell, keras.layers.Embedding(VOCABULARY_SIZE, 4), keras.layers.Dense(5))
+
+
+def transformer(vocabulary_size=VOCABULARY_SIZE, positions=None, bias=None, **arguments):
+    embedding = keras.layers.ReversibleEmbedding(vocabulary_size, 8)
+    block = TransformerDecoderBlock(2, 12, use_bias=False)
+    return TransformerDecoder(
+        block, embedding, num_layers=1, positions=positions, position_bias=bias, **arguments
+    )
+
+
+ENSEMBLES = {
+    "of two kinds": lambda: EnsembleDecoder(
+        [recurrent(), transformer(positions=SinusoidalPositions())]
+    ),
+    "geometric, weighted": lambda: EnsembleDecoder(
+        [transformer(bias=AlibiBias(2)), recurrent()], [1, 2], "geometric"
+    ),
+    "of two archives": lambda: EnsembleDecoder(
+        [transformer(archive_every=2), transformer(archive_every=3, bias=AlibiBias(2))]
+    ),
+    "with a fixed cache": lambda: EnsembleDecoder([recurrent(), transformer(growing_cache=False)]),
+    "some without alignments": lambda: EnsembleDecoder([recurrent(False), transformer()]),
+    "of ensembles": lambda: EnsembleDecoder([EnsembleDecoder([recurrent()]), transformer()]),
+}
+
+
+@pytest.mark.parametrize("name", ["of two kinds", "geometric, weighted"])
+def test_it_is_a_layer(name):
+    inputs, masked = {"token_ids": TOKEN_IDS, **ENCODED}, {"encoder_outputs": "encoder_mask"}
+    check_layer(ENSEMBLES[name], inputs, masked, mixed_dtype="float32")
+
+
+@pytest.mark.parametrize("name", ENSEMBLES)
+def test_it_keeps_the_contract_of_a_decoder(name):
+    check_decoder(ENSEMBLES[name], ENCODED, TOKEN_IDS)
+
+
+@pytest.mark.parametrize("name", ["of two kinds", "of two archives", "of ensembles"])
+def test_searches_find_its_best_hypotheses(name):
+    check_search(ENSEMBLES[name], ENCODED)
+
+
+@pytest.mark.parametrize("average", ["arithmetic", "geometric"])
+@pytest.mark.parametrize("member_weights", [None, [3, 0.5, 1.5]])
+def test_probabilities_are_the_mean(average, member_weights):
+    members = [recurrent(), transformer(), transformer(bias=AlibiBias(2))]
+    ensemble = EnsembleDecoder(members, member_weights, average)
+    ensemble(TOKEN_IDS, **ENCODED)
+    randomize(ensemble, scale=1.0)
+    shares = np.array(member_weights or [1, 1, 1]) / np.sum(member_weights or [1, 1, 1])
+    each = np.stack(
+        [oracles.log_softmax(numpy(member(TOKEN_IDS, **ENCODED))) for member in members]
+    )
+    if average == "arithmetic":
+        expected = np.tensordot(shares, np.exp(each), 1)
+    else:
+        expected = np.exp(np.tensordot(shares, each, 1))
+        expected /= expected.sum(axis=-1, keepdims=True)
+    logits = numpy(ensemble(TOKEN_IDS, **ENCODED))
+    assert_close(np.exp(oracles.log_softmax(logits)), expected)
+
+
+def test_what_no_member_thinks_possible_stays_finite():
+    head = keras.layers.Dense(VOCABULARY_SIZE)
+    embedding = keras.layers.Embedding(VOCABULARY_SIZE, 8)
+    ensemble = EnsembleDecoder(
+        [TransformerDecoder(TransformerDecoderBlock(2, 12), embedding, head, num_layers=1)]
+    )
+    ensemble(TOKEN_IDS, **ENCODED)
+    head.bias.assign([0, 0, 0, 1000, 0])
+    logits = numpy(ensemble(TOKEN_IDS, **ENCODED))
+    assert np.isfinite(logits).all() and logits[..., 0].max() < -80
+
+
+def test_each_reads_what_its_own_encoder_has_read():
+    members = [transformer(), recurrent()]
+    encoded = [
+        {"encoder_outputs": outputs(), "encoder_mask": MASK},
+        {
+            "encoder_outputs": outputs(7, 4),
+            "encoder_mask": np.arange(4) < np.array([[2], [4], [1]]),
+            "encoder_state": [outputs(6)[:, 0], outputs(6)[:, 0]],
+        },
+    ]
+    joined = {
+        name: {str(i): own[name] for i, own in enumerate(encoded) if name in own}
+        for name in encoded[1]
+    }
+    ensemble = EnsembleDecoder(members)
+    search = BeamDecoder(ensemble, 3, max_length=4)
+    search(**joined)
+    randomize(ensemble)
+    each = [
+        np.exp(oracles.log_softmax(numpy(member(TOKEN_IDS, **own))))
+        for member, own in zip(members, encoded, strict=True)
+    ]
+    received = np.exp(oracles.log_softmax(numpy(ensemble(TOKEN_IDS, **joined))))
+    assert_close(received, np.mean(each, axis=0))
+    results = numpy(search(**joined))
+    ids = results["token_ids"][:, 0]
+    before = np.concatenate([np.ones((3, 1), "int32"), ids[:, :-1]], axis=1)
+    log_probs = oracles.log_softmax(numpy(ensemble(before, **joined)))
+    chosen = np.take_along_axis(log_probs, ids[:, :, None], axis=2)[:, :, 0]
+    assert_close(results["log_probs"][:, 0], np.where(ids != 0, chosen, 0).sum(axis=1))
+
+
+def test_alignments_are_the_mean():
+    members = [recurrent(), transformer()]
+    ensemble = EnsembleDecoder(members, [1, 3])
+    ensemble(TOKEN_IDS, **ENCODED)
+    randomize(ensemble)
+    alignments = []
+    for decoder in (*members, ensemble):
+        memory = decoder.prepare_memory(**ENCODED)
+        state = decoder.initial_state(memory, alignments=True, max_length=4)
+        _, state = decoder.step(TOKEN_IDS[:, 0], state, memory)
+        alignments.append(numpy(state["alignments"]))
+    assert_close(alignments[2], 0.25 * alignments[0] + 0.75 * alignments[1])
+
+
+def test_a_search_ends_where_the_first_member_must():
+    members = [transformer(positions=LearnedPositions(length)) for length in (7, 5)]
+    ensemble = EnsembleDecoder([recurrent(), *members])
+    search = GreedyDecoder(
+        ensemble, max_length=9, relative_max_length=None, suppressed_token_ids=[2]
+    )
+    assert numpy(search(**ENCODED))["lengths"].tolist() == [[5]] * 3
+
+
+def test_language_models_go_on_behind_one_prompt():
+    def model(bias):
+        block = TransformerDecoderBlock(2, 12, cross_attention=False)
+        embedding = keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8)
+        return CausalLanguageModel(block, embedding, num_layers=1, position_bias=bias)
+
+    members = [model(None), model(AlibiBias(2))]
+    ensemble = EnsembleDecoder(members)
+    prompts = PromptEncoder()(np.array([[1, 3, 4, 4], [1, 4, 0, 0], [0, 0, 0, 0]], "int32"))
+    search = GreedyDecoder(ensemble, max_length=3, relative_max_length=None)
+    search(**prompts)
+    randomize(ensemble, scale=1.0)
+    found = numpy(search(**prompts))
+    sequences = [[1, 3, 4, 4], [1, 4], [1]]
+    for row, sequence in enumerate(sequences):
+        total = 0.0
+        for token in found["token_ids"][row, 0]:
+            each = [numpy(member(np.array([sequence], "int32")))[0, -1] for member in members]
+            mean = np.mean(np.exp(oracles.log_softmax(np.stack(each))), axis=0)
+            if token == 0:
+                break
+            assert token == 2 + np.argmax(mean[2:])
+            total += np.log(mean[token])
+            sequence = [*sequence, int(token)]
+        assert_close(found["log_probs"][row, 0], total)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"decoders": []}, r"at least one. Received: decoders=\[\]"),
+        ({"decoders": [keras.layers.Dense(3)]}, r"Received: decoders=\['Dense'\]"),
+        ({"average": "harmonic"}, "average='harmonic'"),
+        ({"member_weights": [1.0]}, r"member_weights=\[1.0\] of 2 decoders"),
+        ({"member_weights": [1.0, 0.0]}, "positive and finite"),
+        ({"member_weights": [1.0, float("inf")]}, "positive and finite"),
+        ({"member_weights": [1.0, "2"]}, "positive and finite"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        EnsembleDecoder(**{"decoders": [recurrent(), transformer()], **arguments})
+
+
+def test_two_vocabularies_are_refused():
+    with pytest.raises(ValueError, match=r"Received: logits of \[5, 6\] tokens"):
+        EnsembleDecoder([transformer(), transformer(6)])(TOKEN_IDS, **ENCODED)

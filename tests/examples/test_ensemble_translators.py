@@ -1,0 +1,80 @@
+import json
+import sys
+
+import ensemble_translators
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import ensemble_model
+from tests.contracts import assert_close, numpy
+from tests.export.small_translator import make_translator
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two run directories."""
+    made = []
+    for seed, cell in enumerate(("lstm", "gru"), 1):
+        run = tmp_path / cell
+        run.mkdir()
+        make_translator(cell=cell).save(run / "translator.keras")
+        for name in ("source.spm", "target.spm", "test.source", "test.target"):
+            (run / name).write_text(name)
+        history = {"minutes": 10 * seed, "cpu_minutes": 30, "arguments": {"seed": seed}}
+        (run / "history.json").write_text(json.dumps(history))
+        made.append(run)
+    return made
+
+
+def run(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["ensemble_translators.py", *map(str, arguments)])
+    ensemble_translators.main()
+
+
+def test_what_is_made_is_a_run(runs, tmp_path, monkeypatch):
+    directory = tmp_path / "ensemble"
+    run(monkeypatch, *runs, "--run-dir", directory, "--weights", 1, 3)
+    assert {path.name for path in directory.iterdir()} == {
+        *("translator.keras", "source.spm", "target.spm", "test.source", "test.target"),
+        "history.json",
+    }
+    each = [keras.models.load_model(run / "translator.keras") for run in runs]
+    ids = np.array([[5, 6, 7, 2]], "int32")
+    loaded = keras.models.load_model(directory / "translator.keras")
+    assert_close(numpy(loaded(ids)), numpy(ensemble_model(each, [1, 3])(ids)))
+    history = json.loads((directory / "history.json").read_text())
+    assert history["minutes"] == 30 and history["cpu_minutes"] == 60
+    assert history["arguments"]["beam_width"] == 3 and history["arguments"]["seed"] == [1, 2]
+
+
+def test_minutes_of_trainings_side_by_side(runs, tmp_path, monkeypatch):
+    (runs[0] / "test.source").unlink()
+    run(monkeypatch, *runs, "--run-dir", tmp_path / "ensemble", "--side-by-side")
+    history = json.loads((tmp_path / "ensemble" / "history.json").read_text())
+    assert history["minutes"] == 20 and history["cpu_minutes"] == 60
+    assert not (tmp_path / "ensemble" / "test.source").exists()
+
+
+@pytest.mark.parametrize(
+    "spoil, message",
+    [
+        (lambda run: (run / "target.spm").write_text("other"), "target.spm differ"),
+        (lambda run: (run / "source.spm").unlink(), "it has no source.spm"),
+    ],
+)
+def test_runs_that_do_not_fit_are_refused(runs, tmp_path, monkeypatch, spoil, message):
+    spoil(runs[1])
+    with pytest.raises(SystemExit, match=message):
+        run(monkeypatch, *runs, "--run-dir", tmp_path / "ensemble")
+    assert not (tmp_path / "ensemble").exists()
+
+
+def test_no_run_is_overwritten_and_each_has_a_weight(runs, tmp_path, monkeypatch):
+    before = (runs[1] / "translator.keras").read_bytes()
+    with pytest.raises(SystemExit, match="Choose another --run-dir"):
+        run(monkeypatch, *runs, "--run-dir", runs[1])
+    with pytest.raises(SystemExit, match="member_weights"):
+        run(monkeypatch, *runs, "--run-dir", tmp_path / "ensemble", "--weights", 1)
+    assert (runs[1] / "translator.keras").read_bytes() == before
+    assert not (tmp_path / "ensemble").exists()

@@ -1,0 +1,103 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import (
+    BeamDecoder,
+    ensemble_model,
+    rnn_seq2seq,
+    search_model,
+    transformer_seq2seq,
+)
+from tests import oracles
+from tests.contracts import assert_close, assert_identical, numpy
+
+SOURCE_IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
+
+
+def recurrent(seed=1, source=10, target=11, **search):
+    pair = rnn_seq2seq(source, target, embedding_dim=4, units=5, seed=seed)
+    return translator(*pair, seed, **search)
+
+
+def transformer(seed=2, **search):
+    pair = transformer_seq2seq(10, 11, 1, 2, 8, 12, share_embeddings=False, seed=seed)
+    return translator(*pair, seed, **search)
+
+
+def translator(encoder, decoder, seed, **search):
+    arguments = {"beam_width": 3, "num_hypotheses": 2, "max_length": 6, **search}
+    model = search_model(encoder, BeamDecoder(decoder, **arguments))
+    generator = np.random.default_rng(seed)
+    model.set_weights([generator.normal(0, 0.7, weight.shape) for weight in model.weights])
+    return model
+
+
+def test_the_ensemble_of_one_is_that_model():
+    alone = transformer()
+    assert_close(numpy(ensemble_model([alone])(SOURCE_IDS)), numpy(alone(SOURCE_IDS)))
+
+
+def test_the_models_choose_together():
+    """A beam search over the mean of what both models think, on their own and in NumPy."""
+    models = [recurrent(), transformer()]
+    ensemble = ensemble_model(models, [2, 1])
+    results = numpy(ensemble(SOURCE_IDS))
+    for row, ids in enumerate(SOURCE_IDS):
+        encoded = [
+            (model.layers[-1].decoder, model.layers[1](ids[None][:, ids != 0])) for model in models
+        ]
+
+        def log_probs(before, encoded=encoded):
+            ids = np.array([[1, *before]], "int32")
+            both = [numpy(decoder(ids, **each))[0, -1] for decoder, each in encoded]
+            one, other = np.exp(oracles.log_softmax(np.stack(both)))
+            return np.log((2 * one + other) / 3)
+
+        expected = oracles.beam_search(log_probs, 6, beam_width=3, num_hypotheses=2)
+        for rank, (tokens, length, score, log_prob) in enumerate(expected):
+            assert tuple(results["token_ids"][row, rank][: len(tokens)]) == tokens
+            assert results["lengths"][row, rank] == length
+            assert_close(results["scores"][row, rank], score, 1e-4)
+            assert_close(results["log_probs"][row, rank], log_prob, 1e-4)
+
+
+def test_it_shares_the_weights_and_can_be_saved(tmp_path):
+    models = [recurrent(), transformer(), transformer(3)]
+    ensemble = ensemble_model(models, [1, 2, 3], "geometric")
+    own = {id(weight) for model in models for weight in model.weights}
+    assert {id(weight) for weight in ensemble.weights} == own
+    ensemble.save(tmp_path / "ensemble.keras")
+    loaded = keras.models.load_model(tmp_path / "ensemble.keras")
+    decoder = loaded.get_layer("search").decoder
+    assert decoder.member_weights == [1, 2, 3] and decoder.average == "geometric"
+    expected = numpy(ensemble(SOURCE_IDS))
+    assert_close(numpy(loaded(SOURCE_IDS)), expected)
+    assert_identical(loaded.get_layer("encoder").encoders[2].get_weights(), own_encoder(models[2]))
+    models[0].set_weights([0 * weight for weight in models[0].get_weights()])
+    assert (numpy(ensemble(SOURCE_IDS))["scores"] != expected["scores"]).any()
+
+
+def own_encoder(model):
+    return model.layers[1].get_weights()
+
+
+def test_it_searches_as_the_first_model_does():
+    models = [recurrent(beam_width=4, max_length=3, name="first"), transformer()]
+    search = ensemble_model(models).get_layer("search")
+    assert search.beam_width == 4 and search.max_length == 3
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: [], "at least one search model"),
+        (lambda: [keras.Sequential([keras.layers.Dense(2)])], "Expected a functional search model"),
+        (lambda: [recurrent(), transformer(end_token_id=4)], "same special token ids"),
+        (lambda: [recurrent(), recurrent(source=12)], "one vocabulary_size"),
+        (lambda: [recurrent(), recurrent(target=12)], r"logits of \[11, 12\] tokens"),
+    ],
+)
+def test_models_that_do_not_fit_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        ensemble_model(make())
