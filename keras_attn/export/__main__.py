@@ -62,7 +62,7 @@ def main(arguments=None):
     parser.add_argument(
         "--target-prefix",
         action="store_true",
-        help="let the caller say what translations begin with; onnx and onnx-steps only",
+        help="let the caller say what translations begin with",
     )
     options = parser.parse_args(arguments)
     has_precision = options.format in ("onnx", "onnx-text")
@@ -72,9 +72,6 @@ def main(arguments=None):
         )
     if options.format != "onnx" and options.external_data:
         parser.error("only the format onnx can have external data")
-    can_begin = options.format in ("onnx", "onnx-steps")
-    if not can_begin and options.target_prefix:
-        parser.error("only onnx and onnx-steps can be told what translations begin with")
     if options.format == "onnx-text" and options.alignments:
         parser.error("the format onnx-text has no alignments")
     try:
@@ -84,11 +81,11 @@ def main(arguments=None):
             sentences = list(read_lines(options.sentences))
             if not sentences:
                 raise ValueError(f"Expected sentences. Received: an empty {options.sentences}.")
-        choice = {"precision": options.precision} if has_precision else {}
+        choice = {"target_prefix": options.target_prefix}
+        if has_precision:
+            choice["precision"] = options.precision
         if options.format == "onnx":
             choice["external_data"] = options.external_data
-        if can_begin:
-            choice["target_prefix"] = options.target_prefix
         if options.format != "onnx-text":
             choice["alignments"] = options.alignments
         export = exports[options.format]

@@ -9,7 +9,7 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.export_onnx import export_onnx
 from keras_attn.export.external_data import require_one_file
 from keras_attn.export.onnx_gate import open_session
-from keras_attn.export.parity_sentences import parity_sentences
+from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.text_graph import add_text
@@ -31,13 +31,15 @@ def export_onnx_text(
     *,
     sentences=None,
     precision="float32",
+    target_prefix=False,
 ):
     """Writes a search model as one ONNX file from strings to strings.
 
     It is the file of `export_onnx` with the tokenizers around it, as operators of
     onnxruntime-extensions, whose library a session has to register. Inputs: `text` string
     `(batch,)`, and `max_length` int32 `()` and `length_penalty` float32 `()`, which may be left
-    out. Outputs: `translations` string `(batch, hypotheses)`, best first, `scores` and `log_probs`
+    out, as may `target_prefix`, a string for each text or one for all, if the file was made to have
+    it. Outputs: `translations` string `(batch, hypotheses)`, best first, `scores` and `log_probs`
     float32 `(batch, hypotheses)`. A text without tokens has empty translations.
 
     The file appears under its name only after `export_onnx` passed, and after it gave, in a process
@@ -46,6 +48,8 @@ def export_onnx_text(
     Args:
         model, path, target_tokenizer, sentences, precision: as for `export_onnx`.
         source_tokenizer: `SentencePieceTokenizer`.
+        target_prefix: bool, whether the caller may say what each translation begins with. Default
+            `False`.
 
     Returns:
         The `ParityReport` of the comparison of the file of ids with Keras.
@@ -74,13 +78,23 @@ def export_onnx_text(
     require_one_file(SearchFunction(model).weights)
     with replace_when_done(path, is_file=True) as partial:
         report = export_onnx(
-            model, partial, *tokenizers, alignments=False, sentences=sentences, precision=precision
+            model,
+            partial,
+            *tokenizers,
+            alignments=False,
+            sentences=sentences,
+            precision=precision,
+            target_prefix=target_prefix,
         )
-        function = SearchFunction(model)
+        function = SearchFunction(model, target_prefix=target_prefix)
         ids = parity_sentences(function, source_tokenizer, sentences)
         # A byte of a vocabulary with byte fallback may be NUL, at which the operators end a text.
         texts = [text.replace("\0", "") for text in _decode(source_tokenizer, ids)]
-        batches = list(_batches([*ODD_TEXTS, *texts]))
+        texts = [*ODD_TEXTS, *texts]
+        prefixes = parity_prefixes(function, len(texts))
+        if prefixes is not None:
+            prefixes = [text.replace("\0", "") for text in _decode(target_tokenizer, prefixes)]
+        batches = list(_batches(texts, prefixes))
         run = open_session(partial)
         expected = list(_translate(run, batches, *tokenizers, function))
         text_model = onnx.load(partial)
@@ -92,22 +106,36 @@ def export_onnx_text(
     return report
 
 
-def _batches(texts, size=16):
-    """Inputs for all texts; every second batch has a limit that cuts some of them."""
+def _batches(texts, prefixes=None, size=16):
+    """Inputs for all texts; every second batch has a limit that cuts some of them.
+
+    If there are prefixes, every third batch has one for all, and every third one none.
+    """
     for number, begin in enumerate(range(0, len(texts), size)):
-        limit = {"max_length": 5} if number % 2 == 1 else {}
-        yield {"text": texts[begin : begin + size], **limit}
+        batch = {"text": texts[begin : begin + size]}
+        if number % 2 == 1:
+            batch["max_length"] = 5
+        if prefixes is not None and number % 3 < 2:
+            own = prefixes[begin : begin + size]
+            batch["target_prefix"] = own[-1:] if number % 3 else own
+        yield batch
 
 
 def _translate(run, batches, source_tokenizer, target_tokenizer, function):
     """Yields the translations of each batch by the file of ids with the tokenizers around it."""
     search = function.search
     for batch in batches:
-        sentences = source_tokenizer.encode(batch["text"])
+        sentences, prefix = source_tokenizer.encode(batch["text"]), {}
+        if function.target_prefix:
+            ids = pad(
+                target_tokenizer.encode(batch.get("target_prefix", [""])), search.pad_token_id
+            )
+            prefix["prefix_ids"] = np.broadcast_to(ids, (len(sentences), ids.shape[1]))
         outputs = run(
             source_ids=pad([function.source(ids) for ids in sentences], search.pad_token_id),
             max_length=np.array(batch.get("max_length", search.max_length), "int32"),
             length_penalty=np.array(search.length_penalty, "float32"),
+            **prefix,
         )
         yield [
             _decode(target_tokenizer, [ids[:length] for ids, length in zip(*row, strict=True)])

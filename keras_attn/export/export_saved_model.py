@@ -1,5 +1,5 @@
 from keras_attn.export.export_error import ExportError
-from keras_attn.export.parity_sentences import parity_sentences
+from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.paused_collection import paused_collection
 from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
@@ -17,6 +17,7 @@ def export_saved_model(
     *,
     alignments=None,
     sentences=None,
+    target_prefix=False,
 ):
     """Writes a search model as a TensorFlow SavedModel, for TensorFlow Serving among others.
 
@@ -46,6 +47,10 @@ def export_saved_model(
         alignments: bool, whether the attention weights are among the outputs. Default `None`: as
             the search was made.
         sentences: as for `export_onnx`.
+        target_prefix: bool, whether the caller may say what each hypothesis begins with: `ids` then
+            has an input `prefix_ids` int32 `(batch, prefix_length)`, padded on the right, and
+            `serving_default` an input `target_prefix` string `(batch,)`. Either may have one row
+            for all, and by default there is nothing in it. Default `False`.
 
     Returns:
         The `ParityReport` of the comparison.
@@ -58,8 +63,9 @@ def export_saved_model(
     require("tensorflow", *(["tensorflow_text"] if source_tokenizer is not None else []))
     import tensorflow as tf
 
-    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments)
+    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     sentences = parity_sentences(function, source_tokenizer, sentences)
+    prefixes = parity_prefixes(function, len(sentences))
     with without_cudnn(model), replace_when_done(directory) as partial, paused_collection():
         module = _module(function, source_tokenizer, target_tokenizer or source_tokenizer)
         signatures = {"ids": module.translate_ids}
@@ -69,10 +75,10 @@ def export_saved_model(
         # Kept in a variable: its signatures do not keep its weights alive.
         loaded = tf.saved_model.load(str(partial))
         run = function.runner()
-        report = compare_translations(run, _runner(loaded), sentences, function.search)
+        report = compare_translations(run, _runner(loaded), sentences, function.search, prefixes)
         report.check()
         if source_tokenizer is not None:
-            _check_texts(run, module, loaded, sentences[:16])
+            _check_texts(run, module, loaded, sentences[:16], prefixes and prefixes[:16])
     return report
 
 
@@ -80,39 +86,62 @@ def _module(function, source_tokenizer, target_tokenizer):
     """A `tf.Module` with the functions of both signatures, which holds all that they need."""
     import tensorflow as tf
 
+    search = function.search
     max_length = tf.constant(function.defaults["max_length"], tf.int32)
     length_penalty = tf.constant(function.defaults["length_penalty"], tf.float32)
-    ids_spec, *limit_specs = function.signature
+    no_ids, no_text = tf.zeros((1, 0), tf.int32), tf.constant([""])
     module = tf.Module()
     module.defaults = [max_length, length_penalty]
     module.weights = [weight.value for weight in function.weights]
 
-    @tf.function(input_signature=[ids_spec, *limit_specs], autograph=False)
-    def translate_ids(source_ids, max_length=max_length, length_penalty=length_penalty):
+    # Two functions: an argument that is no input would hand its default on to another one.
+    def of_ids(source_ids, max_length=max_length, length_penalty=length_penalty):
         return function(source_ids, max_length, length_penalty)
 
-    module.translate_ids = translate_ids
+    def of_ids_and_prefix(
+        source_ids, max_length=max_length, length_penalty=length_penalty, prefix_ids=no_ids
+    ):
+        return function(source_ids, max_length, length_penalty, prefix_ids)
+
+    module.translate_ids = tf.function(
+        of_ids_and_prefix if function.target_prefix else of_ids,
+        input_signature=function.signature,
+        autograph=False,
+    )
     if source_tokenizer is None:
         return module
-    search = function.search
     module.source_tokenizer = source_tokenizer.to_tensorflow(
         search.start_token_id if function.source_start else None,
         search.end_token_id if function.source_end else None,
         search.pad_token_id,
     )
-    module.target_tokenizer = target_tokenizer.to_tensorflow()
-    text_spec = tf.TensorSpec((None,), tf.string, name="text")
+    module.target_tokenizer = target_tokenizer.to_tensorflow(None, None, search.pad_token_id)
 
-    @tf.function(input_signature=[text_spec, *limit_specs], autograph=False)
-    def translate_texts(text, max_length=max_length, length_penalty=length_penalty):
+    def of_texts(text, max_length=max_length, length_penalty=length_penalty):
+        return translate(text, max_length, length_penalty)
+
+    def of_texts_and_prefix(
+        text, max_length=max_length, length_penalty=length_penalty, target_prefix=no_text
+    ):
+        prefix_ids = module.target_tokenizer.encode(target_prefix)  # (B, P)
+        return translate(text, max_length, length_penalty, prefix_ids)
+
+    def translate(text, *arguments):
         source_ids = module.source_tokenizer.encode(text)  # (B, S)
         # No texts give S = 0, with which Keras' recurrent layers cannot work.
         missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
         source_ids = tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=search.pad_token_id)
-        results = translate_ids(source_ids, max_length, length_penalty)
+        results = module.translate_ids(source_ids, *arguments)
         return {"text": _decode(module.target_tokenizer, results), **results}
 
-    module.translate_texts = translate_texts
+    _, *limits = function.signature[:3]
+    text = tf.TensorSpec((None,), tf.string, name="text")
+    prefix = tf.TensorSpec((None,), tf.string, name="target_prefix")
+    module.translate_texts = tf.function(
+        of_texts_and_prefix if function.target_prefix else of_texts,
+        input_signature=[text, *limits, *([prefix] if function.target_prefix else [])],
+        autograph=False,
+    )
     return module
 
 
@@ -137,15 +166,19 @@ def _runner(loaded):
     return run
 
 
-def _check_texts(run, module, loaded, sentences):
+def _check_texts(run, module, loaded, sentences, prefixes):
     """Compares the loaded string signature with the tokenizers around the model."""
     import tensorflow as tf
 
     texts = module.source_tokenizer.decode(pad(sentences))
     limits = dict(zip(("max_length", "length_penalty"), module.defaults, strict=True))
-    results = run(source_ids=module.source_tokenizer.encode(texts), **limits)
+    ids, strings = {}, {}
+    if prefixes is not None:
+        strings["target_prefix"] = module.target_tokenizer.decode(pad(prefixes))
+        ids["prefix_ids"] = module.target_tokenizer.encode(strings["target_prefix"])
+    results = run(source_ids=module.source_tokenizer.encode(texts), **limits, **ids)
     expected = _decode(module.target_tokenizer, results)
-    actual = loaded.signatures["serving_default"](text=texts, **limits)["text"]
+    actual = loaded.signatures["serving_default"](text=texts, **limits, **strings)["text"]
     if expected.shape != actual.shape or not bool(tf.reduce_all(expected == actual)):
         raise ExportError(
             "The SavedModel disagrees with Keras: expected equal texts. "

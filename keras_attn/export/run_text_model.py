@@ -9,9 +9,14 @@ import sys
 
 import numpy as np
 
+STRINGS = ("text", "target_prefix")
+
 
 def main(path):
-    """Reads a list of batches `{"text": [...], "max_length": n}`, writes their translations."""
+    """Reads a list of batches `{"text": [...], "max_length": n}`, writes their translations.
+
+    `max_length` may be missing, and there may be a `target_prefix`, a list.
+    """
     import onnxruntime
     import onnxruntime_extensions
 
@@ -21,7 +26,7 @@ def main(path):
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     results = []
     for batch in json.load(sys.stdin):
-        feeds = {"text": np.array(batch["text"], object)}
+        feeds = {name: np.array(batch[name], object) for name in STRINGS if name in batch}
         if "max_length" in batch:
             feeds["max_length"] = np.array(batch["max_length"], np.int32)
         (translations,) = session.run(["translations"], feeds)

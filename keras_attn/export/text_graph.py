@@ -42,6 +42,17 @@ encode (string[batch] text) => (int32[batch, source_length] source_ids, bool[bat
 }
 """
 
+SPREAD = """
+spread (string[batch] text, int32[prefixes, prefix_length] read_prefix)
+    => (int32[batch, prefix_length] prefix_ids)
+<int64[1] one = {1}>
+{
+    sentences = Shape (text)
+    rows = Concat <axis = 0> (sentences, one)
+    prefix_ids = Expand (read_prefix, rows)                     # (B, P)
+}
+"""
+
 DECODE = """
 decode (int32[batch, n, time] token_ids, int32[batch, n] lengths, float[batch, n] found_scores,
         float[batch, n] found_log_probs, bool[batch, 1] has_tokens)
@@ -92,11 +103,13 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
     Args:
         model: `onnx.ModelProto` with the inputs and outputs of `export_onnx`; changed in place.
             Its inputs become `text`, string `(batch,)`, and `max_length` and `length_penalty`,
-            which have defaults; its outputs `translations`, string `(batch, hypotheses)`, `scores`
+            which have defaults, as has `target_prefix`, string `(batch,)` or `(1,)`, in the place
+            of `prefix_ids`; its outputs `translations`, string `(batch, hypotheses)`, `scores`
             and `log_probs`.
         source_tokenizer, target_tokenizer: `SentencePieceTokenizer`s.
         function: `SearchFunction`, for its settings.
     """
+    import onnx
     from onnx import helper
 
     graph, search = model.graph, function.search
@@ -115,15 +128,32 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
         vocabulary_size=target_tokenizer.vocabulary_size,
         unknown_token_id=UNKNOWN_TOKEN_ID,
     )
-    limits = [value for value in graph.input if value.name != "source_ids"]
-    nodes = [*encode.node, *graph.node, *decode.node]
+    before = [encode]
+    if function.target_prefix:
+        read = _parse(
+            ENCODE,
+            target_tokenizer,
+            name="prefix",
+            pad_token_id=[search.pad_token_id],
+            start_token_ids=[[]],
+            end_token_id=search.pad_token_id,
+        )
+        names = {"text": "target_prefix", "source_ids": "read_prefix", "has_tokens": "has_prefix"}
+        rename_values(read, names)
+        before += [read, _parse(SPREAD)]
+        nothing = helper.make_tensor("target_prefix", onnx.TensorProto.STRING, [1], [b""])
+        graph.initializer.append(nothing)
+    limits = [value for value in graph.input if value.name in ("max_length", "length_penalty")]
+    inputs = [value for each in before[:2] for value in each.input]
+    nodes = [*(node for each in before for node in each.node), *graph.node, *decode.node]
     del graph.node[:], graph.input[:], graph.output[:]
     graph.node.extend(nodes)
-    graph.input.extend([*encode.input, *limits])
+    graph.input.extend([*inputs, *limits])
     graph.output.extend(decode.output)
     for output in graph.output:
         output.type.tensor_type.shape.CopyFrom(sizes.tensor_type.shape)
-    graph.initializer.extend([*encode.initializer, *decode.initializer])
+    for each in (*before, decode):
+        graph.initializer.extend(each.initializer)
     defaults = {"max_length": search.max_length, "length_penalty": search.length_penalty}
     for value in limits:
         kind = value.type.tensor_type.elem_type
@@ -132,14 +162,15 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
 
 
-def _parse(text, tokenizer, **numbers):
-    """The graph, with its tokenizer and int32 constants; what is inside of it has a prefix."""
+def _parse(text, tokenizer=None, name=None, **numbers):
+    """The graph, with its tokenizer and int32 constants; what is inside of it has its name."""
     import numpy as np
     from onnx import helper, numpy_helper, parser
 
     graph = parser.parse_graph(text)
-    for name, number in numbers.items():
-        graph.initializer.append(numpy_helper.from_array(np.array(number, "int32"), name))
+    graph.name = name or graph.name
+    for constant, number in numbers.items():
+        graph.initializer.append(numpy_helper.from_array(np.array(number, "int32"), constant))
     shared = {value.name for value in [*graph.input, *graph.output]}
     for inner in nested_graphs(graph):
         for node in inner.node:

@@ -190,7 +190,7 @@ class BeamDecoder(Search):
             self.penalized_token_ids,
             2 * self.beam_width,
         )  # (B, 2K)
-        forced = self.forced(carry, step_logits)
+        forced = self.forced_tokens(carry, step_logits)
         if forced is not None:
             forced_tokens, forced_log_probs, is_forced = forced
             # Until the prefix is over, there is the first beam alone.

@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import history
+from keras_attn.search import prefix
 from keras_attn.search.length_penalty import divisor
 from keras_attn.search.search import Search
 
@@ -51,7 +52,7 @@ class GreedyDecoder(Search):
         allowed = allowed + self.penalties(step_logits.shape[-1], step)
         values, tokens = ops.top_k(allowed, 1)  # (B, 1)
         tokens = ops.cast(tokens, "int32")
-        tokens, values = self.follow_prefix(carry, step_logits, tokens, values)
+        tokens, values = prefix.follow(self.forced_tokens(carry, step_logits), tokens, values)
         last = ops.where(is_open, tokens, self.pad_token_id)
         is_end = last == self.end_token_id
         num_tokens = hypotheses["num_tokens"] + ops.cast(is_open, "int32")

@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_attn import history
 from keras_attn.arguments import check_positive_integer
+from keras_attn.search import prefix
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
 
@@ -107,7 +108,8 @@ class SamplingDecoder(Search):
         uniform = ops.reshape(ops.take(carry["uniforms"], step, axis=2), (-1, 1))  # (B*N, 1)
         tokens, log_probs = self._draw(allowed, uniform)  # (B*N, 1)
         tokens, log_probs = ops.reshape(tokens, samples), ops.reshape(log_probs, samples)
-        tokens, log_probs = self.follow_prefix(carry, step_logits, tokens, log_probs)
+        forced = self.forced_tokens(carry, step_logits)
+        tokens, log_probs = prefix.follow(forced, tokens, log_probs)
         last = ops.where(is_open, tokens, self.pad_token_id)
         is_end = last == self.end_token_id
         ended = carry["ended"] | is_end | (step + 1 >= limits)[:, None]

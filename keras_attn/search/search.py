@@ -4,9 +4,9 @@ import numbers
 import keras
 from keras import ops
 
-from keras_attn import gather, history
+from keras_attn import history
 from keras_attn.build_once import build_once
-from keras_attn.search import logits
+from keras_attn.search import logits, prefix
 from keras_attn.search.length_penalty import FORMS
 from keras_attn.search.loop import run_search
 from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repetition
@@ -231,25 +231,9 @@ class Search(keras.layers.Layer):
             limits = ops.maximum(ops.minimum(limits, max_tokens), 0)
         carry = self.start(memory, limits, main_mask)
         if prefix_ids is not None:
-            carry["prefix"] = self._prefix(ops.convert_to_tensor(prefix_ids), limits)
+            prefix_ids = ops.convert_to_tensor(prefix_ids)
+            carry["prefix"] = prefix.free_behind(prefix_ids, limits, self.pad_token_id)
         return carry, memory, limits
-
-    def _prefix(self, prefix_ids, limits):
-        """Prefixes int32 `(batch, prefix + 1)`.
-
-        Behind the longest one too there is padding, the sign that all tokens are free.
-        """
-        batch, shape = limits.shape[0], tuple(prefix_ids.shape)
-        if len(shape) != 2 or not (shape[0] in (1, batch) or None in (shape[0], batch)):
-            raise ValueError(
-                "prefix_ids must have shape (batch, prefix), or (1, prefix) for all alike. "
-                f"Received: prefix_ids with shape {shape} for a batch of {batch}."
-            )
-        rows = ops.zeros_like(limits)[:, None]  # (B, 1)
-        prefix = ops.cast(prefix_ids, "int32") + rows  # (B, P)
-        prefix = ops.concatenate([prefix, rows + self.pad_token_id], axis=1)  # (B, P+1)
-        # The size of the batch is to be as unknown as that of all else that a loop carries.
-        return ops.reshape(prefix, (ops.shape(limits)[0], ops.shape(prefix)[1]))
 
     def limits(self, encoder_mask, max_length=None):
         """Most tokens of each sentence's hypotheses, the end token included.
@@ -340,45 +324,9 @@ class Search(keras.layers.Layer):
             log_probs = forbid_repeated_ngrams(log_probs, token_ids, step, size)
         return log_probs
 
-    def forced(self, carry, step_logits):
-        """The tokens of the prefix that come next.
-
-        Args:
-            carry: as from `advance`.
-            step_logits: float32 `(batch * width, V)`.
-
-        Returns:
-            `None` where the search has no prefix, else a tuple of the tokens, int32 `(batch, 1)`,
-            their log probabilities behind each hypothesis, float32 `(batch, width)`, and whether
-            there is still one, boolean `(batch, 1)`.
-        """
-        if "prefix" not in carry:
-            return None
-        last_column = ops.shape(carry["prefix"])[1] - 1
-        column = ops.minimum(carry["step"], last_column)
-        tokens = ops.take(carry["prefix"], column, axis=1)[:, None]  # (B, 1)
-        of_rows = tokens + ops.zeros((1, self.width), dtype="int32")  # (B, K)
-        log_probs = gather.gather_beams(
-            ops.log_softmax(step_logits), ops.reshape(of_rows, (-1, 1))
-        )  # (B*K, 1)
-        log_probs = ops.reshape(log_probs, (-1, self.width))  # (B, K)
-        return tokens, log_probs, tokens != self.pad_token_id
-
-    def follow_prefix(self, carry, step_logits, tokens, log_probs):
-        """What is chosen, or the prefix in its place while it lasts: tokens and log probabilities.
-
-        Args:
-            carry, step_logits: as for `forced`.
-            tokens, log_probs: int32 and float32 `(batch, width)`, chosen behind each hypothesis.
-        """
-        forced = self.forced(carry, step_logits)
-        if forced is None:
-            return tokens, log_probs
-        forced_tokens, forced_log_probs, is_forced = forced
-        return (
-            ops.where(is_forced, forced_tokens, tokens),
-            ops.where(is_forced, forced_log_probs, log_probs),
-        )
+    def forced_tokens(self, carry, step_logits):
+        """See `prefix.forced_tokens`."""
+        return prefix.forced_tokens(carry, step_logits, self.width, self.pad_token_id)
 
     def penalties(self, vocabulary_size, step):
         """What is added to the log probability of each token, float32 `(V,)`."""

@@ -84,6 +84,30 @@ def test_only_the_text_has_to_be_given(text_file):
     assert not model.metadata_props
 
 
+def test_translations_begin_as_they_are_told_to(translator, tokenizers, exported, tmp_path):
+    path = tmp_path / "model.onnx"
+    report = export_onnx_text(translator, path, *tokenizers, target_prefix=True)
+    assert report.best_equal > 0.95
+    model = onnx.load(path)
+    defaults = {tensor.name for tensor in model.graph.initializer}
+    assert [each.name for each in model.graph.input][:2] == ["text", "target_prefix"]
+    assert "target_prefix" in defaults
+    prefixes = ["die", "ein hund", "", "zwei"]
+    own, same, nothing, no_texts = run(
+        path,
+        {"text": SOURCE, "target_prefix": prefixes},
+        {"text": SOURCE, "target_prefix": prefixes[1:2]},
+        {"text": SOURCE},
+        {"text": [], "target_prefix": []},
+    )
+    for translations, prefix in zip(own, prefixes, strict=True):
+        assert all(text.startswith(prefix) for text in translations)
+    assert all(text.startswith("ein hund") for text, _ in same) and same[1] == own[1]
+    expected = [each.text for each in Translator(exported[0]).translate(SOURCE)]
+    assert [best for best, _ in nothing] == expected and nothing[2] == own[2]
+    assert no_texts == []
+
+
 @pytest.fixture
 def copying(tmp_path):
     """Writes a model whose first hypothesis is the source, and whose second one is empty."""
@@ -93,7 +117,9 @@ def copying(tmp_path):
         search = SimpleNamespace(
             start_token_id=1, end_token_id=2, pad_token_id=0, max_length=100, length_penalty=1.0
         )
-        function = SimpleNamespace(search=search, source_start=False, source_end=True)
+        function = SimpleNamespace(
+            search=search, source_start=False, source_end=True, target_prefix=False
+        )
         model = build_model({}, alignments=False)
         add_text(model, source, target_tokenizer or source, function)
         onnx.checker.check_model(model, full_check=True)

@@ -135,3 +135,48 @@ def test_wrong_texts_are_refused(translator, tokenizers, tmp_path, monkeypatch):
     with pytest.raises(ExportError, match="disagrees with Keras: expected equal texts"):
         export_saved_model(translator, tmp_path / "saved", *tokenizers)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def beginning(translator, tokenizers, tmp_path_factory):
+    """A SavedModel that is told what translations begin with, and the report of its export."""
+    path = tmp_path_factory.mktemp("saved_model") / "beginning"
+    report = export_saved_model(translator, path, *tokenizers, target_prefix=True)
+    return tf.saved_model.load(str(path)), report
+
+
+def test_what_hypotheses_begin_with_is_an_input_on_request(beginning, translator):
+    loaded, report = beginning
+    assert report.best_equal > 0.95
+    encoder, search = translator.layers[1:]
+    for prefixes in ([[7, 9, 4], [5, 0, 0]], [[8, 9]], [[], []]):
+        prefix_ids = np.array(prefixes, "int32")
+        expected = search(**encoder(IDS), prefix_ids=prefix_ids)
+        actual = loaded.signatures["ids"](
+            source_ids=tf.constant(IDS), prefix_ids=tf.constant(prefix_ids), **LIMITS
+        )
+        np.testing.assert_array_equal(actual["token_ids"], expected["token_ids"])
+        begins = actual["token_ids"][:, 0, : prefix_ids.shape[1]]
+        np.testing.assert_array_equal(
+            np.where(prefix_ids, begins, 0), prefix_ids * np.ones_like(IDS[:, :1])
+        )
+    without = loaded.translate_ids(IDS)
+    np.testing.assert_array_equal(without["token_ids"], translator(IDS)["token_ids"])
+
+
+def test_translations_begin_as_they_are_told_to(beginning, loaded):
+    told, _ = beginning
+    prefixes = ["die", "ein hund", "", "zwei"]
+    own = told.signatures["serving_default"](
+        text=tf.constant(SOURCE), target_prefix=tf.constant(prefixes), **LIMITS
+    )["text"]
+    for texts, prefix in zip(own.numpy(), prefixes, strict=True):
+        assert all(text.decode().startswith(prefix) for text in texts)
+    same = told.translate_texts(SOURCE, target_prefix=["ein hund"])["text"]
+    assert all(text.decode().startswith("ein hund") for text in same[:, 0].numpy())
+    np.testing.assert_array_equal(same[1], own[1])
+    without = loaded.translate_texts(SOURCE)["text"]
+    np.testing.assert_array_equal(told.translate_texts(SOURCE)["text"], without)
+    np.testing.assert_array_equal(own[2], without[2])
+    with pytest.raises(TypeError, match="prefix_ids"):
+        loaded.translate_ids(IDS, prefix_ids=[[5]])

@@ -50,8 +50,7 @@ def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
     assert capsys.readouterr().out.endswith("Compared with Keras on a report.\n")
     ((model, out, source, _, options),) = calls
     assert (model.name, out) == ("translator", tmp_path / "model")
-    more = {"target_prefix": False} if form == "onnx-steps" else {}
-    assert options == {"sentences": None, "alignments": None, **more}
+    assert options == {"sentences": None, "alignments": None, "target_prefix": False}
     assert source.model == (run / "source.spm").read_bytes()
 
 
@@ -64,10 +63,11 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
         lambda *arguments, **options: calls.append(options) or "a report",
     )
     out = str(tmp_path / "model.onnx")
-    plain = {"external_data": False, "target_prefix": False, "alignments": None}
-    others = plain if form == "onnx" else {}
+    plain = {"target_prefix": False}
+    if form == "onnx":
+        plain |= {"external_data": False, "alignments": None}
     assert main([form, str(run), out, "--precision", "int8"]) == 0
-    assert calls.pop() == {"sentences": None, "precision": "int8", **others}
+    assert calls.pop() == {"sentences": None, "precision": "int8", **plain}
     if form == "onnx":
         for arguments, expected in [
             (["--external-data"], {"external_data": True}),
@@ -79,7 +79,6 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
     for other, options, message in [
         ("saved-model", ["--precision", "int8"], "have a precision, received int8"),
         ("saved-model", ["--external-data"], "only the format onnx can have external data"),
-        ("saved-model", ["--target-prefix"], "only onnx and onnx-steps can be told what"),
         ("onnx-text", ["--alignments"], "the format onnx-text has no alignments"),
     ]:
         with pytest.raises(SystemExit):

@@ -1,0 +1,75 @@
+"""What all hypotheses of a sentence begin with: its prefix, in the carry of a search."""
+
+from keras import ops
+
+from keras_attn import gather
+
+
+def free_behind(prefix_ids, limits, pad_token_id):
+    """Prefixes as a search carries them: behind the longest one too there is padding.
+
+    Args:
+        prefix_ids: int `(batch, prefix)` or `(1, prefix)`, padded on the right.
+        limits: int32 `(batch,)`, for the size of the batch.
+        pad_token_id: int, the sign that all tokens are free.
+
+    Returns:
+        int32 `(batch, prefix + 1)`.
+
+    Raises:
+        ValueError: for another shape.
+    """
+    batch, shape = limits.shape[0], tuple(prefix_ids.shape)
+    if len(shape) != 2 or not (shape[0] in (1, batch) or None in (shape[0], batch)):
+        raise ValueError(
+            "prefix_ids must have shape (batch, prefix), or (1, prefix) for all alike. "
+            f"Received: prefix_ids with shape {shape} for a batch of {batch}."
+        )
+    rows = ops.zeros_like(limits)[:, None]  # (B, 1)
+    prefix = ops.cast(prefix_ids, "int32") + rows  # (B, P)
+    prefix = ops.concatenate([prefix, rows + pad_token_id], axis=1)  # (B, P+1)
+    # The size of the batch is to be as unknown as that of all else that a loop carries.
+    return ops.reshape(prefix, (ops.shape(limits)[0], ops.shape(prefix)[1]))
+
+
+def forced_tokens(carry, step_logits, width, pad_token_id):
+    """The tokens of the prefix that come next.
+
+    Args:
+        carry: of a search; its `prefix` as from `free_behind`, if there is one.
+        step_logits: float32 `(batch * width, V)`.
+        width: int, hypotheses of a sentence.
+        pad_token_id: int.
+
+    Returns:
+        `None` where the search has no prefix, else a tuple of the tokens, int32 `(batch, 1)`, their
+        log probabilities behind each hypothesis, float32 `(batch, width)`, and whether there is
+        still one, boolean `(batch, 1)`.
+    """
+    if "prefix" not in carry:
+        return None
+    last_column = ops.shape(carry["prefix"])[1] - 1
+    column = ops.minimum(carry["step"], last_column)
+    tokens = ops.take(carry["prefix"], column, axis=1)[:, None]  # (B, 1)
+    of_rows = tokens + ops.zeros((1, width), dtype="int32")  # (B, K)
+    log_probs = gather.gather_beams(
+        ops.log_softmax(step_logits), ops.reshape(of_rows, (-1, 1))
+    )  # (B*K, 1)
+    log_probs = ops.reshape(log_probs, (-1, width))  # (B, K)
+    return tokens, log_probs, tokens != pad_token_id
+
+
+def follow(forced, tokens, log_probs):
+    """What is chosen, or the prefix in its place while it lasts: tokens and log probabilities.
+
+    Args:
+        forced: as from `forced_tokens`.
+        tokens, log_probs: int32 and float32 `(batch, width)`, chosen behind each hypothesis.
+    """
+    if forced is None:
+        return tokens, log_probs
+    forced_tokens, forced_log_probs, is_forced = forced
+    return (
+        ops.where(is_forced, forced_tokens, tokens),
+        ops.where(is_forced, forced_log_probs, log_probs),
+    )
