@@ -68,19 +68,12 @@ def main():
 def export(run_dir, beam_width, path):
     """Exports the run's model with another beam width."""
     translator = keras.models.load_model(run_dir / "translator.keras")
-    encoder, search = translator.get_layer("encoder"), translator.get_layer("search")
-    search = keras_attn.BeamDecoder(
-        search.decoder,
-        beam_width=beam_width,
-        num_hypotheses=beam_width,
-        max_length=search.max_length,
-        length_penalty=search.length_penalty,
-        name="search",
-    )
+    settings = {"beam_width": beam_width, "num_hypotheses": beam_width, "return_alignments": False}
+    translator = keras_attn.with_search_settings(translator, **settings)
     tokenizers = [
         SentencePieceTokenizer.load(run_dir / f"{side}.spm") for side in ("source", "target")
     ]
-    export_onnx(keras_attn.search_model(encoder, search), path, *tokenizers)
+    export_onnx(translator, path, *tokenizers)
 
 
 def translate(path, sources, threads):

@@ -40,7 +40,7 @@ from keras_attn.models.decomposable_attention import decomposable_attention
 from keras_attn.models.ensemble_model import ensemble_model
 from keras_attn.models.masked_language_model import masked_language_model
 from keras_attn.models.rnn_seq2seq import rnn_seq2seq
-from keras_attn.models.search_model import search_model
+from keras_attn.models.search_model import search_model, with_search_settings
 from keras_attn.models.sequence_classifier import sequence_classifier
 from keras_attn.models.training_model import training_model
 from keras_attn.models.transformer_seq2seq import transformer_seq2seq
@@ -127,4 +127,5 @@ __all__ = [
     "transformer_big",
     "transformer_seq2seq",
     "transformer_tiny",
+    "with_search_settings",
 ]

@@ -1,6 +1,7 @@
 """`python -m keras_attn.export onnx|onnx-steps|onnx-text|saved-model RUN OUT`."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from keras_attn.export.export_onnx import PRECISIONS, export_onnx
 from keras_attn.export.export_onnx_steps import export_onnx_steps
 from keras_attn.export.export_onnx_text import export_onnx_text
 from keras_attn.export.export_saved_model import export_saved_model
+from keras_attn.models.search_model import with_search_settings
 from keras_attn.text import SentencePieceTokenizer
 from keras_attn.text.lines import read_lines
 
@@ -64,6 +66,15 @@ def main(arguments=None):
         action="store_true",
         help="let the caller say what translations begin with",
     )
+    parser.add_argument(
+        "--search",
+        metavar="NAME=VALUE",
+        type=_setting,
+        action="append",
+        default=[],
+        help="an argument of the search in the place of the one it was trained with, such as "
+        "beam_width=2 or no_repeat_ngram_size=3; may be given more than once",
+    )
     options = parser.parse_args(arguments)
     has_precision = options.format in ("onnx", "onnx-text")
     if not has_precision and options.precision != "float32":
@@ -76,6 +87,8 @@ def main(arguments=None):
         parser.error("the format onnx-text has no alignments")
     try:
         model, tokenizers = _load(options.run)
+        if options.search:
+            model = with_search_settings(model, **dict(options.search))
         sentences = None
         if options.sentences is not None:
             sentences = list(read_lines(options.sentences))
@@ -95,6 +108,17 @@ def main(arguments=None):
         return 1
     print(f"Wrote {options.out}. Compared with Keras on {report}.")
     return 0
+
+
+def _setting(text):
+    """Name and value of NAME=VALUE, which is JSON or, where it is not, a string."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, received {text!r}")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
 
 
 def _load(run):

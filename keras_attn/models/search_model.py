@@ -22,6 +22,34 @@ def search_model(encoder, search, name="translator"):
     return keras.Model(source_ids, search(**encoder(source_ids)), name=name)
 
 
+def with_search_settings(model, **settings):
+    """A search model that searches otherwise: the same encoder and decoder, other settings.
+
+        faster = with_search_settings(translator, beam_width=2, num_hypotheses=1)
+
+    Args:
+        model: as `search_model` makes it; it stays as it is.
+        **settings: arguments of its `Search` in the place of those it was made with.
+
+    Returns:
+        Functional model as from `search_model`, with the same layers but for the search.
+
+    Raises:
+        ValueError: for a model of other parts, an argument that the search does not have, or a
+            value that is out of range.
+    """
+    encoder, search = encoder_and_search(model)
+    arguments = {**search.get_config(), "decoder": search.decoder}
+    known = set(arguments) - {*keras.layers.Layer.get_config(search), "decoder"}
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise ValueError(
+            f"Expected arguments of {type(search).__name__}: {', '.join(sorted(known))}. "
+            f"Received: {', '.join(unknown)}."
+        )
+    return search_model(encoder, type(search)(**{**arguments, **settings}), model.name)
+
+
 def encoder_and_search(model):
     """The two layers that a search model is made of.
 

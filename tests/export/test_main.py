@@ -5,6 +5,7 @@ import pytest
 
 from keras_attn.export.__main__ import main
 from keras_attn.export.passes.graph import copy_of
+from keras_attn.models.search_model import encoder_and_search
 from tests.export.small_translator import SOURCE
 
 
@@ -84,6 +85,29 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
         with pytest.raises(SystemExit):
             main([other, str(run), str(tmp_path / "model"), *options])
         assert message in capsys.readouterr().err
+
+
+def test_the_search_may_be_another_than_in_the_training(run, tmp_path, monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr(
+        sys.modules["keras_attn.export.__main__"],
+        "export_onnx",
+        lambda model, *arguments, **options: calls.append(model) or "a report",
+    )
+    start = ["onnx", str(run), str(tmp_path / "model.onnx")]
+    settings = ["beam_width=1", "num_hypotheses=1", "length_penalty_form=gnmt", "patience=2.5"]
+    settings.append("suppressed_token_ids=[0, 1, 3]")
+    assert main([*start, *(part for each in settings for part in ("--search", each))]) == 0
+    search = encoder_and_search(calls.pop())[1]
+    assert search.beam_width == 1 and search.length_penalty_form == "gnmt"
+    assert search.patience == 2.5 and search.suppressed_token_ids == [0, 1, 3]
+    assert search.max_length == 30  # as before
+    for wrong, message in [("beam=1", "beam_width"), ("beam_width=many", "'many'")]:
+        assert main([*start, "--search", wrong]) == 1
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*start, "--search", "beam_width"])
+    assert "expected NAME=VALUE, received 'beam_width'" in capsys.readouterr().err and not calls
 
 
 @pytest.mark.parametrize("name", ["translator.keras", "source.spm", "target.spm"])

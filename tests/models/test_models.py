@@ -15,6 +15,7 @@ from keras_attn import (
     rnn_seq2seq,
     search_model,
     training_model,
+    with_search_settings,
 )
 from keras_attn.training import compile_for_training
 from tests.contracts import assert_close, assert_identical, numpy
@@ -157,3 +158,31 @@ def test_a_compiled_model_is_loaded_where_only_the_package_was_imported(tmp_path
     arguments = [sys.executable, "-c", code, tmp_path / "trainer.keras"]
     process = subprocess.run(arguments, capture_output=True, text=True)
     assert "SequenceCrossentropy" in process.stdout, process.stderr
+
+
+def test_other_settings_of_a_search_leave_the_model_as_it_is(models):
+    _, translator = models
+    before = numpy(translator(SOURCE_IDS))
+    other = with_search_settings(translator, beam_width=1, num_hypotheses=1, max_length=3)
+    encoder, search = translator.get_layer("encoder"), translator.get_layer("search")
+    expected = BeamDecoder(search.decoder, 1, max_length=3)(**encoder(SOURCE_IDS))
+    assert_close(numpy(other(SOURCE_IDS)), numpy(expected))
+    assert_identical(numpy(translator(SOURCE_IDS)), before)
+    assert other.name == translator.name and other.get_layer("search") is not search
+    greedy = search_model(encoder, GreedyDecoder(search.decoder, max_length=6, name="greedy"))
+    (length,) = with_search_settings(greedy, max_length=2)(SOURCE_IDS[:1])["lengths"][0]
+    assert length <= 2
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"beam": 3}, "Expected arguments of BeamDecoder: beam_width, .* Received: beam.$"),
+        ({"decoder": None}, "Received: decoder"),
+        ({"name": "other"}, "Received: name"),
+        ({"num_hypotheses": 4}, "num_hypotheses"),
+    ],
+)
+def test_settings_that_a_search_does_not_have_are_refused(models, settings, message):
+    with pytest.raises(ValueError, match=message):
+        with_search_settings(models[1], **settings)
