@@ -4,7 +4,7 @@ import argparse
 import io
 import os
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from keras_attn_runtime.errors import ModelFileError, SentenceError
 from keras_attn_runtime.interruption import Interruption
@@ -60,6 +60,12 @@ def build_parser():
         "--target-prefix",
         metavar="TEXT",
         help="what every translation begins with, such as the tag of a language",
+    )
+    parser.add_argument(
+        "--score",
+        metavar="FILE",
+        help="write how probable the translations in FILE are, line by line, instead of "
+        "translating: the natural logarithm, the end token included",
     )
     parser.add_argument(
         "--format",
@@ -159,6 +165,8 @@ def _parse(arguments):
                 f"--num-hypotheses {arguments.num_hypotheses} needs --format jsonl; "
                 "--format text writes the best translation alone"
             )
+    if arguments.score is not None and arguments.target_prefix is not None:
+        parser.error("--score is of whole translations: leave --target-prefix out")
     return arguments
 
 
@@ -188,22 +196,36 @@ def _translate(arguments, progress, interruption):
     if window is None and sys.stdin.isatty():
         window = 1  # somebody types and waits for the answer
     errors = "strict" if arguments.invalid_utf8 == "error" else "replace"
-    translations = translator.translate_iterable(
-        interruption.lines(read_lines(sys.stdin.buffer, errors)),
-        target_prefix=arguments.target_prefix,
-        max_length=arguments.max_length,
-        length_penalty=arguments.length_penalty,
-        num_hypotheses=arguments.num_hypotheses or 1,
-        batch_size=arguments.batch_size,
-        window=window,
-    )
+    lines = interruption.lines(read_lines(sys.stdin.buffer, errors))
+    options = {
+        "length_penalty": arguments.length_penalty,
+        "num_hypotheses": arguments.num_hypotheses or 1,
+        "batch_size": arguments.batch_size,
+        "window": window,
+    }
+    if arguments.max_length is not None:
+        options["max_length"] = arguments.max_length
+    with ExitStack() as stack:
+        if arguments.score is None:
+            translations = translator.translate_iterable(
+                lines, target_prefix=arguments.target_prefix, **options
+            )
+        else:
+            targets = read_lines(stack.enter_context(open(arguments.score, "rb")), errors)
+            translations = translator.score_iterable(lines, targets, **options)
+        _write_all(translations, arguments, translator, progress, interruption)
+
+
+def _write_all(translations, arguments, translator, progress, interruption):
     for number, translation in enumerate(translations, start=1):
         interruption.hold()
         if translation.truncated:
             progress.message(
                 f"warning: line {number}: cut to its first {translator.max_source_length} tokens"
             )
-        if arguments.format == "text":
+        if arguments.format == "text" and arguments.score is not None:
+            line = f"{translation.log_prob:.6f}"
+        elif arguments.format == "text":
             # A model whose vocabulary has newlines must not add lines.
             line = translation.text.replace("\n", " ")
         else:

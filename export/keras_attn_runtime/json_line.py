@@ -30,6 +30,7 @@ def _entries(hypothesis, alignments):
         "text": hypothesis.text,
         "score": _number(hypothesis.score),
         "log_prob": _number(hypothesis.log_prob),
+        "ended": hypothesis.ended,
         "token_ids": hypothesis.token_ids,
         "pieces": hypothesis.pieces,
     }

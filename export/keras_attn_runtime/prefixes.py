@@ -1,4 +1,7 @@
-"""What translations begin with: for all of them the same, or for each its own."""
+"""What translations begin with: for all of them the same, or for each its own.
+
+A whole translation, given to be scored, is such a prefix too: one that ends with the end token.
+"""
 
 import dataclasses
 import itertools
@@ -29,6 +32,10 @@ class PrefixReader:
         """Yields the sources with prefixes: ids for all, or an iterable of ids for each."""
         return self._with_prefixes(sources, target_prefix, _are_ids, self._checked_ids)
 
+    def of_targets(self, sources, targets):
+        """Yields the sources with whole translations, an iterable of one string for each."""
+        return self._each_with_its_own(sources, targets, self._ids_of_target, "target")
+
     def _with_prefixes(self, sources, target_prefix, is_one, read):
         is_number = isinstance(target_prefix, np.ndarray) and target_prefix.ndim == 0
         if isinstance(target_prefix, bytes) or not hasattr(target_prefix, "__iter__") or is_number:
@@ -41,15 +48,14 @@ class PrefixReader:
             return (dataclasses.replace(source, prefix=prefix) for source in sources)
         return self._each_with_its_own(sources, target_prefix, read)
 
-    def _each_with_its_own(self, sources, prefixes, read):
+    def _each_with_its_own(self, sources, prefixes, read, name="target_prefix"):
         nothing = object()
         pairs = itertools.zip_longest(sources, prefixes, fillvalue=nothing)
         for index, (source, prefix) in enumerate(pairs):
             if source is nothing or prefix is nothing:
                 more = "more than" if source is nothing else "only"
                 raise ValueError(
-                    "Expected a target_prefix with one item for each sentence. "
-                    f"Received: {more} {index}."
+                    f"Expected one {name} for each sentence. Received: {more} {index}."
                 )
             try:
                 ids = read(prefix)
@@ -57,25 +63,30 @@ class PrefixReader:
                 raise SentenceError(index, str(error)) from error
             yield dataclasses.replace(source, prefix=ids)
 
+    def _ids_of_target(self, text):
+        return [*self._encoded(text, "target"), self.settings.end_token_id]
+
     def _ids_of_text(self, text):
-        if not isinstance(text, str):
-            raise ValueError(
-                "Expected target_prefix to be a string, or strings. "
-                f"Received: type={type(text).__name__}."
-            )
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"Expected a target_prefix that can be written as UTF-8. Received: {error.reason}."
-            ) from error
-        ids = self.tokenizer.encode(text)
+        ids = self._encoded(text, "target_prefix")
         if self.tokenizer.unknown_token_id in ids:
             raise ValueError(
                 "Expected a target_prefix that the tokenizer knows. Received: "
                 f"{text!r}, in which there are unknown characters."
             )
         return ids
+
+    def _encoded(self, text, name):
+        if not isinstance(text, str):
+            raise ValueError(
+                f"Expected {name} to be a string, or strings. Received: type={type(text).__name__}."
+            )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"Expected a {name} that can be written as UTF-8. Received: {error.reason}."
+            ) from error
+        return self.tokenizer.encode(text)
 
     def _checked_ids(self, ids):
         try:

@@ -1,11 +1,12 @@
+import collections
 import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from keras_attn_runtime.errors import BatchError, ModelFileError
+from keras_attn_runtime.errors import BatchError, ModelFileError, SentenceError
 from keras_attn_runtime.exported_model import ExportedModel
-from keras_attn_runtime.options import Options, require_integer
+from keras_attn_runtime.options import LARGEST_INT32, Options, require_integer
 from keras_attn_runtime.prefixes import PrefixReader
 from keras_attn_runtime.source import SourceReader
 from keras_attn_runtime.translation import Hypothesis, Translation
@@ -165,6 +166,72 @@ class Translator:
             sources = self._prefixes.of_ids(sources, target_prefix)
         return list(self._search(list(sources), options))
 
+    def score(self, texts, targets, **options):
+        """Says how probable given translations are: to choose among them, or to clean a corpus.
+
+        The search is told the whole translation, as its `target_prefix`, and has nothing to choose.
+        A file with one beam does it fastest: `--search beam_width=1 --search num_hypotheses=1`.
+
+        Args:
+            texts: iterable of strings.
+            targets: iterable of strings, the translation of each.
+            **options: see `Options`. By default there is no `max_length`.
+
+        Returns:
+            List of `Translation`, one for each pair, in their order, with the target as the
+            tokenizer writes it, its `log_prob`, and its `score`.
+
+        Raises:
+            SentenceError: if an item is not valid text or too long, a text has no tokens, or the
+                file allows fewer tokens for this text than the target has.
+            ModelFileError: if the file has no tokenizer, or takes no `target_prefix`, or ONNX
+                Runtime fails on one sentence.
+            ValueError: if an option is out of its range, or there are more or fewer targets.
+        """
+        return list(self.score_iterable(list(self._iterable(texts, "texts")), targets, **options))
+
+    def score_iterable(self, texts, targets, **options):
+        """As `score`, lazily and in constant memory: for files of any length.
+
+        Args:
+            texts, targets: see `score`; they are read at most one window ahead.
+            **options: see `score`; they are checked at once.
+
+        Returns:
+            Iterator of `Translation`, one for each pair, in their order. When a pair cannot be
+            scored, what is before it comes first.
+
+        Raises:
+            See `score`.
+        """
+        options = self._checked({"max_length": LARGEST_INT32, **options})
+        self._require_target_prefix()
+        sources = self._read_texts(texts)
+        sources = self._prefixes.of_targets(sources, self._iterable(targets, "targets"))
+        return self._score(sources, options)
+
+    def _score(self, sources, options):
+        read = collections.deque()
+
+        def noted():
+            for source in sources:
+                read.append(source)
+                yield source
+
+        for index, translation in enumerate(self._search(noted(), options)):
+            source = read.popleft()
+            if not source.ids:
+                raise SentenceError(index, "expected a text with tokens. Received: one without.")
+            if not translation.ended or translation.token_ids != source.prefix[:-1]:
+                raise SentenceError(
+                    index,
+                    f"expected a target of at most {len(translation.token_ids)} tokens, the end "
+                    f"token included, the limit for this text. Received: {len(source.prefix)}. "
+                    "Export the file with `--search relative_max_length=null`, and score without "
+                    "max_length.",
+                )
+            yield translation
+
     def _checked(self, options):
         if os.getpid() != self._process:  # the threads of sessions and workers stayed behind
             raise RuntimeError(
@@ -279,12 +346,14 @@ class Translator:
             # A copy, so that keeping one sentence does not keep its whole batch.
             alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
         tokenizer = self._model.target_tokenizer
+        behind = outputs["token_ids"][row, rank, length : length + 1]
         return Hypothesis(
             text=None if tokenizer is None else tokenizer.decode(token_ids),
             token_ids=token_ids,
             pieces=_pieces(tokenizer, token_ids),
             score=float(outputs["scores"][row, rank]),
             log_prob=float(outputs["log_probs"][row, rank]),
+            ended=behind.tolist() == [self.settings.end_token_id],
             alignments=alignments,
         )
 
@@ -294,9 +363,8 @@ class Translator:
             alignments = np.zeros((0, len(source.ids)), np.float32)
         pieces = _pieces(self._model.source_tokenizer, source.ids)
         text, no_pieces = ("", []) if pieces is not None else (None, None)
-        return Translation.from_hypotheses(
-            [Hypothesis(text, [], no_pieces, 0.0, 0.0, alignments)], pieces, source.truncated
-        )
+        nothing = Hypothesis(text, [], no_pieces, 0.0, 0.0, not source.ids, alignments)
+        return Translation.from_hypotheses([nothing], pieces, source.truncated)
 
 
 def _pieces(tokenizer, token_ids):

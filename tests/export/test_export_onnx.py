@@ -1,5 +1,6 @@
 import base64
 import json
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import keras
 import numpy as np
 import onnx
 import pytest
-from keras_attn_runtime import Translator
+from keras_attn_runtime import SentenceError, Translator
 
 from keras_attn import (
     AttentionRNNCell,
@@ -18,13 +19,15 @@ from keras_attn import (
     rnn_seq2seq,
     search_model,
     transformer_seq2seq,
+    with_search_settings,
 )
 from keras_attn.export import ExportError, export_onnx
 from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, subgraphs
 from keras_attn.export.precision_report import PrecisionReport
 from keras_attn.export.search_function import SearchFunction
-from tests.export.small_translator import SOURCE, make_translator, mixed_precision, session
+from tests import oracles
+from tests.export.small_translator import SOURCE, TARGET, make_translator, mixed_precision, session
 
 IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 
@@ -580,3 +583,45 @@ def test_the_runtime_begins_translations_as_it_is_told(translator, tokenizers, t
     (alone,) = runtime.translate(SOURCE[1:2], "ein hund")
     assert alone.token_ids == own[1].token_ids
     assert runtime.translate(SOURCE)[2].token_ids == own[2].token_ids
+
+
+def test_the_runtime_scores_given_translations(translator, tokenizers, tmp_path):
+    """As teacher forcing does; `TARGET` is longer than the search would allow."""
+    scorer = with_search_settings(
+        translator, beam_width=1, num_hypotheses=1, max_length=5, relative_max_length=None
+    )
+    export_onnx(scorer, tmp_path / "model.onnx", *tokenizers, target_prefix=True)
+    runtime = Translator(tmp_path / "model.onnx", num_threads=1)
+    targets = [*TARGET[:3], ""]
+    scored = runtime.score(SOURCE, targets, length_penalty=0.5)
+    assert [each.text for each in scored] == targets and all(each.ended for each in scored)
+    encoder, decoder = translator.layers[1], translator.layers[2].decoder
+    for text, target, each in zip(SOURCE, targets, scored, strict=True):
+        (source_ids,), (ids,) = (
+            tokenizer.encode([side])
+            for tokenizer, side in zip(tokenizers, (text, target), strict=True)
+        )
+        logits = decoder(np.array([[1, *ids]]), **encoder(np.array([[*source_ids, 2]])))
+        log_probs = oracles.log_softmax(np.array(logits)[0])
+        expected = sum(row[token] for row, token in zip(log_probs, [*ids, 2], strict=True))
+        np.testing.assert_allclose(each.log_prob, expected, rtol=1e-5)
+        np.testing.assert_allclose(each.score, expected / max(1, len(ids)) ** 0.5, rtol=1e-5)
+    lazily = runtime.score_iterable(iter(SOURCE), iter(targets), batch_size=1, window=1)
+    assert [each.log_prob for each in lazily] == pytest.approx([each.log_prob for each in scored])
+    with pytest.raises(SentenceError, match=r"Sentence 0 .* at most 9 tokens.*Received: 19\."):
+        runtime.score(SOURCE, TARGET, max_length=9)
+    just_too_long = len(tokenizers[1].encode(TARGET[:1])[0])  # the end token alone is cut
+    with pytest.raises(SentenceError, match=f"at most {just_too_long} tokens"):
+        runtime.score(SOURCE[:1], TARGET[:1], max_length=just_too_long)
+    with pytest.raises(SentenceError, match="Sentence 1 .* a text with tokens"):
+        runtime.score([SOURCE[0], ""], TARGET[:2])
+    (tmp_path / "targets").write_text("\n".join(targets))
+    command = [sys.executable, "-m", "keras_attn_runtime", tmp_path / "model.onnx"]
+    process = subprocess.run(
+        [*command, "--score", tmp_path / "targets"],
+        input="\n".join(SOURCE),
+        capture_output=True,
+        text=True,
+    )
+    received = [float(line) for line in process.stdout.splitlines()]
+    assert received == pytest.approx([each.log_prob for each in scored], abs=1e-5)

@@ -40,7 +40,7 @@ def test_options_reach_the_model(start_command, model_path):
     status, output, messages = run(start_command, model_path, *options, text=b"two dogs\nx\n")
     result = json.loads(output.splitlines()[0])
     assert (status, messages, len(result["token_ids"])) == (0, "", 4)
-    assert (result["log_prob"], result["score"]) == (-4.0, -2.0)
+    assert (result["log_prob"], result["score"], result["ended"]) == (-4.0, -2.0, False)
 
 
 def test_every_option_reaches_the_translator(monkeypatch):
@@ -163,7 +163,7 @@ def test_json_lines(start_command, model_path):
     assert len(results) == 4
     first, empty = results[:2]
     assert list(first) == (
-        ["text", "score", "log_prob", "token_ids", "pieces", "source_pieces", "truncated"]
+        ["text", "score", "log_prob", "ended", "token_ids", "pieces", "source_pieces", "truncated"]
     )
     length = len(first["token_ids"])
     assert (first["text"], first["score"], first["log_prob"]) == ("two dogs", -1.0, -length)
@@ -172,6 +172,7 @@ def test_json_lines(start_command, model_path):
         "text": "",
         "score": 0.0,
         "log_prob": 0.0,
+        "ended": True,
         "token_ids": [],
         "pieces": [],
         "source_pieces": [],

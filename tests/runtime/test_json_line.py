@@ -15,6 +15,7 @@ def translation(**changes):
         "pieces": ["▁one"],
         "score": -0.5,
         "log_prob": -1.0,
+        "ended": True,
         "alignments": np.array([[1 / 3, np.float32(1e-9)]], np.float32),
     }
     return Translation.from_hypotheses([Hypothesis(**values | changes)], ["▁one", "</s>"], False)

@@ -71,7 +71,7 @@ def test_a_stream_of_texts_takes_a_stream_of_prefixes(translator):
 @pytest.mark.parametrize("prefixes", [[], ["a"], ["a", "a", "a"]])
 def test_more_or_fewer_prefixes_are_refused(translator, prefixes):
     with pytest.raises(
-        ValueError, match="one item for each sentence. Received: (only [01]|more than 2)."
+        ValueError, match="one target_prefix for each sentence. Received: (only [01]|more than 2)."
     ):
         translator.translate(["some text", "two dogs"], prefixes)
 
@@ -112,3 +112,18 @@ def test_command(path, start_command):
     output, messages = process.communicate(b"some text\n\ntwo dogs\n", timeout=60)
     assert (process.returncode, messages) == (0, b"")
     assert output == b"a tree some text\n\na tree two dogs\n"
+
+
+def test_scores_need_the_input_and_a_target_for_each_text(model_path, translator):
+    with pytest.raises(ModelFileError, match="target_prefix=True"):
+        Translator(model_path, num_threads=1).score(["some text"], ["a"])
+    for sources, targets in ((["some text"], []), ([], ["a"])):
+        with pytest.raises(ValueError, match="one target for each sentence"):
+            translator.score(sources, targets)
+    for targets, message in (
+        ("a", "Expected targets to be a list"),
+        ([3], "Expected target to be a string"),
+        (["\ud83d"], "a target that can be written"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            translator.score(["some text"], targets)

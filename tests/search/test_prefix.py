@@ -163,3 +163,21 @@ def test_batches_of_known_and_unknown_size(sizes):
 def test_refuses_a_prefix_of_another_shape(prefix_ids):
     with pytest.raises(ValueError, match=r"prefix_ids must have shape .* a batch of 6"):
         found(BeamDecoder, prefix_ids=prefix_ids)
+
+
+@pytest.mark.parametrize("search", [GreedyDecoder, BeamDecoder, SamplingDecoder])
+def test_a_prefix_that_ends_is_a_whole_hypothesis_and_its_probability(search):
+    wholes = [(5, 2), (4, 4, 2), (6, 3, 5, 2), (2,), (3, 3, 3, 3, 3, 2), (4, 6, 2)]
+    prefix_ids = np.zeros((6, 6), "int32")
+    for row, whole in zip(prefix_ids, wholes, strict=True):
+        row[: len(whole)] = whole
+    # What would be forbidden, or less probable, is neither.
+    settings = {"min_length": 2, "repetition_penalty": 1.5, "no_repeat_ngram_size": 1}
+    results = found(search, prefix_ids=prefix_ids, **settings)
+    for row, (table, whole) in enumerate(zip(TABLES, wholes, strict=True)):
+        after = log_probs_of(table)
+        expected = sum(after(whole[:step])[token] for step, token in enumerate(whole))
+        assert results["token_ids"][row, 0][: len(whole)].tolist() == list(whole)
+        assert not results["token_ids"][row, 0][len(whole) :].any()
+        assert results["lengths"][row, 0] == len(whole) - 1
+        assert_close(results["log_probs"][row, 0], expected, 1e-4)
