@@ -615,7 +615,7 @@ def test_the_runtime_scores_given_translations(translator, tokenizers, tmp_path)
         runtime.score(SOURCE[:1], TARGET[:1], max_length=just_too_long)
     with pytest.raises(SentenceError, match="Sentence 1 .* a text with tokens"):
         runtime.score([SOURCE[0], ""], TARGET[:2])
-    (tmp_path / "targets").write_text("\n".join(targets))
+    (tmp_path / "targets").write_text("".join(f"{target}\n" for target in targets))
     command = [sys.executable, "-m", "keras_attn_runtime", tmp_path / "model.onnx"]
     process = subprocess.run(
         [*command, "--score", tmp_path / "targets"],
@@ -623,5 +623,6 @@ def test_the_runtime_scores_given_translations(translator, tokenizers, tmp_path)
         capture_output=True,
         text=True,
     )
+    assert process.returncode == 0, process.stderr
     received = [float(line) for line in process.stdout.splitlines()]
     assert received == pytest.approx([each.log_prob for each in scored], abs=1e-5)
