@@ -5,8 +5,8 @@
 
 RUN is a run directory of `train_translation.py`. With `--heads` the picture has every layer and
 head of a Transformer: of the attention from the translation to the source (`memory_attention`), or
-of the self-attention on one side. With `--html` it is a page in which the sentences, layers and
-heads can be explored.
+of the self-attention on one side; of an ensemble, those of its first model. With `--html` it is a
+page in which the sentences, layers and heads can be explored.
 """
 
 import argparse

@@ -5,8 +5,8 @@
     python examples/ensemble_translators.py build/seed1 build/seed2 --run-dir build/ensemble
 
 The runs are run directories of `train_translation.py` with equal tokenizers: of several seeds, or
-an RNN and a Transformer. What is made is a run directory too, for `python -m keras_attn.export` and
-all else that takes one. The search is that of the first run.
+an RNN and a Transformer. What is made is a run directory too, for `python -m keras_attn.export`,
+for `attention_map.py` and for measurements of quality. The search is that of the first run.
 """
 
 import argparse
@@ -44,11 +44,12 @@ def main():
     except ValueError as error:
         raise SystemExit(str(error)) from error
     args.run_dir.mkdir(parents=True, exist_ok=True)
-    for name in (*TOKENIZERS, *TEST_SET):
-        if (args.runs[0] / name).exists():
-            shutil.copyfile(args.runs[0] / name, args.run_dir / name)
     with replace_when_done(args.run_dir / "translator.keras") as partial:
         ensemble.save(partial)
+        for name in (*TOKENIZERS, *TEST_SET):
+            (args.run_dir / name).unlink(missing_ok=True)  # of another ensemble before
+            if (args.runs[0] / name).exists():
+                shutil.copyfile(args.runs[0] / name, args.run_dir / name)
     report = history(args, beam_width=ensemble.get_layer("search").beam_width)
     (args.run_dir / "history.json").write_text(json.dumps(report, indent=2, default=str))
     print(f"{ensemble.count_params():,} weights: {args.run_dir / 'translator.keras'}")

@@ -40,7 +40,7 @@ from keras_attn.models.decomposable_attention import decomposable_attention
 from keras_attn.models.ensemble_model import ensemble_model
 from keras_attn.models.masked_language_model import masked_language_model
 from keras_attn.models.rnn_seq2seq import rnn_seq2seq
-from keras_attn.models.search_model import search_model, with_search_settings
+from keras_attn.models.search_model import search_model
 from keras_attn.models.sequence_classifier import sequence_classifier
 from keras_attn.models.training_model import training_model
 from keras_attn.models.transformer_seq2seq import transformer_seq2seq
@@ -49,6 +49,7 @@ from keras_attn.models.transformer_sizes import (
     transformer_big,
     transformer_tiny,
 )
+from keras_attn.models.with_search_settings import with_search_settings
 from keras_attn.positions.alibi_bias import AlibiBias
 from keras_attn.positions.learned_positions import LearnedPositions
 from keras_attn.positions.relative_position_bias import RelativePositionBias

@@ -23,7 +23,8 @@ def record_attention_scores():
         the weights are joined along the target, so that the steps of a loop make one alignment.
         Not for a search, whose hypotheses change places: it has `return_alignments`. Blockwise
         attention has no weights. On JAX a loop over time is compiled, so attention in it must be
-        asked for its weights: `return_attention_scores=True`.
+        asked for its weights: `return_attention_scores=True`. Where two layers have one path, as in
+        an `EnsembleDecoder` of models that were loaded, that of the second ends with `"#2"`.
 
     Raises:
         ValueError: if weights have no values, or those of a layer cannot be joined.
@@ -39,7 +40,7 @@ def record_attention_scores():
     (1, 2, 3)
     """
     scores = {}
-    token = _recording.set(scores)
+    token = _recording.set((scores, {}))
     try:
         yield scores
     finally:
@@ -48,26 +49,30 @@ def record_attention_scores():
 
 def record(layer, weights):
     """Notes the weights `(..., target, source)` that a layer has computed, if anybody asked."""
-    scores = _recording.get()
-    if scores is None:
+    if _recording.get() is None:
         return
+    scores, layers = _recording.get()
+    path, number = layer.path, 1
+    while layers.setdefault(path, layer) is not layer:
+        number += 1
+        path = f"{layer.path}#{number}"
     try:
         weights = ops.convert_to_numpy(weights)
     except Exception as error:  # each backend has its own for values that are not there
         raise ValueError(
             "Attention scores can only be recorded while the model computes. Received: "
-            f"symbolic weights of {layer.path}. Call the model itself, outside of compiled "
+            f"symbolic weights of {path}. Call the model itself, outside of compiled "
             "functions: model(inputs). On JAX, ask a loop over time for "
             "return_attention_scores=True."
         ) from error
-    if layer.path in scores:
-        before = scores[layer.path]
+    if path in scores:
+        before = scores[path]
         others = before.shape[:-2] + before.shape[-1:]
         if others != weights.shape[:-2] + weights.shape[-1:]:
             raise ValueError(
                 "Attention scores can only be joined along the target. Received: weights of "
-                f"{layer.path} of shape {weights.shape} after others of shape {before.shape}. Use "
+                f"{path} of shape {weights.shape} after others of shape {before.shape}. Use "
                 "one `record_attention_scores` for each batch; ask a search for its alignments."
             )
         weights = np.concatenate([before, weights], axis=-2)
-    scores[layer.path] = weights
+    scores[path] = weights

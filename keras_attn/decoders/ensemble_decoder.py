@@ -37,16 +37,18 @@ class EnsembleDecoder(Decoder):
 
     Call arguments:
         token_ids: see `Decoder.call`.
-        encoder_outputs, encoder_mask, encoder_state, query_features: as for one decoder, then each
-            reads the same; or dicts from `"0"`, `"1"`, ..., the place in `decoders`, to what that
-            decoder reads, as an `EnsembleEncoder` returns them.
+        encoder_outputs, encoder_mask, encoder_state, query_features: as for one decoder, then all
+            are given the same; or dicts from `"0"`, `"1"`, ..., the place in `decoders`, to what is
+            for that decoder, as an `EnsembleEncoder` returns them.
 
     Returns:
-        float32 logits `(batch, target, vocabulary)`: the logarithms of the means.
+        float32 logits `(batch, target, vocabulary)` of the means, as large as those of the
+        decoders, which a `repetition_penalty` looks at.
 
     Masking: that of each decoder.
 
-    The alignments of a step are the mean of all, weighed like the probabilities.
+    The alignments of a step are the mean of those of the decoders that have attention, weighed like
+    the probabilities. Their sources must have the same length then.
 
     Raises:
         ValueError: for arguments out of range, or decoders of different vocabularies.
@@ -71,6 +73,12 @@ class EnsembleDecoder(Decoder):
                 "decoders must be a list of Decoders, at least one. Received: decoders="
                 f"{[type(each).__name__ for each in self.decoders]}."
             )
+        sizes = {vocabulary_size(decoder) for decoder in self.decoders} - {None}
+        if len(sizes) > 1:
+            raise ValueError(
+                "Expected decoders of one target vocabulary. Received: decoders of "
+                f"{[vocabulary_size(decoder) for decoder in self.decoders]} tokens."
+            )
         if average not in AVERAGES:
             raise ValueError(f"average must be one of {AVERAGES}. Received: average={average!r}.")
         if member_weights is None:
@@ -93,12 +101,13 @@ class EnsembleDecoder(Decoder):
     @property
     def vocabulary_size(self):
         """int, number of target ids, which an export to ONNX must know; `None` if it is unknown."""
-        return vocabulary_size(self.decoders[0])
+        sizes = [vocabulary_size(decoder) for decoder in self.decoders]
+        return next((size for size in sizes if size is not None), None)
 
     def build(
         self,
         token_ids_shape,
-        encoder_outputs_shape,
+        encoder_outputs_shape=None,
         encoder_mask_shape=None,
         encoder_state_shape=None,
         query_features_shape=None,
@@ -112,7 +121,7 @@ class EnsembleDecoder(Decoder):
     def call(
         self,
         token_ids,
-        encoder_outputs,
+        encoder_outputs=None,
         encoder_mask=None,
         encoder_state=None,
         query_features=None,
@@ -170,6 +179,11 @@ class EnsembleDecoder(Decoder):
         intervals = [decoder.archive_every for decoder in self.decoders]
         return min((each for each in intervals if each is not None), default=None)
 
+    @archive_every.setter
+    def archive_every(self, steps):
+        for decoder in self.decoders:
+            decoder.archive_every = steps
+
     def archive(self, state):
         states = {name: self._state_of(name, state) for name in self.members}
         for name, decoder in self.members.items():
@@ -181,10 +195,14 @@ class EnsembleDecoder(Decoder):
         return {name: decoder.select(memory[name], rows) for name, decoder in self.members.items()}
 
     def _own(self, name, values):
-        """What a decoder reads of values for all of them."""
-        if isinstance(values, dict) and values and set(values) <= set(self.members):
-            return values.get(name)
-        return values
+        """What a decoder is given of values for all of them."""
+        if not isinstance(values, dict) or not values or not all(map(str.isdigit, values)):
+            return values
+        if not set(values) <= set(self.members):
+            raise ValueError(
+                f"Expected values of the decoders {list(self.members)}. Received: {list(values)}."
+            )
+        return values.get(name)
 
     def _arguments(self, name, encoder_outputs, encoder_mask, encoder_state, query_features):
         """Keyword arguments of a decoder's `call` and `prepare_memory`."""
@@ -205,10 +223,20 @@ class EnsembleDecoder(Decoder):
             }
             if "shared" in own:
                 state["shared"][name] = own["shared"]
-        if all("alignments" in own for own in states.values()):
-            state["alignments"] = self._weighted(
-                [ops.cast(own["alignments"], self.compute_dtype) for own in states.values()]
-            )
+        alignments = {
+            name: ops.cast(own["alignments"], self.compute_dtype)
+            for name, own in states.items()
+            if "alignments" in own
+        }
+        if alignments:
+            lengths = {each.shape[-1] for each in alignments.values()} - {None}
+            if len(lengths) > 1:
+                raise ValueError(
+                    "Expected decoders with sources of one length, because of alignments. "
+                    f"Received: sources of {sorted(lengths)} positions."
+                )
+            weights = [self.member_weights[int(name)] for name in alignments]
+            state["alignments"] = _weighted(alignments.values(), weights)
         return state
 
     def _state_of(self, name, state):
@@ -217,23 +245,19 @@ class EnsembleDecoder(Decoder):
         return {**own, "shared": state["shared"][name]} if name in state["shared"] else own
 
     def _mean(self, logits):
-        """The logits `(..., V)` of all decoders, of which there is a list."""
-        sizes = {each.shape[-1] for each in logits}
-        if len(sizes) > 1:
-            raise ValueError(
-                "Expected decoders of one target vocabulary. Received: logits of "
-                f"{[each.shape[-1] for each in logits]} tokens."
-            )
+        """The logits `(..., V)` of the mean of all decoders, of whose logits there is a list."""
         if self.average == "geometric":
-            return self._weighted(logits)  # what each lacks to be normalized is alike for all
-        mean = self._weighted([ops.softmax(each) for each in logits])
-        return ops.log(ops.maximum(mean, LEAST_PROBABILITY))
-
-    def _weighted(self, values):
-        total = sum(self.member_weights)
-        weighted = zip(self.member_weights, values, strict=True)
-        first, *others = [weight / total * value for weight, value in weighted]
-        return sum(others, first)
+            return _weighted(logits, self.member_weights)  # up to a term that is alike for all
+        probabilities = [ops.softmax(each) for each in logits]
+        mean = _weighted(probabilities, self.member_weights)
+        # How far logits lie above the log probabilities, seen at the largest.
+        levels = [
+            ops.max(each, axis=-1, keepdims=True)
+            - ops.log(ops.max(probability, axis=-1, keepdims=True))
+            for each, probability in zip(logits, probabilities, strict=True)
+        ]  # (..., 1)
+        level = _weighted(levels, self.member_weights)
+        return ops.log(ops.maximum(mean, LEAST_PROBABILITY)) + level
 
     def get_config(self):
         return {
@@ -247,3 +271,11 @@ class EnsembleDecoder(Decoder):
     def from_config(cls, config):
         decoders = [keras.saving.deserialize_keras_object(each) for each in config["decoders"]]
         return cls(**{**config, "decoders": decoders})
+
+
+def _weighted(values, weights):
+    """The weighted mean of tensors."""
+    total = sum(weights)
+    weighted = zip(weights, values, strict=True)
+    first, *others = [weight / total * value for weight, value in weighted]
+    return sum(others, first)

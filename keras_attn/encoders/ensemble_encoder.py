@@ -44,7 +44,8 @@ class EnsembleEncoder(keras.layers.Layer):
         self.encoders = list(encoders)
         if not self.encoders:
             raise ValueError("encoders must be a list of at least one. Received: none.")
-        self.vocabulary_size = _agreed("vocabulary_size", map(vocabulary_size, self.encoders))
+        sizes = {vocabulary_size(encoder) for encoder in self.encoders} - {None}
+        self.vocabulary_size = _agreed("vocabulary_size", sorted(sizes) or [None])
         self.pad_token_id = self._agreed("pad_token_id", 0)
         self.source_start = self._agreed("source_start", False)
         self.source_end = self._agreed("source_end", True)

@@ -1,6 +1,8 @@
 """`python -m keras_attn.export onnx|onnx-steps|onnx-text|saved-model RUN OUT`."""
 
 import argparse
+import ast
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -13,7 +15,7 @@ from keras_attn.export.export_onnx import PRECISIONS, export_onnx
 from keras_attn.export.export_onnx_steps import export_onnx_steps
 from keras_attn.export.export_onnx_text import export_onnx_text
 from keras_attn.export.export_saved_model import export_saved_model
-from keras_attn.models.search_model import with_search_settings
+from keras_attn.models.with_search_settings import with_search_settings
 from keras_attn.text import SentencePieceTokenizer
 from keras_attn.text.lines import read_lines
 
@@ -111,14 +113,14 @@ def main(arguments=None):
 
 
 def _setting(text):
-    """Name and value of NAME=VALUE, which is JSON or, where it is not, a string."""
+    """Name and value of NAME=VALUE, which is JSON, a Python literal or else a string."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, received {text!r}")
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
-        return name, value
+    for read in (json.loads, ast.literal_eval):
+        with contextlib.suppress(ValueError, SyntaxError):
+            return name, read(value)
+    return name, value
 
 
 def _load(run):

@@ -50,7 +50,8 @@ def export_saved_model(
         target_prefix: bool, whether the caller may say what each hypothesis begins with: `ids` then
             has an input `prefix_ids` int32 `(batch, prefix_length)`, padded on the right, and
             `serving_default` an input `target_prefix` string `(batch,)`. Either may have one row
-            for all, and by default there is nothing in it. Default `False`.
+            for all, and by default there is nothing in it. Characters that the tokenizer does not
+            know are the unknown token. Default `False`.
 
     Returns:
         The `ParityReport` of the comparison.

@@ -1,11 +1,7 @@
 import contextlib
-import inspect
-import itertools
-
-import keras
 
 from keras_attn.export.check_stateless import check_stateless
-from keras_attn.models.search_model import encoder_and_search
+from keras_attn.models.encoder_and_search import encoder_and_search
 from keras_attn.search.sampling_decoder import SamplingDecoder
 from keras_attn.vocabulary_size import vocabulary_size
 
@@ -62,13 +58,7 @@ class SearchFunction:
                 "Expected a source_tokenizer beside the target_tokenizer. "
                 "Received: source_tokenizer=None."
             )
-        try:
-            self.encoder, self.search = encoder_and_search(model)
-        except ValueError as error:
-            raise ValueError(
-                f"{error} Export other models with `export_functional_onnx`."
-            ) from error
-        _check_calls(model, self.encoder, self.search)
+        self.encoder, self.search = encoder_and_search(model)
         check_stateless(self.encoder, self.search)
         if isinstance(self.search, SamplingDecoder):
             raise ValueError(
@@ -199,83 +189,6 @@ class SearchFunction:
             "max_length": self.search.max_length,
             "length_penalty": self.search.length_penalty,
         }
-
-
-def _check_calls(model, encoder, search):
-    """Refuses calls with other arguments than the exported function gives encoder and search."""
-    try:
-        layers = {layer["name"]: layer for layer in model.get_config()["layers"]}
-    except NotImplementedError as error:
-        raise ValueError(
-            f"Expected layers that can be saved, with a `get_config`. Received: {error}"
-        ) from error
-    (node,) = layers[search.name]["inbound_nodes"]
-    _check_call_of_search(model, encoder, search, node)
-    for node in layers[encoder.name]["inbound_nodes"]:
-        _check_call_of_encoder(model, encoder, node)
-
-
-def _check_call_of_encoder(model, encoder, node):
-    parameters = inspect.signature(encoder.call).parameters
-    arguments = {**dict(zip(parameters, node["args"], strict=False)), **node["kwargs"]}
-    _, *others = [name for name, value in arguments.items() if _tensors(value)]
-    for name, value in arguments.items():
-        default = parameters[name].default if name in parameters else None
-        is_default = type(value) is type(default) and value == default
-        is_inference = name == "training" and not value
-        if not (_tensors(value) or is_default or is_inference):
-            others.append(name)
-    if len(model.inputs) != 1 or len(_tensors(list(arguments.values()))) != 1 or others:
-        raise ValueError(
-            "Expected an encoder that is called with the source_ids alone. Received: a model "
-            f"with {len(model.inputs)} inputs, and a call of {encoder.name!r} with "
-            f"{others} besides."
-        )
-
-
-def _check_call_of_search(model, encoder, search, node):
-    if node["kwargs"].get("prefix_ids") is not None:
-        raise ValueError(
-            "Expected a search that is called with what its encoder returns. Received: a call with "
-            "prefix_ids. Leave them out of the model and export it with target_prefix=True, which "
-            "makes them an input."
-        )
-    # Limits and penalties that are part of the model: here they are inputs.
-    given = [
-        name for name in ("max_length", "length_penalty") if node["kwargs"].get(name) is not None
-    ]
-    if given or len(node["args"]) > 3:
-        raise ValueError(
-            "Expected a search that is called with what its encoder returns. Received: a call with "
-            f"{given or 'positional arguments behind encoder_state'}. Pass them to "
-            f"{type(search).__name__}(...) instead."
-        )
-    names = ("encoder_outputs", "encoder_mask", "encoder_state")
-    arguments = {**dict(zip(names, node["args"], strict=False)), **node["kwargs"]}
-    passed = {name: found for name in arguments if (found := _tensors(arguments[name]))}
-    returned, numbers = {}, itertools.count()
-    structure = encoder.compute_output_spec(model.inputs[0])
-    if isinstance(structure, dict):
-        for (name, *_), _ in keras.tree.flatten_with_path(structure):
-            returned.setdefault(name, []).append((encoder.name, next(numbers)))
-    if passed != returned:
-        raise ValueError(
-            "Expected a search that is called with all that its encoder returns, each under its "
-            f"name: search(**encoder(source_ids)). Received: a call with {sorted(passed)}, and an "
-            f"encoder that returns {sorted(returned) or type(structure).__name__}."
-        )
-
-
-def _tensors(argument):
-    """Layer and number of each tensor in the argument of a layer's serialized call."""
-    if isinstance(argument, dict):
-        if argument.get("class_name") == "__keras_tensor__":
-            layer, _, number = argument["config"]["keras_history"]
-            return [(layer, number)]
-        argument = [part for _, part in sorted(argument.items())]
-    if isinstance(argument, (list, tuple)):
-        return [tensor for part in argument for tensor in _tensors(part)]
-    return []
 
 
 def _vocabulary_size(side, layer, tokenizer):

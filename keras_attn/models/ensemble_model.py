@@ -1,6 +1,7 @@
 from keras_attn.decoders.ensemble_decoder import EnsembleDecoder
 from keras_attn.encoders.ensemble_encoder import EnsembleEncoder
-from keras_attn.models.search_model import encoder_and_search, search_model
+from keras_attn.models.encoder_and_search import encoder_and_search
+from keras_attn.models.search_model import search_model
 
 SPECIAL = ("start_token_id", "end_token_id", "pad_token_id")
 

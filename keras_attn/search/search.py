@@ -123,6 +123,16 @@ class Search(keras.layers.Layer):
             )
         if suppressed_token_ids is None:
             suppressed_token_ids = sorted({pad_token_id, start_token_id} - {end_token_id})
+        elif isinstance(suppressed_token_ids, str) or not hasattr(suppressed_token_ids, "__iter__"):
+            raise ValueError(
+                "suppressed_token_ids must be a list of ids or None. "
+                f"Received: suppressed_token_ids={suppressed_token_ids!r}."
+            )
+        if return_alignments not in (True, False):
+            raise ValueError(
+                "return_alignments must be True or False. "
+                f"Received: return_alignments={return_alignments!r}."
+            )
         special = [start_token_id, end_token_id, pad_token_id, *suppressed_token_ids]
         if min(special) < 0:
             raise ValueError(

@@ -107,7 +107,7 @@ def test_what_no_member_thinks_possible_stays_finite():
     ensemble(TOKEN_IDS, **ENCODED)
     head.bias.assign([0, 0, 0, 1000, 0])
     logits = numpy(ensemble(TOKEN_IDS, **ENCODED))
-    assert np.isfinite(logits).all() and logits[..., 0].max() < -80
+    assert np.isfinite(logits).all() and (logits[..., 3] - logits[..., 0]).min() > 80
 
 
 def test_each_reads_what_its_own_encoder_has_read():
@@ -142,13 +142,13 @@ def test_each_reads_what_its_own_encoder_has_read():
     assert_close(results["log_probs"][:, 0], np.where(ids != 0, chosen, 0).sum(axis=1))
 
 
-def test_alignments_are_the_mean():
-    members = [recurrent(), transformer()]
-    ensemble = EnsembleDecoder(members, [1, 3])
+def test_alignments_are_the_mean_of_those_that_have_some():
+    members = [recurrent(), transformer(), recurrent(attention=False)]
+    ensemble = EnsembleDecoder(members, [1, 3, 5])
     ensemble(TOKEN_IDS, **ENCODED)
     randomize(ensemble)
     alignments = []
-    for decoder in (*members, ensemble):
+    for decoder in (*members[:2], ensemble):
         memory = decoder.prepare_memory(**ENCODED)
         state = decoder.initial_state(memory, alignments=True, max_length=4)
         _, state = decoder.step(TOKEN_IDS[:, 0], state, memory)
@@ -190,6 +190,10 @@ def test_language_models_go_on_behind_one_prompt():
             total += np.log(mean[token])
             sequence = [*sequence, int(token)]
         assert_close(found["log_probs"][row, 0], total)
+    sequences = np.array([[1, 3, 4]], "int32")  # also of no prompt
+    each = [np.exp(oracles.log_softmax(numpy(member(sequences)))) for member in members]
+    received = np.exp(oracles.log_softmax(numpy(ensemble(sequences))))
+    assert_close(received, np.mean(each, axis=0))
 
 
 @pytest.mark.parametrize(
@@ -209,6 +213,43 @@ def test_arguments_out_of_range_are_refused(arguments, message):
         EnsembleDecoder(**{"decoders": [recurrent(), transformer()], **arguments})
 
 
-def test_two_vocabularies_are_refused():
-    with pytest.raises(ValueError, match=r"Received: logits of \[5, 6\] tokens"):
-        EnsembleDecoder([transformer(), transformer(6)])(TOKEN_IDS, **ENCODED)
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"Received: decoders of \[5, 6\] tokens"):
+        EnsembleDecoder([transformer(), transformer(6)])
+    ensemble = EnsembleDecoder([transformer(), transformer()])
+    with pytest.raises(ValueError, match=r"decoders \['0', '1'\]. Received: \['0', '2'\]"):
+        ensemble(TOKEN_IDS, {"0": outputs(), "2": outputs()})
+    lengths = {"0": outputs(), "1": outputs(source=4)}
+    assert tuple(ensemble(TOKEN_IDS, lengths).shape) == (3, 4, 5)
+    memory = ensemble.prepare_memory(lengths)
+    with pytest.raises(ValueError, match=r"sources of \[4, 6\] positions"):
+        ensemble.initial_state(memory, alignments=True)
+
+
+def test_logits_are_as_large_as_those_of_the_members():
+    """A penalty on repetition asks whether they are above 0."""
+    member = transformer()
+    for average in ("arithmetic", "geometric"):
+        ensemble = EnsembleDecoder([member], average=average)
+        ensemble(TOKEN_IDS, **ENCODED)
+        randomize(member)
+        logits = numpy(member(TOKEN_IDS, **ENCODED))
+        assert logits.max() > 1
+        assert_close(numpy(ensemble(TOKEN_IDS, **ENCODED)), logits)
+
+
+def test_a_search_stays_within_the_smallest_cache():
+    ensemble = ENSEMBLES["with a fixed cache"]()
+    search = GreedyDecoder(
+        ensemble, max_length=3, relative_max_length=None, suppressed_token_ids=[2]
+    )
+    assert numpy(search(**ENCODED, max_length=9))["lengths"].tolist() == [[3]] * 3
+
+
+def test_archives_are_set_for_all():
+    ensemble = EnsembleDecoder([recurrent(), transformer()])
+    assert ensemble.archive_every is None
+    ensemble.archive_every = 4
+    assert [each.archive_every for each in ensemble.decoders] == [4, 4]
+    ensemble.decoders[0].archive_every = 3
+    assert ensemble.archive_every == 3

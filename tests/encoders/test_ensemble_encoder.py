@@ -45,6 +45,7 @@ def test_it_tells_an_export_what_all_encoders_read():
     assert joined.max_source_length == 7 and joined.source_end and not joined.source_start
     prompts = EnsembleEncoder([PromptEncoder(12, 3, source_start=True)] * 2)
     assert prompts.vocabulary_size == 12 and prompts.pad_token_id == 3
+    assert EnsembleEncoder([PromptEncoder(), PromptEncoder(12)]).vocabulary_size == 12
     assert prompts.max_source_length is None and prompts.source_start and not prompts.source_end
 
 

@@ -66,5 +66,15 @@ def test_a_prefix_is_for_all_models(tmp_path, tokenizers):
     models = [make_translator(cell=cell, vocabulary_sizes=sizes) for cell in ("lstm", "gru")]
     path = tmp_path / "ensemble.onnx"
     export_onnx(ensemble_model(models), path, *tokenizers, target_prefix=True)
-    for each in Translator(path).translate(SOURCE, target_prefix="ein"):
+    search = ensemble_model(models).layers[-1]
+    (prefix_ids,) = tokenizers[1].encode(["ein"])
+    for each, ids in zip(
+        Translator(path).translate(SOURCE, target_prefix="ein"),
+        tokenizers[0].encode(SOURCE),
+        strict=True,
+    ):
+        encoded = ensemble_model(models).layers[1](np.array([[*ids, 2]], "int32"))
+        expected = numpy(search(**encoded, prefix_ids=np.array([prefix_ids], "int32")))
+        length = expected["lengths"][0, 0]
+        assert each.token_ids == expected["token_ids"][0, 0, :length].tolist()
         assert each.text.startswith("ein")

@@ -5,7 +5,7 @@ import pytest
 
 from keras_attn.export.__main__ import main
 from keras_attn.export.passes.graph import copy_of
-from keras_attn.models.search_model import encoder_and_search
+from keras_attn.models.encoder_and_search import encoder_and_search
 from tests.export.small_translator import SOURCE
 
 
@@ -95,14 +95,22 @@ def test_the_search_may_be_another_than_in_the_training(run, tmp_path, monkeypat
         lambda model, *arguments, **options: calls.append(model) or "a report",
     )
     start = ["onnx", str(run), str(tmp_path / "model.onnx")]
-    settings = ["beam_width=1", "num_hypotheses=1", "length_penalty_form=gnmt", "patience=2.5"]
-    settings.append("suppressed_token_ids=[0, 1, 3]")
+    settings = ["beam_width=1", "length_penalty_form=gnmt", "patience=2.5"]
+    settings += ["suppressed_token_ids=[0, 1, 3]", "relative_max_length=None", "min_length=2"]
+    settings += ["return_alignments=False"]
     assert main([*start, *(part for each in settings for part in ("--search", each))]) == 0
     search = encoder_and_search(calls.pop())[1]
-    assert search.beam_width == 1 and search.length_penalty_form == "gnmt"
+    assert search.beam_width == search.num_hypotheses == 1
+    assert search.length_penalty_form == "gnmt" and search.relative_max_length is None
+    assert search.min_length == 2 and search.return_alignments is False
     assert search.patience == 2.5 and search.suppressed_token_ids == [0, 1, 3]
     assert search.max_length == 30  # as before
-    for wrong, message in [("beam=1", "beam_width"), ("beam_width=many", "'many'")]:
+    for wrong, message in [
+        ("beam=1", "beam_width"),
+        ("beam_width=many", "'many'"),
+        ("return_alignments=no", "return_alignments='no'"),
+        ("suppressed_token_ids=3", "suppressed_token_ids=3"),
+    ]:
         assert main([*start, "--search", wrong]) == 1
         assert message in capsys.readouterr().err
     with pytest.raises(SystemExit):

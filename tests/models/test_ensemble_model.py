@@ -5,6 +5,7 @@ import pytest
 from keras_attn import (
     BeamDecoder,
     ensemble_model,
+    record_attention_scores,
     rnn_seq2seq,
     search_model,
     transformer_seq2seq,
@@ -20,8 +21,8 @@ def recurrent(seed=1, source=10, target=11, **search):
     return translator(*pair, seed, **search)
 
 
-def transformer(seed=2, **search):
-    pair = transformer_seq2seq(10, 11, 1, 2, 8, 12, share_embeddings=False, seed=seed)
+def transformer(seed=2, heads=2, **search):
+    pair = transformer_seq2seq(10, 11, 1, heads, 8, 12, share_embeddings=False, seed=seed)
     return translator(*pair, seed, **search)
 
 
@@ -34,7 +35,7 @@ def translator(encoder, decoder, seed, **search):
 
 
 def test_the_ensemble_of_one_is_that_model():
-    alone = transformer()
+    alone = transformer(repetition_penalty=1.5)
     assert_close(numpy(ensemble_model([alone])(SOURCE_IDS)), numpy(alone(SOURCE_IDS)))
 
 
@@ -82,10 +83,31 @@ def own_encoder(model):
     return model.layers[1].get_weights()
 
 
+def test_the_attention_of_each_model_is_recorded_apart(tmp_path):
+    models = []
+    for seed, heads in ((1, 2), (2, 4)):
+        keras.utils.clear_session()  # as in a process of its own
+        transformer(seed, heads).save(tmp_path / "model.keras")
+        models.append(keras.models.load_model(tmp_path / "model.keras"))
+    ensemble = ensemble_model(models)
+    with record_attention_scores() as scores:
+        ensemble.get_layer("encoder")(SOURCE_IDS)
+    (first, second) = scores
+    assert second == f"{first}#2"
+    assert scores[first].shape == (2, 2, 4, 4) and scores[second].shape == (2, 4, 4, 4)
+
+
 def test_it_searches_as_the_first_model_does():
     models = [recurrent(beam_width=4, max_length=3, name="first"), transformer()]
     search = ensemble_model(models).get_layer("search")
     assert search.beam_width == 4 and search.max_length == 3
+
+
+def with_prefix(model):
+    """A model that begins what it says in its own way, which an ensemble would lose."""
+    encoder, search = model.layers[1:]
+    ids = keras.Input((None,), dtype="int32")
+    return keras.Model(ids, search(**encoder(ids), prefix_ids=np.array([[5]], "int32")))
 
 
 @pytest.mark.parametrize(
@@ -93,9 +115,10 @@ def test_it_searches_as_the_first_model_does():
     [
         (lambda: [], "at least one search model"),
         (lambda: [keras.Sequential([keras.layers.Dense(2)])], "Expected a functional search model"),
+        (lambda: [recurrent(), with_prefix(recurrent())], "prefix_ids"),
         (lambda: [recurrent(), transformer(end_token_id=4)], "same special token ids"),
         (lambda: [recurrent(), recurrent(source=12)], "one vocabulary_size"),
-        (lambda: [recurrent(), recurrent(target=12)], r"logits of \[11, 12\] tokens"),
+        (lambda: [recurrent(), recurrent(target=12)], r"decoders of \[11, 12\] tokens"),
     ],
 )
 def test_models_that_do_not_fit_are_refused(make, message):

@@ -174,6 +174,18 @@ def test_other_settings_of_a_search_leave_the_model_as_it_is(models):
     assert length <= 2
 
 
+def test_settings_follow_from_others(models):
+    fewer = with_search_settings(models[1], beam_width=1).get_layer("search")
+    assert fewer.num_hypotheses == 1
+    more = with_search_settings(models[1], beam_width=5).get_layer("search")
+    assert more.num_hypotheses == 2
+    special = with_search_settings(models[1], start_token_id=5, end_token_id=1)
+    assert special.get_layer("search").suppressed_token_ids == [0, 5]
+    chosen = with_search_settings(models[1], suppressed_token_ids=[3])
+    other = with_search_settings(chosen, start_token_id=5).get_layer("search")
+    assert other.suppressed_token_ids == [3]
+
+
 @pytest.mark.parametrize(
     "settings, message",
     [
