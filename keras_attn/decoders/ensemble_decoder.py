@@ -90,6 +90,7 @@ class EnsembleDecoder(Decoder):
                 "member_weights must be positive and finite, one of each decoder. Received: "
                 f"member_weights={member_weights} of {len(self.decoders)} decoders."
             )
+        self.vocabulary_size = next(iter(sizes), None)
         self.member_weights = [float(weight) for weight in member_weights]
         self.average = average
 
@@ -97,12 +98,6 @@ class EnsembleDecoder(Decoder):
     def members(self):
         """Dict from `"0"`, `"1"`, ... to the decoders."""
         return {str(place): decoder for place, decoder in enumerate(self.decoders)}
-
-    @property
-    def vocabulary_size(self):
-        """int, number of target ids, which an export to ONNX must know; `None` if it is unknown."""
-        sizes = [vocabulary_size(decoder) for decoder in self.decoders]
-        return next((size for size in sizes if size is not None), None)
 
     def build(
         self,

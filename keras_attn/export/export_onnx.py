@@ -1,5 +1,6 @@
 from keras_attn.export.cuda_report import CudaReport
 from keras_attn.export.fused_recurrence import fused_recurrence
+from keras_attn.export.in_background import in_background
 from keras_attn.export.in_float32 import in_float32
 from keras_attn.export.metadata import describe
 from keras_attn.export.onnx_file import PRECISIONS, write_onnx
@@ -7,7 +8,7 @@ from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.precision_report import PrecisionReport
 from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
-from keras_attn.export.verify import compare_translations, whole_batches
+from keras_attn.export.verify import compare_translations, translated_batches, whole_batches
 from keras_attn.export.without_cudnn import without_cudnn
 
 
@@ -82,7 +83,7 @@ def export_onnx(
     prefixes = parity_prefixes(function, len(sentences))
 
     def verify(run):
-        report = compare_translations(function.runner(), run, sentences, function.search, prefixes)
+        report = compare_translations(expected(), run, function.search)
         report.check()
         return report
 
@@ -94,17 +95,20 @@ def export_onnx(
             report.precision = found
 
     with without_cudnn(model), in_float32(model):
-        report, written = write_onnx(
-            path,
-            fused_recurrence(model)(function),
-            function.signature,
-            function.weights,
-            function.dimensions,
-            describe(function, source_tokenizer, target_tokenizer),
-            verify,
-            precision,
-            verify_precision,
-            external_data,
-        )
+        # Keras translates while the model is converted, which keeps one core busy.
+        batches = translated_batches(function.runner(), sentences, function.search, prefixes)
+        with in_background(batches) as expected:
+            report, written = write_onnx(
+                path,
+                fused_recurrence(model)(function),
+                function.signature,
+                function.weights,
+                function.dimensions,
+                describe(function, source_tokenizer, target_tokenizer),
+                verify,
+                precision,
+                verify_precision,
+                external_data,
+            )
     report.cuda = CudaReport.of(written)
     return report

@@ -7,7 +7,7 @@ from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.search_steps import NEXT, SearchSteps
-from keras_attn.export.verify import compare_translations
+from keras_attn.export.verify import compare_translations, translated_batches
 from keras_attn.export.without_cudnn import without_cudnn
 from keras_attn.replace_when_done import replace_when_done
 
@@ -81,9 +81,8 @@ def export_onnx_steps(
         step = write("step", steps.step, steps.step_signature, metadata)
         finish = write("finish", steps.finish, steps.finish_signature, metadata)
         runner = _runner(steps, start, step, finish)
-        report = compare_translations(
-            function.runner(), runner, sentences, function.search, prefixes
-        )
+        expected = translated_batches(function.runner(), sentences, function.search, prefixes)
+        report = compare_translations(expected, runner, function.search)
         report.check()
     return report
 

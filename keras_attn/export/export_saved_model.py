@@ -3,7 +3,7 @@ from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.paused_collection import paused_collection
 from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
-from keras_attn.export.verify import compare_translations, pad
+from keras_attn.export.verify import compare_translations, pad, translated_batches
 from keras_attn.export.without_cudnn import without_cudnn
 from keras_attn.replace_when_done import replace_when_done
 from keras_attn.text.tokenizer import PAD_TOKEN_ID
@@ -76,7 +76,8 @@ def export_saved_model(
         # Kept in a variable: its signatures do not keep its weights alive.
         loaded = tf.saved_model.load(str(partial))
         run = function.runner()
-        report = compare_translations(run, _runner(loaded), sentences, function.search, prefixes)
+        expected = translated_batches(run, sentences, function.search, prefixes)
+        report = compare_translations(expected, _runner(loaded), function.search)
         report.check()
         if source_tokenizer is not None:
             _check_texts(run, module, loaded, sentences[:16], prefixes and prefixes[:16])

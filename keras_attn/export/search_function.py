@@ -144,10 +144,11 @@ class SearchFunction:
             self.search.return_alignments = before
 
     def runner(self):
-        """The function in Keras, compiled once: named NumPy arrays -> dictionary of arrays."""
+        """The function in Keras, compiled at once: named NumPy arrays -> dictionary of arrays."""
         import tensorflow as tf
 
         compiled = tf.function(self.__call__, input_signature=self.signature, autograph=False)
+        compiled.get_concrete_function()
 
         def run(**inputs):
             return {name: value.numpy() for name, value in compiled(**inputs).items()}

@@ -21,27 +21,23 @@ NUMBERS = ("scores", "log_probs", "alignments")
 """Outputs that are compared by value."""
 
 
-def compare_translations(expected, actual, sentences, search, prefixes=None):
-    """Runs two forms of a search model on the same sentences and reports where they differ.
+def translated_batches(run, sentences, search, prefixes=None):
+    """Yields batches of sentences and their translations by one form of a search model.
 
-    The sentences are divided into batches of several sizes; every second batch has a `max_length`
-    that cuts some hypotheses short, every third another `length_penalty`.
+    The batches have several sizes; every second one has a `max_length` that cuts some hypotheses
+    short, every third another `length_penalty`.
 
     Args:
-        expected, actual: callables `(source_ids=, max_length=, length_penalty=)`, and `prefix_ids=`
-            if there are prefixes, that take NumPy arrays and return a dictionary of arrays:
-            token_ids, lengths, scores, log_probs and perhaps alignments.
+        run: callable `(source_ids=, max_length=, length_penalty=)`, and `prefix_ids=` if there are
+            prefixes, that takes NumPy arrays and returns a dictionary of arrays: token_ids,
+            lengths, scores, log_probs and perhaps alignments.
         sentences: list of lists of source ids, as the encoder reads them.
         search: the `Search` layer, for its settings.
         prefixes: list of lists of target ids, one for each sentence, or `None`.
 
     Returns:
-        A `ParityReport`; the caller decides by its `check()`.
-
-    Raises:
-        ExportError: the two have different outputs.
+        Iterator of pairs of dictionaries, the inputs and the outputs.
     """
-    report, equal, tied = ParityReport(sentences=len(sentences)), [], []
     longest = 1
     for number, batch in enumerate(_batches(len(sentences))):
         limit = max(1, longest // 2) if number % 2 == 1 else search.max_length
@@ -50,16 +46,38 @@ def compare_translations(expected, actual, sentences, search, prefixes=None):
             "max_length": np.array(limit, "int32"),
             "length_penalty": np.array(search.length_penalty + 0.5 * (number % 3 == 2), "float32"),
         }
-        ours, theirs = expected(**inputs), actual(**inputs)
+        outputs = run(**inputs)
+        longest = max(longest, int(outputs["lengths"].max()))
+        yield inputs, outputs
+
+
+def compare_translations(expected, actual, search):
+    """Runs another form of a search model on the same sentences and reports where it differs.
+
+    Args:
+        expected: iterable of pairs as from `translated_batches`.
+        actual: callable like `run` there.
+        search: the `Search` layer, for its settings.
+
+    Returns:
+        A `ParityReport`; the caller decides by its `check()`.
+
+    Raises:
+        ExportError: the two have different outputs.
+    """
+    report, equal, tied = ParityReport(), [], []
+    for inputs, ours in expected:
+        theirs = actual(**inputs)
         if set(ours) != set(theirs):
             raise ExportError(f"Expected the outputs {set(ours)}. Received: {set(theirs)}.")
-        longest = max(longest, int(ours["lengths"].max()))
         ids, other_ids = _same_length(ours["token_ids"], theirs["token_ids"], search.pad_token_id)
         is_equal = np.all(ids == other_ids, axis=-1) & (ours["lengths"] == theirs["lengths"])
         equal.append(is_equal)  # (B, N)
         tied.append(is_equal | (np.abs(ours["scores"] - theirs["scores"]) <= TIE))
-        report.batch_sizes.add(len(inputs["source_ids"]))
-        is_cut = np.all(ids != search.end_token_id, axis=-1) & (ours["lengths"] == limit)
+        report.sentences += len(ids)
+        report.batch_sizes.add(len(ids))
+        is_open = np.all(ids != search.end_token_id, axis=-1)
+        is_cut = is_open & (ours["lengths"] == inputs["max_length"])
         report.cut += int(is_cut.any(axis=1).sum())
         differences = [_largest_difference(name, ours, theirs, is_equal) for name in NUMBERS]
         report.largest_difference = max(report.largest_difference, *differences)
