@@ -223,7 +223,7 @@ def test_what_does_not_fit_is_refused():
     assert tuple(ensemble(TOKEN_IDS, lengths).shape) == (3, 4, 5)
     memory = ensemble.prepare_memory(lengths)
     with pytest.raises(ValueError, match=r"sources of \[4, 6\] positions"):
-        ensemble.initial_state(memory, alignments=True)
+        ensemble.initial_state(memory, alignments=True, max_length=4)
 
 
 def test_logits_are_as_large_as_those_of_the_members():
