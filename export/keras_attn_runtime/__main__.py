@@ -211,9 +211,18 @@ def _translate(arguments, progress, interruption):
                 lines, target_prefix=arguments.target_prefix, **options
             )
         else:
-            targets = read_lines(stack.enter_context(open(arguments.score, "rb")), errors)
+            targets = stack.enter_context(open(arguments.score, "rb"))
+            targets = _lines_of(arguments.score, read_lines(targets, errors))
             translations = translator.score_iterable(lines, targets, **options)
         _write_all(translations, arguments, translator, progress, interruption)
+
+
+def _lines_of(name, lines):
+    """Yields lines of a second file, whose errors have to name it."""
+    try:
+        yield from lines
+    except SentenceError as error:
+        raise SentenceError(error.index, f"{name}: {error.reason}") from error
 
 
 def _write_all(translations, arguments, translator, progress, interruption):

@@ -14,7 +14,8 @@ class Hypothesis:
         score: float, what the search ranks by: `log_prob` divided by the length penalty, and the
             coverage penalty, if the file was exported with one.
         log_prob: float, natural-log probability of the output, its end token included.
-        ended: bool, whether there was an end token; False for an output that a limit has cut.
+        ended: bool, whether there was an end token; False for an output that a limit has cut, None
+            if the file pads with the end token.
         alignments: float32 array `(target_length, source_length)`, the attention weights of each of
             `pieces` over `Translation.source_pieces`, or None where the file has no alignments.
     """
@@ -24,7 +25,7 @@ class Hypothesis:
     pieces: list[str] | None
     score: float
     log_prob: float
-    ended: bool
+    ended: bool | None
     alignments: np.ndarray | None = field(compare=False)
 
 

@@ -170,7 +170,8 @@ class Translator:
         """Says how probable given translations are: to choose among them, or to clean a corpus.
 
         The search is told the whole translation, as its `target_prefix`, and has nothing to choose.
-        A file with one beam does it fastest: `--search beam_width=1 --search num_hypotheses=1`.
+        A file with one beam does it fastest: `--search beam_width=1`. All pairs are checked before
+        the first is scored.
 
         Args:
             texts: iterable of strings.
@@ -184,11 +185,13 @@ class Translator:
         Raises:
             SentenceError: if an item is not valid text or too long, a text has no tokens, or the
                 file allows fewer tokens for this text than the target has.
-            ModelFileError: if the file has no tokenizer, or takes no `target_prefix`, or ONNX
-                Runtime fails on one sentence.
+            ModelFileError: if the file has no tokenizer, takes no `target_prefix` or pads with the
+                end token, or ONNX Runtime fails on one sentence.
             ValueError: if an option is out of its range, or there are more or fewer targets.
         """
-        return list(self.score_iterable(list(self._iterable(texts, "texts")), targets, **options))
+        options = self._checked({"max_length": LARGEST_INT32, **options})
+        pairs = list(self._read_pairs(texts, targets))
+        return list(self._score(pairs, options))
 
     def score_iterable(self, texts, targets, **options):
         """As `score`, lazily and in constant memory: for files of any length.
@@ -205,10 +208,26 @@ class Translator:
             See `score`.
         """
         options = self._checked({"max_length": LARGEST_INT32, **options})
+        return self._score(self._read_pairs(texts, targets), options)
+
+    def _read_pairs(self, texts, targets):
+        """Yields the source of each text, with the target and the end token as its prefix."""
         self._require_target_prefix()
+        if self.settings.end_token_id == self.settings.pad_token_id:
+            raise ModelFileError(
+                "Expected a file with an end token that is not padding, because a target ends "
+                f"with it. Received: id {self.settings.end_token_id} for both."
+            )
         sources = self._read_texts(texts)
         sources = self._prefixes.of_targets(sources, self._iterable(targets, "targets"))
-        return self._score(sources, options)
+        return self._require_tokens(sources)
+
+    @staticmethod
+    def _require_tokens(sources):
+        for index, source in enumerate(sources):
+            if not source.ids:
+                raise SentenceError(index, "expected a text with tokens. Received: one without.")
+            yield source
 
     def _score(self, sources, options):
         read = collections.deque()
@@ -219,16 +238,14 @@ class Translator:
                 yield source
 
         for index, translation in enumerate(self._search(noted(), options)):
-            source = read.popleft()
-            if not source.ids:
-                raise SentenceError(index, "expected a text with tokens. Received: one without.")
-            if not translation.ended or translation.token_ids != source.prefix[:-1]:
+            target = read.popleft().prefix
+            if not translation.ended or translation.token_ids != target[:-1]:
                 raise SentenceError(
                     index,
                     f"expected a target of at most {len(translation.token_ids)} tokens, the end "
-                    f"token included, the limit for this text. Received: {len(source.prefix)}. "
-                    "Export the file with `--search relative_max_length=null`, and score without "
-                    "max_length.",
+                    f"token included, the limit for this text. Received: {len(target)}. It is that "
+                    "of max_length, of the positions that the model has learned, or of the file's "
+                    "search: export it with `--search relative_max_length=null`.",
                 )
             yield translation
 
@@ -346,16 +363,22 @@ class Translator:
             # A copy, so that keeping one sentence does not keep its whole batch.
             alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
         tokenizer = self._model.target_tokenizer
-        behind = outputs["token_ids"][row, rank, length : length + 1]
         return Hypothesis(
             text=None if tokenizer is None else tokenizer.decode(token_ids),
             token_ids=token_ids,
             pieces=_pieces(tokenizer, token_ids),
             score=float(outputs["scores"][row, rank]),
             log_prob=float(outputs["log_probs"][row, rank]),
-            ended=behind.tolist() == [self.settings.end_token_id],
+            ended=self._has_ended(outputs["token_ids"][row, rank], length),
             alignments=alignments,
         )
+
+    def _has_ended(self, token_ids, length):
+        """Whether there is an end token behind the others; None where padding looks like one."""
+        end = self.settings.end_token_id
+        if end == self.settings.pad_token_id:
+            return None
+        return token_ids[length : length + 1].tolist() == [end]
 
     def _empty(self, source):
         alignments = None

@@ -71,7 +71,7 @@ def write_onnx(
     from onnx import helper
 
     is_file = not external_data and variables_size(weights) <= LIMIT
-    # Around the whole work, so that a wrong path is refused before it.
+    # Around the whole conversion, so that a wrong path is refused before it.
     with (
         replace_when_done(path, is_file) as partial,
         tempfile.TemporaryDirectory(prefix=".partial-", dir=partial.parent) as others,

@@ -120,6 +120,8 @@ def test_scores_need_the_input_and_a_target_for_each_text(model_path, translator
     for sources, targets in ((["some text"], []), ([], ["a"])):
         with pytest.raises(ValueError, match="one target for each sentence"):
             translator.score(sources, targets)
+    with pytest.raises(SentenceError, match="Sentence 1 .* a text with tokens"):
+        translator.score(["some text", ""], ["a", "a"])
     for targets, message in (
         ("a", "Expected targets to be a list"),
         ([3], "Expected target to be a string"),
@@ -127,3 +129,22 @@ def test_scores_need_the_input_and_a_target_for_each_text(model_path, translator
     ):
         with pytest.raises(ValueError, match=message):
             translator.score(["some text"], targets)
+
+
+def test_a_file_that_pads_with_the_end_token_cannot_score(tokenizer_model, tmp_path):
+    """Nor does it tell what has ended: padding looks the same."""
+    path = tmp_path / "model.onnx"
+    onnx.save(build_model(metadata(tokenizer_model, pad_token_id=2), prefix=True), path)
+    translator = Translator(path, num_threads=1)
+    assert translator.translate(["some text"])[0].ended is None
+    with pytest.raises(ModelFileError, match="Received: id 2 for both"):
+        translator.score(["some text"], ["a"])
+
+
+def test_a_bad_line_of_the_targets_is_named_with_its_file(path, tmp_path, start_command):
+    targets = tmp_path / "targets"
+    targets.write_bytes(b"\xff\n")
+    process = start_command(path, "--score", targets)
+    _, messages = process.communicate(b"some text\n")
+    assert process.returncode == 1
+    assert f"line 1: {targets}: expected UTF-8" in messages.decode()
