@@ -1,13 +1,13 @@
-import collections
 import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from keras_attn_runtime.errors import BatchError, ModelFileError, SentenceError
+from keras_attn_runtime.errors import BatchError, ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn_runtime.options import LARGEST_INT32, Options, require_integer
 from keras_attn_runtime.prefixes import PrefixReader
+from keras_attn_runtime.scores import require_tokens, scores
 from keras_attn_runtime.source import SourceReader
 from keras_attn_runtime.translation import Hypothesis, Translation
 from keras_attn_runtime.windows import batches_by_length, windows
@@ -191,7 +191,7 @@ class Translator:
         """
         options = self._checked({"max_length": LARGEST_INT32, **options})
         pairs = list(self._read_pairs(texts, targets))
-        return list(self._score(pairs, options))
+        return list(scores(pairs, lambda sources: self._search(sources, options)))
 
     def score_iterable(self, texts, targets, **options):
         """As `score`, lazily and in constant memory: for files of any length.
@@ -208,7 +208,8 @@ class Translator:
             See `score`.
         """
         options = self._checked({"max_length": LARGEST_INT32, **options})
-        return self._score(self._read_pairs(texts, targets), options)
+        pairs = self._read_pairs(texts, targets)
+        return scores(pairs, lambda sources: self._search(sources, options))
 
     def _read_pairs(self, texts, targets):
         """Yields the source of each text, with the target and the end token as its prefix."""
@@ -220,34 +221,7 @@ class Translator:
             )
         sources = self._read_texts(texts)
         sources = self._prefixes.of_targets(sources, self._iterable(targets, "targets"))
-        return self._require_tokens(sources)
-
-    @staticmethod
-    def _require_tokens(sources):
-        for index, source in enumerate(sources):
-            if not source.ids:
-                raise SentenceError(index, "expected a text with tokens. Received: one without.")
-            yield source
-
-    def _score(self, sources, options):
-        read = collections.deque()
-
-        def noted():
-            for source in sources:
-                read.append(source)
-                yield source
-
-        for index, translation in enumerate(self._search(noted(), options)):
-            target = read.popleft().prefix
-            if not translation.ended or translation.token_ids != target[:-1]:
-                raise SentenceError(
-                    index,
-                    f"expected a target of at most {len(translation.token_ids)} tokens, the end "
-                    f"token included, the limit for this text. Received: {len(target)}. It is that "
-                    "of max_length, of the positions that the model has learned, or of the file's "
-                    "search: export it with `--search relative_max_length=null`.",
-                )
-            yield translation
+        return require_tokens(sources)
 
     def _checked(self, options):
         if os.getpid() != self._process:  # the threads of sessions and workers stayed behind
