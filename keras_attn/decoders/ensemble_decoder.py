@@ -22,7 +22,7 @@ class EnsembleDecoder(Decoder):
         geometric    p(y) = prod_i p_i(y)^w_i / Z
 
     Models that were trained alone, from other first weights or of other kinds, err in other places:
-    their mean is better than each, for as many times the work. So did
+    their mean is mostly better than each, for as many times the work. So did
     [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), table 1, and each of the best systems
     since. The arithmetic mean is fairseq's, the geometric one Marian's and OpenNMT-py's.
 
