@@ -12,8 +12,8 @@ def with_search_settings(model, **settings):
     Args:
         model: as `search_model` makes it; it stays as it is.
         **settings: arguments of its `Search` in the place of those it was made with. With fewer
-            beams than there were hypotheses there are as many hypotheses as beams, and tokens that
-            were suppressed by default are so still, whatever the special ids are now.
+            beams than there were hypotheses there are as many hypotheses as beams. If the default
+            tokens were suppressed, those of the new special ids are.
 
     Returns:
         Functional model as from `search_model`, with the same layers but for the search.
