@@ -1,9 +1,31 @@
-"""Which backend the tests run on."""
+"""Which backend the tests run on, and what it alone can do."""
 
 import keras
+import numpy as np
 import pytest
 
 
 def requires_tensorflow(reason):
     """Marks a test that no other backend can run; `reason` says why."""
     return pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason=reason)
+
+
+def gradients_of(function, *arrays):
+    """The value of a scalar function of arrays, and its gradients, as NumPy arrays."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        positions = tuple(range(len(arrays)))
+        value, gradients = jax.jit(jax.value_and_grad(function, positions))(*arrays)
+        return np.asarray(value), [np.asarray(gradient) for gradient in gradients]
+    import tensorflow as tf
+
+    @tf.function
+    def value_and_gradients(*tensors):
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            value = function(*tensors)
+        return value, tape.gradient(value, tensors)
+
+    value, gradients = value_and_gradients(*map(tf.constant, arrays))
+    return value.numpy(), [gradient.numpy() for gradient in gradients]

@@ -20,6 +20,15 @@ def log_softmax(logits):
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
+def crossentropy(labels, logits, label_smoothing):
+    """By a full target distribution, in float64: losses `(...)` and their gradient `(..., V)`."""
+    num_classes = logits.shape[-1]
+    log_probs = log_softmax(logits.astype("float64"))
+    target = np.full(logits.shape, label_smoothing / (num_classes - 1))
+    np.put_along_axis(target, labels[..., None], 1 - label_smoothing, axis=-1)
+    return -(target * log_probs).sum(-1), np.exp(log_probs) - target
+
+
 # Attention scores: queries (T, ...) and keys (S, ...) of one sentence to (T, S).
 
 

@@ -85,7 +85,14 @@ class CausalLanguageModel(StackDecoder):
         self.stack.build(token_ids_shape)
         self.build_head((None, None, self.stack.output_dim), self.stack.output_dim)
 
-    def call(self, token_ids, encoder_outputs=None, encoder_mask=None, encoder_state=None):
+    def call(
+        self,
+        token_ids,
+        encoder_outputs=None,
+        encoder_mask=None,
+        encoder_state=None,
+        training=False,
+    ):
         if encoder_outputs is not None:
             memory = self.prepare_memory(encoder_outputs, encoder_mask)
             shared = _after_prompt(memory, memory["caches"])
@@ -95,7 +102,7 @@ class CausalLanguageModel(StackDecoder):
         bias = self.stack.bias(positions, positions)
         for block in self.stack.blocks:
             vectors = block(vectors, position_bias=bias)
-        return self.project(self.stack.normalize(vectors))  # (B, T, V)
+        return self.project(self.stack.normalize(vectors), training)  # (B, T, V)
 
     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
         if encoder_mask is None:

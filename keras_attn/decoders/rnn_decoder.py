@@ -122,7 +122,7 @@ class RNNDecoder(TokenDecoder):
             ids = len(token_ids.shape) == 2
             mask = padding_mask(token_ids) if ids else ops.ones_like(weights[:, :, 0], dtype="bool")
             self.add_loss(self.coverage_loss * coverage_loss(weights, mask))
-        logits = self.project(self.output_dropout(outputs))  # (B, T, V)
+        logits = self.project(self.output_dropout(outputs), training)  # (B, T, V)
         return (logits, weights) if return_attention_scores else logits
 
     @property

@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
+from keras_attn.projection import remember_projection
 from keras_attn.serialize_shared import serialize_shared
 
 
@@ -43,13 +44,16 @@ class TokenDecoder(Decoder):
                 "Make them equal, or pass a head."
             )
 
-    def project(self, outputs):
+    def project(self, outputs, training=False):
         """float32 logits `(..., V)` of outputs `(..., features)`."""
         if self.head is None:
-            logits = self.embedding(outputs, reverse=True)
+            layer, logits = self.embedding, self.embedding(outputs, reverse=True)
         else:
-            logits = self.head(outputs)
-        return ops.cast(logits, "float32")
+            layer, logits = self.head, self.head(outputs)
+        logits = ops.cast(logits, "float32")
+        if training:
+            remember_projection(logits, outputs, layer)
+        return logits
 
     def get_config(self):
         return {

@@ -69,6 +69,7 @@ class TransformerDecoder(StackDecoder):
         encoder_mask=None,
         encoder_state=None,
         return_attention_scores=False,
+        training=False,
         encoder_outputs_mask=None,
     ):
         if encoder_mask is None:
@@ -79,7 +80,7 @@ class TransformerDecoder(StackDecoder):
         bias = self.stack.bias(positions, positions)
         for block, block_memory in zip(self.stack.blocks, memory["blocks"], strict=True):
             vectors, weights = block.run(vectors, block_memory, position_bias=bias)
-        logits = self.project(self.stack.normalize(vectors))  # (B, T, V)
+        logits = self.project(self.stack.normalize(vectors), training)  # (B, T, V)
         return (logits, ops.mean(weights, axis=1)) if return_attention_scores else logits
 
     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):

@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_attn.build_once import build_once
 from keras_attn.layer_normalization import LayerNormalization
+from keras_attn.projection import remember_projection
 from keras_attn.serialize_shared import serialize_shared
 from keras_attn.transformer.feed_forward import erf_gelu
 
@@ -54,15 +55,18 @@ class TiedLogits(keras.layers.Layer):
             name="bias", shape=(self.embedding.input_dim,), initializer="zeros"
         )
 
-    def call(self, inputs):
+    def call(self, inputs, training=False):
         hidden = self.norm(self.dense(inputs))  # (..., E)
         logits = self.embedding(hidden, reverse=True)  # (..., V)
-        return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+        logits = ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+        if training:
+            remember_projection(logits, hidden, self.embedding, self.bias)
+        return logits
 
     def compute_output_shape(self, inputs_shape):
         return (*inputs_shape[:-1], self.embedding.input_dim)
 
-    def compute_output_spec(self, inputs):
+    def compute_output_spec(self, inputs, training=False):
         return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype="float32")
 
     def compute_mask(self, inputs, previous_mask):

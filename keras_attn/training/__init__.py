@@ -8,6 +8,7 @@ from keras_attn.training.compile_for_training import compile_for_training
 from keras_attn.training.crossentropy_per_token import crossentropy_per_token
 from keras_attn.training.fit import fit
 from keras_attn.training.inverse_square_root_schedule import InverseSquareRootSchedule
+from keras_attn.training.linear_crossentropy import linear_crossentropy
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
 from keras_attn.training.perplexity import Perplexity
 from keras_attn.training.replicas import pad_to_replicas
@@ -32,6 +33,7 @@ __all__ = [
     "compile_for_training",
     "crossentropy_per_token",
     "fit",
+    "linear_crossentropy",
     "pad_to_replicas",
     "strategy",
 ]

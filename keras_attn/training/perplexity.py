@@ -1,8 +1,8 @@
 import keras
 from keras import ops
 
-from keras_attn.training.crossentropy_per_token import crossentropy_per_token
 from keras_attn.training.token_metric import TokenMetric
+from keras_attn.training.token_statistics import crossentropy_of
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -26,8 +26,8 @@ class Perplexity(TokenMetric):
     def __init__(self, ignore_class=0, name="perplexity", **kwargs):
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
 
-    def values(self, y_true, y_pred):
-        return crossentropy_per_token(y_true, y_pred)  # (B, T)
+    def values(self, statistics, num_classes):
+        return crossentropy_of(statistics, num_classes)  # (B, T)
 
     def result(self):
         return ops.exp(super().result())

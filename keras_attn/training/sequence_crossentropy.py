@@ -1,12 +1,11 @@
 import keras
 from keras import ops
 
-from keras_attn.training.crossentropy_per_token import (
-    crossentropy_per_token,
-    of_real_tokens,
-    weights_of_tokens,
-)
+from keras_attn.projection import projection_of
+from keras_attn.training.crossentropy_per_token import crossentropy_per_token
+from keras_attn.training.linear_crossentropy import linear_crossentropy
 from keras_attn.training.replicas import num_replicas, sum_over_replicas
+from keras_attn.training.token_statistics import of_real_tokens, weights_of_tokens
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -37,6 +36,10 @@ class SequenceCrossentropy(keras.losses.Loss):
         number of replicas (Keras multiplies by that number before it shows the loss), and its
         gradient is the replica's own share, so that the sum over replicas is right for both.
 
+    Logits that a decoder or `TiedLogits` has made in a training on TensorFlow are not computed: what
+    they are a product of goes to `linear_crossentropy`, which is faster and needs less memory. Other
+    logits are, with `run_eagerly`, a head with an activation or a metric of Keras all.
+
     Masking: labels alone decide. A mask that the logits carry is not used. A batch of nothing but
     padding has the loss 0.
 
@@ -64,11 +67,18 @@ class SequenceCrossentropy(keras.losses.Loss):
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         labels = ops.convert_to_tensor(y_true)
-        losses = self.call(labels, y_pred)  # (B, T)
+        weights = of_real_tokens(1.0, labels, self.ignore_class)  # (B, T)
+        num_tokens = ops.sum(weights)
         if sample_weight is not None:
-            losses = losses * weights_of_tokens(sample_weight)  # (B, T)
-        loss_sum = ops.sum(losses)
-        num_tokens = ops.sum(of_real_tokens(1.0, labels, self.ignore_class))
+            weights = weights * weights_of_tokens(sample_weight)  # (B, T)
+        projection = projection_of(y_pred)
+        if projection is None:
+            loss_sum = ops.sum(weights * self.call(labels, y_pred))
+        else:
+            loss_sum, statistics = linear_crossentropy(
+                labels, *projection.operands(), weights, self.label_smoothing
+            )
+            projection.seen = labels, statistics
         global_sum, global_tokens = sum_over_replicas([ops.stop_gradient(loss_sum), num_tokens])
         global_tokens = ops.maximum(global_tokens, 1.0)
         share = loss_sum / global_tokens

@@ -1,9 +1,6 @@
-import math
-
 import keras
 from keras import ops
 
-from keras_attn.training.crossentropy_per_token import labels_of
 from keras_attn.training.token_metric import TokenMetric
 
 
@@ -28,11 +25,7 @@ class TokenAccuracy(TokenMetric):
     def __init__(self, ignore_class=0, name="token_accuracy", **kwargs):
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
 
-    def values(self, y_true, y_pred):
-        y_pred = ops.cast(y_pred, "float32")
+    def values(self, statistics, num_classes):
         # On CPU an argmax over the vocabulary is many times slower than a maximum.
-        labels = ops.expand_dims(labels_of(y_true, y_pred), -1)  # (B, T, 1)
-        labels = ops.clip(labels, 0, y_pred.shape[-1] - 1)  # an ignored one may be any number
-        of_labels = ops.take_along_axis(y_pred, labels, axis=-1)  # (B, T, 1)
-        of_best = ops.max(y_pred, axis=-1, keepdims=True, initial=-math.inf)  # (B, T, 1)
-        return ops.cast(ops.squeeze(ops.equal(of_labels, of_best), -1), "float32")  # (B, T)
+        is_best = ops.equal(statistics["of_labels"], statistics["largest"])  # (B, T)
+        return ops.cast(is_best, "float32")

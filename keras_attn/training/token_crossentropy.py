@@ -1,7 +1,7 @@
 import keras
 
-from keras_attn.training.crossentropy_per_token import crossentropy_per_token
 from keras_attn.training.token_metric import TokenMetric
+from keras_attn.training.token_statistics import crossentropy_of
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -28,8 +28,8 @@ class TokenCrossentropy(TokenMetric):
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
         self.label_smoothing = label_smoothing
 
-    def values(self, y_true, y_pred):
-        return crossentropy_per_token(y_true, y_pred, self.label_smoothing)  # (B, T)
+    def values(self, statistics, num_classes):
+        return crossentropy_of(statistics, num_classes, self.label_smoothing)  # (B, T)
 
     def get_config(self):
         return {**super().get_config(), "label_smoothing": self.label_smoothing}

@@ -1,8 +1,14 @@
 import keras
 from keras import ops
 
-from keras_attn.training.crossentropy_per_token import of_real_tokens, weights_of_tokens
+from keras_attn.projection import projection_of
 from keras_attn.training.replicas import sum_over_replicas
+from keras_attn.training.token_statistics import (
+    labels_of,
+    of_real_tokens,
+    token_statistics,
+    weights_of_tokens,
+)
 
 
 class TokenMetric(keras.metrics.Metric):
@@ -34,8 +40,13 @@ class TokenMetric(keras.metrics.Metric):
         self.total = self.add_variable(shape=(), initializer="zeros", name="total")
         self.num_tokens = self.add_variable(shape=(), initializer="zeros", name="num_tokens")
 
-    def values(self, y_true, y_pred):
-        """The value of every token, float32 `(batch, target_length)`; padding may have any."""
+    def values(self, statistics, num_classes):
+        """The value of every token, float32 `(batch, target_length)`; padding may have any.
+
+        Args:
+            statistics: see `token_statistics`.
+            num_classes: int, V.
+        """
         raise NotImplementedError(f"{type(self).__name__} must override `values`.")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
@@ -43,7 +54,8 @@ class TokenMetric(keras.metrics.Metric):
         weights = of_real_tokens(1.0, labels, self.ignore_class)  # (B, T)
         if sample_weight is not None:
             weights = weights * weights_of_tokens(sample_weight)  # (B, T)
-        values = of_real_tokens(self.values(labels, y_pred), labels, self.ignore_class)  # (B, T)
+        values = self.values(_statistics(labels, y_pred), y_pred.shape[-1])
+        values = of_real_tokens(values, labels, self.ignore_class)  # (B, T)
         self.total.assign_add(ops.sum(weights * values))
         self.num_tokens.assign_add(ops.sum(weights))
 
@@ -55,3 +67,14 @@ class TokenMetric(keras.metrics.Metric):
 
     def get_config(self):
         return {**super().get_config(), "ignore_class": self.ignore_class}
+
+
+def _statistics(labels, logits):
+    """Those that the loss has left, or new ones."""
+    projection = projection_of(logits)
+    if projection is not None and projection.seen is not None:
+        seen, statistics = projection.seen
+        if seen is labels:
+            return statistics
+    logits = ops.cast(logits, "float32")
+    return token_statistics(labels_of(labels, logits), logits)[0]

@@ -3,17 +3,8 @@ import numpy as np
 import pytest
 
 from keras_attn.training import crossentropy_per_token
-
-
-def oracle(labels, logits, label_smoothing):
-    """The definition, by a full target distribution in float64. Returns losses and gradient."""
-    num_classes = logits.shape[-1]
-    logits = logits.astype("float64")
-    probs = np.exp(logits - logits.max(-1, keepdims=True))
-    probs /= probs.sum(-1, keepdims=True)
-    target = np.full(logits.shape, label_smoothing / (num_classes - 1))
-    np.put_along_axis(target, labels[..., None], 1 - label_smoothing, axis=-1)
-    return -(target * np.log(probs)).sum(-1), probs - target
+from tests.backend import gradients_of
+from tests.oracles import crossentropy
 
 
 @pytest.fixture
@@ -23,26 +14,11 @@ def batch():
     return labels, 3 * generator.normal(size=(3, 5, 7)).astype("float32")
 
 
-def gradient_of(function, values):
-    """The gradient of a scalar function, by the backend."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return np.asarray(jax.jit(jax.grad(function))(values))
-    import tensorflow as tf
-
-    values = tf.constant(values)
-    with tf.GradientTape() as tape:
-        tape.watch(values)
-        result = function(values)
-    return tape.gradient(result, values).numpy()
-
-
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 0.6])
 def test_equals_the_definition(batch, label_smoothing):
     labels, logits = batch
     losses = keras.ops.convert_to_numpy(crossentropy_per_token(labels, logits, label_smoothing))
-    np.testing.assert_allclose(losses, oracle(labels, logits, label_smoothing)[0], rtol=1e-5)
+    np.testing.assert_allclose(losses, crossentropy(labels, logits, label_smoothing)[0], rtol=1e-5)
     assert losses.dtype == "float32"
 
 
@@ -50,11 +26,11 @@ def test_equals_the_definition(batch, label_smoothing):
 def test_gradient_equals_the_definition(batch, label_smoothing):
     labels, logits = batch
     weights = np.random.default_rng(1).normal(size=labels.shape).astype("float32")
-    gradient = gradient_of(
+    _, (gradient,) = gradients_of(
         lambda x: keras.ops.sum(weights * crossentropy_per_token(labels, x, label_smoothing)),
         logits,
     )
-    expected = weights[..., None] * oracle(labels, logits, label_smoothing)[1]
+    expected = weights[..., None] * crossentropy(labels, logits, label_smoothing)[1]
     np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
@@ -77,7 +53,7 @@ def test_half_precision_logits_are_computed_in_float32(batch, dtype):
     rounded = keras.ops.convert_to_numpy(keras.ops.cast(half, "float32"))
     losses = crossentropy_per_token(labels, half, 0.1)
     assert keras.backend.standardize_dtype(losses.dtype) == "float32"
-    np.testing.assert_allclose(losses, oracle(labels, rounded, 0.1)[0], rtol=1e-5)
+    np.testing.assert_allclose(losses, crossentropy(labels, rounded, 0.1)[0], rtol=1e-5)
 
 
 def test_no_sentences_and_no_tokens():

@@ -1,0 +1,69 @@
+import keras
+from keras import ops
+
+
+class Projection:
+    """What logits are a product of, and what a loss found out about them.
+
+    Args:
+        features: `(..., D)`.
+        layer: the layer that multiplies features with a kernel, one that `is_projection`.
+        bias: optional `(V,)`, what is added to what the layer returns.
+    """
+
+    def __init__(self, features, layer, bias=None):
+        self.features = features
+        self.layer = layer
+        self.bias = bias
+        self.seen = None  # labels, and the statistics of `linear_crossentropy` for them
+
+    def operands(self):
+        """Features `(..., F)` and a kernel `(V, F)` whose product are the logits.
+
+        F is D, and one more for each bias, which is the kernel's column for a feature that is 1.
+        """
+        layer, dtype = self.layer, self.layer.compute_dtype
+        features = ops.cast(self.features, dtype)
+        if isinstance(layer, keras.layers.Dense):
+            kernel, biases = ops.transpose(layer.kernel), [layer.bias, self.bias]
+        elif layer.tie_weights:
+            kernel, biases = layer.embeddings, [self.bias]
+        else:
+            kernel, biases = ops.transpose(layer.reverse_embeddings), [self.bias]
+        kernel = ops.cast(kernel, dtype)  # (V, D)
+        for bias in biases:
+            if bias is not None:
+                features = ops.concatenate([features, ops.ones_like(features[..., :1])], axis=-1)
+                bias = ops.cast(ops.expand_dims(bias, -1), dtype)  # (V, 1)
+                kernel = ops.concatenate([kernel, bias], axis=-1)
+        return features, kernel
+
+
+def is_projection(layer):
+    """Whether a layer does nothing but multiply with a kernel, and add a bias."""
+    if type(layer) is keras.layers.Dense:
+        linear = layer.activation is keras.activations.linear
+    elif type(layer) is keras.layers.ReversibleEmbedding:
+        linear = layer.logit_soft_cap is None and layer.reverse_dtype is None
+    else:
+        return False
+    return linear and layer.quantization_mode is None
+
+
+def remember_projection(logits, features, layer, bias=None):
+    """Notes on logits, in a graph of TensorFlow, what they are a product of.
+
+    A loss that knows it need not use the logits, and TensorFlow does not compute what nobody uses.
+    Whatever is made of the logits knows nothing of it, so nothing else changes. (Keras leaves its
+    masks on tensors in the same way.)
+    """
+    if keras.backend.backend() == "tensorflow" and is_projection(layer):
+        import tensorflow as tf
+
+        if tf.is_symbolic_tensor(logits):
+            logits._keras_attn_projection = Projection(features, layer, bias)
+
+
+def projection_of(logits):
+    """The `Projection` that was noted on logits, or `None`."""
+    return getattr(logits, "_keras_attn_projection", None)

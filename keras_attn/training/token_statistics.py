@@ -1,0 +1,94 @@
+import math
+
+from keras import ops
+
+
+def token_statistics(labels, logits):
+    """What losses and metrics of tokens want to know of logits.
+
+    The normalizer comes from the most probable class, whose probability cannot vanish:
+
+        log sum over v of exp x[v] = max x - log max softmax(x)
+
+    Args:
+        labels: int32 `(...)`, in `[0, V)`.
+        logits: float32 `(..., V)`.
+
+    Returns:
+        Tuple of a dict of float32 `(...)` and the probabilities, float32 `(..., V)`. In the dict
+        are `normalizer`, the log of the sum of `exp x`; `of_labels`, the logit of the label, NaN
+        for a label outside of `[0, V)`; `of_all`, the sum of the logits; `largest`, their maximum.
+    """
+    num_classes = logits.shape[-1]
+    known = ops.logical_and(labels >= 0, labels < num_classes)  # (...)
+    probabilities = ops.softmax(logits)  # (..., V)
+    # The initial values are for batches of no tokens.
+    largest = ops.max(logits, axis=-1, initial=-math.inf)  # (...)
+    of_largest = ops.max(probabilities, axis=-1, initial=0.0)  # (...)
+    statistics = {
+        "normalizer": largest - ops.log(of_largest),
+        "of_labels": ops.where(known, at_labels(logits, labels), float("nan")),
+        "of_all": ops.sum(logits, axis=-1),
+        "largest": largest,
+    }
+    return statistics, probabilities
+
+
+def at_labels(values, labels):
+    """The value of each label: `(..., V)` and `(...)` to `(...)`."""
+    # A gather outside its bounds fails on some devices and is silent on others.
+    labels = ops.expand_dims(ops.clip(labels, 0, values.shape[-1] - 1), -1)  # (..., 1)
+    return ops.squeeze(ops.take_along_axis(values, labels, axis=-1), axis=-1)
+
+
+def crossentropy_of(statistics, num_classes, label_smoothing=0.0):
+    """The cross-entropy of each token, float32 `(...)`, as `crossentropy_per_token` defines it."""
+    others = label_smoothing / (num_classes - 1)
+    normalizer = statistics["normalizer"]
+    losses = (1.0 - label_smoothing - others) * (normalizer - statistics["of_labels"])
+    if others:
+        losses += others * (num_classes * normalizer - statistics["of_all"])
+    return losses
+
+
+def labels_of(labels, values, name="logits"):
+    """Labels int32 `(...)` of values `(..., n)`: there is one for each, and none is broadcast."""
+    labels = ops.cast(labels, "int32")
+    pairs = zip(labels.shape, values.shape[:-1], strict=False)
+    fits = all(label == row or None in (label, row) for label, row in pairs)
+    if len(values.shape) != len(labels.shape) + 1 or not fits:
+        raise ValueError(
+            f"Expected {name} of the shape of the labels, with one axis more, the last. "
+            f"Received: labels.shape={tuple(labels.shape)}, {name}.shape={tuple(values.shape)}"
+        )
+    return ops.reshape(labels, ops.shape(values)[:-1])
+
+
+def check_num_classes(num_classes, name, shape):
+    if num_classes is None or num_classes < 2:
+        raise ValueError(
+            f"Expected {name} of a known number of classes, at least 2. "
+            f"Received: {name}.shape={tuple(shape)}"
+        )
+
+
+def weights_of_tokens(sample_weight):
+    """Weights float32 `(batch, target_length)` or `(batch, 1)`.
+
+    Raises:
+        ValueError: weights of another rank. Those of sentences, `(batch,)`, would be taken for
+            weights of positions; and Keras makes such ones of a `class_weight`, which it looks up
+            for the position with the largest label.
+    """
+    weights = ops.cast(sample_weight, "float32")
+    if len(weights.shape) != 2:
+        raise ValueError(
+            "Expected a sample_weight of shape (batch, target_length) or, to weigh sentences, "
+            f"(batch, 1); a class_weight cannot be used. Received: shape {tuple(weights.shape)}"
+        )
+    return weights
+
+
+def of_real_tokens(values, labels, ignore_class):
+    """The values `(...)` where a label counts, and 0 where it is `ignore_class`."""
+    return ops.where(ops.not_equal(labels, ignore_class), values, 0.0)

@@ -1,0 +1,191 @@
+import keras
+import numpy as np
+import pytest
+
+import keras_attn
+from keras_attn import projection
+from keras_attn.training import (
+    Perplexity,
+    SequenceCrossentropy,
+    TokenAccuracy,
+    TokenCrossentropy,
+    token_metric,
+)
+from tests.backend import requires_tensorflow
+
+pytestmark = requires_tensorflow("on other backends nothing is noted on tensors")
+
+VOCABULARY_SIZE = 11
+
+
+def tied():
+    return keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8), None
+
+
+def untied():
+    return keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8, tie_weights=False), None
+
+
+def dense():
+    head = keras.layers.Dense(VOCABULARY_SIZE, bias_initializer="random_normal")
+    return keras.layers.Embedding(VOCABULARY_SIZE, 8), head
+
+
+def language_model(make=tied):
+    """Token ids to logits."""
+    block = keras_attn.TransformerDecoderBlock(2, 16, cross_attention=False)
+    decoder = keras_attn.CausalLanguageModel(block, *make(), num_layers=1)
+    token_ids = keras.Input((None,), dtype="int32")
+    return keras.Model(token_ids, decoder(token_ids))
+
+
+def masked_model():
+    """Vectors to logits, with a bias beside the embedding."""
+    embedding = keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8)
+    token_ids = keras.Input((None,), dtype="int32")
+    return keras.Model(token_ids, keras_attn.TiedLogits(embedding)(embedding(token_ids)))
+
+
+def translator(build):
+    def make():
+        encoder, decoder = build()
+        return keras_attn.training_model(encoder, decoder)
+
+    return make
+
+
+MODELS = {
+    "tied": language_model,
+    "untied": lambda: language_model(untied),
+    "dense": lambda: language_model(dense),
+    "masked": masked_model,
+    "rnn": translator(lambda: keras_attn.rnn_seq2seq(11, 11, embedding_dim=8, units=8)),
+    "transformer": translator(
+        lambda: keras_attn.transformer_seq2seq(
+            11, 11, num_layers=1, num_heads=2, embedding_dim=8, intermediate_dim=16, dropout=0.0
+        )
+    ),
+}
+
+
+def batch(model):
+    generator = np.random.default_rng(0)
+    labels = generator.integers(1, VOCABULARY_SIZE, (3, 5)).astype("int32")
+    labels[1, 2:] = 0
+    ids = generator.integers(1, VOCABULARY_SIZE, (3, 5)).astype("int32")
+    inputs = {"source_ids": ids, "target_ids": ids} if isinstance(model.input, dict) else ids
+    return inputs, labels, generator.uniform(0.5, 2, (3, 5)).astype("float32")
+
+
+def train(make, steps=3):
+    """Logs and weights after some steps."""
+    keras.utils.set_random_seed(0)
+    model = make()
+    # Adam would make steps of what is rounding alone, where a gradient is 0.
+    model.compile(
+        keras.optimizers.SGD(0.1),
+        SequenceCrossentropy(0.1),
+        metrics=[TokenAccuracy(), Perplexity()],
+        weighted_metrics=[TokenCrossentropy(0.1)],
+        jit_compile=False,
+    )
+    logs = [model.train_on_batch(*batch(model), return_dict=True) for _ in range(steps)]
+    return logs, model.get_weights(), model
+
+
+def is_known(model):
+    """Whether a loss would know what the logits are a product of, in a training."""
+    import tensorflow as tf
+
+    found = []
+
+    @tf.function
+    def call(inputs):
+        logits = model(inputs, training=True)
+        found.append(projection.projection_of(logits) is not None)
+        return logits
+
+    call(batch(model)[0])
+    return found == [True]
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_learns_what_it_learns_from_logits(name, policy, monkeypatch):
+    tolerance = 1e-5 if policy == "float32" else 0.05
+    keras.config.set_dtype_policy(policy)
+    try:
+        logs, weights, model = train(MODELS[name])
+        assert is_known(model)
+        monkeypatch.setattr(projection, "is_projection", lambda layer: False)
+        expected_logs, expected_weights, model = train(MODELS[name])
+        assert not is_known(model)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    for step, expected in zip(logs, expected_logs, strict=True):
+        assert step.keys() == expected.keys()
+        for metric, value in expected.items():
+            if metric != "token_accuracy" or policy == "float32":  # rounding may turn a token
+                np.testing.assert_allclose(step[metric], value, rtol=tolerance)
+    for values, expected in zip(weights, expected_weights, strict=True):
+        np.testing.assert_allclose(values, expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_metrics_take_what_the_loss_has_found(name, monkeypatch):
+    """So no logits are computed in a training, and those of a validation as ever."""
+
+    def refuse(labels, logits):
+        raise AssertionError("needs the logits")
+
+    monkeypatch.setattr(token_metric, "token_statistics", refuse)
+    model = train(MODELS[name], steps=1)[2]
+    with pytest.raises(AssertionError, match="needs the logits"):
+        model.test_on_batch(*batch(model))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        lambda: keras.layers.Dense(VOCABULARY_SIZE, activation="tanh"),
+        lambda: keras.Sequential([keras.layers.Dense(VOCABULARY_SIZE)]),
+    ],
+)
+def test_other_heads_are_left_alone(head):
+    model = language_model(lambda: (keras.layers.Embedding(VOCABULARY_SIZE, 8), head()))
+    assert not is_known(model)
+
+
+@pytest.mark.parametrize("change", [{"logit_soft_cap": 5.0}, {"reverse_dtype": "float32"}])
+def test_other_products_of_an_embedding_are_left_alone(change):
+    embedding = keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8, **change)
+    assert not is_known(language_model(lambda: (embedding, None)))
+
+
+def test_nothing_is_noted_without_a_graph_or_a_training():
+    import tensorflow as tf
+
+    model = language_model()
+    inputs = batch(model)[0]
+    assert projection.projection_of(model(inputs, training=True)) is None
+
+    @tf.function
+    def call(inputs):
+        assert projection.projection_of(model(inputs, training=False)) is None
+        # What is made of logits is not the product any more.
+        assert projection.projection_of(2.0 * model(inputs, training=True)) is None
+        return inputs
+
+    call(inputs)
+
+
+def test_a_loss_and_metrics_of_keras_see_logits():
+    model = language_model()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, metrics=["accuracy"], jit_compile=False)
+    inputs, labels, _ = batch(model)
+    logits = np.asarray(model(inputs))
+    logs = model.train_on_batch(inputs, labels, return_dict=True)
+    expected = keras.ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    np.testing.assert_allclose(logs["loss"], np.mean(expected), rtol=1e-5)
+    assert logs["accuracy"] == pytest.approx(np.mean(logits.argmax(-1) == labels))

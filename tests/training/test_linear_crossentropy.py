@@ -1,0 +1,142 @@
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.training import linear_crossentropy
+from tests.backend import gradients_of
+from tests.contracts import assert_close, numpy
+from tests.oracles import crossentropy
+
+MODULE = sys.modules["keras_attn.training.linear_crossentropy"]
+
+
+@pytest.fixture(params=[1, 3, 4, 15, 100])
+def tokens_per_chunk(request, monkeypatch):
+    """Of the 15 tokens of a batch: some that divide them, some that do not, and all."""
+    monkeypatch.setattr(MODULE, "LOGITS_PER_CHUNK", 7 * request.param)
+    monkeypatch.setattr(MODULE, "TOKENS_PER_FEATURE", 0)
+
+
+def batch(features=4):
+    """Labels and weights `(3, 5)`, features `(3, 5, 4)` and a kernel `(7, 4)`."""
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 7, (3, 5)).astype("int32")
+    weights = generator.uniform(0.5, 2, (3, 5)).astype("float32")
+    weights[0, 3:] = 0
+    shapes = (3, 5, features), (7, features)
+    return (labels, *(generator.normal(size=shape).astype("float32") for shape in shapes), weights)
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 0.6])
+def test_loss_and_gradients_equal_the_definition(tokens_per_chunk, label_smoothing):
+    labels, features, kernel, weights = batch()
+    losses, of_logits = crossentropy(labels, features @ kernel.T, label_smoothing)
+
+    def three_times(features, kernel, weights):
+        # A gradient takes account of what is done with the loss.
+        return 3.0 * linear_crossentropy(labels, features, kernel, weights, label_smoothing)[0]
+
+    value, gradients = gradients_of(three_times, features, kernel, weights)
+    of_logits *= 3.0 * weights[..., None]
+    assert_close(value, 3.0 * (weights * losses).sum())
+    assert_close(gradients[0], of_logits @ kernel)
+    assert_close(gradients[1], np.einsum("btv,btd->vd", of_logits, features))
+    assert_close(gradients[2], 3.0 * losses)
+
+
+def test_statistics_are_those_of_the_logits(tokens_per_chunk):
+    labels, features, kernel, weights = batch()
+    logits = (features @ kernel.T).astype("float64")
+    statistics = linear_crossentropy(labels, features, kernel, weights)[1]
+    expected = {
+        "normalizer": np.log(np.exp(logits).sum(-1)),
+        "of_labels": np.take_along_axis(logits, labels[..., None], -1)[..., 0],
+        "of_all": logits.sum(-1),
+        "largest": logits.max(-1),
+    }
+    assert statistics.keys() == expected.keys()
+    for name, value in expected.items():
+        assert_close(numpy(statistics[name]), value)
+    best = np.equal(numpy(statistics["largest"]), numpy(statistics["of_labels"]))
+    np.testing.assert_array_equal(best, logits.argmax(-1) == labels)  # no rounding between them
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float16", 2e-3), ("bfloat16", 2e-2)])
+def test_multiplies_in_half_precision_and_adds_in_float32(dtype, tolerance):
+    labels, features, kernel, weights = batch()
+    losses, of_logits = crossentropy(labels, features @ kernel.T, 0.1)
+
+    def loss(features, kernel):
+        halves = keras.ops.cast(features, dtype), keras.ops.cast(kernel, dtype)
+        found, statistics = linear_crossentropy(labels, *halves, weights, 0.1)
+        for value in (found, *statistics.values()):
+            assert keras.backend.standardize_dtype(value.dtype) == "float32"
+        return found
+
+    value, gradients = gradients_of(loss, features, kernel)
+    of_logits *= weights[..., None]
+    np.testing.assert_allclose(value, (weights * losses).sum(), rtol=tolerance)
+    expected = of_logits @ kernel, np.einsum("btv,btd->vd", of_logits, features)
+    for gradient, of_logits in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(gradient, of_logits, atol=4 * tolerance)
+
+
+def test_what_has_the_weight_0_may_have_any_label():
+    labels, features, kernel, weights = batch()
+    wrong = np.where(weights == 0, [[-1], [7], [100]], labels)
+    found = [
+        gradients_of(
+            lambda *arrays, labels=labels: linear_crossentropy(labels, *arrays, weights, 0.1)[0],
+            features,
+            kernel,
+        )
+        for labels in (labels, wrong)
+    ]
+    assert_close(found[0][0], found[1][0])
+    for right, wrong in zip(found[0][1], found[1][1], strict=True):
+        assert_close(right, wrong)
+
+
+@pytest.mark.parametrize("label", [7, -1])
+def test_label_outside_the_vocabulary_has_the_loss_nan(label):
+    labels, features, kernel, weights = batch()
+    labels[1, 2] = label
+    loss, statistics = linear_crossentropy(labels, features, kernel, weights)
+    assert np.isnan(float(loss))
+    assert np.argwhere(np.isnan(numpy(statistics["of_labels"]))).tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_no_sentences_and_no_tokens(shape):
+    arrays = np.zeros((*shape, 4), "float32"), np.ones((7, 4), "float32")
+    labels, weights = np.zeros(shape, "int32"), np.zeros(shape, "float32")
+    value, gradients = gradients_of(
+        lambda *arrays: linear_crossentropy(labels, *arrays, weights)[0], *arrays
+    )
+    assert value == 0
+    assert [gradient.shape for gradient in gradients] == [array.shape for array in arrays]
+    assert not any(gradient.any() for gradient in gradients)
+
+
+def test_large_logits_are_finite():
+    kernel = np.array([[1e4], [0], [-1e4]], "float32")
+    arrays = np.ones((1, 1), "float32"), kernel, np.ones(1, "float32")
+    for label, expected in ((0, 0.0), (2, 2e4)):
+        loss, _ = linear_crossentropy(np.array([label]), *arrays)
+        assert_close(float(loss), expected)
+
+
+@pytest.mark.parametrize(
+    "labels_shape, features_shape, classes, received",
+    [
+        ((2, 3), (2, 3), 7, r"features.shape=\(2, 3\)"),
+        ((2, 1), (2, 3, 4), 7, r"labels.shape=\(2, 1\), features.shape=\(2, 3, 4\)"),
+        ((2, 3), (2, 3, 4), 1, r"kernel.shape=\(1, 4\)"),
+    ],
+)
+def test_wrong_ranks_or_classes(labels_shape, features_shape, classes, received):
+    arrays = np.zeros(features_shape), np.zeros((classes, 4)), np.ones(labels_shape)
+    with pytest.raises(ValueError, match=f"Received: .*{received}"):
+        linear_crossentropy(np.zeros(labels_shape, "int32"), *arrays)
