@@ -4,10 +4,10 @@
 
 computes the cross-entropy of tokens with label smoothing from their features and the kernel of a
 vocabulary, with all gradients: by `linear_crossentropy`, and by `crossentropy_per_token` of the
-product; each measurement in a process of its own, the two in turn. The memory is the largest resident
-size of the process less that of the same process before the first batch of this size, so without the
-libraries, the kernel and the program; the time is the median of the calls after the first. What
-counts is the median of the runs.
+product; each measurement in a process of its own, the two in turn. The memory is the largest
+resident size of the process less that of the same process before the first batch of this size, so
+without the libraries, the kernel and the program; the time is the median of the calls after the
+first. What counts is the median of the runs.
 
 Writes `benchmarks/results/loss_memory.json`.
 """

@@ -36,9 +36,10 @@ class SequenceCrossentropy(keras.losses.Loss):
         number of replicas (Keras multiplies by that number before it shows the loss), and its
         gradient is the replica's own share, so that the sum over replicas is right for both.
 
-    Logits that a decoder or `TiedLogits` has made in a training on TensorFlow are not computed: what
-    they are a product of goes to `linear_crossentropy`, which is faster and needs less memory. Other
-    logits are, with `run_eagerly`, a head with an activation or a metric of Keras all.
+    In a training on TensorFlow the logits of a decoder or of `TiedLogits` are not computed: what
+    they are a product of goes to `linear_crossentropy`, which is faster and needs less memory. They
+    are computed where something else needs them, such as a metric of Keras, where their last layer
+    has an activation, and with `run_eagerly`.
 
     Masking: labels alone decide. A mask that the logits carry is not used. A batch of nothing but
     padding has the loss 0.
