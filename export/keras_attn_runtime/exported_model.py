@@ -22,6 +22,7 @@ PREFIX = "prefix_ids"
 """An input that a file has on request."""
 
 OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
+OTHER_OUTPUTS = ("alignments", "token_log_probs")  # on request of who exports
 
 
 class ExportedModel:
@@ -65,7 +66,8 @@ class ExportedModel:
         self.takes_target_prefix = PREFIX in self._input_names()
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
-        self._output_names = [*OUTPUTS, "alignments"] if self.has_alignments else list(OUTPUTS)
+        self.has_token_log_probs = "token_log_probs" in outputs
+        self._output_names = [*OUTPUTS, *(name for name in OTHER_OUTPUTS if name in outputs)]
         self.source_tokenizer = self._tokenizer(metadata, "source")
         self.target_tokenizer = self.source_tokenizer  # a shared vocabulary is stored once
         if "keras_attn.target_tokenizer" in metadata:
@@ -85,7 +87,8 @@ class ExportedModel:
         Returns:
             Dict of arrays by output name: int32 `token_ids (batch, hypotheses, target_length)` and
             `lengths (batch, hypotheses)`, float32 `scores` and `log_probs` `(batch, hypotheses)`,
-            and `alignments (batch, hypotheses, target_length, source_length)` if the file has them.
+            and, if the file has them, `alignments (batch, hypotheses, target_length,
+            source_length)` and `token_log_probs (batch, hypotheses, target_length)`.
 
         Raises:
             BatchError: if ONNX Runtime fails.

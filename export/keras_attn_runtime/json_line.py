@@ -12,7 +12,8 @@ def json_line(translation, hypotheses=False, alignments=False):
             Default: False.
 
     Returns:
-        String. A number that JSON does not have (nan, inf) is null.
+        String, with `token_log_probs` where the file has them. A number that JSON does not have
+        (nan, inf) is null.
     """
     entries = _entries(translation, alignments) | {
         "source_pieces": translation.source_pieces,
@@ -34,6 +35,8 @@ def _entries(hypothesis, alignments):
         "token_ids": hypothesis.token_ids,
         "pieces": hypothesis.pieces,
     }
+    if hypothesis.token_log_probs is not None:
+        entries["token_log_probs"] = [_number(value) for value in hypothesis.token_log_probs]
     if alignments:
         # As float64, so that they are short when written.
         weights = hypothesis.alignments.astype(float).round(6).tolist()

@@ -18,6 +18,8 @@ class Hypothesis:
             if the file pads with the end token.
         alignments: float32 array `(target_length, source_length)`, the attention weights of each of
             `pieces` over `Translation.source_pieces`, or None where the file has no alignments.
+        token_log_probs: list of floats, natural-log probability of each of `token_ids`, and of the
+            end token where it has `ended`, or None where the file has none.
     """
 
     text: str | None
@@ -27,6 +29,7 @@ class Hypothesis:
     log_prob: float
     ended: bool | None
     alignments: np.ndarray | None = field(compare=False)
+    token_log_probs: list[float] | None
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ class Translator:
     Attributes:
         settings: `Settings`, what the file says about its model.
         has_alignments: bool, whether translations have alignments.
+        has_token_log_probs: bool, whether they have `token_log_probs`.
         takes_target_prefix: bool, whether they can be told what to begin with.
         max_source_length: int, the limit that holds.
 
@@ -80,6 +81,7 @@ class Translator:
         self._process = os.getpid()
         self.settings = self._model.settings
         self.has_alignments = self._model.has_alignments
+        self.has_token_log_probs = self._model.has_token_log_probs
         self.takes_target_prefix = self._model.takes_target_prefix
         self.max_source_length = min(max_source_length, self.settings.max_source_length)
         self._reader = SourceReader(
@@ -336,6 +338,10 @@ class Translator:
         if self._model.has_alignments:
             # A copy, so that keeping one sentence does not keep its whole batch.
             alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
+        ended = self._has_ended(outputs["token_ids"][row, rank], length)
+        token_log_probs = outputs.get("token_log_probs")
+        if token_log_probs is not None:
+            token_log_probs = token_log_probs[row, rank, : length + bool(ended)].tolist()
         tokenizer = self._model.target_tokenizer
         return Hypothesis(
             text=None if tokenizer is None else tokenizer.decode(token_ids),
@@ -343,8 +349,9 @@ class Translator:
             pieces=_pieces(tokenizer, token_ids),
             score=float(outputs["scores"][row, rank]),
             log_prob=float(outputs["log_probs"][row, rank]),
-            ended=self._has_ended(outputs["token_ids"][row, rank], length),
+            ended=ended,
             alignments=alignments,
+            token_log_probs=token_log_probs,
         )
 
     def _has_ended(self, token_ids, length):
@@ -360,7 +367,8 @@ class Translator:
             alignments = np.zeros((0, len(source.ids)), np.float32)
         pieces = _pieces(self._model.source_tokenizer, source.ids)
         text, no_pieces = ("", []) if pieces is not None else (None, None)
-        nothing = Hypothesis(text, [], no_pieces, 0.0, 0.0, not source.ids, alignments)
+        log_probs = [] if self.has_token_log_probs else None
+        nothing = Hypothesis(text, [], no_pieces, 0.0, 0.0, not source.ids, alignments, log_probs)
         return Translation.from_hypotheses([nothing], pieces, source.truncated)
 
 

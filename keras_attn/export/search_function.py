@@ -11,6 +11,7 @@ OUTPUTS = {
     "scores": ("batch", "hypotheses"),
     "log_probs": ("batch", "hypotheses"),
     "alignments": ("batch", "hypotheses", "length", "source_length"),
+    "token_log_probs": ("batch", "hypotheses", "length"),
 }
 """The outputs of a search and their axes, in the order of the exported signatures."""
 
@@ -19,8 +20,8 @@ class SearchFunction:
     """What a search model computes, as the function that is exported.
 
     `(source_ids, max_length, length_penalty) -> {"token_ids", "lengths", "scores", "log_probs"}`,
-    and `"alignments"` if the search returns them. The model itself has `source_ids` alone; here
-    the limit and the penalty are inputs too, and on request `prefix_ids`.
+    and `"alignments"` and `"token_log_probs"` if the search returns them. The model itself has
+    `source_ids` alone; here the limit and the penalty are inputs too, and on request `prefix_ids`.
 
     Args:
         model: functional Keras model: `source_ids` -> encoder -> `Search` layer.

@@ -17,7 +17,7 @@ def pad(sentences, pad_token_id=0):
     return batch
 
 
-NUMBERS = ("scores", "log_probs", "alignments")
+NUMBERS = ("scores", "log_probs", "alignments", "token_log_probs")
 """Outputs that are compared by value."""
 
 
@@ -30,7 +30,7 @@ def translated_batches(run, sentences, search, prefixes=None):
     Args:
         run: callable `(source_ids=, max_length=, length_penalty=)`, and `prefix_ids=` if there are
             prefixes, that takes NumPy arrays and returns a dictionary of arrays: token_ids,
-            lengths, scores, log_probs and perhaps alignments.
+            lengths, scores, log_probs and perhaps alignments and token_log_probs.
         sentences: list of lists of source ids, as the encoder reads them.
         search: the `Search` layer, for its settings.
         prefixes: list of lists of target ids, one for each sentence, or `None`.
@@ -134,7 +134,7 @@ def _largest_difference(name, first, second, where):
     if name not in first or not where.any():
         return 0.0
     first_value, second_value = first[name], second[name]
-    if name == "alignments":
+    if name in ("alignments", "token_log_probs"):
         # One of them may have searched longer, for a hypothesis that differs.
         length = min(first_value.shape[2], second_value.shape[2])
         first_value, second_value = first_value[:, :, :length], second_value[:, :, :length]

@@ -129,6 +129,9 @@ class BeamDecoder(Search):
         if self.return_alignments:
             carry["beams"]["alignments"] = new_history(beams, (source,), dtype)
             carry["hypotheses"]["alignments"] = new_history(pool, (source,), dtype)
+        if self.return_token_log_probs:
+            carry["beams"]["token_log_probs"] = new_history(beams, dtype="float32")
+            carry["hypotheses"]["token_log_probs"] = new_history(pool, dtype="float32")
         return carry
 
     @property
@@ -183,13 +186,22 @@ class BeamDecoder(Search):
     def _candidates(self, step_logits, carry):
         """The best continuations, 2 * beam_width of each sentence, best first."""
         step, beams = carry["step"], carry["beams"]
+        batch, vocabulary_size = ops.shape(beams["last"])[0], step_logits.shape[-1]
+        next_log_probs = self.next_log_probs(step_logits, beams["token_ids"], step)  # (B*K, V)
+        penalties = self.penalties(vocabulary_size, step)  # (V,)
         values, parents, tokens = best_continuations(
-            self.token_log_probs(step_logits, beams["token_ids"], step),
+            next_log_probs,
             beams["log_probs"],
-            self.penalties(step_logits.shape[-1], step),
+            penalties,
             self.penalized_token_ids,
             2 * self.beam_width,
         )  # (B, 2K)
+        candidates = {}
+        if self.return_token_log_probs:
+            # Not the difference of two sums, which is the less exact the longer the hypothesis.
+            flat = ops.reshape(next_log_probs, (batch, self.beam_width * vocabulary_size))
+            own = gather.gather_beams(flat, parents * vocabulary_size + tokens)  # (B, 2K)
+            candidates["token_log_prob"] = own + gather.gather_rows(penalties, tokens)
         forced = self.forced_tokens(carry, step_logits)
         if forced is not None:
             forced_tokens, forced_log_probs, is_forced = forced
@@ -200,7 +212,10 @@ class BeamDecoder(Search):
             values = ops.where(is_forced, only, values)
             parents = ops.where(is_forced, 0, parents)
             tokens = ops.where(is_forced, forced_tokens, tokens)
-        return {"log_probs": values, "last": tokens, "parents": parents}
+            if self.return_token_log_probs:
+                own = ops.where(is_forced, forced_log_probs[:, :1], candidates["token_log_prob"])
+                candidates["token_log_prob"] = own
+        return {**candidates, "log_probs": values, "last": tokens, "parents": parents}
 
     def _extend_histories(self, candidates, beams, state, step):
         """Adds to the candidates what they have behind them."""
@@ -214,6 +229,10 @@ class BeamDecoder(Search):
         if self.return_alignments:
             alignments = history.append(beams["alignments"], weights, step)  # (B, K, t+1, S)
             candidates["alignments"] = gather.gather_beams(alignments, parents)
+        if self.return_token_log_probs:
+            log_probs = gather.gather_beams(beams["token_log_probs"], parents)  # (B, 2K, t)
+            own = candidates.pop("token_log_prob")  # (B, 2K)
+            candidates["token_log_probs"] = history.append(log_probs, own, step)
         token_ids = gather.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
         candidates["token_ids"] = history.append(token_ids, candidates["last"], step)
 
@@ -240,7 +259,7 @@ class BeamDecoder(Search):
             scores = scores + coverage_penalty(coverage, self.coverage_penalty)
         first["scores"] = ops.where(ended, scores, IMPOSSIBLE)
 
-        for name in ("token_ids", "alignments"):
+        for name in ("token_ids", "token_log_probs", "alignments"):
             if name in pool:
                 shape = (ops.shape(limits)[0], self.num_hypotheses, *ops.shape(pool[name])[3:])
                 nothing = ops.zeros(shape, dtype=pool[name].dtype)

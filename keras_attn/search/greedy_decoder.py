@@ -42,13 +42,15 @@ class GreedyDecoder(Search):
         if self.return_alignments:
             dtype = self.alignments_dtype(carry["state"])
             carry["hypotheses"]["alignments"] = new_history((source,), dtype)
+        if self.return_token_log_probs:
+            carry["hypotheses"]["token_log_probs"] = new_history(dtype="float32")
         return carry
 
     def advance(self, carry, memory, limits, length_penalty):
         step, hypotheses = carry["step"], carry["hypotheses"]
         is_open = ops.logical_not(carry["done"])[:, None]  # (B, 1)
         step_logits, state = self.decoder.step(carry["last"], carry["state"], memory)
-        allowed = self.token_log_probs(step_logits, hypotheses["token_ids"], step)
+        allowed = self.next_log_probs(step_logits, hypotheses["token_ids"], step)
         allowed = allowed + self.penalties(step_logits.shape[-1], step)
         values, tokens = ops.top_k(allowed, 1)  # (B, 1)
         tokens = ops.cast(tokens, "int32")
@@ -56,7 +58,8 @@ class GreedyDecoder(Search):
         last = ops.where(is_open, tokens, self.pad_token_id)
         is_end = last == self.end_token_id
         num_tokens = hypotheses["num_tokens"] + ops.cast(is_open, "int32")
-        log_probs = hypotheses["log_probs"] + ops.where(is_open, values, 0.0)
+        values = ops.where(is_open, values, 0.0)
+        log_probs = hypotheses["log_probs"] + values
         scores = log_probs / divisor(num_tokens, is_end, length_penalty, self.length_penalty_form)
         new_hypotheses = {
             "token_ids": history.append(hypotheses["token_ids"], last, step),
@@ -68,6 +71,9 @@ class GreedyDecoder(Search):
             weights = state["alignments"][:, None]  # (B, 1, S)
             weights = weights * ops.cast(is_open, weights.dtype)[:, :, None]
             new_hypotheses["alignments"] = history.append(hypotheses["alignments"], weights, step)
+        if self.return_token_log_probs:
+            so_far = hypotheses["token_log_probs"]
+            new_hypotheses["token_log_probs"] = history.append(so_far, values, step)
         return {
             **carry,
             "step": step + 1,

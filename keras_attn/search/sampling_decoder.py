@@ -94,6 +94,8 @@ class SamplingDecoder(Search):
         if self.return_alignments:
             dtype = self.alignments_dtype(carry["state"])
             carry["hypotheses"]["alignments"] = new_history((source,), dtype)
+        if self.return_token_log_probs:
+            carry["hypotheses"]["token_log_probs"] = new_history(dtype="float32")
         return carry
 
     def advance(self, carry, memory, limits, length_penalty):
@@ -103,25 +105,29 @@ class SamplingDecoder(Search):
         step_logits, state = self.decoder.step(
             ops.reshape(carry["last"], (-1,)), carry["state"], memory
         )  # (B*N, V)
-        allowed = self.token_log_probs(step_logits, hypotheses["token_ids"], step)
+        allowed = self.next_log_probs(step_logits, hypotheses["token_ids"], step)
         allowed = allowed + self.penalties(step_logits.shape[-1], step)
         uniform = ops.reshape(ops.take(carry["uniforms"], step, axis=2), (-1, 1))  # (B*N, 1)
         tokens, log_probs = self._draw(allowed, uniform)  # (B*N, 1)
         tokens, log_probs = ops.reshape(tokens, samples), ops.reshape(log_probs, samples)
         forced = self.forced_tokens(carry, step_logits)
         tokens, log_probs = prefix.follow(forced, tokens, log_probs)
+        log_probs = ops.where(is_open, log_probs, 0.0)
         last = ops.where(is_open, tokens, self.pad_token_id)
         is_end = last == self.end_token_id
         ended = carry["ended"] | is_end | (step + 1 >= limits)[:, None]
         new_hypotheses = {
             "token_ids": history.append(hypotheses["token_ids"], last, step),
             "num_tokens": hypotheses["num_tokens"] + ops.cast(is_open, "int32"),
-            "log_probs": hypotheses["log_probs"] + ops.where(is_open, log_probs, 0.0),
+            "log_probs": hypotheses["log_probs"] + log_probs,
         }
         if self.return_alignments:
             weights = ops.reshape(state["alignments"], (*samples, -1))  # (B, N, S)
             weights = weights * ops.cast(is_open, weights.dtype)[:, :, None]
             new_hypotheses["alignments"] = history.append(hypotheses["alignments"], weights, step)
+        if self.return_token_log_probs:
+            so_far = hypotheses["token_log_probs"]
+            new_hypotheses["token_log_probs"] = history.append(so_far, log_probs, step)
         return {
             **carry,
             "step": step + 1,

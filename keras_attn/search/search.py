@@ -45,6 +45,8 @@ class Search(keras.layers.Layer):
         no_repeat_ngram_size: int >= 0, a hypothesis has no sequence of so many tokens twice.
             Default 0: it may have.
         return_alignments: bool, whether to return the attention weights. Default `False`.
+        return_token_log_probs: bool, whether to return the log probability of each token. Default
+            `False`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -72,7 +74,9 @@ class Search(keras.layers.Layer):
         `scores` float32 `(batch, hypotheses)`, as ranked: natural-log probability over length
         penalty, and the coverage penalty of a beam search; `log_probs` float32
         `(batch, hypotheses)`, natural-log probability of all tokens and the end token;
-        `alignments` float `(batch, hypotheses, time, source)`, on request.
+        `alignments` float `(batch, hypotheses, time, source)`, on request;
+        `token_log_probs` float32 `(batch, hypotheses, time)`, on request: natural-log probability
+        of each token and of the end token, given what is before it, whose sum is `log_probs`.
         A hypothesis that does not exist (fewer were found than asked for) has score and log
         probability -1e9.
 
@@ -95,6 +99,7 @@ class Search(keras.layers.Layer):
         repetition_penalty=1.0,
         no_repeat_ngram_size=0,
         return_alignments=False,
+        return_token_log_probs=False,
         **kwargs,
     ):
         kwargs.setdefault("autocast", False)  # a length penalty in float16 would be another one
@@ -128,11 +133,12 @@ class Search(keras.layers.Layer):
                 "suppressed_token_ids must be a list of ids or None. "
                 f"Received: suppressed_token_ids={suppressed_token_ids!r}."
             )
-        if return_alignments not in (True, False):
-            raise ValueError(
-                "return_alignments must be True or False. "
-                f"Received: return_alignments={return_alignments!r}."
-            )
+        for name, value in (
+            ("return_alignments", return_alignments),
+            ("return_token_log_probs", return_token_log_probs),
+        ):
+            if value not in (True, False):
+                raise ValueError(f"{name} must be True or False. Received: {name}={value!r}.")
         special = [start_token_id, end_token_id, pad_token_id, *suppressed_token_ids]
         if min(special) < 0:
             raise ValueError(
@@ -165,6 +171,7 @@ class Search(keras.layers.Layer):
         self.repetition_penalty = float(repetition_penalty)
         self.no_repeat_ngram_size = int(no_repeat_ngram_size)
         self.return_alignments = return_alignments
+        self.return_token_log_probs = return_token_log_probs
         self.supports_jit = not history.grows()
 
     def build(
@@ -301,6 +308,9 @@ class Search(keras.layers.Layer):
             "lengths": hypotheses["num_tokens"] - has_end,
         }
         del results["num_tokens"]
+        if "token_log_probs" in results:
+            log_probs = ops.where(time < num_tokens, results["token_log_probs"], 0.0)
+            results["token_log_probs"] = log_probs
         return results
 
     def partial(self, carry):
@@ -315,7 +325,7 @@ class Search(keras.layers.Layer):
         """
         return carry["hypotheses"]["token_ids"][:, 0]
 
-    def token_log_probs(self, step_logits, token_ids, step):
+    def next_log_probs(self, step_logits, token_ids, step):
         """Log probabilities of the next tokens, before `penalties` makes some impossible.
 
         Args:
@@ -368,6 +378,7 @@ class Search(keras.layers.Layer):
             "repetition_penalty": self.repetition_penalty,
             "no_repeat_ngram_size": self.no_repeat_ngram_size,
             "return_alignments": self.return_alignments,
+            "return_token_log_probs": self.return_token_log_probs,
         }
 
     @classmethod

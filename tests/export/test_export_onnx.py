@@ -519,6 +519,17 @@ def test_the_tolerance_of_a_precision_is_that_of_a_token():
     report.check()
 
 
+def test_log_probabilities_of_tokens(tmp_path):
+    model = make_translator(return_token_log_probs=True)
+    report = export_onnx(model, tmp_path / "model.onnx")
+    assert report.best_equal > 0.95 and not report.cuda.missing
+    outputs = run(tmp_path / "model.onnx")
+    expected = np.asarray(model(IDS)["token_log_probs"])
+    np.testing.assert_allclose(outputs["token_log_probs"], expected, atol=1e-5)
+    sums = outputs["token_log_probs"].sum(-1)
+    np.testing.assert_allclose(sums, outputs["log_probs"], rtol=1e-5)
+
+
 @pytest.mark.parametrize("search", [BeamDecoder, GreedyDecoder])
 def test_what_hypotheses_may_not_repeat(tmp_path, search):
     """Scattering to the logits, where a token may stand twice, survives the conversion."""

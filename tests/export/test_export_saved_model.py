@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from keras_attn import with_search_settings
 from keras_attn.export import ExportError, export_saved_model
 from tests.export.small_translator import SOURCE
 
@@ -103,10 +104,11 @@ def test_serves_where_keras_attn_is_not_imported(exported):
 
 def test_without_tokenizers_there_is_one_signature(translator, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
+    translator = with_search_settings(translator, return_token_log_probs=True)
     export_saved_model(translator, tmp_path / "ids", alignments=True)
     signatures = tf.saved_model.load(str(tmp_path / "ids")).signatures
     assert list(signatures) == ["ids"]
-    assert "alignments" in signatures["ids"].structured_outputs
+    assert {"alignments", "token_log_probs"} <= set(signatures["ids"].structured_outputs)
 
 
 def test_one_that_disagrees_leaves_nothing(translator, tmp_path, monkeypatch):

@@ -82,18 +82,21 @@ def test_a_score_that_is_a_sum_is_compared_like_one():
 
 
 @pytest.mark.parametrize("wrong", [0.05, np.nan])
-def test_wrong_alignments_are_refused(wrong):
-    def align(error):
+@pytest.mark.parametrize("name", ["alignments", "token_log_probs"])
+def test_wrong_values_of_tokens_are_refused(name, wrong):
+    def with_values(error):
         def other(**inputs):
             outputs = translate(**inputs)
-            shape = (*outputs["token_ids"].shape, inputs["source_ids"].shape[1])
-            return {**outputs, "alignments": np.full(shape, 0.5 + error)}
+            shape = outputs["token_ids"].shape
+            if name == "alignments":
+                shape = (*shape, inputs["source_ids"].shape[1])
+            return {**outputs, name: np.full(shape, error - 0.5)}
 
         return other
 
-    compare_translations(expected(align(0.0)), align(0.0), SEARCH).check()
+    compare_translations(expected(with_values(0.0)), with_values(0.0), SEARCH).check()
     with pytest.raises(ExportError, match="disagrees with Keras"):
-        compare_translations(expected(align(0.0)), align(wrong), SEARCH).check()
+        compare_translations(expected(with_values(0.0)), with_values(wrong), SEARCH).check()
 
 
 def test_a_model_that_ignores_the_penalty_is_refused():

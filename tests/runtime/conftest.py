@@ -39,11 +39,12 @@ def translator(model_path):
 def write_model(tokenizer_model, tmp_path):
     """Writes a model file with other metadata or another graph; returns its path."""
 
-    def write(properties=None, alignments=True, **settings):
+    def write(properties=None, alignments=True, token_log_probs=False, **settings):
         path = tmp_path / "other.onnx"
         properties = metadata(tokenizer_model, **settings) | (properties or {})
         properties = {key: value for key, value in properties.items() if value is not None}
-        onnx.save(build_model(properties, alignments), path)
+        model = build_model(properties, alignments, token_log_probs=token_log_probs)
+        onnx.save(model, path)
         return path
 
     return write

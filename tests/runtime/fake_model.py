@@ -78,7 +78,7 @@ def with_file_checksum(content):
     return content + onnx.ModelProto(metadata_props=[entry]).SerializeToString()
 
 
-def build_model(metadata, alignments=True, prefix=False):
+def build_model(metadata, alignments=True, prefix=False, token_log_probs=False):
     """The ONNX model described above, with these `metadata_props`."""
     node, integers = helper.make_node, TensorProto.INT32
     constants = [
@@ -139,6 +139,13 @@ def build_model(metadata, alignments=True, prefix=False):
             node("Expand", ["identity", "alignments_shape"], ["alignments"]),  # (B, 2, T, S)
         ]
         outputs.append(helper.make_tensor_value_info("alignments", TensorProto.FLOAT, shape))
+    if token_log_probs:
+        shape = [*hypotheses, "target_length"]
+        nodes += [
+            node("Cast", ["is_token"], ["token_costs"], to=TensorProto.FLOAT),
+            node("Neg", ["token_costs"], ["token_log_probs"]),  # (B, 2, T)
+        ]
+        outputs.append(helper.make_tensor_value_info("token_log_probs", TensorProto.FLOAT, shape))
     prefix_info = helper.make_tensor_value_info("prefix_ids", integers, ["batch", "prefix_length"])
     graph = helper.make_graph(
         nodes,

@@ -1,6 +1,7 @@
 """One translation as a line of JSON."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ def translation(**changes):
         "log_prob": -1.0,
         "ended": True,
         "alignments": np.array([[1 / 3, np.float32(1e-9)]], np.float32),
+        "token_log_probs": None,
     }
     return Translation.from_hypotheses([Hypothesis(**values | changes)], ["▁one", "</s>"], False)
 
@@ -38,3 +40,11 @@ def test_what_json_cannot_write_is_null(value):
     line = json_line(translation(score=value, alignments=alignments), alignments=True)
     result = json.loads(line)
     assert (result["score"], result["alignments"]) == (None, [[None, 0.5]])
+
+
+def test_log_probabilities_of_tokens_are_there_where_the_file_has_them():
+    assert "token_log_probs" not in json.loads(json_line(translation()))
+    line = json_line(translation(token_log_probs=[-0.5, -math.inf]), hypotheses=True)
+    result = json.loads(line)
+    assert result["token_log_probs"] == [-0.5, None]
+    assert result["hypotheses"][0]["token_log_probs"] == [-0.5, None]

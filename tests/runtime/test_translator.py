@@ -65,6 +65,21 @@ def test_file_without_alignments(write_model):
     assert result.alignments is None and empty.alignments is None
 
 
+def test_log_probabilities_of_tokens(translator, write_model):
+    """In the copying model each token has -1, and the end token 0."""
+    assert not translator.has_token_log_probs
+    assert translator.translate([""])[0].token_log_probs is None
+    translator = Translator(write_model(token_log_probs=True))
+    assert translator.has_token_log_probs
+    result, nothing = translator.translate(["two dogs", ""], num_hypotheses=2)
+    best, ended = result.hypotheses
+    assert best.token_log_probs == result.token_log_probs == [-1.0] * len(best.token_ids) + [0.0]
+    assert best.ended and ended.ended and ended.token_log_probs == [0.0]
+    assert nothing.token_log_probs == []
+    (cut,) = translator.translate(["two dogs"], max_length=2)
+    assert not cut.ended and cut.token_log_probs == [-1.0, -1.0]
+
+
 def test_hypotheses_that_do_not_exist_are_left_out(translator, monkeypatch):
     """A search may find fewer than it was asked for; their log probabilities are then -1e9."""
     run = translator._model.run

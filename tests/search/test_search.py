@@ -86,6 +86,7 @@ def test_a_copy_has_all_settings():
         "pad_token_id": 6,
         "suppressed_token_ids": [6, 8],
         "return_alignments": True,
+        "return_token_log_probs": True,
     }
     search = BeamDecoder(TableDecoder(), **settings)
     copy = BeamDecoder.from_config(search.get_config())
