@@ -68,6 +68,12 @@ def build_parser():
         "translating: the natural logarithm, the end token included",
     )
     parser.add_argument(
+        "--skip-unscorable",
+        action="store_true",
+        help="with --score: write nan (jsonl: null) for a line without a source, and for a "
+        "translation that is longer than the file allows, instead of stopping there",
+    )
+    parser.add_argument(
         "--format",
         choices=("text", "jsonl"),
         default="text",
@@ -165,6 +171,8 @@ def _parse(arguments):
                 f"--num-hypotheses {arguments.num_hypotheses} needs --format jsonl; "
                 "--format text writes the best translation alone"
             )
+    if arguments.skip_unscorable and arguments.score is None:
+        parser.error("--skip-unscorable needs --score")
     if arguments.score is not None and arguments.target_prefix is not None:
         parser.error("--score is of whole translations: leave --target-prefix out")
     return arguments
@@ -213,7 +221,9 @@ def _translate(arguments, progress, interruption):
         else:
             targets = stack.enter_context(open(arguments.score, "rb"))
             targets = _lines_of(arguments.score, read_lines(targets, errors))
-            translations = translator.score_iterable(lines, targets, **options)
+            translations = translator.score_iterable(
+                lines, targets, arguments.skip_unscorable, **options
+            )
         _write_all(translations, arguments, translator, progress, interruption)
 
 
@@ -228,11 +238,13 @@ def _lines_of(name, lines):
 def _write_all(translations, arguments, translator, progress, interruption):
     for number, translation in enumerate(translations, start=1):
         interruption.hold()
-        if translation.truncated:
+        if translation is not None and translation.truncated:
             progress.message(
                 f"warning: line {number}: cut to its first {translator.max_source_length} tokens"
             )
-        if arguments.format == "text" and arguments.score is not None:
+        if translation is None:  # a pair that cannot be scored
+            line = "nan" if arguments.format == "text" else "null"
+        elif arguments.format == "text" and arguments.score is not None:
             line = f"{translation.log_prob:.6f}"
         elif arguments.format == "text":
             # A model whose vocabulary has newlines must not add lines.

@@ -13,12 +13,15 @@ def require_tokens(sources):
         yield source
 
 
-def scores(sources, search):
+def scores(sources, search, skip_unscorable=False):
     """Yields the `Translation` of each source, which is all of its prefix.
 
     Args:
-        sources: iterable of `Source`s, whose prefixes end with the end token.
+        sources: iterable of `Source`s, whose prefixes end with the end token; without
+            `skip_unscorable` all must have tokens.
         search: function from sources to their translations, lazily and in order.
+        skip_unscorable: bool, whether to yield `None` for a source without tokens, and for a
+            translation that a limit has cut. Default False.
 
     Raises:
         SentenceError: if a limit has cut one.
@@ -31,8 +34,13 @@ def scores(sources, search):
             yield source
 
     for index, translation in enumerate(search(noted())):
-        target = read.popleft().prefix
-        if not translation.ended or translation.token_ids != target[:-1]:
+        source = read.popleft()
+        target = source.prefix
+        if source.ids and translation.ended and translation.token_ids == target[:-1]:
+            yield translation
+        elif skip_unscorable:
+            yield None
+        else:
             raise SentenceError(
                 index,
                 f"expected a target of at most {len(translation.token_ids)} tokens, the end token "
@@ -40,4 +48,3 @@ def scores(sources, search):
                 "max_length, of the positions that the model has learned, or of the file's search: "
                 "export it with `--search relative_max_length=null`.",
             )
-        yield translation

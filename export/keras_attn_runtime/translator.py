@@ -168,7 +168,7 @@ class Translator:
             sources = self._prefixes.of_ids(sources, target_prefix)
         return list(self._search(list(sources), options))
 
-    def score(self, texts, targets, **options):
+    def score(self, texts, targets, skip_unscorable=False, **options):
         """Says how probable given translations are: to choose among them, or to clean a corpus.
 
         The search is told the whole translation, as its `target_prefix`, and has nothing to choose.
@@ -178,6 +178,8 @@ class Translator:
         Args:
             texts: iterable of strings.
             targets: iterable of strings, the translation of each.
+            skip_unscorable: bool, whether the result of a text without tokens, and of a target for
+                which the file allows fewer tokens, is `None`, instead of an error. Default: False.
             **options: see `Options`. By default there is no `max_length`.
 
         Returns:
@@ -192,14 +194,15 @@ class Translator:
             ValueError: if an option is out of its range, or there are more or fewer targets.
         """
         options = self._checked({"max_length": LARGEST_INT32, **options})
-        pairs = list(self._read_pairs(texts, targets))
-        return list(scores(pairs, lambda sources: self._search(sources, options)))
+        pairs = list(self._read_pairs(texts, targets, skip_unscorable))
+        return list(scores(pairs, lambda sources: self._search(sources, options), skip_unscorable))
 
-    def score_iterable(self, texts, targets, **options):
+    def score_iterable(self, texts, targets, skip_unscorable=False, **options):
         """As `score`, lazily and in constant memory: for files of any length.
 
         Args:
             texts, targets: see `score`; they are read at most one window ahead.
+            skip_unscorable: see `score`.
             **options: see `score`; they are checked at once.
 
         Returns:
@@ -210,10 +213,10 @@ class Translator:
             See `score`.
         """
         options = self._checked({"max_length": LARGEST_INT32, **options})
-        pairs = self._read_pairs(texts, targets)
-        return scores(pairs, lambda sources: self._search(sources, options))
+        pairs = self._read_pairs(texts, targets, skip_unscorable)
+        return scores(pairs, lambda sources: self._search(sources, options), skip_unscorable)
 
-    def _read_pairs(self, texts, targets):
+    def _read_pairs(self, texts, targets, skip_unscorable):
         """Yields the source of each text, with the target and the end token as its prefix."""
         self._require_target_prefix()
         if self.settings.end_token_id == self.settings.pad_token_id:
@@ -223,7 +226,7 @@ class Translator:
             )
         sources = self._read_texts(texts)
         sources = self._prefixes.of_targets(sources, self._iterable(targets, "targets"))
-        return require_tokens(sources)
+        return sources if skip_unscorable else require_tokens(sources)
 
     def _checked(self, options):
         if os.getpid() != self._process:  # the threads of sessions and workers stayed behind

@@ -626,6 +626,13 @@ def test_the_runtime_scores_given_translations(translator, tokenizers, tmp_path)
         runtime.score(SOURCE[:1], TARGET[:1], max_length=just_too_long)
     with pytest.raises(SentenceError, match="Sentence 1 .* a text with tokens"):
         runtime.score([SOURCE[0], ""], TARGET[:2])
+    sources, pairs = [SOURCE[0], "", "", *SOURCE[1:]], [TARGET[0], "", "a", *targets[1:]]
+    some = runtime.score(sources, pairs, skip_unscorable=True, max_length=just_too_long)
+    assert some[:3] == [None] * 3  # the first is too long
+    fits = [len(tokenizers[1].encode([each])[0]) < just_too_long for each in targets[1:]]
+    assert [each is not None for each in some[3:]] == fits and any(fits)
+    for each, same in zip(some[3:], scored[1:], strict=True):
+        assert each is None or each.log_prob == pytest.approx(same.log_prob)
     (tmp_path / "targets").write_text("".join(f"{target}\n" for target in targets))
     command = [sys.executable, "-m", "keras_attn_runtime", tmp_path / "model.onnx"]
     process = subprocess.run(
@@ -637,3 +644,14 @@ def test_the_runtime_scores_given_translations(translator, tokenizers, tmp_path)
     assert process.returncode == 0, process.stderr
     received = [float(line) for line in process.stdout.splitlines()]
     assert received == pytest.approx([each.log_prob for each in scored], abs=1e-5)
+    for name, nothing in (("text", "nan"), ("jsonl", "null")):
+        process = subprocess.run(
+            [*command, "--score", tmp_path / "targets", "--skip-unscorable", "--format", name],
+            input="\n".join(["", *SOURCE[1:]]),
+            capture_output=True,
+            text=True,
+        )
+        first, second, *_ = process.stdout.splitlines()
+        assert (process.returncode, process.stderr, first) == (0, "", nothing)
+        log_prob = float(second) if name == "text" else json.loads(second)["log_prob"]
+        assert log_prob == pytest.approx(scored[1].log_prob, abs=1e-5)

@@ -125,6 +125,7 @@ def test_invalid_utf8_is_replaced_on_request(start_command, model_path):
         ["model.onnx", "--num-hypotheses", "2"],
         ["model.onnx", "--format", "jsonl", "--num-hypotheses", "0"],
         ["model.onnx", "--alignments"],
+        ["model.onnx", "--skip-unscorable"],
         ["model.onnx", "--format", "xml"],
         ["model.onnx", "--provider", "cuda", "--provider-option", "device_id"],
         ["model.onnx", "--provider", "cuda", "--provider-option", "=1"],
