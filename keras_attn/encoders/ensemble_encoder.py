@@ -46,11 +46,11 @@ class EnsembleEncoder(keras.layers.Layer):
             raise ValueError("encoders must be a list of at least one. Received: none.")
         sizes = {vocabulary_size(encoder) for encoder in self.encoders} - {None}
         self.vocabulary_size = _agreed("vocabulary_size", sorted(sizes) or [None])
-        self.pad_token_id = self._agreed("pad_token_id", 0)
-        self.source_start = self._agreed("source_start", False)
-        self.source_end = self._agreed("source_end", True)
+        self.pad_token_id = self._shared("pad_token_id", 0)
+        self.source_start = self._shared("source_start", False)
+        self.source_end = self._shared("source_end", True)
 
-    def _agreed(self, name, default):
+    def _shared(self, name, default):
         return _agreed(name, [getattr(encoder, name, default) for encoder in self.encoders])
 
     def build(self, inputs_shape):
