@@ -40,14 +40,18 @@ class Projection:
 
 
 def is_projection(layer):
-    """Whether a layer does nothing but multiply with a kernel, and add a bias."""
+    """Whether a layer does nothing but multiply with a kernel, and add a bias.
+
+    Not in float16: a gradient that is summed up before it is divided by the number of tokens may be
+    more than it can hold.
+    """
     if type(layer) is keras.layers.Dense:
         linear = layer.activation is keras.activations.linear
     elif type(layer) is keras.layers.ReversibleEmbedding:
         linear = layer.logit_soft_cap is None and layer.reverse_dtype is None
     else:
         return False
-    return linear and layer.quantization_mode is None
+    return linear and layer.quantization_mode is None and layer.compute_dtype != "float16"
 
 
 def remember_projection(logits, features, layer, bias=None):

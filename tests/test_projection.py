@@ -162,6 +162,39 @@ def test_other_products_of_an_embedding_are_left_alone(change):
     assert not is_known(language_model(lambda: (embedding, None)))
 
 
+def test_half_precision_that_can_overflow_is_left_alone():
+    assert is_known(language_model(dense))
+    with_halves = keras.layers.Dense(VOCABULARY_SIZE, dtype="mixed_float16")
+    embedding = keras.layers.Embedding(VOCABULARY_SIZE, 8)
+    assert not is_known(language_model(lambda: (embedding, with_halves)))
+
+
+def test_a_loss_of_its_own_sees_logits():
+    class TenTimes(SequenceCrossentropy):
+        def call(self, y_true, y_pred):
+            return 10 * super().call(y_true, y_pred)
+
+    model = language_model()
+    inputs, labels, _ = batch(model)
+    losses = []
+    for loss in (SequenceCrossentropy(), TenTimes()):
+        model.compile(keras.optimizers.SGD(0.0), loss, jit_compile=False)
+        losses.append(model.train_on_batch(inputs, labels))
+    assert float(losses[1]) == pytest.approx(10 * float(losses[0]))
+
+
+def test_what_has_the_weight_0_may_have_any_label_in_training_and_validation():
+    model = train(language_model, steps=0)[2]
+    inputs, labels, weights = batch(model)
+    labels[0, 0], weights[0, 0] = 99, 0
+    arguments = inputs, labels, weights
+    trained = model.train_on_batch(*arguments, return_dict=True)
+    assert np.isfinite(trained["loss"]) and np.isfinite(trained["token_crossentropy"])
+    model = train(language_model, steps=0)[2]
+    tested = model.test_on_batch(*arguments, return_dict=True)
+    assert trained["loss"] == pytest.approx(tested["loss"], rel=1e-5)
+
+
 def test_nothing_is_noted_without_a_graph_or_a_training():
     import tensorflow as tf
 

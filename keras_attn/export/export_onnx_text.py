@@ -14,6 +14,7 @@ from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.text_graph import add_text
 from keras_attn.export.verify import pad
+from keras_attn.models.with_search_settings import with_search_settings
 from keras_attn.replace_when_done import replace_when_done
 from keras_attn.text.tokenizer import UNKNOWN_TOKEN_ID
 
@@ -75,7 +76,10 @@ def export_onnx_text(
 
     target_tokenizer = target_tokenizer or source_tokenizer
     tokenizers = (source_tokenizer, target_tokenizer)
-    require_one_file(SearchFunction(model).weights)
+    function = SearchFunction(model)
+    require_one_file(function.weights)
+    if function.search.return_token_log_probs:  # nobody could tell which text each is of
+        model = with_search_settings(model, return_token_log_probs=False)
     with replace_when_done(path, is_file=True) as partial:
         report = export_onnx(
             model,

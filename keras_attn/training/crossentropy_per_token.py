@@ -5,6 +5,7 @@ from keras_attn.training.token_statistics import (
     check_num_classes,
     crossentropy_of,
     labels_of,
+    put_at_labels,
     token_statistics,
 )
 
@@ -54,17 +55,8 @@ def crossentropy_per_token(labels, logits, label_smoothing=0.0):
             if others:
                 gradients -= others * factors  # (..., V)
             of_labels = (at_labels(probabilities, labels) - 1.0 + label_smoothing) * upstream
-            return _put(gradients, labels, of_labels)  # (..., V)
+            return put_at_labels(gradients, labels, of_labels)  # (..., V)
 
         return crossentropy_of(statistics, num_classes, label_smoothing), gradient
 
     return loss(logits)
-
-
-def _put(values, labels, of_labels):
-    """The values `(..., V)`, with others for the labels: both `(...)`."""
-    rows = ops.reshape(values, (-1, values.shape[-1]))  # (N, V)
-    flat = ops.clip(ops.reshape(labels, (-1,)), 0, values.shape[-1] - 1)  # (N,)
-    indices = ops.stack([ops.arange(ops.shape(flat)[0]), flat], axis=-1)  # (N, 2)
-    rows = ops.scatter_update(rows, indices, ops.reshape(of_labels, (-1,)))  # (N, V)
-    return ops.reshape(rows, (*ops.shape(labels), values.shape[-1]))

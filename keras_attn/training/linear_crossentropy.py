@@ -2,10 +2,13 @@ from keras import ops, tree
 
 from keras_attn.scan import scan
 from keras_attn.training.token_statistics import (
+    at_labels,
     check_num_classes,
     crossentropy_of,
     labels_of,
+    put_at_labels,
     token_statistics,
+    weighted,
 )
 
 # Logits that are made at once: so many that a processor keeps them in its cache, 8 MiB, or those of
@@ -24,20 +27,22 @@ def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0):
         sum over tokens of w * crossentropy_per_token(y, x, label_smoothing)
 
     The logits of some tokens at a time are computed, used for loss and gradient, and forgotten, as
-    in [Hsu et al., 2024](https://arxiv.org/abs/2410.10989), section 3.2 (Liger Kernel, "fused
-    linear cross-entropy"). What is as large as all logits is neither written to memory nor read
-    from there. Of the gradient with `p = softmax(x)`, `e = label_smoothing / (V - 1)` and
+    in [Hsu et al., 2024](https://arxiv.org/abs/2410.10989) (Liger Kernel, "fused linear cross
+    entropy"). What is as large as all logits is neither written to memory nor read from there. Of
+    the gradient with `p = softmax(x)`, `e = label_smoothing / (V - 1)` and
     `a = 1 - label_smoothing - e`,
 
-        dh = w * (E^T p - a * E[y] - e * sum over v of E[v])
-        dE = sum over tokens of w * (p h^T - a * onehot(y) h^T - e * 1 h^T)
+        g = p - a * onehot(y)
+        dh = w * (E^T g - e * sum over v of E[v])
+        dE = sum over tokens of w * (g - e) h^T
 
-    only the terms with `p` take time. It is computed with the loss, whether asked for or not: for
+    only the terms with `g` take time. It is computed with the loss, whether asked for or not: for
     a loss alone `crossentropy_per_token` is faster.
 
     Args:
         labels: int `(...)`, in `[0, V)`.
-        features: float `(..., D)`, in the dtype of the products.
+        features: float `(..., D)`, in the dtype of the products. In float16 the sum over the tokens
+            of a chunk, some hundreds, must not overflow.
         kernel: float `(V, D)`, V >= 2, in the same dtype. A bias is the column of a feature that is
             always 1.
         weights: float32 `(...)`, factors of the losses. What has the weight 0 may have any label.
@@ -57,37 +62,27 @@ def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0):
     weights = ops.reshape(ops.cast(weights, "float32"), (-1,))  # (N,)
     features = ops.reshape(features, (-1, features.shape[-1]))  # (N, D)
     num_classes = kernel.shape[0]
-    check_num_classes(num_classes, "a kernel", kernel.shape)
+    check_num_classes(num_classes, "kernel", kernel.shape)
     others = label_smoothing / (num_classes - 1)
     of_label = 1.0 - label_smoothing - others
 
     @ops.custom_gradient
     def loss(features, kernel, weights):
-        found = _in_chunks(labels, features, kernel, weights)
+        found = _in_chunks(labels, features, kernel, weights, of_label)
         classes = ops.cast(kernel, "float32")  # (V, D)
         all_classes = ops.sum(classes, axis=0)  # (D,)
         tokens = ops.cast(features, "float32")  # (N, D)
         statistics = {name: found[name] for name in ("normalizer", "of_labels", "largest")}
         statistics["of_all"] = ops.matmul(tokens, all_classes)  # (N,)
         losses = crossentropy_of(statistics, num_classes, label_smoothing)  # (N,)
-        # What does not count may be NaN, and 0 * NaN is not 0.
-        total = ops.sum(ops.where(ops.equal(weights, 0.0), 0.0, weights * losses))
+        total = ops.sum(weighted(losses, weights))
 
         def gradient(*args, upstream=None):
             upstream = tree.flatten(args if upstream is None else upstream)[0]  # ()
-            ids = ops.clip(labels, 0, num_classes - 1)  # (N,)
             factors = ops.expand_dims(weights, -1)  # (N, 1)
-            weighted = factors * tokens  # (N, D)
-            of_features = (
-                found["features"]
-                - of_label * factors * ops.take(classes, ids, axis=0)
-                - others * factors * all_classes
-            )  # (N, D)
-            of_kernel = (
-                found["kernel"]
-                - of_label * ops.segment_sum(weighted, ids, num_classes)
-                - others * ops.sum(weighted, axis=0)
-            )  # (V, D)
+            counted = factors * tokens  # (N, D)
+            of_features = found["features"] - others * factors * all_classes  # (N, D)
+            of_kernel = found["kernel"] - others * ops.sum(counted, axis=0)  # (V, D)
             return (
                 ops.cast(upstream * of_features, features.dtype),
                 ops.cast(upstream * of_kernel, kernel.dtype),
@@ -102,12 +97,12 @@ def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0):
     }
 
 
-def _in_chunks(labels, features, kernel, weights):
+def _in_chunks(labels, features, kernel, weights, of_label):
     """All that takes logits: of labels and weights `(N,)`, features `(N, D)`, a kernel `(V, D)`.
 
     Returns:
         Dict of float32 `features` `(N, D)` and `kernel` `(V, D)`, the terms of their gradients that
-        have `p`, and `normalizer`, `of_labels` and `largest`, `(N,)`.
+        have `g`, and `normalizer`, `of_labels` and `largest`, `(N,)`.
     """
     num_classes, size = kernel.shape
     num_tokens = ops.shape(labels)[0]
@@ -125,11 +120,14 @@ def _in_chunks(labels, features, kernel, weights):
         labels, features, weights = chunk
         logits = ops.cast(ops.matmul(features, ops.transpose(kernel)), "float32")  # (R, V)
         statistics, probabilities = token_statistics(labels, logits)
-        probabilities = ops.cast(probabilities, kernel.dtype)  # (R, V)
+        # In half precision the difference must be taken before what is near 1 is rounded.
+        difference = at_labels(probabilities, labels) - of_label  # (R,)
+        of_logits = put_at_labels(probabilities, labels, difference)  # (R, V)
+        of_logits = ops.cast(of_logits, kernel.dtype)
         factors = ops.expand_dims(weights, -1)  # (R, 1)
-        weighted = ops.cast(factors, kernel.dtype) * features  # (R, D)
-        of_kernel = ops.matmul(ops.transpose(probabilities), weighted)  # (V, D)
-        of_features = ops.matmul(probabilities, kernel)  # (R, D)
+        counted = ops.cast(factors, kernel.dtype) * features  # (R, D)
+        of_kernel = ops.matmul(ops.transpose(of_logits), counted)  # (V, D)
+        of_features = ops.matmul(of_logits, kernel)  # (R, D)
         return {
             "kernel": carry["kernel"] + ops.cast(of_kernel, "float32"),
             "features": factors * ops.cast(of_features, "float32"),

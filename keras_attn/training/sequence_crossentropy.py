@@ -5,7 +5,12 @@ from keras_attn.projection import projection_of
 from keras_attn.training.crossentropy_per_token import crossentropy_per_token
 from keras_attn.training.linear_crossentropy import linear_crossentropy
 from keras_attn.training.replicas import num_replicas, sum_over_replicas
-from keras_attn.training.token_statistics import of_real_tokens, weights_of_tokens
+from keras_attn.training.token_statistics import (
+    labels_of,
+    of_real_tokens,
+    weighted,
+    weights_of_tokens,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -39,7 +44,9 @@ class SequenceCrossentropy(keras.losses.Loss):
     In a training on TensorFlow the logits of a decoder or of `TiedLogits` are not computed: what
     they are a product of goes to `linear_crossentropy`, which is faster and needs less memory. They
     are computed where something else needs them, such as a metric of Keras, where their last layer
-    has an activation, and with `run_eagerly`.
+    has an activation, in float16, and with `run_eagerly`. So there is no gradient with respect to
+    them: take that of `tf.identity(logits)`, and call the loss with it. The gradient is computed
+    with the loss, also in a call with `training=True` that does not ask for it.
 
     Masking: labels alone decide. A mask that the logits carry is not used. A batch of nothing but
     padding has the loss 0.
@@ -73,9 +80,10 @@ class SequenceCrossentropy(keras.losses.Loss):
         if sample_weight is not None:
             weights = weights * weights_of_tokens(sample_weight)  # (B, T)
         projection = projection_of(y_pred)
-        if projection is None:
-            loss_sum = ops.sum(weights * self.call(labels, y_pred))
+        if projection is None or type(self).call is not SequenceCrossentropy.call:
+            loss_sum = ops.sum(weighted(self.call(labels, y_pred), weights))
         else:
+            labels_of(labels, y_pred)  # an error is to name the logits
             loss_sum, statistics = linear_crossentropy(
                 labels, *projection.operands(), weights, self.label_smoothing
             )

@@ -4,9 +4,11 @@ from keras import ops
 from keras_attn.projection import projection_of
 from keras_attn.training.replicas import sum_over_replicas
 from keras_attn.training.token_statistics import (
+    check_num_classes,
     labels_of,
     of_real_tokens,
     token_statistics,
+    weighted,
     weights_of_tokens,
 )
 
@@ -54,9 +56,11 @@ class TokenMetric(keras.metrics.Metric):
         weights = of_real_tokens(1.0, labels, self.ignore_class)  # (B, T)
         if sample_weight is not None:
             weights = weights * weights_of_tokens(sample_weight)  # (B, T)
+        if not hasattr(y_pred, "shape"):
+            y_pred = ops.convert_to_tensor(y_pred)
         values = self.values(_statistics(labels, y_pred), y_pred.shape[-1])
         values = of_real_tokens(values, labels, self.ignore_class)  # (B, T)
-        self.total.assign_add(ops.sum(weights * values))
+        self.total.assign_add(ops.sum(weighted(values, weights)))
         self.num_tokens.assign_add(ops.sum(weights))
 
     def result(self):
@@ -74,7 +78,8 @@ def _statistics(labels, logits):
     projection = projection_of(logits)
     if projection is not None and projection.seen is not None:
         seen, statistics = projection.seen
-        if seen is labels:
+        if seen is labels and statistics["largest"].graph is logits.graph:
             return statistics
+    check_num_classes(logits.shape[-1], "logits", logits.shape)
     logits = ops.cast(logits, "float32")
     return token_statistics(labels_of(labels, logits), logits)[0]

@@ -41,6 +41,15 @@ def at_labels(values, labels):
     return ops.squeeze(ops.take_along_axis(values, labels, axis=-1), axis=-1)
 
 
+def put_at_labels(values, labels, of_labels):
+    """The values `(..., V)`, with others for the labels: both `(...)`."""
+    rows = ops.reshape(values, (-1, values.shape[-1]))  # (N, V)
+    flat = ops.clip(ops.reshape(labels, (-1,)), 0, values.shape[-1] - 1)  # (N,)
+    indices = ops.stack([ops.arange(ops.shape(flat)[0]), flat], axis=-1)  # (N, 2)
+    rows = ops.scatter_update(rows, indices, ops.reshape(of_labels, (-1,)))  # (N, V)
+    return ops.reshape(rows, (*ops.shape(labels), values.shape[-1]))
+
+
 def crossentropy_of(statistics, num_classes, label_smoothing=0.0):
     """The cross-entropy of each token, float32 `(...)`, as `crossentropy_per_token` defines it."""
     others = label_smoothing / (num_classes - 1)
@@ -67,7 +76,7 @@ def labels_of(labels, values, name="logits"):
 def check_num_classes(num_classes, name, shape):
     if num_classes is None or num_classes < 2:
         raise ValueError(
-            f"Expected {name} of a known number of classes, at least 2. "
+            f"Expected the {name} of a known number of classes, at least 2. "
             f"Received: {name}.shape={tuple(shape)}"
         )
 
@@ -87,6 +96,11 @@ def weights_of_tokens(sample_weight):
             f"(batch, 1); a class_weight cannot be used. Received: shape {tuple(weights.shape)}"
         )
     return weights
+
+
+def weighted(values, weights):
+    """The values `(...)` times their weights; what has the weight 0 may be NaN."""
+    return ops.where(ops.equal(weights, 0.0), 0.0, weights * values)
 
 
 def of_real_tokens(values, labels, ignore_class):

@@ -83,6 +83,24 @@ def test_multiplies_in_half_precision_and_adds_in_float32(dtype, tolerance):
         np.testing.assert_allclose(gradient, of_logits, atol=4 * tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_gradients_of_what_is_almost_certain_keep_their_digits(dtype):
+    """The label's 1 - p is small, and would be lost if p were rounded first."""
+    labels = np.arange(4, dtype="int32")
+    kernel = np.eye(4, dtype="float32")
+    features = 8 * kernel
+    weights = np.ones(4, "float32")
+    _, of_logits = crossentropy(labels, features, 0.0)
+    assert 0 < -of_logits[0, 0] < 2e-3
+
+    def loss(features, kernel):
+        halves = keras.ops.cast(features, dtype), keras.ops.cast(kernel, dtype)
+        return linear_crossentropy(labels, *halves, weights)[0]
+
+    _, (gradient, _) = gradients_of(loss, features, kernel)
+    np.testing.assert_allclose(gradient, of_logits, rtol=0.02)
+
+
 def test_what_has_the_weight_0_may_have_any_label():
     labels, features, kernel, weights = batch()
     wrong = np.where(weights == 0, [[-1], [7], [100]], labels)

@@ -101,3 +101,9 @@ def test_config_round_trip(metric, batches):
 def test_labels_are_not_broadcast(shape):
     with pytest.raises(ValueError, match="the shape of the labels"):
         TokenAccuracy().update_state(np.ones(shape, "int32"), np.ones((2, 3, 4), "float32"))
+
+
+def test_lists_are_logits_too_and_one_class_is_refused():
+    assert float(TokenAccuracy()([[1, 2]], [[[0.0, 1, 2], [0, 1, 2]]])) == 0.5
+    with pytest.raises(ValueError, match="at least 2. Received: logits.shape"):
+        Perplexity()(np.zeros((1, 2), "int32"), np.zeros((1, 2, 1), "float32"))
