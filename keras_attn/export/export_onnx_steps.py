@@ -29,7 +29,8 @@ def export_onnx_steps(
 
         start.onnx    source_ids, max_length, and prefix_ids on request -> values
         step.onnx     values, length_penalty -> next/values, partial
-        finish.onnx   values -> token_ids, lengths, scores, log_probs, and alignments on request
+        finish.onnx   values -> token_ids, lengths, scores, log_probs, alignments on request, and
+                      token_log_probs of a search that returns them
 
     The host feeds each `next/name` back as `name` until all of `done` is true; `partial`, int32
     `(batch, steps)`, is the best hypothesis so far. The results are those of the one file.

@@ -22,8 +22,8 @@ def export_saved_model(
     """Writes a search model as a TensorFlow SavedModel, for TensorFlow Serving among others.
 
     Signature `ids`: inputs `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`,
-    `length_penalty` float32 `()`; outputs `token_ids`, `lengths`, `scores`, `log_probs`, and
-    `alignments` on request.
+    `length_penalty` float32 `()`; outputs `token_ids`, `lengths`, `scores`, `log_probs`,
+    `alignments` on request, and `token_log_probs` of a search that returns them.
 
     Signature `serving_default`: inputs `text` string `(batch,)`, `max_length`, `length_penalty`;
     outputs `text` string `(batch, hypotheses)`, best first, and those of `ids`. The tokenizers are

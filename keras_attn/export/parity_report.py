@@ -24,9 +24,9 @@ class ParityReport:
         all_equal: float, share of the sentences with the same hypotheses in the same order.
         best_tied, all_tied: floats, the same shares, where hypotheses of other ids count too if
             their scores differ by at most 1e-3.
-        largest_difference: float, of scores (natural log, relative to those below -1), log
-            probabilities for each token (natural log) and alignments, over the hypotheses whose ids
-            are equal.
+        largest_difference: float, of scores and the log probabilities of tokens (natural log,
+            relative to those below -1), log probabilities of hypotheses for each token (natural
+            log) and alignments, over the hypotheses whose ids are equal.
         precision: `PrecisionReport` of a file of lower precision, whose float32 form is what all
             else is about; otherwise `None`.
         cuda: `CudaReport` of the file, if it is an ONNX file; otherwise `None`.

@@ -142,7 +142,7 @@ def _largest_difference(name, first, second, where):
     if name == "log_probs":
         # A sum: float32 knows one of -500 to 3e-5 only.
         difference = difference / (1 + first["lengths"])
-    if name == "scores":  # which may be such a sum too
+    if name in ("scores", "token_log_probs"):  # such a sum too; that of a forbidden token is -1e9
         difference = difference / np.maximum(1, np.abs(first_value))
     largest = float(difference[where].max(initial=0))
     # A comparison with NaN is never true, so it could hide behind `max`.
