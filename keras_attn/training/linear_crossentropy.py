@@ -16,6 +16,9 @@ from keras_attn.training.token_statistics import (
 LOGITS_PER_CHUNK = 2**21
 TOKENS_PER_FEATURE = 2
 
+# What is collected of `token_statistics`; the sum of the logits takes no logits.
+STATISTICS = ("normalizer", "of_labels", "largest")
+
 
 def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0):
     """Weighted sum of the cross-entropy of tokens, of logits that are never there all at once.
@@ -72,7 +75,7 @@ def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0):
         classes = ops.cast(kernel, "float32")  # (V, D)
         all_classes = ops.sum(classes, axis=0)  # (D,)
         tokens = ops.cast(features, "float32")  # (N, D)
-        statistics = {name: found[name] for name in ("normalizer", "of_labels", "largest")}
+        statistics = {name: found[name] for name in STATISTICS}
         statistics["of_all"] = ops.matmul(tokens, all_classes)  # (N,)
         losses = crossentropy_of(statistics, num_classes, label_smoothing)  # (N,)
         total = ops.sum(weighted(losses, weights))
@@ -131,7 +134,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
         return {
             "kernel": carry["kernel"] + ops.cast(of_kernel, "float32"),
             "features": factors * ops.cast(of_features, "float32"),
-            **{name: statistics[name] for name in ("normalizer", "of_labels", "largest")},
+            **{name: statistics[name] for name in STATISTICS},
         }
 
     def of_tokens(carry):
@@ -140,7 +143,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
     start = {
         "kernel": ops.zeros((num_classes, size)),
         "features": ops.zeros((rows, size)),
-        **dict.fromkeys(("normalizer", "of_labels", "largest"), ops.zeros((rows,))),
+        **dict.fromkeys(STATISTICS, ops.zeros((rows,))),
     }
     inputs = chunks(labels), chunks(features), chunks(weights)
     last, collected = scan(step, start, inputs, of_tokens)

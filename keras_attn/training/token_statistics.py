@@ -76,8 +76,7 @@ def labels_of(labels, values, name="logits"):
 def check_num_classes(num_classes, name, shape):
     if num_classes is None or num_classes < 2:
         raise ValueError(
-            f"Expected the {name} of a known number of classes, at least 2. "
-            f"Received: {name}.shape={tuple(shape)}"
+            f"Expected a known number of classes, at least 2. Received: {name}.shape={tuple(shape)}"
         )
 
 
