@@ -62,6 +62,12 @@ def build_parser():
         help="what every translation begins with, such as the tag of a language",
     )
     parser.add_argument(
+        "--seed",
+        type=integer,
+        metavar="N",
+        help="of a file that draws at random: the same lines are drawn again (random)",
+    )
+    parser.add_argument(
         "--score",
         metavar="FILE",
         help="write how probable the translations in FILE are, line by line, instead of "
@@ -210,6 +216,7 @@ def _translate(arguments, progress, interruption):
         "num_hypotheses": arguments.num_hypotheses or 1,
         "batch_size": arguments.batch_size,
         "window": window,
+        "seed": arguments.seed,
     }
     if arguments.max_length is not None:
         options["max_length"] = arguments.max_length

@@ -18,8 +18,8 @@ from keras_attn_runtime.settings import Settings
 from keras_attn_runtime.tokenizer import Tokenizer
 
 INPUTS = ("source_ids", "max_length", "length_penalty")
-PREFIX = "prefix_ids"
-"""An input that a file has on request."""
+PREFIX, SEEDS = "prefix_ids", "seeds"
+"""Inputs that not all files have."""
 
 OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
 OTHER_OUTPUTS = ("alignments", "token_log_probs")  # on request of who exports
@@ -37,6 +37,7 @@ class ExportedModel:
     Attributes:
         files: list of paths, the file and, where they are outside of it, its weights.
         takes_target_prefix: bool, whether translations can be told what to begin with.
+        draws: bool, whether tokens are drawn at random, by `seeds`.
         source_tokenizer, target_tokenizer: `Tokenizer`s, `None` where the file has none.
 
     Raises:
@@ -64,6 +65,7 @@ class ExportedModel:
         has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
         self.files = [path, weights] if has_weights else [path]
         self.takes_target_prefix = PREFIX in self._input_names()
+        self.draws = SEEDS in self._input_names()
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
         self.has_token_log_probs = "token_log_probs" in outputs
@@ -73,7 +75,7 @@ class ExportedModel:
         if "keras_attn.target_tokenizer" in metadata:
             self.target_tokenizer = self._tokenizer(metadata, "target")
 
-    def run(self, sentences, max_length, length_penalty, prefixes=None):
+    def run(self, sentences, max_length, length_penalty, prefixes=None, seeds=None):
         """Searches for the translations of one batch.
 
         Args:
@@ -83,6 +85,7 @@ class ExportedModel:
             length_penalty: float.
             prefixes: list of lists of ints, target ids that each translation begins with, for a
                 file that `takes_target_prefix`. Default: nothing.
+            seeds: list of ints in [0, 2**31), for a file that `draws`. Default: zeros.
 
         Returns:
             Dict of arrays by output name: int32 `token_ids (batch, hypotheses, target_length)` and
@@ -94,7 +97,7 @@ class ExportedModel:
             BatchError: if ONNX Runtime fails.
             ModelFileError: if the outputs do not fit the batch.
         """
-        feeds = self._feeds(sentences, max_length, length_penalty, prefixes)
+        feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
         outputs = self._search(feeds)
         self._check_shapes(outputs, len(sentences))
         return outputs
@@ -129,7 +132,7 @@ class ExportedModel:
             outputs = session.run(self._output_names, feeds)
         return dict(zip(self._output_names, outputs, strict=True))
 
-    def _feeds(self, sentences, max_length, length_penalty, prefixes):
+    def _feeds(self, sentences, max_length, length_penalty, prefixes, seeds):
         feeds = {
             "source_ids": self._padded(sentences),
             "max_length": np.array(max_length, np.int32),
@@ -137,6 +140,8 @@ class ExportedModel:
         }
         if self.takes_target_prefix:
             feeds[PREFIX] = self._padded(prefixes or [[]] * len(sentences))
+        if self.draws:
+            feeds[SEEDS] = np.array(seeds or [0] * len(sentences), np.int32)
         return feeds
 
     def _padded(self, rows):
@@ -152,7 +157,9 @@ class ExportedModel:
     def _check_signature(self):
         inputs = self._input_names()
         outputs = [output.name for output in self._sessions[0].get_outputs()]
-        if sorted({*inputs} - {PREFIX}) != sorted(INPUTS) or not set(OUTPUTS) <= set(outputs):
+        if sorted({*inputs} - {PREFIX, SEEDS}) != sorted(INPUTS) or not set(OUTPUTS) <= set(
+            outputs
+        ):
             raise ModelFileError(
                 f"Expected a file with inputs {list(INPUTS)} and outputs {list(OUTPUTS)}. "
                 f"Received: {inputs=}, {outputs=}. Export it again."

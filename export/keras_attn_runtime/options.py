@@ -20,6 +20,9 @@ class Options:
             file returns. Default: 1.
         batch_size: int of at least 1, sentences given to the model at once. Default: 32.
         window: int of at least 1, sentences read ahead and sorted by length. Default: 16 batches.
+        seed: int of at least 0, of a file that draws tokens at random: what is drawn for the n-th
+            sentence depends on it and on n, not on the other sentences. Default: another one in
+            each call.
 
     Raises:
         ValueError: if an argument is of the wrong type or out of its range.
@@ -30,6 +33,7 @@ class Options:
     num_hypotheses: int = 1
     batch_size: int = 32
     window: int | None = None
+    seed: int | None = None
 
     def __post_init__(self):
         if self.max_length is not None:
@@ -38,9 +42,11 @@ class Options:
         require_integer("batch_size", self.batch_size, least=1)
         if self.window is not None:
             require_integer("window", self.window, least=1)
+        if self.seed is not None:
+            require_integer("seed", self.seed, least=0)
         if self.length_penalty is not None:
             _require("length_penalty", self.length_penalty, Real, "a number", least=0)
-        for name in ("max_length", "num_hypotheses", "batch_size", "window"):
+        for name in ("max_length", "num_hypotheses", "batch_size", "window", "seed"):
             value = getattr(self, name)
             if value is not None:  # NumPy's small integers overflow where they are multiplied
                 object.__setattr__(self, name, int(value))

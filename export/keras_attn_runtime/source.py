@@ -16,11 +16,13 @@ class Source:
             of no tokens.
         truncated: bool, whether the sentence was longer than the limit and was cut.
         prefix: list of ints, target ids that the translation begins with.
+        seed: int, decides what a file that draws tokens at random draws.
     """
 
     ids: list[int]
     truncated: bool
     prefix: list[int] = field(default_factory=list)
+    seed: int = 0
 
 
 class SourceReader:

@@ -36,11 +36,11 @@ class SteppedModel(ExportedModel):
             [(first, *others) for first, others in zip(self._sessions, self._others, strict=True)]
         )
 
-    def start(self, sentences, max_length, length_penalty, prefixes=None):
+    def start(self, sentences, max_length, length_penalty, prefixes=None, seeds=None):
         """Reads one batch.
 
         Args:
-            sentences, max_length, length_penalty, prefixes: see `ExportedModel.run`.
+            sentences, max_length, length_penalty, prefixes, seeds: see `ExportedModel.run`.
 
         Returns:
             The `SteppedSearch` before its first step.
@@ -48,7 +48,7 @@ class SteppedModel(ExportedModel):
         Raises:
             BatchError: if ONNX Runtime fails.
         """
-        feeds = self._feeds(sentences, max_length, length_penalty, prefixes)
+        feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
         return SteppedSearch(next(self._turns), feeds)
 
     def _search(self, feeds):

@@ -24,12 +24,12 @@ class StreamingTranslator(Translator):
 
     _model_class = SteppedModel
 
-    def stream(self, text, max_length=None, length_penalty=None, target_prefix=None):
+    def stream(self, text, max_length=None, length_penalty=None, target_prefix=None, seed=None):
         """Translates one text, token by token.
 
         Args:
             text: string.
-            max_length, length_penalty: see `Options`.
+            max_length, length_penalty, seed: see `Options`.
             target_prefix: string that the translation begins with. Default: nothing.
 
         Returns:
@@ -42,11 +42,15 @@ class StreamingTranslator(Translator):
                 `target_prefix`.
             ValueError: if an option is out of its range.
         """
-        options = self._checked({"max_length": max_length, "length_penalty": length_penalty})
-        (source,) = self._read_texts([text], target_prefix)
+        options = self._checked(
+            {"max_length": max_length, "length_penalty": length_penalty, "seed": seed}
+        )
+        (source,) = self._seeded(self._read_texts([text], target_prefix), options)
         if not source.ids or options.max_length == 0:
             return iter([""])
-        partials = self._model.start([source.ids], *self._limits(options), [source.prefix])
+        partials = self._model.start(
+            [source.ids], *self._limits(options), [source.prefix], [source.seed]
+        )
         return self._texts(partials)
 
     def _texts(self, partials):

@@ -1,4 +1,6 @@
+import dataclasses
 import os
+import secrets
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,6 +14,9 @@ from keras_attn_runtime.source import SourceReader
 from keras_attn_runtime.translation import Hypothesis, Translation
 from keras_attn_runtime.windows import batches_by_length, windows
 
+SEEDS = 2**31
+"""So many seeds a file takes, from 0 on."""
+
 IMPOSSIBLE = -1e9
 """Log probability of a hypothesis that does not exist: the search found fewer than asked for."""
 
@@ -23,7 +28,7 @@ class Translator:
     the order of the input. A batch that ONNX Runtime cannot run, mostly for want of memory, is
     halved until it can. One object may be used from several threads at once. The methods take the
     keyword arguments of `Options`: `max_length`, `length_penalty`, `num_hypotheses`, `batch_size`,
-    `window`.
+    `window`, `seed`.
 
     Args:
         path: string or path of the ONNX file, or of the directory that was exported in its place.
@@ -45,6 +50,7 @@ class Translator:
         has_alignments: bool, whether translations have alignments.
         has_token_log_probs: bool, whether they have `token_log_probs`.
         takes_target_prefix: bool, whether they can be told what to begin with.
+        draws: bool, whether they are drawn at random, by `seed`.
         max_source_length: int, the limit that holds.
 
     Raises:
@@ -83,6 +89,7 @@ class Translator:
         self.has_alignments = self._model.has_alignments
         self.has_token_log_probs = self._model.has_token_log_probs
         self.takes_target_prefix = self._model.takes_target_prefix
+        self.draws = self._model.draws
         self.max_source_length = min(max_source_length, self.settings.max_source_length)
         self._reader = SourceReader(
             self._model.source_tokenizer, self.settings, self.max_source_length, bool(truncate)
@@ -241,6 +248,11 @@ class Translator:
                 f"the file returns. Received: num_hypotheses={options.num_hypotheses}. Export it "
                 "with more."
             )
+        if options.seed is not None and not self.draws:
+            raise ValueError(
+                "Expected no seed: the search of this file draws nothing at random. Received: "
+                f"seed={options.seed}. Export it with `--search-class SamplingDecoder`."
+            )
         return options
 
     def _require_target_prefix(self):
@@ -276,7 +288,7 @@ class Translator:
         return sentences
 
     def _search(self, sources, options):
-        for window in windows(sources, options.window_size):
+        for window in windows(self._seeded(sources, options), options.window_size):
             translations = [self._empty(source) for source in window]
             if options.max_length != 0:
                 rows = [row for row, source in enumerate(window) if source.ids]
@@ -298,6 +310,16 @@ class Translator:
                     raise translation
                 yield translation
 
+    def _seeded(self, sources, options):
+        """Yields the sources with a seed for each, if the file takes them."""
+        if not self.draws:
+            return sources
+        first = secrets.randbelow(SEEDS) if options.seed is None else options.seed
+        return (
+            dataclasses.replace(source, seed=(first + number) % SEEDS)
+            for number, source in enumerate(sources)
+        )
+
     def _search_batch(self, sources, options):
         """The translations of a batch, and the error in the place of each that has none."""
         try:
@@ -305,6 +327,7 @@ class Translator:
                 [source.ids for source in sources],
                 *self._limits(options),
                 [source.prefix for source in sources],
+                [source.seed for source in sources],
             )
         except BatchError as error:
             if len(sources) == 1:

@@ -16,8 +16,13 @@ from keras_attn.export.export_onnx_steps import export_onnx_steps
 from keras_attn.export.export_onnx_text import export_onnx_text
 from keras_attn.export.export_saved_model import export_saved_model
 from keras_attn.models.with_search_settings import with_search_settings
+from keras_attn.search.beam_decoder import BeamDecoder
+from keras_attn.search.greedy_decoder import GreedyDecoder
+from keras_attn.search.sampling_decoder import SamplingDecoder
 from keras_attn.text import SentencePieceTokenizer
 from keras_attn.text.lines import read_lines
+
+SEARCH_CLASSES = {each.__name__: each for each in (BeamDecoder, GreedyDecoder, SamplingDecoder)}
 
 
 def main(arguments=None):
@@ -69,6 +74,11 @@ def main(arguments=None):
         help="let the caller say what translations begin with",
     )
     parser.add_argument(
+        "--search-class",
+        choices=tuple(SEARCH_CLASSES),
+        help="another search than the one it was trained with",
+    )
+    parser.add_argument(
         "--search",
         metavar="NAME=VALUE",
         type=_setting,
@@ -89,8 +99,9 @@ def main(arguments=None):
         parser.error("the format onnx-text has no alignments")
     try:
         model, tokenizers = _load(options.run)
-        if options.search:
-            model = with_search_settings(model, **dict(options.search))
+        if options.search or options.search_class:
+            search_class = SEARCH_CLASSES.get(options.search_class)
+            model = with_search_settings(model, search_class, **dict(options.search))
         sentences = None
         if options.sentences is not None:
             sentences = list(read_lines(options.sentences))

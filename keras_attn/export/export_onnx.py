@@ -28,10 +28,10 @@ def export_onnx(
 
     Opset 18, or 21 with weights of 4 bits; operators of the standard domain only. Inputs:
     `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`, `length_penalty` float32
-    `()`, and on request `prefix_ids` int32 `(batch, prefix_length)`. Outputs: `token_ids`,
-    `lengths`, `scores`, `log_probs`, `alignments` on request, and `token_log_probs` of a search
-    that returns them. LSTM and GRU layers become the operators of these names, see
-    `fused_recurrence`.
+    `()`, on request `prefix_ids` int32 `(batch, prefix_length)`, and of a search that draws at
+    random `seeds` int32 `(batch,)`. Outputs: `token_ids`, `lengths`, `scores`, `log_probs`,
+    `alignments` on request, and `token_log_probs` of a search that returns them. LSTM and GRU
+    layers become the operators of these names, see `fused_recurrence`.
     A model of mixed precision is exported in float32, the precision of its weights.
 
     The file appears under its name only after it passed: allowed operators, `onnx.checker`, a
@@ -90,7 +90,7 @@ def export_onnx(
 
     def verify_precision(report, float32, run):
         batches = whole_batches(sentences, function.search, prefixes)
-        found = PrecisionReport.compare(precision, float32, run, batches)
+        found = PrecisionReport.compare(precision, float32, run, batches, function.draws)
         found.check()
         if report.precision is None or found.mean_difference > report.precision.mean_difference:
             report.precision = found

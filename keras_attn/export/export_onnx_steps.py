@@ -27,7 +27,8 @@ def export_onnx_steps(
     So the host sees each token when it is there, and every tensor between two steps. The files are
     the parts of the search that `export_onnx` puts around a loop, see `SearchSteps`:
 
-        start.onnx    source_ids, max_length, and prefix_ids on request -> values
+        start.onnx    source_ids, max_length, prefix_ids on request, and seeds of a search that
+                      draws at random -> values
         step.onnx     values, length_penalty -> next/values, partial
         finish.onnx   values -> token_ids, lengths, scores, log_probs, alignments on request, and
                       token_log_probs of a search that returns them

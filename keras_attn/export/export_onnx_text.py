@@ -39,8 +39,9 @@ def export_onnx_text(
     It is the file of `export_onnx` with the tokenizers around it, as operators of
     onnxruntime-extensions, whose library a session has to register. Inputs: `text` string
     `(batch,)`, and `max_length` int32 `()` and `length_penalty` float32 `()`, which may be left
-    out, as may `target_prefix`, a string for each text or one for all, if the file was made to have
-    it. Outputs: `translations` string `(batch, hypotheses)`, best first, `scores` and `log_probs`
+    out, as may, each with an entry for each text or one for all, `target_prefix` string, if the
+    file was made to have it, and `seeds` int32, by default 0, of a search that draws at random.
+    Outputs: `translations` string `(batch, hypotheses)`, best first, `scores` and `log_probs`
     float32 `(batch, hypotheses)`; there are no `token_log_probs`. A text without tokens has empty
     translations.
 
@@ -99,7 +100,7 @@ def export_onnx_text(
         prefixes = parity_prefixes(function, len(texts))
         if prefixes is not None:
             prefixes = [text.replace("\0", "") for text in _decode(target_tokenizer, prefixes)]
-        batches = list(_batches(texts, prefixes))
+        batches = list(_batches(texts, prefixes, function.draws))
         run = open_session(partial)
         expected = list(_translate(run, batches, *tokenizers, function))
         text_model = onnx.load(partial)
@@ -111,10 +112,11 @@ def export_onnx_text(
     return report
 
 
-def _batches(texts, prefixes=None, size=16):
+def _batches(texts, prefixes=None, draws=False, size=16):
     """Inputs for all texts; every second batch has a limit that cuts some of them.
 
-    If there are prefixes, every third batch has one for all, and every third one none.
+    If there are prefixes, every third batch has one for all, and every third one none; so with
+    seeds, if the search draws.
     """
     for number, begin in enumerate(range(0, len(texts), size)):
         batch = {"text": texts[begin : begin + size]}
@@ -123,6 +125,9 @@ def _batches(texts, prefixes=None, size=16):
         if prefixes is not None and number % 3 < 2:
             own = prefixes[begin : begin + size]
             batch["target_prefix"] = own[-1:] if number % 3 else own
+        if draws and number % 3 < 2:
+            seeds = list(range(begin, begin + len(batch["text"])))
+            batch["seeds"] = seeds[-1:] if number % 3 else seeds
         yield batch
 
 
@@ -130,17 +135,20 @@ def _translate(run, batches, source_tokenizer, target_tokenizer, function):
     """Yields the translations of each batch by the file of ids with the tokenizers around it."""
     search = function.search
     for batch in batches:
-        sentences, prefix = source_tokenizer.encode(batch["text"]), {}
+        sentences, others = source_tokenizer.encode(batch["text"]), {}
         if function.target_prefix:
             ids = pad(
                 target_tokenizer.encode(batch.get("target_prefix", [""])), search.pad_token_id
             )
-            prefix["prefix_ids"] = np.broadcast_to(ids, (len(sentences), ids.shape[1]))
+            others["prefix_ids"] = np.broadcast_to(ids, (len(sentences), ids.shape[1]))
+        if function.draws:
+            seeds = np.array(batch.get("seeds", [0]), "int32")
+            others["seeds"] = np.broadcast_to(seeds, len(sentences))
         outputs = run(
             source_ids=pad([function.source(ids) for ids in sentences], search.pad_token_id),
             max_length=np.array(batch.get("max_length", search.max_length), "int32"),
             length_penalty=np.array(search.length_penalty, "float32"),
-            **prefix,
+            **others,
         )
         yield [
             _decode(target_tokenizer, [ids[:length] for ids, length in zip(*row, strict=True)])

@@ -1,3 +1,5 @@
+import inspect
+
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.paused_collection import paused_collection
@@ -22,18 +24,19 @@ def export_saved_model(
     """Writes a search model as a TensorFlow SavedModel, for TensorFlow Serving among others.
 
     Signature `ids`: inputs `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`,
-    `length_penalty` float32 `()`; outputs `token_ids`, `lengths`, `scores`, `log_probs`,
-    `alignments` on request, and `token_log_probs` of a search that returns them.
+    `length_penalty` float32 `()`, and of a search that draws at random `seeds` int32 `(batch,)`, or
+    `(1,)` for all alike; outputs `token_ids`, `lengths`, `scores`, `log_probs`, `alignments` on
+    request, and `token_log_probs` of a search that returns them.
 
-    Signature `serving_default`: inputs `text` string `(batch,)`, `max_length`, `length_penalty`;
+    Signature `serving_default`: inputs `text` string `(batch,)` and all but the first of `ids`;
     outputs `text` string `(batch, hypotheses)`, best first, and those of `ids`. The tokenizers are
     inside; the process that loads the model has to `import tensorflow_text`. Without tokenizers
     `ids` is the only signature.
 
-    `max_length` and `length_penalty` have the model's own values as defaults in the signatures, so
-    that gRPC requests to TensorFlow Serving may leave them out. Its REST interface and, in Python,
-    the signatures want all inputs, while `loaded.translate_ids(source_ids)` and
-    `loaded.translate_texts(text)` know the defaults.
+    All inputs but the first have defaults in the signatures, `max_length` and `length_penalty` the
+    model's own values, `seeds` 0, so that gRPC requests to TensorFlow Serving may leave them out.
+    Its REST interface and, in Python, the signatures want all inputs, while
+    `loaded.translate_ids(source_ids)` and `loaded.translate_texts(text)` know the defaults.
 
     The directory appears under its name, whole, after it was loaded again and compared with Keras.
     A model of mixed precision keeps it.
@@ -89,27 +92,16 @@ def _module(function, source_tokenizer, target_tokenizer):
     import tensorflow as tf
 
     search = function.search
-    max_length = tf.constant(function.defaults["max_length"], tf.int32)
-    length_penalty = tf.constant(function.defaults["length_penalty"], tf.float32)
-    no_ids, no_text = tf.zeros((1, 0), tf.int32), tf.constant([""])
     module = tf.Module()
-    module.defaults = [max_length, length_penalty]
+    module.defaults = {
+        "max_length": tf.constant(function.defaults["max_length"], tf.int32),
+        "length_penalty": tf.constant(function.defaults["length_penalty"], tf.float32),
+        "prefix_ids": tf.zeros((1, 0), tf.int32),
+        "target_prefix": tf.constant([""]),
+        "seeds": tf.constant([0]),
+    }
     module.weights = [weight.value for weight in function.weights]
-
-    # Two functions: an argument that is no input would hand its default on to another one.
-    def of_ids(source_ids, max_length=max_length, length_penalty=length_penalty):
-        return function(source_ids, max_length, length_penalty)
-
-    def of_ids_and_prefix(
-        source_ids, max_length=max_length, length_penalty=length_penalty, prefix_ids=no_ids
-    ):
-        return function(source_ids, max_length, length_penalty, prefix_ids)
-
-    module.translate_ids = tf.function(
-        of_ids_and_prefix if function.target_prefix else of_ids,
-        input_signature=function.signature,
-        autograph=False,
-    )
+    module.translate_ids = _compiled(function, function.signature, module.defaults)
     if source_tokenizer is None:
         return module
     module.source_tokenizer = source_tokenizer.to_tensorflow(
@@ -118,33 +110,44 @@ def _module(function, source_tokenizer, target_tokenizer):
         search.pad_token_id,
     )
     module.target_tokenizer = target_tokenizer.to_tensorflow(None, None, search.pad_token_id)
+    of_text = {
+        "source_ids": tf.TensorSpec((None,), tf.string, name="text"),
+        "prefix_ids": tf.TensorSpec((None,), tf.string, name="target_prefix"),
+    }
 
-    def of_texts(text, max_length=max_length, length_penalty=length_penalty):
-        return translate(text, max_length, length_penalty)
-
-    def of_texts_and_prefix(
-        text, max_length=max_length, length_penalty=length_penalty, target_prefix=no_text
-    ):
-        prefix_ids = module.target_tokenizer.encode(target_prefix)  # (B, P)
-        return translate(text, max_length, length_penalty, prefix_ids)
-
-    def translate(text, *arguments):
+    def translate_texts(text, *others):
         source_ids = module.source_tokenizer.encode(text)  # (B, S)
         # No texts give S = 0, with which Keras' recurrent layers cannot work.
         missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
         source_ids = tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=search.pad_token_id)
-        results = module.translate_ids(source_ids, *arguments)
+        ids = [
+            module.target_tokenizer.encode(value) if value.dtype == tf.string else value
+            for value in others
+        ]
+        results = module.translate_ids(source_ids, *ids)
         return {"text": _decode(module.target_tokenizer, results), **results}
 
-    _, *limits = function.signature[:3]
-    text = tf.TensorSpec((None,), tf.string, name="text")
-    prefix = tf.TensorSpec((None,), tf.string, name="target_prefix")
-    module.translate_texts = tf.function(
-        of_texts_and_prefix if function.target_prefix else of_texts,
-        input_signature=[text, *limits, *([prefix] if function.target_prefix else [])],
-        autograph=False,
-    )
+    signature = [of_text.get(spec.name, spec) for spec in function.signature]
+    module.translate_texts = _compiled(translate_texts, signature, module.defaults)
     return module
+
+
+def _compiled(function, signature, defaults):
+    """A `tf.function` of these inputs, of which all but the first have defaults."""
+    import tensorflow as tf
+
+    def compiled(*inputs):
+        return function(*inputs)
+
+    compiled.__signature__ = inspect.Signature(
+        inspect.Parameter(
+            spec.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=defaults.get(spec.name, inspect.Parameter.empty),
+        )
+        for spec in signature
+    )
+    return tf.function(compiled, input_signature=signature, autograph=False)
 
 
 def _decode(tokenizer, results):
@@ -173,14 +176,16 @@ def _check_texts(run, module, loaded, sentences, prefixes):
     import tensorflow as tf
 
     texts = module.source_tokenizer.decode(pad(sentences))
-    limits = dict(zip(("max_length", "length_penalty"), module.defaults, strict=True))
-    ids, strings = {}, {}
+    others = module.translate_ids.input_signature[1:]
+    ids = {spec.name: module.defaults[spec.name] for spec in others}
+    strings = dict(ids)
     if prefixes is not None:
+        del strings["prefix_ids"]
         strings["target_prefix"] = module.target_tokenizer.decode(pad(prefixes))
         ids["prefix_ids"] = module.target_tokenizer.encode(strings["target_prefix"])
-    results = run(source_ids=module.source_tokenizer.encode(texts), **limits, **ids)
+    results = run(source_ids=module.source_tokenizer.encode(texts), **ids)
     expected = _decode(module.target_tokenizer, results)
-    actual = loaded.signatures["serving_default"](text=texts, **limits, **strings)["text"]
+    actual = loaded.signatures["serving_default"](text=texts, **strings)["text"]
     if expected.shape != actual.shape or not bool(tf.reduce_all(expected == actual)):
         raise ExportError(
             "The SavedModel disagrees with Keras: expected equal texts. "

@@ -17,6 +17,7 @@ class ParityReport:
     """How well an exported model agrees with Keras.
 
     Attributes:
+        draws: bool, whether hypotheses are drawn at random. Two that part have no scores in common.
         sentences: int, number of sentences translated by both.
         batch_sizes: set of the batch sizes used.
         cut: int, sentences of which a hypothesis was ended by `max_length`.
@@ -32,6 +33,7 @@ class ParityReport:
         cuda: `CudaReport` of the file, if it is an ONNX file; otherwise `None`.
     """
 
+    draws: bool = False
     sentences: int = 0
     batch_sizes: set = dataclasses.field(default_factory=set)
     cut: int = 0
@@ -57,15 +59,16 @@ class ParityReport:
         """Refuses an export that disagrees.
 
         A trained model has few ties, one with random weights has many. So 95 % of the best ids
-        must be equal, 99.5 % (best) and 99 % (all hypotheses) equal or tied.
+        must be equal, 99.5 % (best) and 99 % (all hypotheses) equal or tied. Hypotheses that are
+        drawn part where a random number lies between two tokens within float32 resolution: of these
+        95 % must be equal.
 
         Raises:
             ExportError: with the figures.
         """
         agrees = (
             self.best_equal >= 0.95
-            and self.best_tied >= 0.995
-            and self.all_tied >= 0.99
+            and (self.draws or (self.best_tied >= 0.995 and self.all_tied >= 0.99))
             and self.largest_difference <= TOLERANCE
         )
         if not agrees:

@@ -17,7 +17,8 @@ class PrecisionReport:
         sentences: int, number of sentences translated by both.
         best_equal: float, share of the sentences whose best hypothesis has the same ids.
         mean_difference: float, mean absolute difference of the best hypotheses' log probabilities
-            per token, whatever the length penalty of the search.
+            per token, whatever the length penalty of the search; of hypotheses that are drawn at
+            random only where the ids are the same.
     """
 
     precision: str
@@ -46,7 +47,7 @@ class PrecisionReport:
             )
 
     @classmethod
-    def compare(cls, precision, expected, actual, batches):
+    def compare(cls, precision, expected, actual, batches, draws=False):
         """Runs both on the same batches.
 
         Args:
@@ -55,6 +56,7 @@ class PrecisionReport:
                 with `token_ids` `(batch, hypotheses, length)`, `lengths` and `log_probs` `(batch,
                 hypotheses)`.
             batches: iterable of dictionaries of the named arrays.
+            draws: bool, whether the hypotheses are drawn at random. Default False.
 
         Returns:
             A `PrecisionReport`.
@@ -65,7 +67,9 @@ class PrecisionReport:
             differences.extend(np.abs(_per_token(ours) - _per_token(theirs)).tolist())
             pairs = zip(_best(ours), _best(theirs), strict=True)
             equal.extend(np.array_equal(*pair) for pair in pairs)
-        return cls(precision, len(equal), float(np.mean(equal)), float(np.mean(differences)))
+        compared = np.array(differences)[equal] if draws else differences
+        mean_difference = float(np.mean(compared)) if len(compared) else float("inf")
+        return cls(precision, len(equal), float(np.mean(equal)), mean_difference)
 
 
 def _best(outputs):

@@ -9,13 +9,13 @@ import sys
 
 import numpy as np
 
-STRINGS = ("text", "target_prefix")
+KINDS = {"text": object, "target_prefix": object, "max_length": np.int32, "seeds": np.int32}
 
 
 def main(path):
     """Reads a list of batches `{"text": [...], "max_length": n}`, writes their translations.
 
-    `max_length` may be missing, and there may be a `target_prefix`, a list.
+    `max_length` may be missing, and there may be `target_prefix` and `seeds`, lists.
     """
     import onnxruntime
     import onnxruntime_extensions
@@ -26,9 +26,7 @@ def main(path):
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     results = []
     for batch in json.load(sys.stdin):
-        feeds = {name: np.array(batch[name], object) for name in STRINGS if name in batch}
-        if "max_length" in batch:
-            feeds["max_length"] = np.array(batch["max_length"], np.int32)
+        feeds = {name: np.array(value, KINDS[name]) for name, value in batch.items()}
         (translations,) = session.run(["translations"], feeds)
         results.append(translations.tolist())
     json.dump(results, sys.stdout)

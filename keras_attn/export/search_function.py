@@ -2,7 +2,6 @@ import contextlib
 
 from keras_attn.export.check_stateless import check_stateless
 from keras_attn.models.encoder_and_search import encoder_and_search
-from keras_attn.search.sampling_decoder import SamplingDecoder
 from keras_attn.vocabulary_size import vocabulary_size
 
 OUTPUTS = {
@@ -21,7 +20,8 @@ class SearchFunction:
 
     `(source_ids, max_length, length_penalty) -> {"token_ids", "lengths", "scores", "log_probs"}`,
     and `"alignments"` and `"token_log_probs"` if the search returns them. The model itself has
-    `source_ids` alone; here the limit and the penalty are inputs too, and on request `prefix_ids`.
+    `source_ids` alone; here the limit and the penalty are inputs too, on request `prefix_ids`, and
+    `seeds` if the search draws at random.
 
     Args:
         model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
@@ -33,6 +33,7 @@ class SearchFunction:
 
     Attributes:
         encoder, search: the two layers.
+        draws: bool, whether the search draws at random, and so `seeds` is an input.
         source_start, source_end: bools, whether the source of a text has the start and the end
             token around its pieces: those of the encoder, by default the end alone.
         weights: list of `keras.Variable`, all that the function reads.
@@ -41,9 +42,9 @@ class SearchFunction:
         max_source_length: int, most pieces of a source that the encoder can read, or `None`.
 
     Raises:
-        ValueError: the model has another form, the search draws at random, a tokenizer has more ids
-            than its embedding, there is one of the target alone, encoder and search have different
-            padding, the source has no room for the special ids, or the length penalty is negative.
+        ValueError: the model has another form, a tokenizer has more ids than its embedding, there
+            is one of the target alone, encoder and search have different padding, the source has no
+            room for the special ids, or the length penalty is negative.
     """
 
     def __init__(
@@ -61,11 +62,6 @@ class SearchFunction:
             )
         self.encoder, self.search = encoder_and_search(model)
         check_stateless(self.encoder, self.search)
-        if isinstance(self.search, SamplingDecoder):
-            raise ValueError(
-                "Expected a search that finds the same each time. Received: "
-                f"{type(self.search).__name__}, which draws at random."
-            )
         padding = getattr(self.encoder, "pad_token_id", self.search.pad_token_id)
         if padding != self.search.pad_token_id:
             raise ValueError(
@@ -95,6 +91,7 @@ class SearchFunction:
         self.num_hypotheses = getattr(self.search, "num_hypotheses", 1)
         self.alignments = self.search.return_alignments if alignments is None else alignments
         self.target_prefix = target_prefix
+        self.draws = self.search.draws
         self.source_vocabulary_size = _vocabulary_size("source", self.encoder, source_tokenizer)
         special = [padding, *self.source([])]
         if max(special) >= self.source_vocabulary_size:
@@ -107,14 +104,15 @@ class SearchFunction:
             "target", self.search.decoder, target_tokenizer or source_tokenizer
         )
 
-    def __call__(self, source_ids, max_length, length_penalty, prefix_ids=None):
+    def __call__(self, source_ids, max_length, length_penalty, *others):
         """Translates.
 
         Args:
             source_ids: int32 `(batch, source_length)`.
             max_length: int32 `()`.
             length_penalty: float32 `()`.
-            prefix_ids: int32 `(batch, prefix_length)`, or `None`.
+            *others: the further inputs of the signature: `prefix_ids` int32 `(batch,
+                prefix_length)`, `seeds` int32 `(batch,)`.
 
         Returns:
             Dictionary of tensors with the axes of `OUTPUTS`.
@@ -124,9 +122,13 @@ class SearchFunction:
                 **self.encoder(source_ids, training=False),
                 max_length=max_length,
                 length_penalty=length_penalty,
-                prefix_ids=prefix_ids,
+                **self.named(others),
             )
         return {name: results[name] for name in OUTPUTS if name in results}
+
+    def named(self, others):
+        """The further inputs of the signature by name, as the search takes them."""
+        return {spec.name: value for spec, value in zip(self.signature[3:], others, strict=True)}
 
     def source(self, ids):
         """The ids of a text, a list without special ones, as the encoder reads them."""
@@ -149,10 +151,11 @@ class SearchFunction:
         import tensorflow as tf
 
         compiled = tf.function(self.__call__, input_signature=self.signature, autograph=False)
-        compiled.get_concrete_function()
+        compiled = compiled.get_concrete_function()
 
         def run(**inputs):
-            return {name: value.numpy() for name, value in compiled(**inputs).items()}
+            outputs = compiled(**{name: tf.constant(value) for name, value in inputs.items()})
+            return {name: value.numpy() for name, value in outputs.items()}
 
         return run
 
@@ -161,13 +164,16 @@ class SearchFunction:
         """List of `tf.TensorSpec`: the inputs."""
         import tensorflow as tf
 
-        prefix = tf.TensorSpec((None, None), tf.int32, name="prefix_ids")
-        return [
+        specs = [
             tf.TensorSpec((None, None), tf.int32, name="source_ids"),
             tf.TensorSpec((), tf.int32, name="max_length"),
             tf.TensorSpec((), tf.float32, name="length_penalty"),
-            *([prefix] if self.target_prefix else []),
         ]
+        if self.target_prefix:
+            specs.append(tf.TensorSpec((None, None), tf.int32, name="prefix_ids"))
+        if self.draws:
+            specs.append(tf.TensorSpec((None,), tf.int32, name="seeds"))
+        return specs
 
     @property
     def dimensions(self):
@@ -178,6 +184,7 @@ class SearchFunction:
             "max_length": (),
             "length_penalty": (),
             "prefix_ids": ("batch", "prefix_length"),
+            "seeds": ("batch",),
             **{
                 name: tuple(sizes.get(axis, axis) for axis in axes)
                 for name, axes in OUTPUTS.items()

@@ -10,12 +10,11 @@ not be named like an input."""
 class SearchSteps:
     """The parts of a search as three functions, for a host that runs the loop.
 
-    `start(source_ids, max_length)`, with `prefix_ids` if the function has that input, gives the
-    *values* of a search: its carry, the decoder's memory and the limits, flat, named like
-    `beams/log_probs`. `step(length_penalty, values)` gives those that have changed, named like
-    `next/beams/log_probs`, and `partial`, what `Search.partial` returns. When all of `done` is
-    true, `finish(values)` gives the results. So the host looks at `done`, and hands on what it was
-    given last.
+    `start(source_ids, max_length)`, with the further inputs of the function, gives the *values* of
+    a search: its carry, the decoder's memory and the limits, flat, named like `beams/log_probs`.
+    `step(length_penalty, values)` gives those that have changed, named like `next/beams/log_probs`,
+    and `partial`, what `Search.partial` returns. When all of `done` is true, `finish(values)` gives
+    the results. So the host looks at `done`, and hands on what it was given last.
 
     Args:
         function: the `SearchFunction` that the steps make up.
@@ -29,8 +28,8 @@ class SearchSteps:
         import tensorflow as tf
 
         self._function = function
-        source_ids, max_length, length_penalty, *prefix = function.signature
-        self.start_signature = [source_ids, max_length, *prefix]
+        source_ids, max_length, length_penalty, *others = function.signature
+        self.start_signature = [source_ids, max_length, *others]
         traced = tf.function(self._prepare, input_signature=self.start_signature, autograph=False)
         self._structure = traced.get_concrete_function().structured_outputs
         specs = [
@@ -69,7 +68,7 @@ class SearchSteps:
         results = self._function.search.finish(keras.tree.pack_sequence_as(structure, hypotheses))
         return {name: results[name] for name in OUTPUTS if name in results}
 
-    def _prepare(self, source_ids, max_length, prefix_ids=None):
+    def _prepare(self, source_ids, max_length, *others):
         with self._function.chosen_alignments():
             encoded = self._function.encoder(source_ids, training=False)
             if encoded.get("encoder_mask") is None:  # what Keras does where the search is called
@@ -79,7 +78,7 @@ class SearchSteps:
                 )
                 encoded = {**encoded, "encoder_mask": masks}
             carry, memory, limits = self._function.search.prepare(
-                **encoded, max_length=max_length, prefix_ids=prefix_ids
+                **encoded, max_length=max_length, **self._function.named(others)
             )
         return {**carry, "memory": memory, "limits": limits}
 

@@ -102,15 +102,16 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
 
     Args:
         model: `onnx.ModelProto` with the inputs and outputs of `export_onnx`; changed in place.
-            Its inputs become `text`, string `(batch,)`, and `max_length` and `length_penalty`,
-            which have defaults, as has `target_prefix`, string `(batch,)` or `(1,)`, in the place
-            of `prefix_ids`; its outputs `translations`, string `(batch, hypotheses)`, `scores`
-            and `log_probs`.
+            Its inputs become `text`, string `(batch,)`, and `max_length`, `length_penalty` and
+            `seeds`, which have defaults, as has `target_prefix`, string `(batch,)` or `(1,)`, in
+            the place of `prefix_ids`; its outputs `translations`, string `(batch, hypotheses)`,
+            `scores` and `log_probs`.
         source_tokenizer, target_tokenizer: `SentencePieceTokenizer`s.
         function: `SearchFunction`, for its settings.
     """
+    import numpy as np
     import onnx
-    from onnx import helper
+    from onnx import helper, numpy_helper
 
     graph, search = model.graph, function.search
     sizes = {each.name: each.type for each in graph.output}["scores"]
@@ -143,22 +144,26 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
         before += [read, _parse(SPREAD)]
         nothing = helper.make_tensor("target_prefix", onnx.TensorProto.STRING, [1], [b""])
         graph.initializer.append(nothing)
-    limits = [value for value in graph.input if value.name in ("max_length", "length_penalty")]
+    defaults = {
+        "max_length": search.max_length,
+        "length_penalty": search.length_penalty,
+        "seeds": [0],
+    }
+    others = [value for value in graph.input if value.name in defaults]
     inputs = [value for each in before[:2] for value in each.input]
     nodes = [*(node for each in before for node in each.node), *graph.node, *decode.node]
     del graph.node[:], graph.input[:], graph.output[:]
     graph.node.extend(nodes)
-    graph.input.extend([*inputs, *limits])
+    graph.input.extend([*inputs, *others])
     graph.output.extend(decode.output)
     for output in graph.output:
         output.type.tensor_type.shape.CopyFrom(sizes.tensor_type.shape)
     for each in (*before, decode):
         graph.initializer.extend(each.initializer)
-    defaults = {"max_length": search.max_length, "length_penalty": search.length_penalty}
-    for value in limits:
-        kind = value.type.tensor_type.elem_type
-        tensor = helper.make_tensor(value.name, kind, [], [defaults[value.name]])
-        graph.initializer.append(tensor)
+    for value in others:
+        kind = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        default = np.array(defaults[value.name], kind)
+        graph.initializer.append(numpy_helper.from_array(default, value.name))
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
 
 

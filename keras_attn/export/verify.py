@@ -9,6 +9,10 @@ BATCH_SIZES = (1, 7, 32)
 """Batch sizes that sentences are divided into, in turn."""
 
 
+DRAWN_TOKENS = 4
+"""Tokens of a hypothesis by which precisions are compared if they are drawn."""
+
+
 def pad(sentences, pad_token_id=0):
     """Lists of ids as one int32 array `(batch, source_length)`, padded on the right."""
     batch = np.full((len(sentences), max(map(len, sentences))), pad_token_id, "int32")
@@ -28,9 +32,10 @@ def translated_batches(run, sentences, search, prefixes=None):
     short, every third another `length_penalty`.
 
     Args:
-        run: callable `(source_ids=, max_length=, length_penalty=)`, and `prefix_ids=` if there are
-            prefixes, that takes NumPy arrays and returns a dictionary of arrays: token_ids,
-            lengths, scores, log_probs and perhaps alignments and token_log_probs.
+        run: callable `(source_ids=, max_length=, length_penalty=)`, with `prefix_ids=` if there are
+            prefixes and `seeds=` if the search draws, that takes NumPy arrays and returns a
+            dictionary of arrays: token_ids, lengths, scores, log_probs and perhaps alignments and
+            token_log_probs.
         sentences: list of lists of source ids, as the encoder reads them.
         search: the `Search` layer, for its settings.
         prefixes: list of lists of target ids, one for each sentence, or `None`.
@@ -42,7 +47,7 @@ def translated_batches(run, sentences, search, prefixes=None):
     for number, batch in enumerate(_batches(len(sentences))):
         limit = max(1, longest // 2) if number % 2 == 1 else search.max_length
         inputs = {
-            **_ids(batch, sentences, search, prefixes),
+            **_of_sentences(batch, sentences, search, prefixes),
             "max_length": np.array(limit, "int32"),
             "length_penalty": np.array(search.length_penalty + 0.5 * (number % 3 == 2), "float32"),
         }
@@ -65,7 +70,7 @@ def compare_translations(expected, actual, search):
     Raises:
         ExportError: the two have different outputs.
     """
-    report, equal, tied = ParityReport(), [], []
+    report, equal, tied = ParityReport(draws=search.draws), [], []
     for inputs, ours in expected:
         theirs = actual(**inputs)
         if set(ours) != set(theirs):
@@ -88,11 +93,15 @@ def compare_translations(expected, actual, search):
 
 
 def whole_batches(sentences, search, prefixes=None, size=32):
-    """Yields the inputs for the sentences, with the limit and the penalty of the search."""
+    """Yields the inputs for the sentences, with the limit and the penalty of the search.
+
+    Where tokens are drawn the limit is `DRAWN_TOKENS`: after one that is another, all are others.
+    """
+    limit = min(search.max_length, DRAWN_TOKENS) if search.draws else search.max_length
     for begin in range(0, len(sentences), size):
         yield {
-            **_ids(slice(begin, begin + size), sentences, search, prefixes),
-            "max_length": np.array(search.max_length, "int32"),
+            **_of_sentences(slice(begin, begin + size), sentences, search, prefixes),
+            "max_length": np.array(limit, "int32"),
             "length_penalty": np.array(search.length_penalty, "float32"),
         }
 
@@ -111,14 +120,14 @@ def _batches(count):
         begin += size
 
 
-def _ids(batch, sentences, search, prefixes):
-    """The inputs that are ids, for a slice of the sentences."""
-    ids = {"source_ids": pad(sentences[batch], search.pad_token_id)}
-    return (
-        ids
-        if prefixes is None
-        else {**ids, "prefix_ids": pad(prefixes[batch], search.pad_token_id)}
-    )
+def _of_sentences(batch, sentences, search, prefixes):
+    """The inputs that have a row for each sentence, for a slice of these."""
+    inputs = {"source_ids": pad(sentences[batch], search.pad_token_id)}
+    if prefixes is not None:
+        inputs["prefix_ids"] = pad(prefixes[batch], search.pad_token_id)
+    if search.draws:
+        inputs["seeds"] = np.arange(len(sentences), dtype="int32")[batch]
+    return inputs
 
 
 def _same_length(first, second, pad_token_id):

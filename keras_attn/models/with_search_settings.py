@@ -1,16 +1,20 @@
-import keras
+import inspect
 
 from keras_attn.models.encoder_and_search import encoder_and_search
 from keras_attn.models.search_model import search_model
+from keras_attn.search.search import Search
 
 
-def with_search_settings(model, **settings):
+def with_search_settings(model, search_class=None, **settings):
     """A search model that searches otherwise: the same encoder and decoder, other settings.
 
         faster = with_search_settings(translator, beam_width=2, num_hypotheses=1)
+        sampler = with_search_settings(translator, SamplingDecoder, temperature=0.8)
 
     Args:
         model: as `search_model` makes it; it stays as it is.
+        search_class: another class of `Search`, which takes over the arguments that it has too.
+            Default: that of the model.
         **settings: arguments of its `Search` in the place of those it was made with. With fewer
             beams than there were hypotheses there are as many hypotheses as beams. If the default
             tokens were suppressed, those of the new special ids are.
@@ -23,18 +27,34 @@ def with_search_settings(model, **settings):
             value that is out of range; `TypeError` for some of another type.
     """
     encoder, search = encoder_and_search(model)
-    arguments = {**search.get_config(), "decoder": search.decoder}
-    known = set(arguments) - {*keras.layers.Layer.get_config(search), "decoder"}
+    search_class = type(search) if search_class is None else search_class
+    known = _arguments(search_class)
     unknown = sorted(set(settings) - known)
     if unknown:
         raise ValueError(
-            f"Expected arguments of {type(search).__name__}: {', '.join(sorted(known))}. "
+            f"Expected arguments of {search_class.__name__}: {', '.join(sorted(known))}. "
             f"Received: {', '.join(unknown)}."
         )
+    config = search.get_config()
+    arguments = {name: value for name, value in config.items() if name in known}
     default = {search.pad_token_id, search.start_token_id} - {search.end_token_id}
     if search.suppressed_token_ids == sorted(default):
         del arguments["suppressed_token_ids"]
     beam_width = settings.get("beam_width")
-    if isinstance(beam_width, int):
+    if isinstance(beam_width, int) and "num_hypotheses" in arguments:
         arguments["num_hypotheses"] = min(arguments["num_hypotheses"], beam_width)
-    return search_model(encoder, type(search)(**{**arguments, **settings}), model.name)
+    same = {name: config[name] for name in ("name", "dtype")}
+    arguments = {**same, **arguments, **settings}
+    return search_model(encoder, search_class(search.decoder, **arguments), model.name)
+
+
+def _arguments(search_class):
+    """The names of what a search is made with, besides its decoder."""
+    parameters = {
+        name
+        for each in search_class.__mro__
+        if issubclass(each, Search)
+        for name, parameter in inspect.signature(each.__init__).parameters.items()
+        if parameter.kind == inspect.Parameter.POSITIONAL_OR_KEYWORD
+    }
+    return parameters - {"self", "decoder"}

@@ -3,9 +3,15 @@ from keras import ops
 
 from keras_attn import history
 from keras_attn.arguments import check_positive_integer
+from keras_attn.gather import gather_beams
 from keras_attn.search import prefix
+from keras_attn.search.draw_index import draw_index
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
+from keras_attn.search.uniform_numbers import uniform_numbers
+
+STEPS = 2**16
+"""Tokens after which the random numbers come again, so that no limit needs memory without one."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -16,8 +22,12 @@ class SamplingDecoder(Search):
 
     `top_k` ([Fan et al., 2018](https://arxiv.org/abs/1805.04833)) keeps the most probable tokens;
     `top_p`, nucleus sampling ([Holtzman et al., 2020](https://arxiv.org/abs/1904.09751)), the
-    fewest tokens, most probable first, whose probabilities sum to `top_p`. With both, the second
-    chooses among what the first has kept. It has random operators, and so no export to ONNX.
+    fewest tokens, most probable first, whose probabilities sum to `top_p`, and those as probable as
+    the last of them. With both, the second chooses among what the first has kept.
+
+    What is drawn for a sentence depends on its seed, not on the batch that it is in, and is the
+    same in Keras and in an exported file but where a random number lies between two tokens within
+    the resolution of float32. Random numbers repeat after 65,536 tokens.
 
     Args:
         decoder: a `Decoder`.
@@ -25,16 +35,19 @@ class SamplingDecoder(Search):
         temperature: float > 0. Below 1 makes probable tokens still more probable. Default 1.
         top_k: int, most tokens to choose from. Default `None`: no limit.
         top_p: float in (0, 1]. Default 1: all tokens.
-        seed: int. Default `None`: another one each time the layer is made.
+        seed: int, for the seeds of calls without `seeds`. Default `None`: another one each time the
+            layer is made.
         **kwargs: arguments of `Search`. A length penalty changes nothing.
 
-    Call arguments, returns: see `Search`; `hypotheses` is `num_hypotheses`, in the order in which
-        they were drawn. `scores` are the `log_probs`: the model's own, of the whole vocabulary at
-        temperature 1.
+    Call arguments, returns: see `Search`; `seeds` are new ones by default. `hypotheses` is
+        `num_hypotheses`, in the order in which they were drawn. `scores` are the `log_probs`: the
+        model's own, of the whole vocabulary at temperature 1.
 
     Raises:
         ValueError: for arguments out of range.
     """
+
+    draws = True
 
     def __init__(
         self,
@@ -68,6 +81,22 @@ class SamplingDecoder(Search):
     def width(self):
         return self.num_hypotheses
 
+    def prepare(self, *args, seeds=None, **kwargs):
+        carry, memory, limits = super().prepare(*args, **kwargs)
+        if seeds is None:
+            seeds = keras.random.randint(
+                ops.shape(limits), 0, 2**31 - 1, dtype="int32", seed=self.seed_generator
+            )
+        # Before the loop: for the operators on bits a GPU has no kernels in ONNX Runtime.
+        steps = ops.max(limits, initial=0) if history.grows() else max(1, self.max_length)
+        carry["uniforms"] = uniform_numbers(
+            ops.zeros_like(limits) + ops.cast(seeds, "int32"),  # (B,), also of one seed for all
+            ops.minimum(steps, STEPS),
+            self.num_hypotheses,
+            2,
+        )  # (B, T, N, 2)
+        return carry, memory, limits
+
     def start(self, memory, limits, encoder_mask):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         samples, zero = (batch, self.num_hypotheses), history.hidden_zero(encoder_mask)
@@ -84,7 +113,6 @@ class SamplingDecoder(Search):
                 memory, self.num_hypotheses, self.return_alignments, max(1, self.max_length)
             ),
             "last": ops.broadcast_to(first_tokens[:, None], samples),
-            "uniforms": self._uniforms(samples, limits),
             "hypotheses": {
                 "token_ids": new_history(),
                 "num_tokens": ops.zeros(samples, dtype="int32"),
@@ -107,8 +135,9 @@ class SamplingDecoder(Search):
         )  # (B*N, V)
         allowed = self.next_log_probs(step_logits, hypotheses["token_ids"], step)
         allowed = allowed + self.penalties(step_logits.shape[-1], step)
-        uniform = ops.reshape(ops.take(carry["uniforms"], step, axis=2), (-1, 1))  # (B*N, 1)
-        tokens, log_probs = self._draw(allowed, uniform)  # (B*N, 1)
+        column = ops.mod(step, ops.shape(carry["uniforms"])[1])
+        uniforms = ops.take(carry["uniforms"], column, axis=1)  # (B, N, 2)
+        tokens, log_probs = self._draw(allowed, ops.reshape(uniforms, (-1, 2)))  # (B*N, 1)
         tokens, log_probs = ops.reshape(tokens, samples), ops.reshape(log_probs, samples)
         forced = self.forced_tokens(carry, step_logits)
         tokens, log_probs = prefix.follow(forced, tokens, log_probs)
@@ -141,42 +170,41 @@ class SamplingDecoder(Search):
     def finish(self, hypotheses):
         return {**super().finish(hypotheses), "scores": hypotheses["log_probs"]}
 
-    def _uniforms(self, samples, limits):
-        """A random number for each token, float32 `(B, N, steps)`.
-
-        All are drawn before the loop, inside of which a generator cannot count on every backend.
-        """
-        steps = ops.max(limits, initial=0) if history.grows() else max(1, self.max_length)
-        return keras.random.uniform((*samples, steps), dtype="float32", seed=self.seed_generator)
-
-    def _draw(self, allowed, uniform):
-        """Inverse transform sampling among the tokens that are kept.
+    def _draw(self, allowed, uniforms):
+        """Draws a token of those that are kept.
 
         Args:
             allowed: float32 logits `(rows, V)`.
-            uniform: float32 `(rows, 1)`, in [0, 1).
+            uniforms: float32 `(rows, 2)`, in [0, 1).
 
         Returns:
             Tuple of tokens, int32, and their logits, both `(rows, 1)`.
         """
-        size = allowed.shape[-1]
-        width = size if self.top_k is None else min(self.top_k, size)
-        values, tokens = ops.top_k(allowed, width)  # (rows, W), best first
+        tokens = None
+        if self.top_k is not None:
+            allowed, tokens = ops.top_k(allowed, min(self.top_k, allowed.shape[-1]))
+        relative = allowed - ops.max(allowed, axis=-1, keepdims=True)
         # What is impossible stays so at any temperature.
-        possible = values > values[:, :1] + IMPOSSIBLE / 2
-        probs = ops.exp((values - values[:, :1]) / self.temperature)  # (rows, W)
-        probs = ops.where(possible, probs, 0.0)
+        probs = ops.where(relative > IMPOSSIBLE / 2, ops.exp(relative / self.temperature), 0.0)
         probs = probs / ops.sum(probs, axis=-1, keepdims=True)
-        kept = probs > 0
         if self.top_p < 1:
-            # The token with which the sum reaches top_p is the last one.
-            kept = kept & (ops.cumsum(probs, axis=-1) - probs < self.top_p)
-        sums = ops.cumsum(ops.where(kept, probs, 0.0), axis=-1)  # (rows, W)
-        passed = ops.cast(sums <= uniform * sums[:, -1:], "int32")
-        most = ops.sum(ops.cast(kept, "int32"), axis=-1, keepdims=True) - 1  # (rows, 1)
-        chosen = ops.minimum(ops.sum(passed, axis=-1, keepdims=True), most)  # (rows, 1)
-        tokens = ops.take_along_axis(ops.cast(tokens, "int32"), chosen, axis=-1)
-        return tokens, ops.take_along_axis(values, chosen, axis=-1)
+            probs = self._nucleus(probs)
+        chosen = draw_index(probs, uniforms)
+        log_probs = gather_beams(allowed, chosen)
+        return chosen if tokens is None else gather_beams(tokens, chosen), log_probs
+
+    def _nucleus(self, probs):
+        """The probabilities `(rows, V)`, 0 outside of the nucleus."""
+        most = probs.shape[-1]
+        if history.grows():
+            # All tokens below this bound together have less than 1 - top_p: sort the others alone.
+            may_be_inside = probs >= (1 - self.top_p) / most
+            most = ops.max(ops.sum(ops.cast(may_be_inside, "int32"), axis=-1), initial=1)
+        best, _ = ops.top_k(probs, most)
+        # The token with which the sum reaches top_p is the last one.
+        is_kept = ops.cumsum(best, axis=-1) - best < self.top_p
+        least = ops.min(ops.where(is_kept, best, 1.0), axis=-1, keepdims=True)
+        return ops.where(probs >= least, probs, 0.0)
 
     def get_config(self):
         return {

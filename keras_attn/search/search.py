@@ -60,6 +60,8 @@ class Search(keras.layers.Layer):
             language, padded on the right; `(1, prefix)` for all alike. These tokens count like
             others, for the limit, for the length and with their log probabilities. Default `None`:
             nothing.
+        seeds: int32 `(batch,)`, of a search that draws at random, what decides what is drawn;
+            `(1,)` for all alike.
         max_length: int or int32 scalar that replaces the argument above. Where the state of the
             decoder cannot grow in a loop (on JAX, and see `Decoder.grows`), more than the argument
             is the argument.
@@ -80,9 +82,14 @@ class Search(keras.layers.Layer):
         A hypothesis that does not exist (fewer were found than asked for) has score and log
         probability -1e9.
 
+    Attributes:
+        draws: bool, whether tokens are drawn at random, by `seeds`.
+
     Raises:
-        ValueError: for arguments out of range.
+        ValueError: for arguments out of range, or `seeds` of a search that does not draw.
     """
+
+    draws = False
 
     def __init__(
         self,
@@ -195,14 +202,21 @@ class Search(keras.layers.Layer):
         length_penalty=None,
         query_features=None,
         prefix_ids=None,
+        seeds=None,
         mask=None,
         encoder_outputs_mask=None,
     ):
         if encoder_mask is None:
             encoder_mask = mask if encoder_outputs_mask is None else encoder_outputs_mask
-        features = {} if query_features is None else {"query_features": query_features}
+        if seeds is not None and not self.draws:
+            raise ValueError(
+                "Only a search that draws at random has seeds. Received: seeds for "
+                f"{type(self).__name__}."
+            )
+        given = {"query_features": query_features, "seeds": seeds}
+        given = {name: value for name, value in given.items() if value is not None}
         carry, memory, limits = self.prepare(
-            encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **features
+            encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **given
         )
         penalty = self.length_penalty if length_penalty is None else length_penalty
         penalty = ops.cast(penalty, "float32")

@@ -506,6 +506,26 @@ def test_hypotheses_are_compared_without_their_padding():
         assert report.best_equal == equal
 
 
+def test_what_is_drawn_is_compared_where_it_is_the_same():
+    """Behind another token all are others, whatever the precision."""
+    outputs = {
+        "token_ids": np.array([[[5, 6]], [[5, 7]]]),
+        "lengths": np.array([[2], [2]]),
+        "log_probs": np.array([[-3.0], [-4.0]]),
+    }
+    other = {
+        **outputs,
+        "token_ids": np.array([[[5, 6]], [[8, 8]]]),
+        "log_probs": np.array([[-3.1], [-9.0]]),
+    }
+    report = PrecisionReport.compare("int8", lambda: outputs, lambda: other, [{}], draws=True)
+    assert report.best_equal == 0.5 and report.mean_difference == pytest.approx(0.05)
+    report.check()
+    nothing = {**other, "token_ids": np.full((2, 1, 2), 8)}
+    with pytest.raises(ExportError, match="does not bear int8"):
+        PrecisionReport.compare("int8", lambda: outputs, lambda: nothing, [{}], True).check()
+
+
 def test_the_tolerance_of_a_precision_is_that_of_a_token():
     outputs = {
         "token_ids": np.full((1, 1, 20), 5),

@@ -12,16 +12,10 @@ from keras_attn import (
     CausalLanguageModel,
     PromptEncoder,
     RotaryPositions,
-    SamplingDecoder,
     TransformerDecoderBlock,
     search_model,
 )
-from keras_attn.export import (
-    export_onnx,
-    export_onnx_steps,
-    export_onnx_text,
-    export_saved_model,
-)
+from keras_attn.export import export_onnx, export_onnx_text, export_saved_model
 from keras_attn.export.export_onnx_text import _run
 from keras_attn.export.verify import pad
 from keras_attn.text import SentencePieceTokenizer
@@ -111,13 +105,6 @@ def assert_continues_as_keras_does(model, path, report):
             np.testing.assert_allclose(actual[name], expected[name], rtol=1e-5, atol=1e-5)
         lengths |= set(expected["lengths"].flat)
     assert len(lengths) > 2
-
-
-def test_sampling_is_refused(tmp_path):
-    for export in (export_onnx, export_onnx_steps, export_saved_model):
-        with pytest.raises(ValueError, match="SamplingDecoder, which draws at random"):
-            export(generator(SamplingDecoder), tmp_path / "generator")
-    assert not list(tmp_path.iterdir())
 
 
 def test_all_forms_go_on_behind_a_text_and_not_behind_its_end(

@@ -9,7 +9,12 @@ from keras_attn.export.parity_sentences import random_sentences
 from keras_attn.export.verify import compare_translations, pad, translated_batches
 
 SEARCH = types.SimpleNamespace(
-    max_length=9, length_penalty=1.0, pad_token_id=0, start_token_id=1, end_token_id=2
+    max_length=9,
+    length_penalty=1.0,
+    pad_token_id=0,
+    start_token_id=1,
+    end_token_id=2,
+    draws=False,
 )
 
 
@@ -49,6 +54,36 @@ def test_a_copy_agrees():
     assert report.sentences == 200 and report.batch_sizes == {1, 7, 32}
     assert 0 < report.cut < 200
     assert (report.best_equal, report.all_equal, report.largest_difference) == (1.0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize(("share", "agrees"), [(0.03, True), (0.1, False)])
+def test_what_is_drawn_may_part(share, agrees):
+    """Where a number lies between two tokens; 99.5 % of what is searched must be equal or tied."""
+    random = np.random.default_rng(0)
+
+    def part(outputs):
+        other = random.random(len(outputs["scores"])) < share
+        outputs["token_ids"][other, 0, 0] += 1
+        outputs["scores"][other, 0] -= 1
+
+    for draws in (False, True):
+        search = types.SimpleNamespace(**{**vars(SEARCH), "draws": draws})
+
+        def run(seeds=None, **inputs):
+            return translate(**inputs)
+
+        def parted(seeds=None, **inputs):
+            return changed(part)(**inputs)
+
+        batches = list(translated_batches(run, random_sentences(50, 200), search))
+        seeds = [inputs["seeds"] for inputs, _ in batches if "seeds" in inputs]
+        assert len(np.unique(np.concatenate(seeds))) == 200 if draws else not seeds
+        report = compare_translations(batches, parted, search)
+        if draws and agrees:
+            report.check()
+        else:
+            with pytest.raises(ExportError, match="disagrees with Keras"):
+                report.check()
 
 
 def test_more_padding_is_no_difference():

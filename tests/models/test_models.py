@@ -12,6 +12,7 @@ from keras_attn import (
     LuongAttention,
     RNNDecoder,
     RNNEncoder,
+    SamplingDecoder,
     rnn_seq2seq,
     search_model,
     training_model,
@@ -172,6 +173,29 @@ def test_other_settings_of_a_search_leave_the_model_as_it_is(models):
     greedy = search_model(encoder, GreedyDecoder(search.decoder, max_length=6, name="greedy"))
     (length,) = with_search_settings(greedy, max_length=2)(SOURCE_IDS[:1])["lengths"][0]
     assert length <= 2
+
+
+def test_another_class_of_search_takes_over_what_it_has_too(models):
+    encoder, search = models[1].get_layer("encoder"), models[1].get_layer("search")
+    sampler = with_search_settings(
+        models[1], SamplingDecoder, temperature=0.5, max_length=3, seed=1
+    )
+    made = sampler.get_layer("search")
+    assert type(made) is SamplingDecoder and made.decoder is search.decoder
+    assert made.num_hypotheses == search.num_hypotheses and made.temperature == 0.5
+    expected = SamplingDecoder(
+        search.decoder, 2, temperature=0.5, max_length=3, relative_max_length=None, seed=1
+    )
+    assert_identical(numpy(sampler(SOURCE_IDS)), numpy(expected(**encoder(SOURCE_IDS))))
+    beam = with_search_settings(sampler, BeamDecoder, beam_width=2)
+    assert_close(
+        numpy(beam(SOURCE_IDS)),
+        numpy(with_search_settings(models[1], beam_width=2, max_length=3)(SOURCE_IDS)),
+    )
+    greedy = with_search_settings(sampler, GreedyDecoder)
+    assert with_search_settings(greedy, BeamDecoder, beam_width=1)
+    with pytest.raises(ValueError, match="arguments of GreedyDecoder: .* Received: beam_width"):
+        with_search_settings(models[1], GreedyDecoder, beam_width=1)
 
 
 def test_settings_follow_from_others(models):

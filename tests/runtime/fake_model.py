@@ -3,7 +3,7 @@
 Its best hypothesis copies the source, cut to `max_length` tokens; its second one is empty. A token
 costs one: the log probability of a hypothesis is -length, its score is
 -length / max(length, 1)^length_penalty. Alignments are the identity. If it takes a prefix, the copy
-is of prefix and source.
+is of prefix and source; if it draws, it begins with 8 + seed % 50.
 """
 
 import base64
@@ -78,9 +78,10 @@ def with_file_checksum(content):
     return content + onnx.ModelProto(metadata_props=[entry]).SerializeToString()
 
 
-def build_model(metadata, alignments=True, prefix=False, token_log_probs=False):
+def build_model(metadata, alignments=True, prefix=False, token_log_probs=False, draws=False):
     """The ONNX model described above, with these `metadata_props`."""
     node, integers = helper.make_node, TensorProto.INT32
+    before = [*(["drawn"] if draws else []), *(["prefix_ids"] if prefix else [])]
     constants = [
         helper.make_tensor("one_length", TensorProto.INT64, [1], [1]),
         helper.make_tensor("from_first", integers, [1], [0]),
@@ -96,7 +97,7 @@ def build_model(metadata, alignments=True, prefix=False, token_log_probs=False):
     nodes = [
         # token_ids: the copy, and beside it an end token followed by padding.
         node("Reshape", ["max_length", "one_length"], ["limit"]),
-        node("Concat", [*(["prefix_ids"] if prefix else []), "source_ids"], ["said"], axis=1),
+        node("Concat", [*before, "source_ids"], ["said"], axis=1),
         node("Slice", ["said", "from_first", "limit", "time_axis"], ["cut"]),  # (B, T)
         node("Unsqueeze", ["cut", "hypothesis_axis"], ["copy"]),  # (B, 1, T)
         node("Mul", ["copy", "zero"], ["padding"]),
@@ -146,6 +147,15 @@ def build_model(metadata, alignments=True, prefix=False, token_log_probs=False):
             node("Neg", ["token_costs"], ["token_log_probs"]),  # (B, 2, T)
         ]
         outputs.append(helper.make_tensor_value_info("token_log_probs", TensorProto.FLOAT, shape))
+    if draws:
+        constants.append(helper.make_tensor("fifty", integers, [], [50]))
+        constants.append(helper.make_tensor("eight", integers, [], [8]))
+        nodes[:0] = [
+            node("Mod", ["seeds", "fifty"], ["remainder"]),
+            node("Add", ["remainder", "eight"], ["number"]),
+            node("Unsqueeze", ["number", "hypothesis_axis"], ["drawn"]),  # (B, 1)
+        ]
+    seeds_info = helper.make_tensor_value_info("seeds", integers, ["batch"])
     prefix_info = helper.make_tensor_value_info("prefix_ids", integers, ["batch", "prefix_length"])
     graph = helper.make_graph(
         nodes,
@@ -155,6 +165,7 @@ def build_model(metadata, alignments=True, prefix=False, token_log_probs=False):
             helper.make_tensor_value_info("max_length", integers, []),
             helper.make_tensor_value_info("length_penalty", TensorProto.FLOAT, []),
             *([prefix_info] if prefix else []),
+            *([seeds_info] if draws else []),
         ],
         outputs,
         constants,

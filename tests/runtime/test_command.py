@@ -62,6 +62,7 @@ def test_every_option_reaches_the_translator(monkeypatch):
         **{"threads": 3, "workers": 2, "batch-size": 5, "window": 7, "max-length": 9},
         **{"length-penalty": 0.5, "num-hypotheses": 2, "max-source-length": 11},
         "target-prefix": "<2de>",
+        "seed": 3,
     }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     others = ["--format", "jsonl", "--alignments", "--long-lines", "error"]
@@ -78,6 +79,7 @@ def test_every_option_reaches_the_translator(monkeypatch):
         "num_hypotheses": 2,
         "max_source_length": 11,
         "target_prefix": "<2de>",
+        "seed": 3,
         "truncate": False,
     }
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn import GreedyDecoder, SamplingDecoder
+from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, assert_identical, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
@@ -126,11 +126,48 @@ def test_the_seed_decides_and_each_call_draws_anew():
         assert (one[:, :, :columns] != two[:, :, :columns]).any()
 
 
+def test_seeds_decide_whatever_else_is_in_the_batch():
+    tables = random_tables(6, batch=5, end_logit=1.0)
+    search = SamplingDecoder(TableDecoder(), 3, max_length=9, top_p=0.9)
+    seeds = np.array([4, 0, -7, 2**31 - 1, 4], "int32")
+    whole = numpy(search(tables, seeds=seeds))
+    assert_identical(numpy(search(tables, seeds=seeds)), whole)
+    for rows in ([0], [3, 1], [4, 2, 2]):
+        part = numpy(search(tables[rows], seeds=seeds[rows]))
+        longest = part["token_ids"].shape[2]
+        assert_identical(part["token_ids"], whole["token_ids"][rows, :, :longest])
+        assert_close(part["log_probs"], whole["log_probs"][rows], 1e-6)
+
+
+def test_one_seed_may_be_that_of_all():
+    tables = np.repeat(random_tables(6, batch=1, end_logit=-5.0), 3, axis=0)
+    search = SamplingDecoder(TableDecoder(), 4, max_length=9)
+    first, *others = numpy(search(tables, seeds=[5]))["token_ids"]
+    assert (first[0] != first[1]).any()  # hypotheses are drawn apart
+    for other in others:
+        assert_identical(other, first)
+
+
+def test_a_prefix_changes_nothing_of_what_is_drawn_behind_it():
+    """The random number of a token is that of its position."""
+    tables = np.repeat(random_tables(6, batch=1, end_logit=-50.0), 2, axis=0)
+    search = SamplingDecoder(TableDecoder(), 2, max_length=9)
+    free = numpy(search(tables, seeds=[5]))["token_ids"]
+    led = numpy(search(tables, prefix_ids=free[:, 0, :3], seeds=[5]))["token_ids"]
+    assert_identical(led[:, 0], free[:, 0])
+
+
+@pytest.mark.parametrize("make", [GreedyDecoder, BeamDecoder])
+def test_only_a_search_that_draws_has_seeds(make):
+    with pytest.raises(ValueError, match=f"Received: seeds for {make.__name__}"):
+        make(TableDecoder())(random_tables(1), seeds=[1])
+
+
 def test_hypotheses_of_a_sentence_differ():
     token_ids = numpy(
         SamplingDecoder(TableDecoder(), 8, seed=3, max_length=8)(random_tables(6, batch=2))
     )
-    assert all(len({tuple(row) for row in rows}) > 4 for rows in token_ids["token_ids"])
+    assert all(len({tuple(row) for row in rows}) > 3 for rows in token_ids["token_ids"])
 
 
 def test_equal_sentences_of_a_batch_are_drawn_apart():
