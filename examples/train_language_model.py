@@ -13,6 +13,7 @@ begins and where it ends. The run directory (`--run-dir`) then holds
     characters.spm    the tokenizer
     generator.keras   from prompts to the best continuation, by beam search, one Keras model
     generator.onnx    the same, checked against it
+    writer.onnx       from prompts to a continuation drawn at random, checked too
     samples.txt       what the model wrote, drawn at random
     held_out.txt      what it has not seen
     results.json      bits per character on the held-out text, minutes, arguments
@@ -85,14 +86,19 @@ def main():
     generator.save(args.run_dir / "generator.keras")
     if sums:
         report["exact_sums"] = share_of_exact_sums(generator, tokenizer, held_out, args)
-    samples = write_samples(model, tokenizer, args)
+    writer = make_writer(model, tokenizer, args)
+    samples = write_samples(writer, tokenizer, args)
     (args.run_dir / "samples.txt").write_text("\n\n".join(samples) + "\n", encoding="utf-8")
     print("\n\n".join(samples[:3]))
     prompts = [row[row != 0].tolist() for row in inputs[:, :16]]
-    onnx = args.run_dir / "generator.onnx"
     report["arguments"] = vars(args)
+    drawn = keras_attn.with_search_settings(writer, num_hypotheses=1)
     try:
-        report["onnx"] = str(export_onnx(generator, onnx, tokenizer, sentences=prompts[:200]))
+        for name, each in (("generator", generator), ("writer", drawn)):
+            path = args.run_dir / f"{name}.onnx"
+            report[f"{name}_onnx"] = str(
+                export_onnx(each, path, tokenizer, sentences=prompts[:200])
+            )
     finally:  # what was trained is not lost
         (args.run_dir / "results.json").write_text(json.dumps(report, indent=2, default=str))
     print(json.dumps({name: report[name] for name in report if name != "arguments"}, indent=2))
@@ -225,8 +231,8 @@ def to_prompts(texts, tokenizer, args):
     return keras.utils.pad_sequences(rows, padding="post", dtype="int32")
 
 
-def write_samples(model, tokenizer, args):
-    """What the model draws behind the prompt."""
+def make_writer(model, tokenizer, args):
+    """Prompts to what the model draws behind them."""
     sampler = keras_attn.SamplingDecoder(
         model,
         num_hypotheses=args.samples,
@@ -235,8 +241,11 @@ def write_samples(model, tokenizer, args):
         relative_max_length=None,
         seed=args.seed,
     )
-    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size)
-    writer = keras_attn.search_model(encoder, sampler, name="writer")
+    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size, source_start=args.documents)
+    return keras_attn.search_model(encoder, sampler, name="writer")
+
+
+def write_samples(writer, tokenizer, args):
     prompts = to_prompts([args.prompt], tokenizer, args)
     token_ids = writer.predict(prompts, verbose=0)["token_ids"][0]  # (samples, length)
     return [args.prompt + text for text in tokenizer.decode(token_ids)]

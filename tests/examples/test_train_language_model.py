@@ -101,6 +101,15 @@ def test_a_fresh_process_and_onnx_continue_alike(run):
 
 
 @pytest.mark.slow
+def test_the_runtime_draws_sums(run):
+    runtime = pytest.importorskip("keras_attn_runtime")
+    writer = runtime.Translator(run[0] / "writer.onnx")
+    first, again = (writer([""] * 20 + ["12+30="] * 20, seed=3) for _ in range(2))
+    assert first == again and len(set(first)) > 5
+    assert set("".join(first)) <= set("0123456789+=")
+
+
+@pytest.mark.slow
 def test_reads_a_text_of_its_own_and_a_prompt(tmp_path):
     """Held out is its end; samples go on behind the prompt, whose newline they keep."""
     text = "row, row\nrow your boat\n\n" * 100

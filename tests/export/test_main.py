@@ -105,6 +105,10 @@ def test_the_search_may_be_another_than_in_the_training(run, tmp_path, monkeypat
     assert search.min_length == 2 and search.return_alignments is False
     assert search.patience == 2.5 and search.suppressed_token_ids == [0, 1, 3]
     assert search.max_length == 30  # as before
+    options = ["--search-class", "SamplingDecoder", "--search", "temperature=0.5"]
+    assert main([*start, *options]) == 0
+    search = encoder_and_search(calls.pop())[1]
+    assert type(search).__name__ == "SamplingDecoder" and search.temperature == 0.5
     for wrong, message in [
         ("beam=1", "beam_width"),
         ("beam_width=many", "'many'"),
