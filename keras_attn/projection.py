@@ -15,7 +15,7 @@ class Projection:
         self.features = features
         self.layer = layer
         self.bias = bias
-        self.seen = None  # labels, and the statistics of `linear_crossentropy` for them
+        self.seen = None  # labels, the class that does not count, and statistics for the others
 
     def operands(self):
         """Features `(..., F)` and a kernel `(V, F)` whose product are the logits.

@@ -1,5 +1,7 @@
 from keras import ops, tree
 
+from keras_attn.dynamic_shapes import dynamic_shapes
+from keras_attn.gather import gather_rows
 from keras_attn.scan import scan
 from keras_attn.training.token_statistics import (
     at_labels,
@@ -20,7 +22,7 @@ TOKENS_PER_FEATURE = 2
 STATISTICS = ("normalizer", "of_labels", "largest")
 
 
-def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0):
+def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0, mask=None):
     """Weighted sum of the cross-entropy of tokens, of logits that are never there all at once.
 
     With `h` the features of a token, `E` the kernel, `w` the weight of the token and the loss of
@@ -50,12 +52,14 @@ def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0):
             always 1.
         weights: float32 `(...)`, factors of the losses. What has the weight 0 may have any label.
         label_smoothing: float in `[0, 1)`, probability given to the wrong classes. Default 0.
+        mask: boolean `(...)`, True = counts. The others must have the weight 0, and take no time
+            where shapes may depend on values, see `dynamic_shapes`. Default `None`: all count.
 
     Returns:
         Tuple of the loss, a float32 scalar in nats, with gradients for features, kernel and
         weights, and a dict without gradients: float32 `(...)` `normalizer` (the log of the sum of
         `exp x`), `of_labels` (the logit of the label), `of_all` (the sum of the logits) and
-        `largest` (the largest logit).
+        `largest` (the largest logit). Where the mask is False they mean nothing.
 
     Raises:
         ValueError: the shape of `features` is not that of `labels` and one axis more, or V < 2.
@@ -64,6 +68,8 @@ def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0):
     labels = ops.reshape(labels_of(labels, features, "features"), (-1,))  # (N,)
     weights = ops.reshape(ops.cast(weights, "float32"), (-1,))  # (N,)
     features = ops.reshape(features, (-1, features.shape[-1]))  # (N, D)
+    if mask is not None:
+        mask = ops.reshape(mask, (-1,))  # (N,)
     num_classes = kernel.shape[0]
     check_num_classes(num_classes, "kernel", kernel.shape)
     others = label_smoothing / (num_classes - 1)
@@ -71,7 +77,7 @@ def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0):
 
     @ops.custom_gradient
     def loss(features, kernel, weights):
-        found = _in_chunks(labels, features, kernel, weights, of_label)
+        found = _of_counted(labels, features, kernel, weights, of_label, mask)
         classes = ops.cast(kernel, "float32")  # (V, D)
         all_classes = ops.sum(classes, axis=0)  # (D,)
         tokens = ops.cast(features, "float32")  # (N, D)
@@ -97,6 +103,30 @@ def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0):
     total, statistics = loss(features, kernel, weights)
     return total, {
         name: ops.reshape(ops.stop_gradient(value), shape) for name, value in statistics.items()
+    }
+
+
+def _of_counted(labels, features, kernel, weights, of_label, mask):
+    """What `_in_chunks` returns, made for the tokens with `mask` True alone where that is possible.
+
+    What it returns of the others is then 0.
+    """
+    if mask is None or not dynamic_shapes():
+        return _in_chunks(labels, features, kernel, weights, of_label)
+    num_tokens = ops.shape(labels)[0]
+    counted = ops.cast(ops.nonzero(mask)[0], "int32")  # (n,)
+    labels, features, weights = (
+        gather_rows(values, counted) for values in (labels, features, weights)
+    )
+    found = _in_chunks(labels, features, kernel, weights, of_label)
+    of_kernel = found.pop("kernel")
+    indices = ops.expand_dims(counted, -1)  # (n, 1)
+    return {
+        "kernel": of_kernel,
+        **{
+            name: ops.scatter(indices, values, (num_tokens, *values.shape[1:]))
+            for name, values in found.items()
+        },
     }
 
 

@@ -42,7 +42,8 @@ class SequenceCrossentropy(keras.losses.Loss):
         gradient is the replica's own share, so that the sum over replicas is right for both.
 
     In a training on TensorFlow the logits of a decoder or of `TiedLogits` are not computed: what
-    they are a product of goes to `linear_crossentropy`, which is faster and needs less memory. They
+    they are a product of goes to `linear_crossentropy`, which is faster, needs less memory, and
+    leaves out what has no label, such as most tokens of a masked language model. The logits
     are computed where something else needs them, such as a metric of Keras, where their last layer
     has an activation, in float16, and with `run_eagerly`. So there is no gradient with respect to
     them: take that of `tf.identity(logits)`, and call the loss with it. The gradient is computed
@@ -75,7 +76,8 @@ class SequenceCrossentropy(keras.losses.Loss):
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         labels = ops.convert_to_tensor(y_true)
-        weights = of_real_tokens(1.0, labels, self.ignore_class)  # (B, T)
+        is_real = ops.not_equal(labels, self.ignore_class)  # (B, T)
+        weights = ops.cast(is_real, "float32")
         num_tokens = ops.sum(weights)
         if sample_weight is not None:
             weights = weights * weights_of_tokens(sample_weight)  # (B, T)
@@ -85,9 +87,9 @@ class SequenceCrossentropy(keras.losses.Loss):
         else:
             labels_of(labels, y_pred)  # an error is to name the logits
             loss_sum, statistics = linear_crossentropy(
-                labels, *projection.operands(), weights, self.label_smoothing
+                labels, *projection.operands(), weights, self.label_smoothing, is_real
             )
-            projection.seen = labels, statistics
+            projection.seen = labels, self.ignore_class, statistics
         global_sum, global_tokens = sum_over_replicas([ops.stop_gradient(loss_sum), num_tokens])
         global_tokens = ops.maximum(global_tokens, 1.0)
         share = loss_sum / global_tokens

@@ -58,10 +58,22 @@ class TokenMetric(keras.metrics.Metric):
             weights = weights * weights_of_tokens(sample_weight)  # (B, T)
         if not hasattr(y_pred, "shape"):
             y_pred = ops.convert_to_tensor(y_pred)
-        values = self.values(_statistics(labels, y_pred), y_pred.shape[-1])
+        values = self.values(self._statistics(labels, y_pred), y_pred.shape[-1])
         values = of_real_tokens(values, labels, self.ignore_class)  # (B, T)
         self.total.assign_add(ops.sum(weighted(values, weights)))
         self.num_tokens.assign_add(ops.sum(weights))
+
+    def _statistics(self, labels, logits):
+        """Those that a loss of the same tokens has left, or new ones."""
+        projection = projection_of(logits)
+        if projection is not None and projection.seen is not None:
+            seen, ignore_class, statistics = projection.seen
+            same_tokens = seen is labels and ignore_class == self.ignore_class
+            if same_tokens and statistics["largest"].graph is logits.graph:
+                return statistics
+        check_num_classes(logits.shape[-1], "logits", logits.shape)
+        logits = ops.cast(logits, "float32")
+        return token_statistics(labels_of(labels, logits), logits)[0]
 
     def result(self):
         total, num_tokens = sum_over_replicas(
@@ -71,15 +83,3 @@ class TokenMetric(keras.metrics.Metric):
 
     def get_config(self):
         return {**super().get_config(), "ignore_class": self.ignore_class}
-
-
-def _statistics(labels, logits):
-    """Those that the loss has left, or new ones."""
-    projection = projection_of(logits)
-    if projection is not None and projection.seen is not None:
-        seen, statistics = projection.seen
-        if seen is labels and statistics["largest"].graph is logits.graph:
-            return statistics
-    check_num_classes(logits.shape[-1], "logits", logits.shape)
-    logits = ops.cast(logits, "float32")
-    return token_statistics(labels_of(labels, logits), logits)[0]

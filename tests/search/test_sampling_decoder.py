@@ -164,9 +164,8 @@ def test_only_a_search_that_draws_has_seeds(make):
 
 
 def test_hypotheses_of_a_sentence_differ():
-    token_ids = numpy(
-        SamplingDecoder(TableDecoder(), 8, seed=3, max_length=8)(random_tables(6, batch=2))
-    )
+    search = SamplingDecoder(TableDecoder(), 8, max_length=8)
+    token_ids = numpy(search(random_tables(6, batch=2), seeds=[0, 1]))
     assert all(len({tuple(row) for row in rows}) > 3 for rows in token_ids["token_ids"])
 
 

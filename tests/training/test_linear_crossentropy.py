@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attn.training import linear_crossentropy
-from tests.backend import gradients_of
+from tests.backend import gradients_of, requires_tensorflow
 from tests.contracts import assert_close, numpy
 from tests.oracles import crossentropy
 
@@ -61,6 +61,57 @@ def test_statistics_are_those_of_the_logits(tokens_per_chunk):
         assert_close(numpy(statistics[name]), value)
     best = np.equal(numpy(statistics["largest"]), numpy(statistics["of_labels"]))
     np.testing.assert_array_equal(best, logits.argmax(-1) == labels)  # no rounding between them
+
+
+def masked_batch():
+    """As `batch`, and a mask that leaves out tokens anywhere; what it leaves out has weight 0."""
+    labels, features, kernel, weights = batch()
+    mask = np.random.default_rng(1).random(labels.shape) < 0.5
+    return np.where(mask, labels, -1), features, kernel, weights * mask, mask
+
+
+def test_what_the_mask_leaves_out_changes_nothing(tokens_per_chunk):
+    labels, features, kernel, weights, mask = masked_batch()
+
+    def loss(mask):
+        return lambda *arrays: linear_crossentropy(labels, *arrays, weights, 0.1, mask)[0]
+
+    value, gradients = gradients_of(loss(mask), features, kernel)
+    expected, others = gradients_of(loss(None), features, kernel)
+    assert_close(value, expected)
+    for gradient, other in zip(gradients, others, strict=True):
+        assert_close(gradient, other)
+    counted = linear_crossentropy(labels, features, kernel, weights, 0.1, mask)[1]
+    for name, values in linear_crossentropy(labels, features, kernel, weights, 0.1)[1].items():
+        assert_close(numpy(counted[name])[mask], numpy(values)[mask])
+
+
+@requires_tensorflow("what is left out takes no time there")
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_only_what_counts_is_multiplied(jit_compile, monkeypatch):
+    """Under XLA, which knows fixed shapes alone, all is."""
+    import tensorflow as tf
+
+    labels, features, kernel, weights, mask = masked_batch()
+    multiplied = []
+
+    def in_chunks(labels, *arrays):
+        multiplied.append(labels.shape[0])
+        return original(labels, *arrays)
+
+    original = MODULE._in_chunks
+    monkeypatch.setattr(MODULE, "_in_chunks", in_chunks)
+
+    @tf.function(jit_compile=jit_compile)
+    def found(mask):
+        return linear_crossentropy(labels, features, kernel, weights, 0.1, mask)
+
+    loss, statistics = found(mask)
+    assert multiplied == [15 if jit_compile else None]
+    expected, _ = linear_crossentropy(labels, features, kernel, weights, 0.1)
+    assert_close(numpy(loss), numpy(expected))
+    if not jit_compile:
+        assert not numpy(statistics["normalizer"])[~mask].any()
 
 
 @pytest.mark.parametrize("dtype, tolerance", [("float16", 2e-3), ("bfloat16", 2e-2)])

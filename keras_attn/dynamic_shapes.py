@@ -1,0 +1,16 @@
+import keras
+
+
+def dynamic_shapes():
+    """Whether shapes may depend on values, here and now: on TensorFlow, unless XLA compiles.
+
+    There what does not count can be left out of a batch instead of being multiplied by 0.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    # TensorFlow's own loops ask in this way; no public function tells.
+    from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+
+    return not GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
