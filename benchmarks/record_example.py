@@ -31,7 +31,8 @@ arguments = report.pop("arguments")
 for name in ("run_dir", "out"):  # a folder of whoever ran it
     arguments.pop(name, None)
 report.pop("minutes", None)
-onnx = report.pop("onnx", None)
+names = [name for name in report if name == "onnx" or name.endswith("_onnx")]
+onnx = {name: report.pop(name) for name in names} or None
 counts = {name: report.pop(name) for name in list(report) if isinstance(report[name], int)}
 rows = report.get("rows") or [{"model": args.model, **report}]
 found = versions(*PACKAGES)

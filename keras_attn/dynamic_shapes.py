@@ -10,7 +10,8 @@ def dynamic_shapes():
         return False
     import tensorflow as tf
 
-    # TensorFlow's own loops ask in this way; no public function tells.
-    from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
-
+    try:  # TensorFlow's own loops ask in this way; no public function tells.
+        from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+    except ImportError:
+        return False
     return not GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())

@@ -12,7 +12,8 @@ class Hypothesis:
         token_ids: list of ints, target ids without start, end and padding.
         pieces: list of strings, the SentencePiece pieces of `token_ids`; None as `text`.
         score: float, what the search ranks by: `log_prob` divided by the length penalty, and the
-            coverage penalty, if the file was exported with one.
+            coverage penalty, if the file was exported with one. What is drawn at random is not
+            ranked: there it is `log_prob`, and hypotheses stand in the order of the draws.
         log_prob: float, natural-log probability of the output, its end token included.
         ended: bool, whether there was an end token; False for an output that a limit has cut, None
             if the file pads with the end token.

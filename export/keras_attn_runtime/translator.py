@@ -1,6 +1,6 @@
 import dataclasses
 import os
-import secrets
+import random
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -314,7 +314,8 @@ class Translator:
         """Yields the sources with a seed for each, if the file takes them."""
         if not self.draws:
             return sources
-        first = secrets.randbelow(SEEDS) if options.seed is None else options.seed
+        # Far from those of other calls, also of one with the next seed.
+        first = random.Random(options.seed).randrange(SEEDS)
         return (
             dataclasses.replace(source, seed=(first + number) % SEEDS)
             for number, source in enumerate(sources)

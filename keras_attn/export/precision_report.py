@@ -7,6 +7,9 @@ from keras_attn.export.export_error import ExportError
 TOLERANCES = {"float16": 0.01, "int8": 0.1, "int4": 0.3}
 """Largest mean difference allowed: 1, 10 or 30 % of the probability of each token."""
 
+LEAST_EQUAL = 0.1
+"""Share of the hypotheses that are drawn at random which must be the same, to be compared."""
+
 
 @dataclasses.dataclass
 class PrecisionReport:
@@ -18,7 +21,7 @@ class PrecisionReport:
         best_equal: float, share of the sentences whose best hypothesis has the same ids.
         mean_difference: float, mean absolute difference of the best hypotheses' log probabilities
             per token, whatever the length penalty of the search; of hypotheses that are drawn at
-            random only where the ids are the same.
+            random only where the ids are the same, infinite if that is seldom.
     """
 
     precision: str
@@ -68,7 +71,8 @@ class PrecisionReport:
             pairs = zip(_best(ours), _best(theirs), strict=True)
             equal.extend(np.array_equal(*pair) for pair in pairs)
         compared = np.array(differences)[equal] if draws else differences
-        mean_difference = float(np.mean(compared)) if len(compared) else float("inf")
+        enough = len(compared) >= LEAST_EQUAL * len(equal)
+        mean_difference = float(np.mean(compared)) if enough else float("inf")
         return cls(precision, len(equal), float(np.mean(equal)), mean_difference)
 
 

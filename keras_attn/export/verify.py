@@ -88,6 +88,7 @@ def compare_translations(expected, actual, search):
         report.largest_difference = max(report.largest_difference, *differences)
     equal, tied = np.concatenate(equal), np.concatenate(tied)
     report.best_equal, report.all_equal = _share(equal[:, 0]), _share(equal.all(axis=1))
+    report.each_equal = _share(equal)
     report.best_tied, report.all_tied = _share(tied[:, 0]), _share(tied.all(axis=1))
     return report
 

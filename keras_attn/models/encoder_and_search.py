@@ -32,8 +32,8 @@ def encoder_and_search(model):
         names = [f"{getattr(part, 'name', repr(part))} ({type(part).__name__})" for part in parts]
         raise ValueError(
             "Expected a functional search model: source_ids -> encoder -> Search layer "
-            "(BeamDecoder or GreedyDecoder), and nothing else. Received: model with the parts "
-            f"{names}. Export other models with `export_functional_onnx`."
+            "(BeamDecoder, GreedyDecoder or SamplingDecoder), and nothing else. Received: model "
+            f"with the parts {names}. Export other models with `export_functional_onnx`."
         )
     _check_calls(model, encoders[0], searches[0])
     return encoders[0], searches[0]
@@ -77,6 +77,11 @@ def _check_call_of_search(model, encoder, search, node):
             "Expected a search that is called with what its encoder returns. Received: a call with "
             "prefix_ids. Leave them out of the model and export it with target_prefix=True, which "
             "makes them an input."
+        )
+    if node["kwargs"].get("seeds") is not None:
+        raise ValueError(
+            "Expected a search that is called with what its encoder returns. Received: a call with "
+            "seeds. Leave them out of the model: an export has them as an input."
         )
     # Limits and penalties that are part of the model: here they are inputs.
     given = [

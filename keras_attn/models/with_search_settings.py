@@ -40,7 +40,9 @@ def with_search_settings(model, search_class=None, **settings):
     default = {search.pad_token_id, search.start_token_id} - {search.end_token_id}
     if search.suppressed_token_ids == sorted(default):
         del arguments["suppressed_token_ids"]
-    beam_width = settings.get("beam_width")
+    parameter = inspect.signature(search_class.__init__).parameters.get("beam_width")
+    widths = {"beam_width": parameter and parameter.default, **arguments, **settings}
+    beam_width = widths["beam_width"]
     if isinstance(beam_width, int) and "num_hypotheses" in arguments:
         arguments["num_hypotheses"] = min(arguments["num_hypotheses"], beam_width)
     same = {name: config[name] for name in ("name", "dtype")}
@@ -55,6 +57,7 @@ def _arguments(search_class):
         for each in search_class.__mro__
         if issubclass(each, Search)
         for name, parameter in inspect.signature(each.__init__).parameters.items()
-        if parameter.kind == inspect.Parameter.POSITIONAL_OR_KEYWORD
+        if parameter.kind
+        in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     }
     return parameters - {"self", "decoder"}

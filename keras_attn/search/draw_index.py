@@ -29,11 +29,12 @@ def draw_index(probs, uniforms):
     blocks = ops.reshape(parts, (-1, (size + padding) // length, length))
     block = _draw(ops.sum(blocks, axis=-1), uniforms[:, :1])  # (rows, 1)
     inside = ops.squeeze(gather_beams(blocks, block), axis=1)  # (rows, length)
-    return block * length + _draw(inside, uniforms[:, 1:])
+    return ops.minimum(block * length + _draw(inside, uniforms[:, 1:]), size - 1)
 
 
 def _draw(parts, uniform):
     """The index of the first sum that is above a random share of all, int32 `(rows, 1)`."""
     sums = ops.cumsum(parts, axis=-1)
     share = ops.cast(uniform * ops.cast(sums[:, -1:], "float32"), "int32")
-    return ops.sum(ops.cast(sums <= share, "int32"), axis=-1, keepdims=True)
+    index = ops.sum(ops.cast(sums <= share, "int32"), axis=-1, keepdims=True)
+    return ops.minimum(index, parts.shape[-1] - 1)  # where there are no numbers but NaN

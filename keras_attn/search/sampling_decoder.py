@@ -23,7 +23,9 @@ class SamplingDecoder(Search):
     `top_k` ([Fan et al., 2018](https://arxiv.org/abs/1805.04833)) keeps the most probable tokens;
     `top_p`, nucleus sampling ([Holtzman et al., 2020](https://arxiv.org/abs/1904.09751)), the
     fewest tokens, most probable first, whose probabilities sum to `top_p`, and those as probable as
-    the last of them. With both, the second chooses among what the first has kept.
+    the last of them; `min_p` ([Nguyen et al., 2024](https://arxiv.org/abs/2407.01082)) those with
+    at least this share of the probability of the most probable one. A token has to be kept by each
+    of them; `top_p` is of what `top_k` has kept.
 
     What is drawn for a sentence depends on its seed, not on the batch that it is in, and is the
     same in Keras and in an exported file but where a random number lies between two tokens within
@@ -35,6 +37,7 @@ class SamplingDecoder(Search):
         temperature: float > 0. Below 1 makes probable tokens still more probable. Default 1.
         top_k: int, most tokens to choose from. Default `None`: no limit.
         top_p: float in (0, 1]. Default 1: all tokens.
+        min_p: float in [0, 1]. Default 0: all tokens.
         seed: int, for the seeds of calls without `seeds`. Default `None`: another one each time the
             layer is made.
         **kwargs: arguments of `Search`. A length penalty changes nothing.
@@ -44,7 +47,7 @@ class SamplingDecoder(Search):
         model's own, of the whole vocabulary at temperature 1.
 
     Raises:
-        ValueError: for arguments out of range.
+        ValueError: for arguments out of range, or seeds of another shape.
     """
 
     draws = True
@@ -56,24 +59,28 @@ class SamplingDecoder(Search):
         temperature=1.0,
         top_k=None,
         top_p=1.0,
+        min_p=0.0,
         seed=None,
         **kwargs,
     ):
         super().__init__(decoder, **kwargs)
         check_positive_integer("num_hypotheses", num_hypotheses)
-        if temperature <= 0:
+        if not temperature >= 1e-30:  # false for nan too; less is 0 in float32
             raise ValueError(
-                f"temperature must be positive. Received: temperature={temperature}. Use "
-                "GreedyDecoder for the limit of 0."
+                "temperature must be positive, at least 1e-30. "
+                f"Received: temperature={temperature}. Use GreedyDecoder for the limit of 0."
             )
         if top_k is not None:
             check_positive_integer("top_k", top_k)
         if not 0 < top_p <= 1:
             raise ValueError(f"top_p must be in (0, 1]. Received: top_p={top_p}.")
+        if not 0 <= min_p <= 1:
+            raise ValueError(f"min_p must be in [0, 1]. Received: min_p={min_p}.")
         self.num_hypotheses = num_hypotheses
         self.temperature = temperature
         self.top_k = top_k
         self.top_p = top_p
+        self.min_p = min_p
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
@@ -88,13 +95,12 @@ class SamplingDecoder(Search):
                 ops.shape(limits), 0, 2**31 - 1, dtype="int32", seed=self.seed_generator
             )
         # Before the loop: for the operators on bits a GPU has no kernels in ONNX Runtime.
-        steps = ops.max(limits, initial=0) if history.grows() else max(1, self.max_length)
-        carry["uniforms"] = uniform_numbers(
-            ops.zeros_like(limits) + ops.cast(seeds, "int32"),  # (B,), also of one seed for all
-            ops.minimum(steps, STEPS),
-            self.num_hypotheses,
-            2,
-        )  # (B, T, N, 2)
+        if history.grows():
+            steps = ops.minimum(ops.max(limits, initial=0), STEPS)
+        else:
+            steps = min(max(1, self.max_length), STEPS)
+        seeds = _for_each(seeds, limits)  # (B,)
+        carry["uniforms"] = uniform_numbers(seeds, steps, self.num_hypotheses, 2)  # (B, T, N, 2)
         return carry, memory, limits
 
     def start(self, memory, limits, encoder_mask):
@@ -189,9 +195,13 @@ class SamplingDecoder(Search):
         probs = probs / ops.sum(probs, axis=-1, keepdims=True)
         if self.top_p < 1:
             probs = self._nucleus(probs)
+        if self.min_p:
+            least = self.min_p * ops.max(probs, axis=-1, keepdims=True)
+            probs = ops.where(probs >= least, probs, 0.0)
         chosen = draw_index(probs, uniforms)
         log_probs = gather_beams(allowed, chosen)
-        return chosen if tokens is None else gather_beams(tokens, chosen), log_probs
+        tokens = chosen if tokens is None else gather_beams(ops.cast(tokens, "int32"), chosen)
+        return tokens, log_probs
 
     def _nucleus(self, probs):
         """The probabilities `(rows, V)`, 0 outside of the nucleus."""
@@ -213,5 +223,19 @@ class SamplingDecoder(Search):
             "temperature": self.temperature,
             "top_k": self.top_k,
             "top_p": self.top_p,
+            "min_p": self.min_p,
             "seed": self.seed,
         }
+
+
+def _for_each(seeds, limits):
+    """Seeds int32 `(batch,)`, of such or `(1,)`, for as many sentences as have limits."""
+    seeds = ops.cast(seeds, "int32")
+    batch, shape = limits.shape[0], tuple(seeds.shape)
+    if len(shape) != 1 or not (shape[0] in (1, batch) or None in (shape[0], batch)):
+        raise ValueError(
+            "seeds must have shape (batch,), or (1,) for all alike. "
+            f"Received: seeds with shape {shape} for a batch of {batch}."
+        )
+    # The size of the batch is to be as unknown as that of all else that a loop carries.
+    return ops.reshape(ops.zeros_like(limits) + seeds, (ops.shape(limits)[0],))

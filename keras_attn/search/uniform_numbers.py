@@ -1,6 +1,6 @@
 from keras import ops
 
-INCREMENT = 0x9E3779B9  # 2**32 over the golden ratio, so odd
+INCREMENT = 0x9E3779B9  # 2**32 over the golden ratio, rounded to an odd number
 
 
 def uniform_numbers(seeds, *sizes):
@@ -9,7 +9,7 @@ def uniform_numbers(seeds, *sizes):
         h[b]    = mix(seeds[b] + i)
         h[b, j] = mix(h[b] + (j + 1) i), and so on for each further axis
 
-    on 32 bits: what mixes them, here the last lines of
+    on 32 bits, with `i = 0x9E3779B9`: what mixes them, here the last lines of
     [MurmurHash3](https://github.com/aappleby/smhasher/wiki/MurmurHash3), makes random numbers out
     of equally spaced ones ([Steele et al., 2014](https://doi.org/10.1145/2660193.2660195)).
 

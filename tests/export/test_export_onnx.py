@@ -16,6 +16,7 @@ from keras_attn import (
     BeamDecoder,
     GreedyDecoder,
     RNNDecoder,
+    SamplingDecoder,
     rnn_seq2seq,
     search_model,
     transformer_seq2seq,
@@ -381,6 +382,7 @@ def test_texts_without_tokens_are_not_compared(translator):
 def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tmp_path):
     """The check compares with encoder and search, so it would not see what the model does more."""
     encoder, search = translator.layers[1:]
+    sampler = SamplingDecoder(search.decoder)
     ids, mask, more = (keras.Input((None,), dtype=dtype) for dtype in ("int32", "bool", "int32"))
 
     class Subclassed(keras.Model):
@@ -399,6 +401,7 @@ def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tm
         (keras.Model(ids, search(**encoder(ids), max_length=9)), "max_length"),
         (keras.Model(ids, search(**encoder(ids), prefix_ids=[[5]])), "target_prefix=True"),
         (keras.Model([ids, more], search(**encoder(ids), prefix_ids=more)), "target_prefix=True"),
+        (keras.Model(ids, sampler(**encoder(ids), seeds=[7])), "a call with seeds"),
         (Subclassed(), "functional"),
         (keras.Model([ids, mask], search(**encoder(ids, mask=mask))), r"2 inputs.*\['mask'\]"),
         (keras.Model(ids, search(**encoder(ids, mask=ids))), r"source_ids alone.*\['mask'\]"),

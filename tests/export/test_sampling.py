@@ -1,5 +1,7 @@
 """A search that draws at random: with the same seeds, each exported form draws what Keras does."""
 
+import random
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -39,6 +41,7 @@ def sampler_file(sampler, tokenizers, tmp_path_factory):
     [
         {},
         {"temperature": 0.6, "top_k": 4},
+        {"min_p": 0.1},
         {"top_p": 0.8, "return_token_log_probs": True},
         {"top_k": 9, "top_p": 0.7, "no_repeat_ngram_size": 2, "min_length": 3},
     ],
@@ -90,12 +93,13 @@ def test_all_forms_draw_alike(sampler, sampler_file, tokenizers, tmp_path):
     streaming = StreamingTranslator(tmp_path / "steps")
     found = streaming.translate(SOURCE, num_hypotheses=3, seed=5)
     assert [[each.text for each in one.hypotheses] for one in found] == texts
-    *_, last = streaming.stream(SOURCE[1], seed=6)
-    assert last == texts[1][0]
+    *_, last = streaming.stream(SOURCE[0], seed=5)
+    assert last == texts[0][0]
+    seeds = random.Random(5).randrange(2**31) + np.arange(4, dtype="int32")
 
     export_saved_model(sampler, tmp_path / "saved", *tokenizers)
     loaded = tf.saved_model.load(tmp_path / "saved")
-    found = loaded.translate_texts(tf.constant(SOURCE), seeds=np.arange(5, 9, dtype="int32"))
+    found = loaded.translate_texts(tf.constant(SOURCE), seeds=seeds)
     assert [[each.decode() for each in row] for row in found["text"].numpy()] == texts
     first = loaded.translate_texts(tf.constant(SOURCE[:1]))["text"].numpy()
     zero = loaded.translate_texts(tf.constant(SOURCE[:1]), seeds=[0])["text"].numpy()
@@ -108,8 +112,8 @@ def test_all_forms_draw_alike(sampler, sampler_file, tokenizers, tmp_path):
     own, same, default = _run(
         tmp_path / "text.onnx",
         [
-            {"text": SOURCE, "seeds": [5, 6, 7, 8]},
-            {"text": SOURCE, "seeds": [6]},
+            {"text": SOURCE, "seeds": seeds.tolist()},
+            {"text": SOURCE, "seeds": seeds[1:2].tolist()},
             {"text": SOURCE[:1]},
         ],
     )

@@ -193,7 +193,10 @@ def test_another_class_of_search_takes_over_what_it_has_too(models):
         numpy(with_search_settings(models[1], beam_width=2, max_length=3)(SOURCE_IDS)),
     )
     greedy = with_search_settings(sampler, GreedyDecoder)
-    assert with_search_settings(greedy, BeamDecoder, beam_width=1)
+    beam = with_search_settings(greedy, BeamDecoder, beam_width=1)
+    assert beam.get_layer("search").beam_width == 1
+    many = with_search_settings(models[1], SamplingDecoder, num_hypotheses=10)
+    assert with_search_settings(many, BeamDecoder).get_layer("search").num_hypotheses == 4
     with pytest.raises(ValueError, match="arguments of GreedyDecoder: .* Received: beam_width"):
         with_search_settings(models[1], GreedyDecoder, beam_width=1)
 

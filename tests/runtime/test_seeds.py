@@ -1,9 +1,13 @@
 """Seeds of what is drawn at random, checked against the copying model of `fake_model`."""
 
+import random
+
 import numpy as np
 import onnx
 import pytest
 from keras_attn_runtime import Translator
+from keras_attn_runtime.options import Options
+from keras_attn_runtime.source import Source
 
 from tests.runtime.fake_model import build_model, metadata
 
@@ -22,6 +26,12 @@ def translator(path):
     return Translator(path, num_threads=1)
 
 
+def seeds(seed, count):
+    """Those of so many sentences: whole numbers from a random one on."""
+    first = random.Random(seed).randrange(2**31)
+    return [first + number for number in range(count)]
+
+
 def drawn(translations):
     """The seed of each, modulo 50."""
     return [each.token_ids[0] - 8 if each.token_ids else None for each in translations]
@@ -33,19 +43,26 @@ def test_each_sentence_has_its_own_wherever_it_is_translated(path, num_workers, 
     translator = Translator(path, num_threads=1, num_workers=num_workers)
     assert translator.draws
     found = translator.translate_ids(SENTENCES, seed=3, **options)
-    assert drawn(found) == [3, 4, 5, 6, None, 8]  # one without tokens does not reach the model
+    expected = [each % 50 for each in seeds(3, 6)]
+    expected[4] = None  # one without tokens does not reach the model
+    assert drawn(found) == expected
 
 
-def test_they_start_again_behind_the_last(translator):
-    found = translator.translate_ids([[9, 2]] * 3, seed=np.int64(2**31 - 2))
+def test_neighbours_have_nothing_in_common(translator):
+    found = [translator._seeded([Source([9, 2], False)] * 1000, Options(seed=n)) for n in (1, 2)]
+    first, second = ({source.seed for source in sources} for sources in found)
+    assert len(first) == len(second) == 1000 and not first & second
+
+
+def test_they_start_again_behind_the_last(translator, monkeypatch):
+    monkeypatch.setattr(random.Random, "randrange", lambda self, stop: stop - 2)
+    found = translator.translate_ids([[9, 2]] * 3, seed=np.int64(1))
     assert drawn(found) == [(2**31 - 2) % 50, (2**31 - 1) % 50, 0]
 
 
 def test_without_one_each_call_draws_anew(translator):
     firsts = {drawn(translator.translate_ids([[9, 2]] * 2))[0] for _ in range(20)}
     assert len(firsts) > 5
-    first, second = drawn(translator.translate_ids([[9, 2]] * 2))
-    assert (second - first) % 50 in (1, (0 - 2**31) % 50)
 
 
 def test_a_batch_that_is_halved_keeps_them(translator, monkeypatch):
@@ -59,7 +76,9 @@ def test_a_batch_that_is_halved_keeps_them(translator, monkeypatch):
         return original(feeds)
 
     monkeypatch.setattr(translator._model, "_search", search)
-    assert drawn(translator.translate_ids(SENTENCES[:4], seed=3)) == [3, 4, 5, 6]
+    assert drawn(translator.translate_ids(SENTENCES[:4], seed=3)) == [
+        each % 50 for each in seeds(3, 4)
+    ]
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "1", True, 2**31])

@@ -62,7 +62,25 @@ def test_top_p_chooses_among_what_top_k_keeps():
     assert np.flatnonzero(first_tokens(logits, top_p=0.55)[0]).tolist() == [2, 3]
 
 
-@pytest.mark.parametrize("limit", [{"temperature": 1e-6}, {"top_k": 1}, {"top_p": 1e-6}], ids=str)
+def test_min_p_keeps_what_is_not_far_below_the_best():
+    probs = np.array([1e-9, 1e-9, 0.4, 0.3, 0.15, 0.1, 0.03, 0.02], "float32")
+    for min_p, kept in ((0.76, [2]), (0.74, [2, 3]), (0.3, [2, 3, 4]), (0.2, [2, 3, 4, 5])):
+        counts = first_tokens(np.log(probs), min_p=min_p)
+        if len(kept) > 1:
+            assert_drawn_from(counts, probabilities(np.log(probs), kept=kept))
+        assert np.flatnonzero(counts[0]).tolist() == kept
+    # The temperature comes before, and all limits hold.
+    counts = first_tokens(np.log(probs), min_p=0.3, temperature=3.0)
+    assert np.flatnonzero(counts[0]).tolist() == [2, 3, 4, 5, 6, 7]
+    counts = first_tokens(np.log(probs), min_p=0.3, top_p=0.65)
+    assert np.flatnonzero(counts[0]).tolist() == [2, 3]
+    counts = first_tokens(np.log(probs), min_p=0.74, top_k=5, top_p=0.9)
+    assert np.flatnonzero(counts[0]).tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "limit", [{"temperature": 1e-6}, {"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}], ids=str
+)
 def test_the_limit_is_greedy(limit):
     tables = random_tables(1, batch=8, end_logit=1.0)
     arguments = {"max_length": 7, "min_length": 2, "relative_max_length": None}
@@ -157,6 +175,24 @@ def test_a_prefix_changes_nothing_of_what_is_drawn_behind_it():
     assert_identical(led[:, 0], free[:, 0])
 
 
+@pytest.mark.parametrize("seeds", [[1, 2, 3], [[1]], 1], ids=str)
+def test_refuses_seeds_of_another_shape(seeds):
+    search = SamplingDecoder(TableDecoder())
+    for batch in (1, 2):
+        with pytest.raises(ValueError, match="seeds must have shape .* Received: seeds with"):
+            search(random_tables(1, batch=batch), seeds=seeds)
+
+
+def test_nan_in_one_sentence_is_nothing_to_the_others():
+    tables = random_tables(6, batch=3)
+    search = SamplingDecoder(TableDecoder(), 2, max_length=5, top_p=0.9)
+    expected = numpy(search(tables, seeds=[1, 2, 3]))["token_ids"]
+    tables[1] = np.nan
+    found = numpy(search(tables, seeds=[1, 2, 3]))["token_ids"]
+    length = min(found.shape[2], expected.shape[2])
+    assert_identical(found[[0, 2], :, :length], expected[[0, 2], :, :length])
+
+
 @pytest.mark.parametrize("make", [GreedyDecoder, BeamDecoder])
 def test_only_a_search_that_draws_has_seeds(make):
     with pytest.raises(ValueError, match=f"Received: seeds for {make.__name__}"):
@@ -211,7 +247,16 @@ def test_length_limits_are_each_sentences_own():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"temperature": 0.0}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.1}, {"num_hypotheses": 0}],
+    [
+        *(
+            {"temperature": float("nan")},
+            {"temperature": 0.0},
+            {"top_k": 0},
+            {"top_p": 0.0},
+            {"top_p": 1.1},
+        ),
+        *({"min_p": -0.1}, {"min_p": 1.1}, {"num_hypotheses": 0}),
+    ],
     ids=str,
 )
 def test_refuses_arguments_out_of_range(wrong):
@@ -220,7 +265,8 @@ def test_refuses_arguments_out_of_range(wrong):
 
 
 def test_config_round_trip():
-    settings = {"num_hypotheses": 2, "temperature": 0.5, "top_k": 4, "top_p": 0.9, "seed": 7}
+    settings = {"num_hypotheses": 2, "temperature": 0.5, "top_k": 4, "top_p": 0.9, "min_p": 0.01}
+    settings["seed"] = 7
     search = SamplingDecoder(TableDecoder(), **settings, max_length=5)
     copy = SamplingDecoder.from_config(search.get_config())
     assert {name: getattr(copy, name) for name in settings} == settings

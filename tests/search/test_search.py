@@ -252,6 +252,14 @@ def test_arguments_are_checked(arguments, message):
         GreedyDecoder(TableDecoder(), **arguments)
 
 
+def test_a_model_of_a_sampler_draws_what_its_layers_draw(encoder_and_decoder):
+    encoder, decoder = encoder_and_decoder
+    search, other = (SamplingDecoder(decoder, 2, max_length=8, seed=1) for _ in range(2))
+    expected = numpy(search(**encoder(IDS)))["token_ids"]
+    found = search_model(encoder, other).predict_on_batch(IDS)["token_ids"]
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_a_search_must_say_how_it_advances():
     class Unfinished(Search):
         pass
