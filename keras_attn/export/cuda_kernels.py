@@ -32,7 +32,7 @@ _TYPES = {
     ("BOOL",): "And Not Or Xor",
     ("INT8",): "MatMulInteger",
     ("INT4",): "DequantizeLinear",
-    (): "DynamicQuantizeLinear",
+    (): "BitShift BitwiseAnd BitwiseXor DynamicQuantizeLinear",
 }
 
 CUDA_KERNELS = {name: types for types, names in _TYPES.items() for name in names.split()}
