@@ -41,8 +41,9 @@ class Translation(Hypothesis):
     hypothesis of no text and no tokens, score and log probability 0 (nothing was searched).
 
     Attributes:
-        hypotheses: tuple of the `num_hypotheses` `Hypothesis` asked for, best first, or of as many
-            as the search found; the first has this object's own values.
+        hypotheses: tuple of the `num_hypotheses` `Hypothesis` asked for, best first (drawn ones in
+            the order of the draws), or of as many as the search found; the first has this object's
+            own values.
         source_pieces: list of strings, the pieces the model read, the end token included; None
             where the file has no tokenizer.
         truncated: bool, whether the sentence was longer than `max_source_length` and was cut.

@@ -29,9 +29,9 @@ def export_saved_model(
     request, and `token_log_probs` of a search that returns them.
 
     Signature `serving_default`: inputs `text` string `(batch,)` and all but the first of `ids`;
-    outputs `text` string `(batch, hypotheses)`, best first, and those of `ids`. The tokenizers are
-    inside; the process that loads the model has to `import tensorflow_text`. Without tokenizers
-    `ids` is the only signature.
+    outputs `text` string `(batch, hypotheses)`, as the search orders them, and those of `ids`. The
+    tokenizers are inside; the process that loads the model has to `import tensorflow_text`. Without
+    tokenizers `ids` is the only signature.
 
     All inputs but the first have defaults in the signatures, `max_length` and `length_penalty` the
     model's own values, `seeds` 0, so that gRPC requests to TensorFlow Serving may leave them out.

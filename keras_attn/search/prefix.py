@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attn import gather
+from keras_attn.search.one_for_each import check_one_for_each
 
 
 def free_behind(prefix_ids, limits, pad_token_id):
@@ -19,12 +20,7 @@ def free_behind(prefix_ids, limits, pad_token_id):
     Raises:
         ValueError: for another shape.
     """
-    batch, shape = limits.shape[0], tuple(prefix_ids.shape)
-    if len(shape) != 2 or not (shape[0] in (1, batch) or None in (shape[0], batch)):
-        raise ValueError(
-            "prefix_ids must have shape (batch, prefix), or (1, prefix) for all alike. "
-            f"Received: prefix_ids with shape {shape} for a batch of {batch}."
-        )
+    check_one_for_each("prefix_ids", ("prefix",), prefix_ids, limits)
     rows = ops.zeros_like(limits)[:, None]  # (B, 1)
     prefix = ops.cast(prefix_ids, "int32") + rows  # (B, P)
     prefix = ops.concatenate([prefix, rows + pad_token_id], axis=1)  # (B, P+1)

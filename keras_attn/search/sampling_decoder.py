@@ -7,6 +7,7 @@ from keras_attn.gather import gather_beams
 from keras_attn.search import prefix
 from keras_attn.search.draw_index import draw_index
 from keras_attn.search.logits import IMPOSSIBLE
+from keras_attn.search.one_for_each import check_one_for_each
 from keras_attn.search.search import Search
 from keras_attn.search.uniform_numbers import uniform_numbers
 
@@ -34,7 +35,8 @@ class SamplingDecoder(Search):
     Args:
         decoder: a `Decoder`.
         num_hypotheses: int, hypotheses drawn for each sentence, each on its own. Default 1.
-        temperature: float > 0. Below 1 makes probable tokens still more probable. Default 1.
+        temperature: float of at least 1e-30. Below 1 makes probable tokens still more probable.
+            Default 1.
         top_k: int, most tokens to choose from. Default `None`: no limit.
         top_p: float in (0, 1]. Default 1: all tokens.
         min_p: float in [0, 1]. Default 0: all tokens.
@@ -94,12 +96,12 @@ class SamplingDecoder(Search):
             seeds = keras.random.randint(
                 ops.shape(limits), 0, 2**31 - 1, dtype="int32", seed=self.seed_generator
             )
-        # Before the loop: for the operators on bits a GPU has no kernels in ONNX Runtime.
         if history.grows():
             steps = ops.minimum(ops.max(limits, initial=0), STEPS)
         else:
             steps = min(max(1, self.max_length), STEPS)
         seeds = _for_each(seeds, limits)  # (B,)
+        # Before the loop: for the operators on bits a GPU has no kernels in ONNX Runtime.
         carry["uniforms"] = uniform_numbers(seeds, steps, self.num_hypotheses, 2)  # (B, T, N, 2)
         return carry, memory, limits
 
@@ -231,11 +233,6 @@ class SamplingDecoder(Search):
 def _for_each(seeds, limits):
     """Seeds int32 `(batch,)`, of such or `(1,)`, for as many sentences as have limits."""
     seeds = ops.cast(seeds, "int32")
-    batch, shape = limits.shape[0], tuple(seeds.shape)
-    if len(shape) != 1 or not (shape[0] in (1, batch) or None in (shape[0], batch)):
-        raise ValueError(
-            "seeds must have shape (batch,), or (1,) for all alike. "
-            f"Received: seeds with shape {shape} for a batch of {batch}."
-        )
+    check_one_for_each("seeds", (), seeds, limits)
     # The size of the batch is to be as unknown as that of all else that a loop carries.
     return ops.reshape(ops.zeros_like(limits) + seeds, (ops.shape(limits)[0],))

@@ -1,0 +1,22 @@
+def check_one_for_each(name, axes, values, limits):
+    """Refuses what has neither an entry for each sentence nor one for all.
+
+    Args:
+        name: string, the argument's.
+        axes: tuple of strings, the names of the axes behind the batch.
+        values: `(batch, ...)` or `(1, ...)`.
+        limits: `(batch,)`, for the size of the batch.
+
+    Raises:
+        ValueError: for another shape.
+    """
+    batch, shape = limits.shape[0], tuple(values.shape)
+    fits = len(shape) == 1 + len(axes) and (shape[0] in (1, batch) or None in (shape[0], batch))
+    if not fits:
+        each, alike = (
+            f"({', '.join([first, *axes])}{'' if axes else ','})" for first in ("batch", "1")
+        )
+        raise ValueError(
+            f"{name} must have shape {each}, or {alike} for all alike. "
+            f"Received: {name} with shape {shape} for a batch of {batch}."
+        )
