@@ -1,0 +1,139 @@
+"""What a run directory of `train_translation.py` holds of the text: test set, tokenizers, ids."""
+
+import json
+import shutil
+
+import dates
+
+from keras_attn.replace_when_done import replace_when_done
+from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer
+from keras_attn.text.lines import read_lines
+
+# What may be another when a training goes on: where, how long and on what, and the search.
+MAY_CHANGE = """
+    run_dir data epochs average strategy bfloat16 beam_width length_penalty
+""".split()
+
+
+def check_run_dir(files, args):
+    """A run directory is of one text and one model: notes which, refuses to go on with others.
+
+    What was prepared for others that were never trained is removed, and what a killed preparation
+    left.
+    """
+    run = {name: value for name, value in vars(args).items() if name not in MAY_CHANGE}
+    run["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
+    path = args.run_dir / "run.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    # What has no value is an option of the other model.
+    changed = {name: value for name, value in before.items() if run.get(name) not in (None, value)}
+    trained = any((args.run_dir / name).exists() for name in ("state", "translator.keras"))
+    if changed and trained:
+        raise SystemExit(
+            f"{args.run_dir} holds a training of another text or model, with {changed}. "
+            "Choose another --run-dir."
+        )
+    if changed:
+        for tokenizer in args.run_dir.glob("*.spm"):
+            tokenizer.unlink()
+        for corpus in args.run_dir.glob("corpus-*"):
+            shutil.rmtree(corpus)
+    for partial in args.run_dir.glob(".corpus-*"):
+        shutil.rmtree(partial)
+    if run != before:
+        with replace_when_done(path) as partial:
+            partial.write_text(json.dumps(run, indent=2))
+
+
+def write_dates(directory, seed):
+    """Writes generated dates; returns the six paths, keyed by split and side."""
+    dates.write_files(directory, train=30000, valid=1000, test=2000, seed=seed)
+    return {
+        (split, side): directory / f"{split}.{side}"
+        for split in dates.SPLITS
+        for side in ("source", "target")
+    }
+
+
+def find_files(args):
+    """The six paths of parallel files, keyed by split and side."""
+    patterns = {"train": ["train"], "valid": ["val", "valid", "dev"], "test": ["test", "test*"]}
+    files = {}
+    for split, stems in patterns.items():
+        sides = []
+        for suffix in (args.source, args.target):
+            found = [
+                path
+                for stem in stems
+                for pattern in (f"{stem}.{suffix}", f"{stem}.{suffix}.gz")
+                for path in sorted(args.data.glob(pattern))
+            ]
+            side = {}
+            for path in found:  # of a name that is there twice, the first counts
+                name = path.name.removesuffix(".gz").removesuffix(f".{suffix}")
+                side.setdefault(name, path)
+            sides.append(side)
+        source, target = sides
+        both = [name for name in source if name in target]
+        if not both:
+            raise SystemExit(
+                f"No {stems[0]}.{args.source} and {stems[0]}.{args.target} (or .gz) in {args.data}."
+            )
+        files[split, "source"], files[split, "target"] = source[both[0]], target[both[0]]
+    return files
+
+
+def copy_test_set(files, run_dir):
+    sides = {side: list(read_lines(files["test", side])) for side in ("source", "target")}
+    if len(sides["source"]) != len(sides["target"]):
+        counts = {str(files["test", side]): len(lines) for side, lines in sides.items()}
+        raise SystemExit(f"The files of the test set must have as many lines. Received: {counts}.")
+    for side, lines in sides.items():
+        text = "".join(f"{line}\n" for line in lines)
+        (run_dir / f"test.{side}").write_text(text, encoding="utf-8")
+
+
+def train_tokenizers(files, args):
+    """A tokenizer for each side, trained on the training files; kept in the run directory."""
+    paths = [args.run_dir / "source.spm", args.run_dir / "target.spm"]
+    if not all(path.exists() for path in paths):
+        texts = [files["train", "source"]], [files["train", "target"]]
+        sides = texts if args.separate_vocabularies else [texts[0] + texts[1]]
+        made = [
+            SentencePieceTokenizer.train(each, args.vocabulary_size, args.tokenizer)
+            for each in sides
+        ]
+        for path, tokenizer in zip(paths, (made[0], made[-1]), strict=True):
+            tokenizer.save(path)
+    return [SentencePieceTokenizer.load(path) for path in paths]
+
+
+def encode(files, source_tokenizer, target_tokenizer, args):
+    """Batches of ids for training and validation."""
+    batches = []
+    for split in ("train", "valid"):
+        directory = args.run_dir / f"corpus-{split}"
+        if directory.exists():
+            corpus = ParallelCorpus.load(directory)
+        else:
+            corpus = ParallelCorpus.encode(
+                files[split, "source"],
+                files[split, "target"],
+                source_tokenizer,
+                target_tokenizer,
+                args.max_length,
+                args.max_length,
+                directory,
+            )
+        print(
+            f"{split}: {len(corpus)} pairs; left out: {corpus.dropped_empty} with an empty side, "
+            f"{corpus.dropped_long} too long"
+        )
+        options = {"shuffle": split == "train"}
+        if split == "train" and args.subword_sampling:
+            options["tokenizers"] = source_tokenizer, target_tokenizer
+            options["sampling_alpha"] = args.subword_sampling
+        batches.append(
+            LengthBucketedBatches(corpus, args.tokens_per_batch, seed=args.seed, **options)
+        )
+    return batches
