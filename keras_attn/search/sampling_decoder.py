@@ -3,9 +3,9 @@ from keras import ops
 
 from keras_attn import history
 from keras_attn.arguments import check_positive_integer
+from keras_attn.draw_index import draw_index
 from keras_attn.gather import gather_beams
 from keras_attn.search import prefix
-from keras_attn.search.draw_index import draw_index
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.one_for_each import check_one_for_each
 from keras_attn.search.search import Search

@@ -12,6 +12,7 @@ from keras_attn.training.linear_crossentropy import linear_crossentropy
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
 from keras_attn.training.perplexity import Perplexity
 from keras_attn.training.replicas import pad_to_replicas
+from keras_attn.training.scheduled_sampling import ScheduledSampling
 from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
 from keras_attn.training.strategy import strategy
 from keras_attn.training.token_accuracy import TokenAccuracy
@@ -26,6 +27,7 @@ __all__ = [
     "InverseSquareRootSchedule",
     "LossScaleOptimizer",
     "Perplexity",
+    "ScheduledSampling",
     "SequenceCrossentropy",
     "TokenAccuracy",
     "TokenCrossentropy",

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.search.draw_index import draw_index
+from keras_attn.draw_index import draw_index
 from tests.contracts import numpy
 
 

@@ -1,0 +1,175 @@
+import numbers
+
+import keras
+from keras import ops
+
+from keras_attn.arguments import check_positive_integer
+from keras_attn.build_once import build_once
+from keras_attn.draw_index import draw_index
+from keras_attn.serialize_shared import serialize_shared
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class ScheduledSampling(keras.layers.Layer):
+    """Trains a decoder on what it would have written itself, in some places.
+
+    A decoder that is only ever shown the truth has not learned to go on from its own mistakes.
+    Here each token of the target that it is shown is, with the probability `e` of the step,
+    replaced by one drawn from what the decoder says about that place:
+
+        x^0 = y
+        z^i_t ~ p(. | x^(i-1)_<t, source)
+        x^i_t = z^i_t with probability e, else y_t
+        logits = decoder(x^num_passes)
+
+    Introduced by [Bengio et al., 2015](https://arxiv.org/abs/1506.03099); in the parallel form of
+    [Duckworth et al., 2019](https://arxiv.org/abs/1906.04331), which needs no loop over time and is
+    the same for every decoder: a pass without gradient and dropout for each `i`. Outside of
+    training it is the decoder.
+
+    It is trained in the place of the decoder, and searches have the decoder itself:
+
+    ```python
+    trainer = training_model(encoder, ScheduledSampling(decoder, 0.25))
+    translator = search_model(encoder, BeamDecoder(decoder))
+    ```
+
+    Args:
+        decoder: a `Decoder` of token ids.
+        probability: float in [0, 1], or a function of the number of steps of training so far (int32
+            scalar), such as a `keras.optimizers.schedules.LearningRateSchedule`:
+            `PolynomialDecay(0.0, 10_000, 0.25)` rises linearly from 0 to 0.25 in 10,000 steps. What
+            it gives is clipped to [0, 1].
+        num_passes: int >= 1, how often tokens are drawn: those of the second pass follow what the
+            first one has drawn. Default 1.
+        pad_token_id: int, padding, which stays as it is and is never drawn. Default 0.
+        seed: int, seed of what is drawn. Default `None`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments: those of the decoder.
+
+    Returns:
+        float32 logits `(B, T, V)`.
+
+    Raises:
+        ValueError: for arguments out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import rnn_seq2seq
+    >>> encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
+    >>> sampling = ScheduledSampling(decoder, 0.5, seed=1)
+    >>> encoded = encoder(np.array([[5, 6, 7, 2]]))
+    >>> tuple(sampling(np.array([[1, 8, 9]]), **encoded, training=True).shape)
+    (1, 3, 30)
+    """
+
+    def __init__(self, decoder, probability, num_passes=1, pad_token_id=0, seed=None, **kwargs):
+        kwargs.setdefault("autocast", False)  # the decoder has a precision of its own
+        super().__init__(**kwargs)
+        is_number = isinstance(probability, numbers.Real) and 0 <= probability <= 1
+        if not is_number and not callable(probability):
+            raise ValueError(
+                "probability must be between 0 and 1, or a function of the step. "
+                f"Received: probability={probability!r}."
+            )
+        check_positive_integer("num_passes", num_passes)
+        self.decoder = decoder
+        self.probability = float(probability) if is_number else probability
+        self.num_passes = num_passes
+        self.pad_token_id = pad_token_id
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.supports_masking = True
+
+    def build(
+        self,
+        token_ids_shape,
+        encoder_outputs_shape=None,
+        encoder_mask_shape=None,
+        encoder_state_shape=None,
+        query_features_shape=None,
+    ):
+        shapes = [encoder_outputs_shape, encoder_mask_shape, encoder_state_shape]
+        if query_features_shape is not None:
+            shapes.append(query_features_shape)
+        build_once(self.decoder, token_ids_shape, *shapes)
+        self.num_steps = self.add_weight(
+            shape=(),
+            initializer="zeros",
+            dtype="int32",
+            trainable=False,
+            aggregation="only_first_replica",
+            name="num_steps",
+        )
+
+    def call(
+        self,
+        token_ids,
+        encoder_outputs=None,
+        encoder_mask=None,
+        encoder_state=None,
+        query_features=None,
+        training=False,
+        encoder_outputs_mask=None,
+    ):
+        given = {
+            "encoder_outputs": encoder_outputs,
+            "encoder_mask": encoder_outputs_mask if encoder_mask is None else encoder_mask,
+            "encoder_state": encoder_state,
+            "query_features": query_features,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        if training:
+            probability = self.probability
+            if callable(probability):
+                probability = ops.clip(ops.cast(probability(self.num_steps), "float32"), 0.0, 1.0)
+            self.num_steps.assign_add(1)
+            shown = token_ids
+            for _ in range(self.num_passes):
+                logits = self.decoder(shown, **given, training=False)  # (B, T, V)
+                shown = self._mix(token_ids, ops.stop_gradient(logits), probability)  # (B, T)
+            token_ids = shown
+        return self.decoder(token_ids, **given, training=training)
+
+    def _mix(self, token_ids, logits, probability):
+        """Tokens of which some are drawn from the logits of the position before, `(B, T)`."""
+        shape = ops.shape(token_ids)
+        probs = ops.reshape(ops.softmax(logits, axis=-1), (-1, logits.shape[-1]))  # (B*T, V)
+        uniforms = keras.random.uniform((ops.shape(probs)[0], 3), seed=self.seed_generator)
+        drawn = ops.reshape(draw_index(probs, uniforms[:, :2]), shape)  # (B, T)
+        is_drawn = ops.reshape(uniforms[:, 2] < probability, shape)
+        token_ids = ops.cast(token_ids, "int32")
+        before, known = drawn[:, :-1], token_ids[:, 1:]  # (B, T-1)
+        replaced = is_drawn[:, :-1] & (known != self.pad_token_id) & (before != self.pad_token_id)
+        return ops.concatenate([token_ids[:, :1], ops.where(replaced, before, known)], axis=1)
+
+    def compute_output_spec(self, token_ids, *args, training=False, **kwargs):
+        return self.decoder.compute_output_spec(token_ids, *args, **kwargs)
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # as the decoder's
+
+    def get_config(self):
+        is_schedule = callable(self.probability)
+        return {
+            **super().get_config(),
+            "decoder": serialize_shared(self.decoder),
+            "probability": (
+                keras.saving.serialize_keras_object(self.probability)
+                if is_schedule
+                else self.probability
+            ),
+            "num_passes": self.num_passes,
+            "pad_token_id": self.pad_token_id,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        parts = {
+            name: keras.saving.deserialize_keras_object(config[name])
+            for name in ("decoder", "probability")
+        }
+        return cls(**{**config, **parts})

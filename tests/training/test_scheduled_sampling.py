@@ -1,0 +1,139 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attn import BeamDecoder, rnn_seq2seq, search_model, training_model, transformer_tiny
+from keras_attn.decoders.decoder import Decoder
+from keras_attn.projection import projection_of
+from keras_attn.training import ScheduledSampling, compile_for_training
+from tests.backend import requires_tensorflow
+from tests.contracts import assert_close, numpy
+
+TOKENS = 50
+SOURCE_IDS = np.array([[5, 6, 7, 2], [8, 2, 0, 0]])
+TARGET_IDS = np.array([[1, 8, 9, 10], [1, 11, 0, 0]])
+
+
+class Successor(Decoder):
+    """Says that each token is followed by the next number, so that its logits tell what it saw."""
+
+    def call(self, token_ids, encoder_outputs, training=False):
+        return 100.0 * ops.one_hot((token_ids + 1) % TOKENS, TOKENS) + encoder_outputs[:, :, None]
+
+
+class Biased(Decoder):
+    """Says the same probabilities everywhere, but in training what it saw."""
+
+    probs = np.array([0.1, 0.2, 0.0, 0.4, 0.3], "float32")
+
+    def call(self, token_ids, encoder_outputs, training=False):
+        if training:
+            return ops.one_hot(token_ids, len(self.probs))
+        logits = ops.log(ops.convert_to_tensor(np.maximum(self.probs, 1e-30)))
+        return ops.zeros((*ops.shape(token_ids), len(self.probs))) + logits
+
+
+def shown(token_ids, probability, num_passes=1):
+    """What a decoder was shown in training."""
+    sampling = ScheduledSampling(Successor(), probability, num_passes, seed=1)
+    logits = sampling(token_ids, np.zeros((len(token_ids), 1), "float32"), training=True)
+    return (np.argmax(numpy(logits), -1) - 1) % TOKENS
+
+
+def test_all_tokens_but_the_first_and_padding_are_drawn_with_a_probability_of_one():
+    tokens = np.array([[1, 10, 20, 30, 40], [1, 10, 20, 0, 0]])
+    assert shown(tokens, 1.0).tolist() == [[1, 2, 11, 21, 31], [1, 2, 11, 0, 0]]
+
+
+def test_tokens_of_the_second_pass_follow_drawn_ones():
+    tokens = np.array([[1, 10, 20, 30, 40]])
+    assert shown(tokens, 1.0, num_passes=2).tolist() == [[1, 2, 3, 12, 22]]
+
+
+def test_padding_is_not_drawn():
+    tokens = np.array([[1, TOKENS - 1, 20]])  # what follows the last token is the first, padding
+    assert shown(tokens, 1.0).tolist() == [[1, 2, 20]]
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.3])
+def test_the_share_of_drawn_tokens_is_the_probability(probability):
+    tokens = np.full((40, 250), 20)
+    share = np.mean(shown(tokens, probability)[:, 1:] == 21)
+    assert abs(share - probability) <= 4 * np.sqrt(probability * (1 - probability) / tokens.size)
+
+
+def test_tokens_are_drawn_by_their_probabilities():
+    sampling = ScheduledSampling(Biased(), 1.0, pad_token_id=2, seed=1)
+    logits = sampling(np.full((40, 251), 4), np.zeros((40, 1), "float32"), training=True)
+    drawn = np.argmax(numpy(logits), -1)[:, 1:]
+    shares = np.bincount(drawn.ravel(), minlength=5) / drawn.size
+    assert np.abs(shares - Biased.probs).max() < 4 * np.sqrt(0.25 / drawn.size)
+
+
+def test_a_schedule_is_asked_for_each_step_of_training():
+    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([1], [-5.0, 5.0])
+    sampling = ScheduledSampling(Successor(), schedule, seed=1)
+    tokens, outputs = np.array([[1, 10, 20]]), np.zeros((1, 1), "float32")
+    seen = []
+    for training in (True, False, True, True, False):
+        logits = numpy(sampling(tokens, outputs, training=training))
+        seen.append(((np.argmax(logits, -1) - 1) % TOKENS)[0].tolist())
+    # Negative is never; above 1 is always.
+    assert seen == [[1, 10, 20], [1, 10, 20], [1, 10, 20], [1, 2, 11], [1, 10, 20]]
+    assert int(sampling.num_steps) == 3
+
+
+@pytest.mark.parametrize("seq2seq", [rnn_seq2seq, transformer_tiny])
+def test_a_decoder_learns_as_the_search_uses_it(seq2seq, tmp_path):
+    sizes = {"units": 8, "embedding_dim": 8} if seq2seq is rnn_seq2seq else {}
+    encoder, decoder = seq2seq(20, 30, seed=1, **sizes)
+    schedule = keras.optimizers.schedules.PolynomialDecay(0.0, 10, 0.5)
+    trainer = training_model(encoder, ScheduledSampling(decoder, schedule, seed=1))
+    translator = search_model(encoder, BeamDecoder(decoder, max_length=4))
+    plain = training_model(encoder, decoder)
+    inputs = {"source_ids": SOURCE_IDS, "target_ids": TARGET_IDS}
+    labels = np.array([[8, 9, 10, 2], [11, 2, 0, 0]])
+    compile_for_training(trainer, learning_rate=0.02, label_smoothing=0.0)
+    before = numpy(plain(inputs))
+    losses = trainer.fit(inputs, labels, epochs=40, verbose=0).history["loss"]
+    assert losses[-1] < losses[0] / 3
+    assert np.abs(numpy(plain(inputs)) - before).max() > 0.1
+    assert_close(numpy(trainer(inputs)), numpy(plain(inputs)))  # outside of training
+
+    trainer.save(tmp_path / "trainer.keras")
+    loaded = keras.saving.load_model(tmp_path / "trainer.keras")
+    assert_close(numpy(loaded(inputs)), numpy(plain(inputs)))
+    sampling = loaded.layers[-1]
+    assert int(sampling.num_steps) == 40 and sampling.probability.get_config() == (
+        schedule.get_config()
+    )
+    assert numpy(translator(SOURCE_IDS)["token_ids"])[:, 0, :2].tolist() == [[8, 9], [11, 2]]
+
+
+@requires_tensorflow("Other backends have no graph in which logits are noted.")
+def test_the_loss_still_needs_no_logits():
+    import tensorflow as tf
+
+    encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
+    sampling = ScheduledSampling(decoder, 0.5)
+
+    @tf.function
+    def features():
+        logits = sampling(TARGET_IDS, **encoder(SOURCE_IDS), training=True)
+        return projection_of(logits).features
+
+    assert features().shape == (2, 4, 8)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"probability": 1.1}, "probability must be between 0 and 1.*Received: probability=1.1"),
+        ({"probability": "linear"}, "Received: probability='linear'"),
+        ({"probability": 0.5, "num_passes": 0}, "num_passes"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ScheduledSampling(Successor(), **arguments)
