@@ -128,8 +128,7 @@ def without_cache(decoder):
         def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
             mask = memory["blocks"][0]["mask"]  # (B, 1, S)
             rows = (ops.shape(mask)[0] * beam_width, 1)
-            zero = history.hidden_zero(mask)
-            return {"token_ids": history.new_history(rows, (), "int32", max_length, zero)}
+            return {"token_ids": history.new_history(rows, (), "int32", max_length)}
 
         def step(self, token_ids, state, memory):
             token_ids = history.append(state["token_ids"], token_ids[:, None], 0)  # (B*K, 1, T)

@@ -4,8 +4,8 @@ import keras
 from keras import ops, tree
 
 
-def gather_rows(tensor, rows):
-    """`tensor[rows]` along axis 0, for row numbers that are never negative.
+def gather_rows(tensor, rows, axis=0):
+    """`tensor[rows]` along an axis, for row numbers that are never negative.
 
     `ops.take` also maps negative numbers, which adds five nodes to the exported graph for every
     tensor.
@@ -13,8 +13,8 @@ def gather_rows(tensor, rows):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        return tf.gather(tensor, rows)
-    return ops.take(tensor, rows, axis=0)
+        return tf.gather(tensor, rows, axis=axis)
+    return ops.take(tensor, rows, axis=axis)
 
 
 def gather_beams(tensor, beams):

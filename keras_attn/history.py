@@ -8,30 +8,34 @@ the start.
 import keras
 from keras import ops
 
+from keras_attn.gather import gather_rows
+
 
 def grows(growing=None):
     """Whether a history grows: as asked, by default where the backend lets tensors change shape."""
     return keras.backend.backend() == "tensorflow" if growing is None else growing
 
 
-def new_history(rows, rest, dtype, capacity, zero, growing=None):
+def new_history(rows, rest, dtype, capacity, growing=None):
     """A history without columns.
+
+    TensorFlow fixes the shapes of a loop by what it knows of the first values. So the columns of a
+    growing history are chosen by an index that is empty, but not by its type.
 
     Args:
         rows: tuple `(batch, beams)`.
         rest: tuple, shape of one entry.
         dtype: dtype.
         capacity: int, the columns that can be needed; used where tensors do not grow.
-        zero: int32 scalar that is 0 but unknown when tracing, see `hidden_zero`.
         growing: bool, whether the history grows. Default `None`: where the backend can.
 
     Returns:
         Zeros `(batch, beams, 0 or capacity, *rest)`.
     """
-    growing = grows(growing)
-    columns = 1 if growing else max(1, capacity)
-    history = ops.zeros((*rows, columns, *rest), dtype=dtype)
-    return history[:, :, :zero] if growing else history
+    if not grows(growing):
+        return ops.zeros((*rows, max(1, capacity), *rest), dtype=dtype)
+    (no_columns,) = ops.nonzero(ops.zeros((1,), dtype="bool"))
+    return gather_rows(ops.zeros((*rows, 1, *rest), dtype=dtype), no_columns, axis=2)
 
 
 def append(history, entry, step):
@@ -55,12 +59,3 @@ def extend(history, entries, step, growing=None):
         return ops.concatenate([history, entries], axis=2)
     start = [0, 0, step] + [0] * (len(history.shape) - 3)
     return ops.slice_update(history, start, entries)
-
-
-def hidden_zero(mask):
-    """An int32 zero whose value shape inference cannot see.
-
-    A tensor cut to this length has an unknown length when the loop is traced, and may grow. Made
-    from a comparison of values with themselves, it costs one node outside of the loop.
-    """
-    return ops.cast(ops.any(ops.not_equal(mask, mask)), "int32")

@@ -380,7 +380,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         record(self, weights)
         return self._combine(heads, query), weights
 
-    def new_cache(self, batch, capacity, zero, growing=None):
+    def new_cache(self, batch, capacity, growing=None):
         """A cache of no positions, see `keras_attn.transformer.kv_cache.new_cache`."""
         return kv_cache.new_cache(
             batch,
@@ -389,7 +389,6 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             self.value_dim,
             self.compute_dtype,
             capacity,
-            zero,
             growing,
         )
 

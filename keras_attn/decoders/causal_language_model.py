@@ -113,7 +113,7 @@ class CausalLanguageModel(StackDecoder):
         bias = self.stack.bias(positions, positions)
         # Outside of a loop a cache can grow with every backend.
         empty = [
-            block.initial_state(ops.shape(vectors)[0], 0, 0, growing=True)
+            block.initial_state(ops.shape(vectors)[0], 0, growing=True)
             for block in self.stack.blocks
         ]
         _, _, shared = self.stack.step(
@@ -126,8 +126,8 @@ class CausalLanguageModel(StackDecoder):
         }
 
     def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
-        batch, zero = ops.shape(memory["lengths"])[0], history.hidden_zero(memory["lengths"])
-        slots = (self.capacity(max_length, beam_width), zero, self.growing_cache)
+        batch = ops.shape(memory["lengths"])[0]
+        slots = (self.capacity(max_length, beam_width), self.growing_cache)
         own = kv_cache.own_slots(batch, beam_width)
         empty = [block.initial_state(batch, *slots) for block in self.stack.blocks]
         # Behind what is there, if only to hide the number of slots from a loop that changes it.

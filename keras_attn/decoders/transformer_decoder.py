@@ -91,8 +91,8 @@ class TransformerDecoder(StackDecoder):
 
     def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
         mask = memory["blocks"][-1]["mask"]  # (B, 1, S)
-        batch, zero = ops.shape(mask)[0], history.hidden_zero(mask)
-        slots = (self.capacity(max_length, beam_width), zero, self.growing_cache)
+        batch = ops.shape(mask)[0]
+        slots = (self.capacity(max_length, beam_width), self.growing_cache)
         own = kv_cache.own_slots(batch, beam_width)
         state = {
             "ancestors": kv_cache.new_ancestors(own, *slots),

@@ -90,10 +90,9 @@ class BeamDecoder(Search):
     def start(self, memory, limits, encoder_mask):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         beams, pool = (batch, self.beam_width), (batch, self.num_hypotheses)
-        zero = history.hidden_zero(encoder_mask)
 
         def new_history(rows, rest=(), dtype="int32"):
-            return history.new_history(rows, rest, dtype, self.max_length, zero)
+            return history.new_history(rows, rest, dtype, self.max_length)
 
         # All beams start alike: only the first is possible, or there would be beam_width copies of
         # everything.

@@ -20,10 +20,9 @@ class GreedyDecoder(Search):
 
     def start(self, memory, limits, encoder_mask):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
-        zero = history.hidden_zero(encoder_mask)
 
         def new_history(rest=(), dtype="int32"):
-            return history.new_history((batch, 1), rest, dtype, self.max_length, zero)
+            return history.new_history((batch, 1), rest, dtype, self.max_length)
 
         carry = {
             "step": ops.zeros((), dtype="int32"),

@@ -107,10 +107,10 @@ class SamplingDecoder(Search):
 
     def start(self, memory, limits, encoder_mask):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
-        samples, zero = (batch, self.num_hypotheses), history.hidden_zero(encoder_mask)
+        samples = (batch, self.num_hypotheses)
 
         def new_history(rest=(), dtype="int32"):
-            return history.new_history(samples, rest, dtype, self.max_length, zero)
+            return history.new_history(samples, rest, dtype, self.max_length)
 
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
         carry = {

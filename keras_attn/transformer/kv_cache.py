@@ -17,7 +17,7 @@ from keras_attn import history
 from keras_attn.masks import MASKED_SCORE, scores_of_mask
 
 
-def new_cache(batch, num_heads, key_dim, value_dim, dtype, capacity, zero, growing=None):
+def new_cache(batch, num_heads, key_dim, value_dim, dtype, capacity, growing=None):
     """A cache of no positions.
 
     Args:
@@ -26,7 +26,6 @@ def new_cache(batch, num_heads, key_dim, value_dim, dtype, capacity, zero, growi
         key_dim, value_dim: ints, sizes of each head.
         dtype: dtype.
         capacity: int, the slots of a cache that does not grow.
-        zero: int32 scalar, see `keras_attn.history.hidden_zero`.
         growing: bool, whether the cache grows. Default `None`: where the backend can.
 
     Returns:
@@ -34,8 +33,8 @@ def new_cache(batch, num_heads, key_dim, value_dim, dtype, capacity, zero, growi
     """
     heads = (batch, num_heads)
     return {
-        "keys": history.new_history(heads, (key_dim,), dtype, capacity, zero, growing),
-        "values": history.new_history(heads, (value_dim,), dtype, capacity, zero, growing),
+        "keys": history.new_history(heads, (key_dim,), dtype, capacity, growing),
+        "values": history.new_history(heads, (value_dim,), dtype, capacity, growing),
     }
 
 
@@ -111,12 +110,12 @@ def own_slots(batch, beam_width):
     return ops.zeros((batch, 1, 1), dtype="float32") + others
 
 
-def new_ancestors(own, capacity, zero, growing=None, used=None):
+def new_ancestors(own, capacity, growing=None, used=None):
     """Ancestors in a new cache.
 
     Args:
         own: as from `own_slots`.
-        capacity, zero, growing: as in `new_cache`.
+        capacity, growing: as in `new_cache`.
         used: boolean `(batch, slots)`, the slots that come before those of the beams: whether all
             beams may attend to them. Default `None`: there are none.
 
@@ -124,7 +123,7 @@ def new_ancestors(own, capacity, zero, growing=None, used=None):
         The ancestors.
     """
     rows, beam_width = ops.shape(own)[0] * own.shape[1], own.shape[1]
-    ancestors = history.new_history((rows, 1), (), "float32", capacity, zero, growing)
+    ancestors = history.new_history((rows, 1), (), "float32", capacity, growing)
     ancestors = ancestors + MASKED_SCORE
     if used is None:
         return ancestors

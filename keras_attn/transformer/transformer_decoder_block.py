@@ -105,9 +105,9 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
             return {}
         return self.memory_attention.prepare_memory(encoder_outputs, attention_mask=encoder_mask)
 
-    def initial_state(self, batch, capacity, zero, growing=None):
+    def initial_state(self, batch, capacity, growing=None):
         """A cache of no positions, see `keras_attn.transformer.kv_cache.new_cache`."""
-        return self.self_attention.new_cache(batch, capacity, zero, growing)
+        return self.self_attention.new_cache(batch, capacity, growing)
 
     def step(self, inputs, state, memory, slot, **positions):
         """New positions, given those in the state.

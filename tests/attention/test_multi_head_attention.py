@@ -383,7 +383,7 @@ def test_cached_steps_equal_the_full_pass(name, growing):
     call = {"use_causal_mask": True, "position_bias": bias}
     outputs, weights = numpy(layer(X, **call, return_attention_scores=True))
     for parts in ((1, 1, 1, 3), (2, 1, 3)):
-        cache, slot = layer.new_cache(2, 9, np.int32(0), growing), 0
+        cache, slot = layer.new_cache(2, 9, growing), 0
         for new in parts:
             now = slice(slot, slot + new)
             step_outputs, step_weights, cache = layer.step(
@@ -404,7 +404,7 @@ def test_steps_of_rows_that_began_at_other_slots_equal_those_of_each_row(make_bi
     layer = build(MultiHeadAttention(2, 4, rotary=rotary, sliding_window=4), X)
     call = {"position_bias": make_bias and make_bias()}
     first = np.array([2, 0], "int32")  # the slot of the first position; noise is before it
-    cache = layer.new_cache(2, 7, np.int32(0), growing)
+    cache = layer.new_cache(2, 7, growing)
     found = []
     for slot, new in ((0, 4), (4, 1), (5, 1)):
         slots = np.arange(slot + new if growing else 7, dtype="int32")
@@ -434,7 +434,7 @@ def test_beams_that_share_a_cache_see_their_own_tokens(name, growing):
     layer = build(MultiHeadAttention(4, 6, **arguments), inputs)
     bias = make_bias and randomize(build(make_bias(), np.arange(6)[None], np.arange(6)[None]))
     expected = numpy(layer(inputs, use_causal_mask=True, position_bias=bias))
-    slots = (beams * time, np.int32(0), growing)
+    slots = (beams * time, growing)
     own, cache = kv_cache.own_slots(2, beams), layer.new_cache(2, *slots)
     ancestors = kv_cache.new_ancestors(own, *slots)
     for t in range(time):
@@ -626,7 +626,7 @@ def test_half_precision_goes_through_the_cache_with_float32_biases(growing):
     outputs = numpy(layer(X, position_bias=bias, use_causal_mask=True))
     assert outputs.dtype == "float16"
     assert_close(outputs, expected, 0.02)
-    cache = layer.new_cache(2, 6, np.int32(0), growing)
+    cache = layer.new_cache(2, 6, growing)
     for t in range(6):
         now = X[:, t : t + 1].astype("float16")
         step = layer.step(now, cache, np.int32(t), position_bias=bias, growing=growing)

@@ -8,11 +8,10 @@ from tests.contracts import assert_identical, numpy
 GENERATOR = np.random.default_rng(0)
 KEYS = GENERATOR.normal(size=(3, 2, 5, 4)).astype("float32")
 VALUES = GENERATOR.normal(size=(3, 2, 5, 6)).astype("float32")
-ZERO = np.int32(0)
 
 
 def new_cache(growing, dtype="float32", capacity=7):
-    return kv_cache.new_cache(3, 2, 4, 6, dtype, capacity, ZERO, growing)
+    return kv_cache.new_cache(3, 2, 4, 6, dtype, capacity, growing)
 
 
 @pytest.mark.parametrize(("growing", "slots"), [(True, 0), (False, 7)])
