@@ -12,7 +12,7 @@ EXPORTS = (
 
 
 @contextlib.contextmanager
-def replace_when_done(path, is_file=False):
+def replace_when_done(path, is_file=None, first_bytes=b""):
     """Gives a temporary name beside `path`, which becomes `path` only if the block succeeds.
 
     The block writes a file or a directory under that name. An exception (a full disk, a failed
@@ -23,13 +23,17 @@ def replace_when_done(path, is_file=False):
     Args:
         path: the final name. An existing file there is replaced; so is the directory of an earlier
             export, but no other. A link stays a link: what it points to is replaced.
-        is_file: bool, whether the block writes a file for sure, so that a directory is refused
-            before the block runs and not after it. Default False.
+        is_file: bool, whether the block writes a file or a directory, so that what is of the other
+            kind is refused before the block runs. Default `None`: it is not known, and a directory
+            in the place of a file is refused after it.
+        first_bytes: bytes, what an existing file begins with if it may be replaced; an empty one
+            always may. Default: anything, if the block may write a file, and else nothing.
 
     Raises:
         FileNotFoundError: the directory that shall hold `path` does not exist.
-        FileExistsError: `path` is a directory with other content than an earlier export, or any
-            directory in the place of a file.
+        FileExistsError: `path` is a directory with other content than an earlier export, any
+            directory in the place of a file, a file in the place of a directory, or a file that
+            begins otherwise.
 
     Example:
 
@@ -58,6 +62,8 @@ def replace_when_done(path, is_file=False):
         )
     if is_file:
         _refuse_directory(path)
+    if path.is_file() and (first_bytes or is_file is False):
+        _refuse_other_file(path, first_bytes)
     partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
     _remove(partial)
     try:
@@ -98,6 +104,16 @@ def _refuse_directory(path):
     if path.is_dir():
         raise FileExistsError(
             f"Expected the name of a file. Received: path={str(path)!r}, a directory."
+        )
+
+
+def _refuse_other_file(path, first_bytes):
+    with open(path, "rb") as stream:
+        begin = stream.read(max(1, len(first_bytes)))
+    if begin and (not first_bytes or begin != first_bytes):
+        raise FileExistsError(
+            f"Expected a new path, or an earlier export to replace. Received: path={str(path)!r}, "
+            "a file with other content. Move that away, or choose another path."
         )
 
 

@@ -75,6 +75,23 @@ def test_leaves_other_directories_alone(tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["empty", "thesis.txt"]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [{"is_file": False}, {"first_bytes": b"\x08"}, {"is_file": True, "first_bytes": b"P"}],
+)
+def test_leaves_files_of_another_kind_alone(tmp_path, arguments):
+    path = tmp_path / "thesis.txt"
+    path.write_text("years of work")
+    with pytest.raises(FileExistsError, match="a file with other content"):
+        with replace_when_done(path, **arguments):
+            raise AssertionError("the block must not run")
+    assert path.read_text() == "years of work"
+    path.write_bytes(b"")
+    with replace_when_done(path, **arguments) as partial:
+        partial.write_text("an export")
+    assert path.read_text() == "an export"
+
+
 def test_demands_an_existing_directory(tmp_path):
     with pytest.raises(FileNotFoundError, match="Create .*missing"):
         with replace_when_done(tmp_path / "missing" / "model.onnx"):

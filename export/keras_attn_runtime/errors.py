@@ -30,8 +30,12 @@ class SentenceError(ValueError):
 
 
 def in_one_line(error):
-    """The text of an error of ONNX Runtime, which ends with a line break, or has several."""
-    return " ".join(str(error).split())
+    """The text of an error of ONNX Runtime, which ends with a line break, or has several.
+
+    Where it names all nodes of a graph, what is in the middle is left out.
+    """
+    text = " ".join(str(error).split())
+    return text if len(text) <= 600 else f"{text[:200]} ... {text[-400:]}"
 
 
 @contextlib.contextmanager

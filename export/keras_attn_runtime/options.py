@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 
 import numpy as np
@@ -51,26 +51,39 @@ class Options:
             if value is not None:  # NumPy's small integers overflow where they are multiplied
                 object.__setattr__(self, name, int(value))
 
+    @classmethod
+    def of(cls, options):
+        """The `Options` of a dict of keyword arguments, which must all be known."""
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            raise TypeError(
+                f"Expected options out of {known}. Received: {', '.join(unknown)}. What else a "
+                "search does is decided when it is exported."
+            )
+        return cls(**options)
+
     @property
     def window_size(self):
         return 16 * self.batch_size if self.window is None else self.window
 
 
-def require_integer(name, value, least):
-    """Raises ValueError unless `value` is an integer in [least, 2**31)."""
-    _require(name, value, Integral, "an integer", least)
+def require_integer(name, value, least, most=LARGEST_INT32):
+    """Raises ValueError unless `value` is an integer in [least, most]."""
+    _require(name, value, Integral, "an integer", least, most)
 
 
-def _require(name, value, kind, expected, least):
+def require_bool(name, value):
+    """Raises ValueError unless `value` is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"Expected {name} to be True or False. Received: {name}={value!r}.")
+
+
+def _require(name, value, kind, expected, least, most=LARGEST_INT32):
     # NumPy would compare in the value's own type, in which the limit may not exist.
     plain = value.item() if isinstance(value, np.generic) else value
     # Python counts True as 1; nan is in no range.
-    if (
-        isinstance(plain, bool)
-        or not isinstance(plain, kind)
-        or not least <= plain <= LARGEST_INT32
-    ):
+    if isinstance(plain, bool) or not isinstance(plain, kind) or not least <= plain <= most:
         raise ValueError(
-            f"Expected {name} to be {expected} in [{least}, {LARGEST_INT32}]. Received: "
-            f"{name}={value!r}."
+            f"Expected {name} to be {expected} in [{least}, {most}]. Received: {name}={value!r}."
         )

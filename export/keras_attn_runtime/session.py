@@ -6,6 +6,9 @@ import sys
 from keras_attn_runtime.errors import ModelFileError, ProviderError, in_one_line
 from keras_attn_runtime.options import require_integer
 
+MOST_THREADS = 1024
+"""More would be a mistake: ONNX Runtime starts all of them, whatever the processor has."""
+
 
 def create_session(path, providers=None, num_threads=None):
     """Loads an ONNX file on exactly the execution providers that were asked for.
@@ -19,7 +22,7 @@ def create_session(path, providers=None, num_threads=None):
         providers: string, or list of strings and `(string, options dict)` pairs, in order of
             preference: "cpu", "cuda" or any provider name of ONNX Runtime. Single operators that a
             provider lacks run on the CPU. Default: "cpu".
-        num_threads: int of at least 1, threads of one operator. Default: ONNX Runtime's choice, all
+        num_threads: int in [1, 1024], threads of one operator. Default: ONNX Runtime's choice, all
             cores.
 
     Returns:
@@ -29,11 +32,11 @@ def create_session(path, providers=None, num_threads=None):
         FileNotFoundError: if there is no such file (or another OSError if it cannot be opened).
         ModelFileError: if ONNX Runtime cannot load it.
         ProviderError: if a provider is unknown, not installed or does not start.
-        ValueError: if `num_threads` is not a positive integer.
+        ValueError: if `num_threads` is not an integer in its range.
         ImportError: if ONNX Runtime is not installed, or cannot be loaded.
     """
     if num_threads is not None:
-        require_integer("num_threads", num_threads, least=1)
+        require_integer("num_threads", num_threads, least=1, most=MOST_THREADS)
     # Opening it here turns a missing file or a missing permission into the usual OSError.
     with open(path, "rb"):
         pass
@@ -66,8 +69,15 @@ def create_session(path, providers=None, num_threads=None):
                 f"{cause} On the CPU it can. Check the driver and libraries, or ask for "
                 f"providers='cpu'.{given}"
             ) from error
+        if "ai.onnx.contrib" in str(error):
+            raise ModelFileError(
+                f"Expected a file from ids to ids. Received: {str(path)!r}, one from strings to "
+                "strings, which needs onnxruntime-extensions and no runtime. Export it with "
+                "`onnx` instead of `onnx-text`, or run it as `export_onnx_text` tells."
+            ) from error
         raise ModelFileError(
-            f"{cause} If the file is damaged or incomplete, export or copy it again.{given}"
+            f"{cause} If the file is damaged or incomplete (its weights may lie in another one, "
+            f"beside it), export or copy it again.{given}"
         ) from error
     missing = [name for name in names if name not in session.get_providers()]
     if missing:

@@ -13,7 +13,7 @@ class Source:
 
     Attributes:
         ids: list of ints, with the start and end token if the model wants them; [] for a sentence
-            of no tokens.
+            of no tokens, of which the model makes nothing.
         truncated: bool, whether the sentence was longer than the limit and was cut.
         prefix: list of ints, target ids that the translation begins with.
         seed: int, decides what a file that draws tokens at random draws.
@@ -85,7 +85,9 @@ class SourceReader:
                 f"Received: {len(ids)} tokens. Split it, raise the limit or ask for truncation.",
             )
         ids = ids[: self.max_source_length]
-        return Source([*self._start, *ids, *self._end] if ids else [], truncated)
+        # A language model can go on from its start token alone; another model has nothing to read.
+        is_empty = not ids and (self._end or not self._start)
+        return Source([] if is_empty else [*self._start, *ids, *self._end], truncated)
 
     def _checked_ids(self, index, sentence):
         try:

@@ -19,11 +19,16 @@ class SteppedModel(ExportedModel):
         providers, num_threads, num_sessions: see `ExportedModel`.
 
     Raises:
-        ModelFileError: if a file is damaged, from elsewhere, of another format, or of another
-            export than `start.onnx`.
+        ModelFileError: if `directory` is a file, or a file is damaged, from elsewhere, of another
+            format, or of another export than `start.onnx`.
     """
 
     def __init__(self, directory, providers=None, num_threads=None, num_sessions=1):
+        if Path(directory).is_file():
+            raise ModelFileError(
+                f"Expected a directory with {', '.join(FILES)}. Received: {str(directory)!r}, a "
+                "file. Use `Translator`, or export it with `onnx-steps`."
+            )
         start, *others = [Path(directory) / name for name in FILES]
         for path in others:
             verify_file_checksum(path)

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_attn_runtime.errors import BatchError, ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
-from keras_attn_runtime.options import LARGEST_INT32, Options, require_integer
+from keras_attn_runtime.options import LARGEST_INT32, Options, require_bool, require_integer
 from keras_attn_runtime.prefixes import PrefixReader
 from keras_attn_runtime.scores import require_tokens, scores
 from keras_attn_runtime.source import SourceReader
@@ -35,7 +35,7 @@ class Translator:
         providers: "cpu", "cuda" or any ONNX Runtime provider, or a list of names and
             `(name, options)` pairs in order of preference. A provider that does not start is an
             error, never replaced silently. Default: "cpu".
-        num_threads: int of at least 1, CPU threads of one operator. Default: all cores, divided by
+        num_threads: int in [1, 1024], CPU threads of one operator. Default: all cores, divided by
             the workers.
         num_workers: int of at least 1, batches translated at once. Two workers of one thread each
             translate many sentences faster than one of two threads, and each holds the model in
@@ -59,6 +59,7 @@ class Translator:
         ProviderError: if a provider cannot be used.
         ValueError: if another argument is out of its range.
         RuntimeError: by the methods, in a process that was forked since.
+        TypeError: by the methods, for an option that there is not.
 
     Example:
 
@@ -80,6 +81,11 @@ class Translator:
     ):
         require_integer("max_source_length", max_source_length, least=1)
         require_integer("num_workers", num_workers, least=1)
+        require_bool("truncate", truncate)
+        if not isinstance(path, (str, os.PathLike)):
+            raise ValueError(
+                f"Expected path to be a string or a path. Received: type={type(path).__name__}."
+            )
         if num_threads is None and num_workers > 1:
             num_threads = max(1, _num_cores() // num_workers)
         self._model = self._model_class(path, providers, num_threads, num_workers)
@@ -92,7 +98,7 @@ class Translator:
         self.draws = self._model.draws
         self.max_source_length = min(max_source_length, self.settings.max_source_length)
         self._reader = SourceReader(
-            self._model.source_tokenizer, self.settings, self.max_source_length, bool(truncate)
+            self._model.source_tokenizer, self.settings, self.max_source_length, truncate
         )
         self._prefixes = PrefixReader(self._model.target_tokenizer, self.settings)
 
@@ -106,7 +112,8 @@ class Translator:
         All texts are checked before the first is translated.
 
         Args:
-            texts: iterable of strings. Text without tokens has the empty translation.
+            texts: iterable of strings. Text without tokens has the empty translation, but for a
+                language model that begins with a start token, which writes something.
             target_prefix: string that all translations begin with, such as the tag of a language,
                 or an iterable of strings, one for each text. Default: nothing.
             **options: see `Options`.
@@ -225,6 +232,7 @@ class Translator:
 
     def _read_pairs(self, texts, targets, skip_unscorable):
         """Yields the source of each text, with the target and the end token as its prefix."""
+        require_bool("skip_unscorable", skip_unscorable)
         self._require_target_prefix()
         if self.settings.end_token_id == self.settings.pad_token_id:
             raise ModelFileError(
@@ -241,7 +249,7 @@ class Translator:
                 "Expected a Translator of this process. Received: one that was made before the "
                 "process was forked. Make it afterwards, in each process."
             )
-        options = Options(**options)
+        options = Options.of(options)
         if options.num_hypotheses > self.settings.num_hypotheses:
             raise ValueError(
                 f"Expected num_hypotheses of at most {self.settings.num_hypotheses}, as many as "

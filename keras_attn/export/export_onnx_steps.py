@@ -59,7 +59,11 @@ def export_onnx_steps(
     require_one_file(function.weights)
     sentences = parity_sentences(function, source_tokenizer, sentences)
     prefixes = parity_prefixes(function, len(sentences))
-    with without_cudnn(model), in_float32(model), replace_when_done(directory) as partial:
+    with (
+        without_cudnn(model),
+        in_float32(model),
+        replace_when_done(directory, is_file=False) as partial,
+    ):
         steps = SearchSteps(function)
         partial.mkdir()
 

@@ -8,6 +8,7 @@ import numpy as np
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.export_onnx import export_onnx
 from keras_attn.export.external_data import require_one_file
+from keras_attn.export.onnx_file import FIRST_BYTES
 from keras_attn.export.onnx_gate import open_session
 from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.require import require
@@ -82,7 +83,7 @@ def export_onnx_text(
     require_one_file(function.weights)
     if function.search.return_token_log_probs:  # nobody could tell which text each is of
         model = with_search_settings(model, return_token_log_probs=False)
-    with replace_when_done(path, is_file=True) as partial:
+    with replace_when_done(path, is_file=True, first_bytes=FIRST_BYTES) as partial:
         report = export_onnx(
             model,
             partial,
@@ -152,7 +153,7 @@ def _translate(run, batches, source_tokenizer, target_tokenizer, function):
         )
         yield [
             _decode(target_tokenizer, [ids[:length] for ids, length in zip(*row, strict=True)])
-            if sentence
+            if sentence or function.goes_on_from_nothing
             else [""] * len(row[0])
             for sentence, *row in zip(
                 sentences, outputs["token_ids"], outputs["lengths"], strict=True

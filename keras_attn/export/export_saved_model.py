@@ -29,7 +29,9 @@ def export_saved_model(
     request, and `token_log_probs` of a search that returns them.
 
     Signature `serving_default`: inputs `text` string `(batch,)` and all but the first of `ids`;
-    outputs `text` string `(batch, hypotheses)`, as the search orders them, and those of `ids`. The
+    outputs `text` string `(batch, hypotheses)`, as the search orders them, and those of `ids`, of a
+    text without tokens empty with score 0 (a language model that begins with a start token goes on
+    from that). The
     tokenizers are inside; the process that loads the model has to `import tensorflow_text`. Without
     tokenizers `ids` is the only signature.
 
@@ -70,7 +72,11 @@ def export_saved_model(
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     sentences = parity_sentences(function, source_tokenizer, sentences)
     prefixes = parity_prefixes(function, len(sentences))
-    with without_cudnn(model), replace_when_done(directory) as partial, paused_collection():
+    with (
+        without_cudnn(model),
+        replace_when_done(directory, is_file=False) as partial,
+        paused_collection(),
+    ):
         module = _module(function, source_tokenizer, target_tokenizer or source_tokenizer)
         signatures = {"ids": module.translate_ids}
         if source_tokenizer is not None:
@@ -83,7 +89,7 @@ def export_saved_model(
         report = compare_translations(expected, _runner(loaded), function.search)
         report.check()
         if source_tokenizer is not None:
-            _check_texts(run, module, loaded, sentences[:16], prefixes and prefixes[:16])
+            _check_texts(run, function, module, loaded, sentences[:16], prefixes and prefixes[:16])
     return report
 
 
@@ -101,7 +107,11 @@ def _module(function, source_tokenizer, target_tokenizer):
         "seeds": tf.constant([0]),
     }
     module.weights = [weight.value for weight in function.weights]
-    module.translate_ids = _compiled(function, function.signature, module.defaults)
+
+    def translate_ids(source_ids, *others):
+        return function(_widened(source_ids, 1, search.pad_token_id), *others)
+
+    module.translate_ids = _compiled(translate_ids, function.signature, module.defaults)
     if source_tokenizer is None:
         return module
     module.source_tokenizer = source_tokenizer.to_tensorflow(
@@ -116,20 +126,47 @@ def _module(function, source_tokenizer, target_tokenizer):
     }
 
     def translate_texts(text, *others):
-        source_ids = module.source_tokenizer.encode(text)  # (B, S)
-        # No texts give S = 0, with which Keras' recurrent layers cannot work.
-        missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
-        source_ids = tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=search.pad_token_id)
+        source_ids = module.source_tokenizer.encode(text)
+        source_ids = _widened(source_ids, 1 + function.source_start, search.pad_token_id)  # (B, S)
         ids = [
             module.target_tokenizer.encode(value) if value.dtype == tf.string else value
             for value in others
         ]
         results = module.translate_ids(source_ids, *ids)
+        results = _without(results, _is_empty(source_ids, function), search.pad_token_id)
         return {"text": _decode(module.target_tokenizer, results), **results}
 
     signature = [of_text.get(spec.name, spec) for spec in function.signature]
     module.translate_texts = _compiled(translate_texts, signature, module.defaults)
     return module
+
+
+def _widened(source_ids, width, pad_token_id):
+    """Ids of at least so many columns: Keras' recurrent layers cannot work with none."""
+    import tensorflow as tf
+
+    missing = tf.maximum(width - tf.shape(source_ids)[1], 0)
+    return tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=pad_token_id)
+
+
+def _is_empty(source_ids, function):
+    """Of which ids there is nothing to translate, boolean `(batch,)`."""
+    import tensorflow as tf
+
+    first = source_ids[:, int(function.source_start)]  # (B,)
+    ends = [function.search.pad_token_id, function.search.end_token_id]
+    return tf.reduce_any(first[:, None] == ends, axis=1) & (not function.goes_on_from_nothing)
+
+
+def _without(results, rows, pad_token_id):
+    """Results in which some rows, boolean `(batch,)`, have empty hypotheses of score 0."""
+    import tensorflow as tf
+
+    def cleared(name, value):
+        nothing = tf.cast(pad_token_id if name == "token_ids" else 0, value.dtype)
+        return tf.where(tf.reshape(rows, (-1, *[1] * (len(value.shape) - 1))), nothing, value)
+
+    return {name: cleared(name, value) for name, value in results.items()}
 
 
 def _compiled(function, signature, defaults):
@@ -171,7 +208,7 @@ def _runner(loaded):
     return run
 
 
-def _check_texts(run, module, loaded, sentences, prefixes):
+def _check_texts(run, function, module, loaded, sentences, prefixes):
     """Compares the loaded string signature with the tokenizers around the model."""
     import tensorflow as tf
 
@@ -183,8 +220,9 @@ def _check_texts(run, module, loaded, sentences, prefixes):
         del strings["prefix_ids"]
         strings["target_prefix"] = module.target_tokenizer.decode(pad(prefixes))
         ids["prefix_ids"] = module.target_tokenizer.encode(strings["target_prefix"])
-    results = run(source_ids=module.source_tokenizer.encode(texts), **ids)
-    expected = _decode(module.target_tokenizer, results)
+    source_ids = module.source_tokenizer.encode(texts)
+    expected = _decode(module.target_tokenizer, run(source_ids=source_ids, **ids))
+    expected = tf.where(_is_empty(source_ids, function)[:, None], "", expected)
     actual = loaded.signatures["serving_default"](text=texts, **strings)["text"]
     if expected.shape != actual.shape or not bool(tf.reduce_all(expected == actual)):
         raise ExportError(

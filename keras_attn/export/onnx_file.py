@@ -32,6 +32,9 @@ PRECISIONS = {
 }
 """The pass that gives a file its precision, and one behind it that shows on a CPU what it costs."""
 
+FIRST_BYTES = b"\x08"
+"""What an ONNX file begins with, the tag of its `ir_version`: other files are the user's."""
+
 
 def write_onnx(
     path,
@@ -73,7 +76,7 @@ def write_onnx(
     is_file = not external_data and variables_size(weights) <= LIMIT
     # Around the whole conversion, so that a wrong path is refused before it.
     with (
-        replace_when_done(path, is_file) as partial,
+        replace_when_done(path, is_file, FIRST_BYTES) as partial,
         tempfile.TemporaryDirectory(prefix=".partial-", dir=partial.parent) as others,
         paused_collection(),
     ):

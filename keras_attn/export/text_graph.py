@@ -22,7 +22,8 @@ encode (string[batch] text) => (int32[batch, source_length] source_ids, bool[bat
     begin = Unsqueeze (first_positions, last)                   # (B, 1)
     end = Unsqueeze (end_positions, last)
     count = Sub (end, begin)
-    has_tokens = Greater (count, zero)
+    too_few_tokens = Cast <to = 7> (too_few)
+    has_tokens = Greater (count, too_few_tokens)                # something to translate
     counts = Concat <axis = 0> (nothing, count)
     longest = ReduceMax <keepdims = 0> (counts)
     width = Add (longest, one)                                  # with the end token
@@ -98,7 +99,8 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
 
         text -> source ids, padding -> the model -> the ids of each hypothesis -> text
 
-    A text without tokens has empty translations, with score and log probability 0.
+    A text without tokens has empty translations, with score and log probability 0; a language model
+    whose prompts begin with a start token goes on from that.
 
     Args:
         model: `onnx.ModelProto` with the inputs and outputs of `export_onnx`; changed in place.
@@ -122,6 +124,7 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
         pad_token_id=[search.pad_token_id],
         start_token_ids=[[search.start_token_id] * function.source_start],
         end_token_id=search.end_token_id if function.source_end else search.pad_token_id,
+        too_few=-1 if function.goes_on_from_nothing else 0,
     )
     decode = _parse(
         DECODE,
@@ -138,6 +141,7 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
             pad_token_id=[search.pad_token_id],
             start_token_ids=[[]],
             end_token_id=search.pad_token_id,
+            too_few=0,
         )
         names = {"text": "target_prefix", "source_ids": "read_prefix", "has_tokens": "has_prefix"}
         rename_values(read, names)

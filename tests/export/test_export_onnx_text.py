@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 import pytest
-from keras_attn_runtime import Translator
+from keras_attn_runtime import ModelFileError, Translator
 
 from keras_attn.export import ExportError, export_onnx_text
 from keras_attn.export.export_onnx_text import ODD_TEXTS, PROGRAM
@@ -181,3 +181,10 @@ def test_a_tokenizer_that_spells_bytes(tmp_path):
     assert tokenizer.pieces([4]) == ["<0x00>"]
     model = make_translator(vocabulary_sizes=[tokenizer.vocabulary_size] * 2, max_length=6)
     assert export_onnx_text(model, tmp_path / "model.onnx", tokenizer).best_equal == 1
+
+
+def test_the_runtime_knows_it_from_a_damaged_file(text_file):
+    with pytest.raises(
+        ModelFileError, match="from strings to strings, which needs onnxruntime-ext"
+    ):
+        Translator(text_file)

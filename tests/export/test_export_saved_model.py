@@ -87,6 +87,19 @@ def test_no_sentences_and_no_tokens(loaded):
     assert loaded.translate_ids(np.zeros((0, 3), "int32"))["scores"].shape == (0, 2)
     no_tokens = loaded.translate_texts(SOURCE, max_length=0)
     assert set(no_tokens["text"].numpy().ravel()) == {b""}
+    assert loaded.translate_ids(np.zeros((2, 0), "int32"))["scores"].shape == (2, 2)
+
+
+def test_a_text_without_tokens_has_an_empty_translation(loaded):
+    alone = loaded.translate_texts(SOURCE)
+    mixed = loaded.translate_texts(tf.concat([[""], SOURCE, [" "]], axis=0))
+    for name, value in alone.items():
+        value, found = value.numpy(), mixed[name].numpy()
+        if value.dtype.kind == "f":
+            np.testing.assert_allclose(found[1:-1], value, rtol=1e-5, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(found[1:-1], value)
+        assert set(found[[0, -1]].ravel()) <= ({b""} if name == "text" else {0})
 
 
 def test_serves_where_keras_attn_is_not_imported(exported):

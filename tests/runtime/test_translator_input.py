@@ -33,6 +33,28 @@ def test_options_out_of_range(translator, options, message):
         translator.translate_iterable(["some text"], **options)
 
 
+def test_options_that_there_are_not_are_named(translator):
+    with pytest.raises(TypeError, match="options out of .*'batch_size'.*Received: beam_size"):
+        translator(["some text"], beam_size=2)
+
+
+@pytest.mark.parametrize("value", ["error", "no", 1, None])
+def test_what_is_true_or_false_is_nothing_else(translator, model_path, value):
+    with pytest.raises(ValueError, match=f"truncate to be True or False.*truncate={value!r}"):
+        Translator(model_path, truncate=value)
+
+
+@pytest.mark.parametrize("path", [None, 5, b"model.onnx"])
+def test_a_path_is_a_string_or_a_path(path):
+    with pytest.raises(ValueError, match=f"Received: type={type(path).__name__}"):
+        Translator(path)
+
+
+def test_more_threads_than_any_processor_has_are_refused(model_path):
+    with pytest.raises(ValueError, match=r"num_threads to be an integer in \[1, 1024\]"):
+        Translator(model_path, num_threads=100_000)
+
+
 def test_numpy_scalars_are_numbers(translator):
     options = {"max_length": np.int64(50), "length_penalty": np.float32(0.5)}
     assert translator(["some text"], **options) == ["some text"]
