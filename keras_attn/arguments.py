@@ -1,7 +1,20 @@
+import keras
+
+
 def check_positive_integer(name, value):
     """Raises a `ValueError` that names the argument unless it is an integer of at least 1."""
     if not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a positive integer. Received: {name}={value!r}.")
+
+
+def check_cell(cell):
+    """Raises ValueError for what cannot take one step of a sequence, alone or in a list."""
+    for each in cell if isinstance(cell, (list, tuple)) else [cell]:
+        if isinstance(each, keras.layers.RNN) or not hasattr(each, "state_size"):
+            raise ValueError(
+                "Expected a cell, which takes one step, such as keras.layers.LSTMCell(256). "
+                f"Received: cell={type(each).__name__}."
+            )
 
 
 def check_dropout(name, rate):

@@ -66,14 +66,22 @@ def attention_mask(value, mask=None):
     if mask is None:
         return ops.ones_like(value[:, None, :, 0], dtype="bool")  # (B, 1, S)
     mask = ops.cast(mask, "bool")
-    if len(mask.shape) == 2:
-        return mask[:, None, :]  # (B, 1, S)
-    if len(mask.shape) == 3:
-        return mask
-    raise ValueError(
-        "attention_mask must have shape (batch, source) or (batch, target, source). "
-        f"Received: attention_mask with shape {tuple(mask.shape)}."
-    )
+    if (
+        len(mask.shape) not in (2, 3)
+        or not _fits(mask.shape[0], value.shape[0])
+        or not _fits(mask.shape[-1], value.shape[1])
+    ):
+        raise ValueError(
+            "attention_mask must have shape (batch, source) or (batch, target, source). "
+            f"Received: attention_mask with shape {tuple(mask.shape)}, for a memory of shape "
+            f"{tuple(value.shape)}."
+        )
+    return mask[:, None, :] if len(mask.shape) == 2 else mask  # (B, 1, S) or (B, T, S)
+
+
+def _fits(size, other):
+    """Whether two sizes are equal or one of them is 1, as far as they are known."""
+    return size == other or bool({1, None} & {size, other})
 
 
 def scores_of_mask(mask):

@@ -52,6 +52,12 @@ def test_masked_softmax_is_a_softmax_of_what_is_left(dtype, scale):
         assert (weights[b][:, ~left] == 0).all()
 
 
+@pytest.mark.parametrize("shape", [(2, 4), (3, 5), (2, 6, 4), (3, 6, 5)])
+def test_a_mask_of_another_memory_is_refused(shape):
+    with pytest.raises(ValueError, match=r"a memory of shape \(2, 5, 7\)"):
+        masks.attention_mask(np.ones((2, 5, 7), "float32"), np.ones(shape, "bool"))
+
+
 def test_a_row_of_nothing_gets_no_weight():
     scores = np.random.default_rng(0).normal(size=(1, 2, 4)).astype("float32")
     mask = np.array([[[False] * 4, [True] * 4]])

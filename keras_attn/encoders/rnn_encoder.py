@@ -2,7 +2,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn import masks
-from keras_attn.arguments import check_dropout, check_positive_integer
+from keras_attn.arguments import check_cell, check_dropout, check_positive_integer
 from keras_attn.build_once import build_once
 from keras_attn.dropout import Dropout
 from keras_attn.pattern import Pattern
@@ -76,6 +76,7 @@ class RNNEncoder(keras.layers.Layer):
         self.supports_masking = True
         check_positive_integer("num_layers", num_layers)
         check_dropout("dropout", dropout)
+        check_cell(cell)
         self.pattern = Pattern(cell)
         self.embedding = embedding
         self.num_layers = num_layers

@@ -99,7 +99,7 @@ def _to_onnx(concrete, input_names, output_names):
                     output_names=result_names,
                     tensors_to_rename=renamed,
                 )
-                graph = optimize_graph(graph, catch_errors=False, optimizers=_optimizers())
+                graph = optimize_graph(graph, catch_errors=False, optimizers=_optimizers(graph))
                 model = graph.make_model("keras_attn")
         except Exception as error:
             reasons = "\n".join([*errors, f"{type(error).__name__}: {error}"])
@@ -109,14 +109,18 @@ def _to_onnx(concrete, input_names, output_names):
     return model
 
 
-def _optimizers():
-    """The tf2onnx optimizers that change these graphs; the other eight only take time."""
+def _optimizers(graph):
+    """The tf2onnx optimizers that change this graph; the others only take time."""
     from tf2onnx.optimizer.const_fold_optimizer import ConstFoldOptimizer
+    from tf2onnx.optimizer.einsum_optimizer import EinsumOptimizer
     from tf2onnx.optimizer.identity_optimizer import IdentityOptimizer
     from tf2onnx.optimizer.loop_optimizer import LoopOptimizer
     from tf2onnx.optimizer.merge_duplicated_nodes_optimizer import MergeDuplicatedNodesOptimizer
 
+    has_einsum = any(node.type == "Einsum" for node in graph.get_nodes())
     return {
+        # Such as Keras' MultiHeadAttention has: transposed, reshaped and multiplied.
+        **({"einsum_optimizer": EinsumOptimizer} if has_einsum else {}),
         "fold_constants": ConstFoldOptimizer,
         "loop_optimizer": LoopOptimizer,
         "merge_duplication": MergeDuplicatedNodesOptimizer,

@@ -28,8 +28,11 @@ def ensemble_model(models, member_weights=None, average="arithmetic", name="tran
     Raises:
         ValueError: for no models, models of another form, special ids or vocabularies that differ.
     """
-    if not models:
-        raise ValueError("models must be a list of at least one search model. Received: none.")
+    if not isinstance(models, (list, tuple)) or not models:
+        raise ValueError(
+            "models must be a list of at least one search model. "
+            f"Received: models={getattr(models, 'name', models)!r}."
+        )
     encoders, searches = zip(*map(encoder_and_search, models), strict=True)
     special = [{id_: getattr(search, id_) for id_ in SPECIAL} for search in searches]
     if any(each != special[0] for each in special):

@@ -1,5 +1,7 @@
 import keras
 
+from keras_attn.search.search import Search
+
 
 def search_model(encoder, search, name="translator"):
     """The model that is deployed: source ids to the ids of the best hypotheses.
@@ -15,6 +17,14 @@ def search_model(encoder, search, name="translator"):
     Returns:
         Functional model from `source_ids` int32 `(batch, source)` to the dict that the search
         returns.
+
+    Raises:
+        ValueError: `search` is no `Search`.
     """
+    if not isinstance(search, Search):
+        raise ValueError(
+            "Expected an encoder and then a search, such as BeamDecoder(decoder). Received: "
+            f"search={type(search).__name__}."
+        )
     source_ids = keras.Input((None,), dtype="int32", name="source_ids")
     return keras.Model(source_ids, search(**encoder(source_ids)), name=name)

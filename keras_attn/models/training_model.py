@@ -1,5 +1,7 @@
 import keras
 
+from keras_attn.decoders.decoder import Decoder
+
 
 def training_model(encoder, decoder, name="trainer"):
     """The model that learns: source and the beginning of the target to logits, teacher forced.
@@ -12,7 +14,15 @@ def training_model(encoder, decoder, name="trainer"):
     Returns:
         Functional model from a dict of `source_ids` int32 `(batch, source)` and `target_ids` int32
         `(batch, target)` (start token first) to float32 logits `(batch, target, vocabulary)`.
+
+    Raises:
+        ValueError: the decoder is given first.
     """
+    if isinstance(encoder, Decoder):
+        raise ValueError(
+            "Expected an encoder and then a decoder. Received: "
+            f"encoder={type(encoder).__name__}, decoder={type(decoder).__name__}."
+        )
     source_ids = keras.Input((None,), dtype="int32", name="source_ids")
     target_ids = keras.Input((None,), dtype="int32", name="target_ids")
     logits = decoder(target_ids, **encoder(source_ids))

@@ -1,7 +1,7 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.arguments import check_positive_integer
+from keras_attn.arguments import check_cell, check_positive_integer
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.build_once import build_once
 from keras_attn.rnn.composed_query import ComposedQuery
@@ -96,6 +96,7 @@ class AttentionRNNCell(keras.layers.Layer):
             )
         if attention_units is not None:
             check_positive_integer("attention_units", attention_units)
+        check_cell(cell)
         if isinstance(cell, list | tuple):
             cell = cell[0] if len(cell) == 1 else keras.layers.StackedRNNCells(cell)
         self.cell = cell

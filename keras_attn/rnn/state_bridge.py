@@ -32,7 +32,8 @@ class StateBridge(keras.layers.Layer):
         Nested lists like `state_size`, leaves `(batch, size)`.
 
     Raises:
-        ValueError: if `mode` is unknown, or `"copy"` finds states that do not fit.
+        ValueError: if `mode` is unknown, `"copy"` finds states that do not fit, or there is no
+            state where there was one before.
     """
 
     def __init__(self, state_size, mode="dense", **kwargs):
@@ -51,6 +52,7 @@ class StateBridge(keras.layers.Layer):
 
     def build(self, encoder_outputs_shape, encoder_mask_shape=None, encoder_state_shape=None):
         sizes = list(_last_axes(encoder_state_shape))
+        self.takes_state = bool(sizes)
         if self.mode == "copy" and sizes != tree.flatten(self.state_size):
             raise ValueError(
                 'mode="copy" needs encoder states of the sizes of the decoder states. '
@@ -62,6 +64,11 @@ class StateBridge(keras.layers.Layer):
 
     def call(self, encoder_outputs, encoder_mask=None, encoder_state=None):
         states = tree.flatten(encoder_state)
+        if encoder_state is None and self.takes_state and self.mode != "zero":
+            raise ValueError(
+                "Expected an encoder_state, as in the first call, which decides what the layer "
+                "makes of it. Received: encoder_state=None."
+            )
         if self.mode == "zero":
             batch = ops.shape(encoder_outputs)[0]
             states = [

@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_attn import history
 from keras_attn.build_once import build_once
+from keras_attn.decoders.decoder import Decoder
 from keras_attn.search import logits, prefix
 from keras_attn.search.length_penalty import FORMS
 from keras_attn.search.loop import run_search
@@ -163,6 +164,10 @@ class Search(keras.layers.Layer):
             raise ValueError(
                 "no_repeat_ngram_size must be a whole number, 0 for none. "
                 f"Received: no_repeat_ngram_size={no_repeat_ngram_size!r}."
+            )
+        if not isinstance(decoder, Decoder):
+            raise ValueError(
+                f"decoder must be a Decoder. Received: decoder={type(decoder).__name__}."
             )
         self.decoder = decoder
         # Python's integers: those of NumPy have types of their own in a graph, and no JSON.

@@ -89,10 +89,13 @@ def weights_of_tokens(sample_weight):
             for the position with the largest label.
     """
     weights = ops.cast(sample_weight, "float32")
-    if len(weights.shape) != 2:
+    # TensorFlow, which has traced a step before, does not say of which rank others are.
+    rank = weights.shape.rank if hasattr(weights.shape, "rank") else len(weights.shape)
+    if rank != 2:
+        shape = f"shape {tuple(weights.shape)}" if rank is not None else "another rank than before"
         raise ValueError(
             "Expected a sample_weight of shape (batch, target_length) or, to weigh sentences, "
-            f"(batch, 1); a class_weight cannot be used. Received: shape {tuple(weights.shape)}"
+            f"(batch, 1); a class_weight cannot be used. Received: {shape}."
         )
     return weights
 

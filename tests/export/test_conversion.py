@@ -111,10 +111,16 @@ def test_what_tf2onnx_only_logs_is_an_error(function):
 
 
 def test_an_operator_that_is_not_allowed_is_refused():
-    model = convert(lambda x: {"y": tf.einsum("...i,ij->...j", x, tf.ones((3, 3)))}, [X], [])
+    model = convert(lambda x: {"y": tf.nn.relu(x)}, [X], [])
+    model.graph.node[0].op_type = "Einsum"
     with pytest.raises(ExportError, match="ai.onnx:Einsum"):
         check_model(model)
     assert "Einsum" not in ALLOWED_OPERATORS
+
+
+def test_an_einsum_that_cannot_be_written_as_products_is_refused():
+    with pytest.raises(ExportError, match="'...i,ij->...j' must only contain lower or upper"):
+        convert(lambda x: {"y": tf.einsum("...i,ij->...j", x, tf.ones((3, 3)))}, [X], [])
 
 
 def test_an_invalid_model_is_refused():

@@ -3,10 +3,12 @@ from collections import OrderedDict
 
 import keras
 import numpy as np
+import onnx
 import pytest
 
 from keras_attn import AttentionRNN, AttentionRNNCell, BahdanauAttention, LuongAttention
 from keras_attn.export import ExportError, export_functional_onnx
+from tests.contracts import assert_close, numpy
 from tests.export.small_translator import mixed_precision, session
 
 IDS = np.array([[5, 6, 7], [9, 4, 0], [8, 0, 0]], "int32")
@@ -91,6 +93,28 @@ def test_dictionaries_and_infinities(tmp_path):
     assert [each.name for each in opened.get_outputs()] == ["parts/context", "scores/0"]
     (received,) = opened.run(["scores/0"], sample)
     assert np.isneginf(received).any() and np.isfinite(received).any()
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: keras.layers.MultiHeadAttention(2, 4),
+        lambda: keras.layers.GroupQueryAttention(4, 4, 2),
+        lambda: keras.layers.EinsumDense("abc,cd->abd", output_shape=(None, 7), bias_axes="d"),
+    ],
+)
+def test_layers_of_keras_that_are_written_with_einsum(tmp_path, layer):
+    inputs, layer = keras.Input((None, 8)), layer()
+    is_attention = not isinstance(layer, keras.layers.EinsumDense)
+    outputs = layer(inputs, inputs, use_causal_mask=True) if is_attention else layer(inputs)
+    model = keras.Model(inputs, outputs)
+    features = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
+    path = tmp_path / "model.onnx"
+    assert export_functional_onnx(model, path, features) < 1e-5
+    assert "Einsum" not in {node.op_type for node in onnx.load(path).graph.node}
+    longer = np.concatenate([features, features], axis=1)
+    (found,) = session(path).run(None, {model.inputs[0].name: longer})
+    assert_close(found, numpy(model(longer)))
 
 
 def test_convolutions_and_pooling(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from keras_attn import (
+    AttentionRNNCell,
     BahdanauAttention,
     BeamDecoder,
     GreedyDecoder,
@@ -13,6 +14,7 @@ from keras_attn import (
     RNNDecoder,
     RNNEncoder,
     SamplingDecoder,
+    ensemble_model,
     rnn_seq2seq,
     search_model,
     training_model,
@@ -137,6 +139,26 @@ def test_a_seed_makes_the_same_weights():
 def test_arguments_are_checked(arguments, message):
     with pytest.raises(ValueError, match=message):
         rnn_seq2seq(10, 11, **arguments)
+
+
+def test_parts_in_the_wrong_place_are_named(models):
+    encoder, decoder = rnn_seq2seq(10, 11, units=4, embedding_dim=4)
+    with pytest.raises(ValueError, match="and then a search.*Received: search=RNNDecoder"):
+        search_model(encoder, decoder)
+    with pytest.raises(ValueError, match="then a decoder. Received: encoder=RNNDecoder"):
+        training_model(decoder, encoder)
+    with pytest.raises(ValueError, match="decoder must be a Decoder. Received: decoder=Dense"):
+        BeamDecoder(keras.layers.Dense(3))
+    with pytest.raises(ValueError, match="must be a list .*Received: models='translator'"):
+        ensemble_model(search_model(encoder, BeamDecoder(decoder)))
+
+
+@pytest.mark.parametrize("cell", [keras.layers.LSTM(4), [keras.layers.GRU(4)], 16])
+def test_a_layer_is_no_cell(cell):
+    name = type(cell[0] if isinstance(cell, list) else cell).__name__
+    for make in (RNNEncoder, AttentionRNNCell):
+        with pytest.raises(ValueError, match=f"takes one step.* Received: cell={name}"):
+            make(cell)
 
 
 def test_two_searches_with_one_decoder_are_loaded_with_one(tmp_path):

@@ -51,6 +51,15 @@ def test_dense_is_a_layer_over_all_states():
     assert_close(received, [[expected[0], expected[1]], expected[2]])
 
 
+@pytest.mark.parametrize("mode", ["copy", "dense"])
+def test_a_state_cannot_be_left_out_where_there_was_one(mode):
+    bridge = StateBridge([4], mode=mode)
+    outputs = np.ones((2, 3, 4), "float32")
+    bridge(outputs, encoder_state=[np.ones((2, 4), "float32")])
+    with pytest.raises(ValueError, match="Expected an encoder_state"):
+        bridge(outputs)
+
+
 @pytest.mark.parametrize("mask", [MASK, None])
 def test_dense_takes_the_mean_of_the_outputs_of_an_encoder_without_state(mask):
     bridge = StateBridge([6])

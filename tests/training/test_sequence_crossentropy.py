@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn.training import SequenceCrossentropy, crossentropy_per_token
+from tests.backend import requires_tensorflow
 
 
 @pytest.fixture
@@ -64,6 +65,17 @@ def test_sample_weight_scales_the_tokens(batch):
 def test_weights_of_sentences_need_an_axis_of_time(batch):
     with pytest.raises(ValueError, match=r"\(batch, 1\).*shape \(3,\)"):
         SequenceCrossentropy()(*batch, np.ones(3))
+
+
+@requires_tensorflow("Only its functions do not know the rank of what they are given.")
+def test_weights_of_another_rank_than_before_are_refused_as_such(batch):
+    labels, logits = batch[:2]
+    model = keras.Sequential([keras.layers.Identity()])
+    model.compile("sgd", SequenceCrossentropy())
+    weights = np.ones(labels.shape, "float32")
+    model.evaluate(logits, labels, sample_weight=weights, verbose=0)
+    with pytest.raises(ValueError, match="sample_weight of shape .*batch, target_length"):
+        model.evaluate(logits, labels, sample_weight=weights[:, 0], verbose=0)
 
 
 def test_a_mask_on_the_logits_is_not_used(batch):
