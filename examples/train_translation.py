@@ -47,6 +47,7 @@ from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
     InverseSquareRootSchedule,
+    ScheduledSampling,
     compile_for_training,
     fit,
     strategy,
@@ -79,7 +80,13 @@ def main():
             return_alignments=args.model == "transformer" or args.attention != "none",
             name="search",
         )
-        trainer = keras_attn.training_model(encoder, decoder)
+        learner = decoder
+        if args.scheduled_sampling:
+            rising = keras.optimizers.schedules.PolynomialDecay(
+                0.0, args.epochs * train.steps_per_epoch, args.scheduled_sampling
+            )
+            learner = ScheduledSampling(decoder, rising, seed=args.seed)
+        trainer = keras_attn.training_model(encoder, learner)
         translator = keras_attn.search_model(encoder, search)
         compile_for_training(
             trainer,

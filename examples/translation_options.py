@@ -160,6 +160,12 @@ def parse_arguments():
     for name in ("dropout", "label-smoothing", "learning-rate", "beta-2", "subword-sampling"):
         parser.add_argument(f"--{name}", type=float, default=None)
     parser.add_argument(
+        "--scheduled-sampling",
+        type=float,
+        default=0.0,
+        help="share of target tokens, at the end of the training, that the model has drawn itself",
+    )
+    parser.add_argument(
         "--decay", type=float, default=None, help="share of the steps in which the rate falls to 0"
     )
     args = parser.parse_args()
