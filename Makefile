@@ -86,7 +86,7 @@ test-slow: .venv/installed
 	.venv/bin/python -m pytest -m slow
 
 JAX_TESTS := $(addprefix tests/,attention rnn encoders decoders search models positions training transformer) \
-	$(addprefix tests/test_,configurations.py dropout.py gather.py history.py layer_normalization.py masks.py scan.py \
+	$(addprefix tests/test_,configurations.py draw_index.py dropout.py gather.py history.py layer_normalization.py masks.py scan.py \
 		serialize_shared.py time_distributed.py)
 
 # Nearly all the time goes into compiling small functions once: the less is optimised, the faster.

@@ -175,6 +175,8 @@ def parse_arguments():
             parser.error(f"--{given[0].replace('_', '-')} is an option of --model {model}")
     if not args.data and (args.source or args.target):
         parser.error("--source and --target need --data")
+    if not 0 <= args.scheduled_sampling <= 1:
+        parser.error("--scheduled-sampling must be between 0 and 1")
     args.source, args.target = args.source or "source", args.target or "target"
     text = "sentences" if args.data else "dates"
     defaults = {**TEXT[text], **MODELS[args.model, text]}

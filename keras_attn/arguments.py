@@ -8,13 +8,12 @@ def check_positive_integer(name, value):
 
 
 def check_cell(cell):
-    """Raises ValueError for what cannot take one step of a sequence, alone or in a list."""
-    for each in cell if isinstance(cell, (list, tuple)) else [cell]:
-        if isinstance(each, keras.layers.RNN) or not hasattr(each, "state_size"):
-            raise ValueError(
-                "Expected a cell, which takes one step, such as keras.layers.LSTMCell(256). "
-                f"Received: cell={type(each).__name__}."
-            )
+    """Raises a `ValueError` for what cannot take one step of a sequence, as a layer cannot."""
+    if isinstance(cell, keras.layers.RNN) or not hasattr(cell, "state_size"):
+        raise ValueError(
+            "Expected a cell, which takes one step, such as keras.layers.LSTMCell(256). "
+            f"Received: cell={type(cell).__name__}."
+        )
 
 
 def check_dropout(name, rate):

@@ -34,6 +34,8 @@ def new_history(rows, rest, dtype, capacity, growing=None):
     """
     if not grows(growing):
         return ops.zeros((*rows, max(1, capacity), *rest), dtype=dtype)
+    if keras.backend.backend() != "tensorflow":
+        return ops.zeros((*rows, 0, *rest), dtype=dtype)
     (no_columns,) = ops.nonzero(ops.zeros((1,), dtype="bool"))
     return gather_rows(ops.zeros((*rows, 1, *rest), dtype=dtype), no_columns, axis=2)
 

@@ -23,11 +23,11 @@ def replace_when_done(path, is_file=None, first_bytes=b""):
     Args:
         path: the final name. An existing file there is replaced; so is the directory of an earlier
             export, but no other. A link stays a link: what it points to is replaced.
-        is_file: bool, whether the block writes a file or a directory, so that what is of the other
-            kind is refused before the block runs. Default `None`: it is not known, and a directory
-            in the place of a file is refused after it.
-        first_bytes: bytes, what an existing file begins with if it may be replaced; an empty one
-            always may. Default: anything, if the block may write a file, and else nothing.
+        is_file: bool, whether the block writes a file, so that a directory is refused before the
+            block runs, or a directory, so that a file is. Default `None`: it is not known, and a
+            directory in the place of a file is refused after it.
+        first_bytes: bytes, what an existing file begins with if it may be replaced, by a directory
+            too; an empty one always may. Default: anything, if the block may write a file.
 
     Raises:
         FileNotFoundError: the directory that shall hold `path` does not exist.

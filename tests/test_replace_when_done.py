@@ -92,6 +92,20 @@ def test_leaves_files_of_another_kind_alone(tmp_path, arguments):
     assert path.read_text() == "an export"
 
 
+@pytest.mark.parametrize(
+    "content, arguments",
+    [(b"", {"is_file": False}), (b"\x08...", {"is_file": False, "first_bytes": b"\x08"})],
+)
+def test_a_directory_takes_the_place_of_what_may_be_replaced(tmp_path, content, arguments):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with replace_when_done(path, **arguments) as partial:
+        partial.mkdir()
+        (partial / "model.onnx").write_text("a graph")
+    assert (path / "model.onnx").read_text() == "a graph"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_demands_an_existing_directory(tmp_path):
     with pytest.raises(FileNotFoundError, match="Create .*missing"):
         with replace_when_done(tmp_path / "missing" / "model.onnx"):

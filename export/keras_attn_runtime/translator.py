@@ -159,7 +159,7 @@ class Translator:
             sentences: iterable of int sequences `(source_length,)`, or one padded integer array
                 `(batch, source_length)`. Padding at the end is dropped; the end token (of a
                 language model: the start token) is added where it is missing. A sentence of nothing
-                else has the empty translation.
+                else has the empty translation, unless it is the start token of a prompt.
             target_prefix: list or array of target ids that all translations begin with, or an
                 iterable of such, one for each sentence; padding at the end is dropped. Default:
                 nothing, as is an empty list.

@@ -117,15 +117,22 @@ def _optimizers(graph):
     from tf2onnx.optimizer.loop_optimizer import LoopOptimizer
     from tf2onnx.optimizer.merge_duplicated_nodes_optimizer import MergeDuplicatedNodesOptimizer
 
-    has_einsum = any(node.type == "Einsum" for node in graph.get_nodes())
+    # Keras' MultiHeadAttention, for one: transposed, reshaped and multiplied.
+    einsum = {"einsum_optimizer": EinsumOptimizer} if _has_einsum(graph) else {}
     return {
-        # Such as Keras' MultiHeadAttention has: transposed, reshaped and multiplied.
-        **({"einsum_optimizer": EinsumOptimizer} if has_einsum else {}),
+        **einsum,
         "fold_constants": ConstFoldOptimizer,
         "loop_optimizer": LoopOptimizer,
         "merge_duplication": MergeDuplicatedNodesOptimizer,
         "remove_identity": IdentityOptimizer,
     }
+
+
+def _has_einsum(graph):
+    return any(
+        node.type == "Einsum" or any(map(_has_einsum, (node.get_body_graphs() or {}).values()))
+        for node in graph.get_nodes()
+    )
 
 
 @contextlib.contextmanager

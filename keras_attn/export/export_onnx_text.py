@@ -153,7 +153,7 @@ def _translate(run, batches, source_tokenizer, target_tokenizer, function):
         )
         yield [
             _decode(target_tokenizer, [ids[:length] for ids, length in zip(*row, strict=True)])
-            if sentence or function.goes_on_from_nothing
+            if sentence or function.goes_on_from_start_token
             else [""] * len(row[0])
             for sentence, *row in zip(
                 sentences, outputs["token_ids"], outputs["lengths"], strict=True

@@ -29,11 +29,10 @@ def export_saved_model(
     request, and `token_log_probs` of a search that returns them.
 
     Signature `serving_default`: inputs `text` string `(batch,)` and all but the first of `ids`;
-    outputs `text` string `(batch, hypotheses)`, as the search orders them, and those of `ids`, of a
-    text without tokens empty with score 0 (a language model that begins with a start token goes on
-    from that). The
-    tokenizers are inside; the process that loads the model has to `import tensorflow_text`. Without
-    tokenizers `ids` is the only signature.
+    outputs `text` string `(batch, hypotheses)`, as the search orders them, and those of `ids`. A
+    text without tokens has empty hypotheses of score 0, unless it is the prompt of a language model
+    that begins with a start token. The tokenizers are inside; the process that loads the model has
+    to `import tensorflow_text`. Without tokenizers `ids` is the only signature.
 
     All inputs but the first have defaults in the signatures, `max_length` and `length_penalty` the
     model's own values, `seeds` 0, so that gRPC requests to TensorFlow Serving may leave them out.
@@ -109,7 +108,10 @@ def _module(function, source_tokenizer, target_tokenizer):
     module.weights = [weight.value for weight in function.weights]
 
     def translate_ids(source_ids, *others):
-        return function(_widened(source_ids, 1, search.pad_token_id), *others)
+        # Keras' recurrent layers cannot work with S = 0.
+        missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
+        source_ids = tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=search.pad_token_id)
+        return function(source_ids, *others)
 
     module.translate_ids = _compiled(translate_ids, function.signature, module.defaults)
     if source_tokenizer is None:
@@ -126,14 +128,15 @@ def _module(function, source_tokenizer, target_tokenizer):
     }
 
     def translate_texts(text, *others):
-        source_ids = module.source_tokenizer.encode(text)
-        source_ids = _widened(source_ids, 1 + function.source_start, search.pad_token_id)  # (B, S)
+        source_ids = module.source_tokenizer.encode(text)  # (B, S)
         ids = [
             module.target_tokenizer.encode(value) if value.dtype == tf.string else value
             for value in others
         ]
         results = module.translate_ids(source_ids, *ids)
-        results = _without(results, _is_empty(source_ids, function), search.pad_token_id)
+        if not function.goes_on_from_start_token:
+            has_tokens = module.source_tokenizer.has_tokens(text)  # (B,)
+            results = _where(has_tokens, results, search.pad_token_id)
         return {"text": _decode(module.target_tokenizer, results), **results}
 
     signature = [of_text.get(spec.name, spec) for spec in function.signature]
@@ -141,32 +144,15 @@ def _module(function, source_tokenizer, target_tokenizer):
     return module
 
 
-def _widened(source_ids, width, pad_token_id):
-    """Ids of at least so many columns: Keras' recurrent layers cannot work with none."""
+def _where(has_tokens, results, pad_token_id):
+    """Results that are empty, with score 0, where there was nothing to translate, `(batch,)`."""
     import tensorflow as tf
 
-    missing = tf.maximum(width - tf.shape(source_ids)[1], 0)
-    return tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=pad_token_id)
-
-
-def _is_empty(source_ids, function):
-    """Of which ids there is nothing to translate, boolean `(batch,)`."""
-    import tensorflow as tf
-
-    first = source_ids[:, int(function.source_start)]  # (B,)
-    ends = [function.search.pad_token_id, function.search.end_token_id]
-    return tf.reduce_any(first[:, None] == ends, axis=1) & (not function.goes_on_from_nothing)
-
-
-def _without(results, rows, pad_token_id):
-    """Results in which some rows, boolean `(batch,)`, have empty hypotheses of score 0."""
-    import tensorflow as tf
-
-    def cleared(name, value):
+    def chosen(name, value):
         nothing = tf.cast(pad_token_id if name == "token_ids" else 0, value.dtype)
-        return tf.where(tf.reshape(rows, (-1, *[1] * (len(value.shape) - 1))), nothing, value)
+        return tf.where(tf.reshape(has_tokens, (-1, *[1] * (value.shape.rank - 1))), value, nothing)
 
-    return {name: cleared(name, value) for name, value in results.items()}
+    return {name: chosen(name, value) for name, value in results.items()}
 
 
 def _compiled(function, signature, defaults):
@@ -222,7 +208,8 @@ def _check_texts(run, function, module, loaded, sentences, prefixes):
         ids["prefix_ids"] = module.target_tokenizer.encode(strings["target_prefix"])
     source_ids = module.source_tokenizer.encode(texts)
     expected = _decode(module.target_tokenizer, run(source_ids=source_ids, **ids))
-    expected = tf.where(_is_empty(source_ids, function)[:, None], "", expected)
+    if not function.goes_on_from_start_token:
+        expected = tf.where(module.source_tokenizer.has_tokens(texts)[:, None], expected, "")
     actual = loaded.signatures["serving_default"](text=texts, **strings)["text"]
     if expected.shape != actual.shape or not bool(tf.reduce_all(expected == actual)):
         raise ExportError(

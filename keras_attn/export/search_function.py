@@ -36,7 +36,7 @@ class SearchFunction:
         draws: bool, whether the search draws at random, and so `seeds` is an input.
         source_start, source_end: bools, whether the source of a text has the start and the end
             token around its pieces: those of the encoder, by default the end alone.
-        goes_on_from_nothing: bool, whether there is something to translate of a text without
+        goes_on_from_start_token: bool, whether there is something to translate of a text without
             tokens: the start token of a language model.
         weights: list of `keras.Variable`, all that the function reads.
         beam_width, num_hypotheses: ints, both 1 for a `GreedyDecoder`.
@@ -77,7 +77,7 @@ class SearchFunction:
             )
         self.source_start = getattr(self.encoder, "source_start", False)
         self.source_end = getattr(self.encoder, "source_end", True)
-        self.goes_on_from_nothing = self.source_start and not self.source_end
+        self.goes_on_from_start_token = self.source_start and not self.source_end
         self.weights = list(
             {id(weight): weight for weight in self.encoder.weights + self.search.weights}.values()
         )

@@ -22,8 +22,9 @@ encode (string[batch] text) => (int32[batch, source_length] source_ids, bool[bat
     begin = Unsqueeze (first_positions, last)                   # (B, 1)
     end = Unsqueeze (end_positions, last)
     count = Sub (end, begin)
-    too_few_tokens = Cast <to = 7> (too_few)
-    has_tokens = Greater (count, too_few_tokens)                # something to translate
+    is_not_empty = Greater (count, zero)
+    is_start_enough = Cast <to = 9> (goes_on_from_start_token)
+    has_tokens = Or (is_not_empty, is_start_enough)             # something to translate
     counts = Concat <axis = 0> (nothing, count)
     longest = ReduceMax <keepdims = 0> (counts)
     width = Add (longest, one)                                  # with the end token
@@ -124,7 +125,7 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
         pad_token_id=[search.pad_token_id],
         start_token_ids=[[search.start_token_id] * function.source_start],
         end_token_id=search.end_token_id if function.source_end else search.pad_token_id,
-        too_few=-1 if function.goes_on_from_nothing else 0,
+        goes_on_from_start_token=function.goes_on_from_start_token,
     )
     decode = _parse(
         DECODE,
@@ -141,7 +142,7 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
             pad_token_id=[search.pad_token_id],
             start_token_ids=[[]],
             end_token_id=search.pad_token_id,
-            too_few=0,
+            goes_on_from_start_token=False,
         )
         names = {"text": "target_prefix", "source_ids": "read_prefix", "has_tokens": "has_prefix"}
         rename_values(read, names)

@@ -8,7 +8,7 @@ def training_model(encoder, decoder, name="trainer"):
 
     Args:
         encoder: layer that turns `source_ids` into the keyword arguments of a decoder.
-        decoder: a `Decoder`.
+        decoder: a `Decoder`, or a `keras_attn.training.ScheduledSampling` around one.
         name: str.
 
     Returns:

@@ -96,7 +96,8 @@ class AttentionRNNCell(keras.layers.Layer):
             )
         if attention_units is not None:
             check_positive_integer("attention_units", attention_units)
-        check_cell(cell)
+        for each in cell if isinstance(cell, list | tuple) else [cell]:
+            check_cell(each)
         if isinstance(cell, list | tuple):
             cell = cell[0] if len(cell) == 1 else keras.layers.StackedRNNCells(cell)
         self.cell = cell

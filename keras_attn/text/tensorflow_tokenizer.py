@@ -67,15 +67,17 @@ class TensorFlowTokenizer(tf.Module):
         Raises:
             ValueError: `texts` does not have rank 1.
         """
-        texts = tf.convert_to_tensor(texts, tf.string)
-        if texts.shape.rank != 1:
-            raise ValueError(f"Expected texts of shape (batch,). Received: shape={texts.shape}")
+        texts = _vector(texts)
         parts = [self._tokenizer.tokenize(texts)]  # ragged, (B, S)
         if self._start_token_id is not None:
             parts.insert(0, tf.fill((tf.shape(texts)[0], 1), self._start_token_id))
         if self._end_token_id is not None:
             parts.append(tf.fill((tf.shape(texts)[0], 1), self._end_token_id))
         return tf.concat(parts, axis=1).to_tensor(self._pad_token_id)  # (B, S)
+
+    def has_tokens(self, texts: tf.Tensor) -> tf.Tensor:
+        """Whether there are pieces of each of the strings `(batch,)`, boolean `(batch,)`."""
+        return self._tokenizer.tokenize(_vector(texts)).row_lengths() > 0
 
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Ids `(..., length)` int32 to strings `(...)`.
@@ -95,3 +97,10 @@ class TensorFlowTokenizer(tf.Module):
         is_known = (rows >= 0) & (rows < self._tokenizer.vocab_size())
         texts = self._tokenizer.detokenize(tf.where(is_known, rows, UNKNOWN_TOKEN_ID))
         return tf.reshape(texts, shape[:-1])  # (...)
+
+
+def _vector(texts):
+    texts = tf.convert_to_tensor(texts, tf.string)
+    if texts.shape.rank != 1:
+        raise ValueError(f"Expected texts of shape (batch,). Received: shape={texts.shape}")
+    return texts

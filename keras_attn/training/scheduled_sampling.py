@@ -46,7 +46,7 @@ class ScheduledSampling(keras.layers.Layer):
         seed: int, seed of what is drawn. Default `None`.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments: those of the decoder.
+    Call arguments: `token_ids` and what an encoder returns, as of the decoder.
 
     Returns:
         float32 logits `(B, T, V)`.
@@ -144,9 +144,6 @@ class ScheduledSampling(keras.layers.Layer):
         before, known = drawn[:, :-1], token_ids[:, 1:]  # (B, T-1)
         replaced = is_drawn[:, :-1] & (known != self.pad_token_id) & (before != self.pad_token_id)
         return ops.concatenate([token_ids[:, :1], ops.where(replaced, before, known)], axis=1)
-
-    def compute_output_spec(self, token_ids, *args, training=False, **kwargs):
-        return self.decoder.compute_output_spec(token_ids, *args, **kwargs)
 
     def compute_mask(self, inputs, previous_mask):
         return None  # as the decoder's

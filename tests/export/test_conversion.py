@@ -118,6 +118,17 @@ def test_an_operator_that_is_not_allowed_is_refused():
     assert "Einsum" not in ALLOWED_OPERATORS
 
 
+def test_an_einsum_in_a_loop_is_written_as_products():
+    def function(x):
+        (y,) = ops.while_loop(
+            lambda y: ops.sum(y) < 100.0, lambda y: (tf.einsum("ij,jk->ik", y, y) + 1.0,), (x,)
+        )
+        return {"y": y}
+
+    model = convert(function, [tf.TensorSpec((3, 3), tf.float32, name="x")], [])
+    check_model(model)
+
+
 def test_an_einsum_that_cannot_be_written_as_products_is_refused():
     with pytest.raises(ExportError, match="'...i,ij->...j' must only contain lower or upper"):
         convert(lambda x: {"y": tf.einsum("...i,ij->...j", x, tf.ones((3, 3)))}, [X], [])

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_attn_runtime import SentenceError, Translator
+from keras_attn_runtime import SentenceError, StreamingTranslator, Translator
 
 from keras_attn import (
     AlibiBias,
@@ -15,7 +15,7 @@ from keras_attn import (
     TransformerDecoderBlock,
     search_model,
 )
-from keras_attn.export import export_onnx, export_onnx_text, export_saved_model
+from keras_attn.export import export_onnx, export_onnx_steps, export_onnx_text, export_saved_model
 from keras_attn.export.export_onnx_text import _run
 from keras_attn.export.verify import pad
 from keras_attn.text import SentencePieceTokenizer
@@ -172,6 +172,20 @@ def test_all_forms_go_on_from_the_start_token_alone(tokenizer, tmp_path):
     assert_all_forms_continue(
         model, tmp_path / "model.onnx", tokenizer, texts, ids, expected, tmp_path
     )
+
+
+def test_the_start_token_alone_is_streamed_and_scored(tokenizer, tmp_path):
+    model = generator(beam_width=2, source_start=True)
+    export_onnx_steps(model, tmp_path / "steps", tokenizer, target_prefix=True)
+    translator = StreamingTranslator(tmp_path / "steps")
+    written = translator.translate([""])[0]
+    assert written.text and list(translator.stream(""))[-1] == written.text
+    (scored,) = translator.score([""], ["abc"])
+    (ids,) = tokenizer.encode(["abc"])
+    decoder = model.layers[-1].decoder
+    log_probs = numpy(keras.ops.log_softmax(decoder(np.array([[1, *ids]]))))[0]  # (T, V)
+    expected = sum(row[token] for row, token in zip(log_probs, [*ids, 2], strict=True))
+    assert scored.text == "abc" and abs(scored.log_prob - expected) < 1e-4
 
 
 def test_no_form_makes_anything_of_nothing(tokenizer, tmp_path):
