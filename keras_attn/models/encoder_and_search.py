@@ -19,8 +19,8 @@ def encoder_and_search(model):
         Tuple of the encoder and the `Search`.
 
     Raises:
-        ValueError: for a model of other parts, or with other calls of them than
-            `search(**encoder(source_ids))`.
+        ValueError: for a model of other parts, with other calls of them than
+            `search(**encoder(source_ids))`, or of something else than ids.
     """
     # Not the layers: an operation such as `ids[:, ::-1]` is none.
     is_functional = hasattr(model, "operations")
@@ -34,6 +34,12 @@ def encoder_and_search(model):
             "Expected a functional search model: source_ids -> encoder -> Search layer "
             "(BeamDecoder, GreedyDecoder or SamplingDecoder), and nothing else. Received: model "
             f"with the parts {names}. Export other models with `export_functional_onnx`."
+        )
+    if len(model.inputs) == 1 and len(model.inputs[0].shape) != 2:
+        raise ValueError(
+            "Expected a search model of ids, (batch, source). Received: a model with an input of "
+            f"shape {model.inputs[0].shape}. Make another search with its encoder and decoder, and "
+            "export it with `export_functional_onnx`."
         )
     _check_calls(model, encoders[0], searches[0])
     return encoders[0], searches[0]

@@ -11,9 +11,12 @@ from keras_attn import (
     BeamDecoder,
     GreedyDecoder,
     LuongAttention,
+    PatchEmbedding,
     RNNDecoder,
     RNNEncoder,
     SamplingDecoder,
+    TransformerEncoder,
+    TransformerEncoderBlock,
     ensemble_model,
     rnn_seq2seq,
     search_model,
@@ -153,12 +156,28 @@ def test_parts_in_the_wrong_place_are_named(models):
         ensemble_model(search_model(encoder, BeamDecoder(decoder)))
 
 
-@pytest.mark.parametrize("cell", [keras.layers.LSTM(4), [keras.layers.GRU(4)], 16])
-def test_a_layer_is_no_cell(cell):
-    name = type(cell[0] if isinstance(cell, list) else cell).__name__
-    for make in (RNNEncoder, AttentionRNNCell):
-        with pytest.raises(ValueError, match=f"takes one step.* Received: cell={name}"):
-            make(cell)
+def test_settings_are_those_of_models_of_ids():
+    images = keras.Input((8, 8, 3))
+    _, decoder = rnn_seq2seq(10, 11, units=4, embedding_dim=4)
+    encoder = TransformerEncoder(TransformerEncoderBlock(2, 8), PatchEmbedding(4, 4), num_layers=1)
+    captioner = keras.Model(images, GreedyDecoder(decoder)(**encoder(images)))
+    with pytest.raises(ValueError, match=r"of ids, .*an input of shape \(None, 8, 8, 3\)"):
+        with_search_settings(captioner, max_length=5)
+
+
+@pytest.mark.parametrize(
+    "make, cell, name",
+    [
+        (RNNEncoder, keras.layers.LSTM(4), "LSTM"),
+        (RNNEncoder, 16, "int"),
+        (RNNEncoder, [keras.layers.GRUCell(4)], "list"),
+        (AttentionRNNCell, keras.layers.LSTM(4), "LSTM"),
+        (AttentionRNNCell, [keras.layers.GRUCell(4), keras.layers.GRU(4)], "GRU"),
+    ],
+)
+def test_a_layer_is_no_cell(make, cell, name):
+    with pytest.raises(ValueError, match=f"takes one step.* Received: cell={name}"):
+        make(cell)
 
 
 def test_two_searches_with_one_decoder_are_loaded_with_one(tmp_path):
