@@ -65,7 +65,7 @@ def test_a_test_set_with_a_line_missing_is_refused_before_anything_is_trained(tm
 
 def test_what_a_killed_preparation_left_is_removed(tmp_path):
     (tmp_path / ".corpus-train.x").mkdir()
-    args = SimpleNamespace(run_dir=tmp_path, dropout=0.1)
+    args = SimpleNamespace(run_dir=tmp_path, dropout=0.1, scheduled_sampling=0.0)
     run_directory.check_run_dir({}, args)
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
     written = (tmp_path / "run.json").stat()

@@ -314,7 +314,7 @@ def test_an_export_that_disagrees_leaves_the_old_file(
 ):
     module = sys.modules["keras_attn.export.onnx_file"]
     path = tmp_path / "model.onnx"
-    path.write_bytes(b"the old file")
+    path.write_bytes(b"\x08the old file")
 
     def open_wrong_session(name):
         right = open_session(name)
@@ -325,7 +325,7 @@ def test_an_export_that_disagrees_leaves_the_old_file(
     monkeypatch.setattr(module, "open_session", open_wrong_session)
     with pytest.raises(ExportError, match=r"largest difference of a score 1\.0e-02"):
         export_onnx(translator, path)
-    assert path.read_bytes() == b"the old file"
+    assert path.read_bytes() == b"\x08the old file"
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -444,9 +444,9 @@ def test_a_search_is_called_with_all_that_the_encoder_returns(tmp_path):
     ids = keras.Input((None,), dtype="int32")
     encoded = encoder(ids)
     outputs, mask, state = (encoded[f"encoder_{name}"] for name in ("outputs", "mask", "state"))
+    with pytest.raises(ValueError, match="Expected an encoder_state"):
+        search(outputs, mask)
     for found in (
-        search(outputs),
-        search(outputs, mask),
         search(outputs, encoder_state=state),
         search(encoder_outputs=outputs, encoder_mask=ids, encoder_state=state),
     ):

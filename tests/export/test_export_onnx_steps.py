@@ -131,7 +131,7 @@ def test_files_without_checksums_are_not_told_apart(directory, tmp_path):
 def test_the_one_file_and_the_steps_are_told_apart(directory, exported):
     with pytest.raises(ModelFileError, match=re.escape("Expected a file with inputs")):
         Translator(directory / "start.onnx")
-    with pytest.raises(OSError):
+    with pytest.raises(ModelFileError, match="Expected a directory with start.onnx.*a file. Use"):
         StreamingTranslator(exported[0])
 
 

@@ -118,7 +118,11 @@ def copying(tmp_path):
             start_token_id=1, end_token_id=2, pad_token_id=0, max_length=100, length_penalty=1.0
         )
         function = SimpleNamespace(
-            search=search, source_start=False, source_end=True, target_prefix=False
+            search=search,
+            goes_on_from_start_token=False,
+            source_start=False,
+            source_end=True,
+            target_prefix=False,
         )
         model = build_model({}, alignments=False)
         add_text(model, source, target_tokenizer or source, function)
@@ -155,7 +159,7 @@ def test_a_disagreement_leaves_the_old_file(
 ):
     module = sys.modules["keras_attn.export.export_onnx_text"]
     path = tmp_path / "model.onnx"
-    path.write_bytes(b"the old file")
+    path.write_bytes(b"\x08the old file")
     monkeypatch.setattr(
         module,
         "export_onnx",
@@ -165,7 +169,7 @@ def test_a_disagreement_leaves_the_old_file(
     monkeypatch.setattr(module, "_run", lambda *arguments: [[["x", "y"]], *right(*arguments)[1:]])
     with pytest.raises(ExportError, match=r"expected the texts .* Received: \['x', 'y'\]"):
         export_onnx_text(translator, path, *tokenizers)
-    assert path.read_bytes() == b"the old file" and list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == b"\x08the old file" and list(tmp_path.iterdir()) == [path]
 
 
 def test_says_what_to_install(translator, tokenizers, tmp_path, monkeypatch):

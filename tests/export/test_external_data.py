@@ -16,7 +16,7 @@ from tests.export.small_translator import SOURCE
 def directory(translator, tokenizers, onnx_model, tmp_path_factory):
     """An export that replaced an earlier one in one file."""
     path = tmp_path_factory.mktemp("external") / "translator"
-    path.write_bytes(b"an earlier export")
+    path.write_bytes(b"\x08 an earlier export")
     with pytest.MonkeyPatch.context() as patch:
         # The conversion takes most of the time and is tested elsewhere.
         patch.setattr("keras_attn.export.onnx_file.convert", lambda *_: copy_of(onnx_model))

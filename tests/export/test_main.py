@@ -25,8 +25,12 @@ def test_onnx(run, onnx_model, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(module, "convert", lambda *arguments: copy_of(onnx_model))
     sentences, out = tmp_path / "sentences.txt", tmp_path / "model.onnx"
     sentences.write_text("\ufeff" + "\n".join([*SOURCE, "a\u2028b"]), encoding="utf-8")
-    out.write_bytes(b"an earlier export")
-    assert main(["onnx", str(run), str(out), "--sentences", str(sentences)]) == 0
+    arguments = ["onnx", str(run), str(out), "--sentences", str(sentences)]
+    out.write_bytes(b"years of work")
+    assert main(arguments) == 1 and out.read_bytes() == b"years of work"
+    assert "a file with other content" in capsys.readouterr().err
+    out.write_bytes(b"\x08 an earlier export")
+    assert main(arguments) == 0
     assert f"Wrote {out}. Compared with Keras on 200 sentences" in capsys.readouterr().out
     keys = {entry.key for entry in onnx.load(out).metadata_props}
     assert "keras_attn.source_tokenizer" in keys

@@ -132,7 +132,7 @@ def test_cached_steps_equal_the_full_pass(name, growing):
         again = numpy(block(INPUTS, ENCODED, ENCODER_MASK, position_bias=bias))
         assert_close(again, outputs)
     for parts in ((1, 1, 1, 3), (2, 1, 3)):
-        state, slot = block.initial_state(2, 8, np.int32(0), growing), 0
+        state, slot = block.initial_state(2, 8, growing), 0
         for new in parts:
             now = slice(slot, slot + new)
             step_outputs, step_weights, state = block.step(
@@ -160,7 +160,7 @@ def test_the_beams_of_a_sentence_share_its_memory(growing):
     memory = block.prepare_memory(ENCODED, ENCODER_MASK)
     assert numpy(memory["keys"]).shape[0] == 2
     assert_close(numpy(block.run(inputs, memory)[0]), expected)
-    state = block.initial_state(2 * beams, 6, np.int32(0), growing)
+    state = block.initial_state(2 * beams, 6, growing)
     for start, stop in ((0, 2), (2, 3), (3, 6)):
         outputs, weights, state = block.step(
             inputs[:, start:stop], state, memory, np.int32(start), growing=growing
@@ -217,7 +217,7 @@ def test_half_precision_goes_through_the_cache_with_float32_biases(growing):
     assert half.dtype == "float16"
     assert_close(half, expected, 0.03)
     memory = block.prepare_memory(ENCODED, ENCODER_MASK)
-    state = block.initial_state(2, 6, np.int32(0), growing)
+    state = block.initial_state(2, 6, growing)
     for t in range(6):
         now = INPUTS[:, t : t + 1].astype("float16")
         outputs, weights, state = block.step(
