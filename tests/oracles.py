@@ -4,6 +4,7 @@ One sentence at a time, one position at a time, in float64, so that no shape, ma
 a mistake. Matrices are stored as Keras stores them, input size first: "W x" of a paper is `x @ W`.
 """
 
+import collections
 import itertools
 import math
 
@@ -343,38 +344,51 @@ def beam_search(
     end=2,
     suppressed=(0, 1),
     more=lambda tokens: 0.0,
+    num_groups=1,
+    diversity_strength=0.5,
 ):
     """Beam search with a pool of ended hypotheses, the `num_hypotheses` best first.
 
-    `more(tokens)` is added to the score of a hypothesis.
+    `more(tokens)` is added to the score of a hypothesis. The groups are those of Vijayakumar et
+    al., 2018, with Hamming diversity.
 
     Sorting is stable, so that ties stay in the order in which they were found: by beam, then by
     token.
     """
     if limit <= 0:
         return [((), 0, 0.0, 0.0)]
-    beams, pool = [((), 0.0)], []
+    group_size = beam_width // num_groups
+    groups, pool = [[((), 0.0)] for _ in range(num_groups)], []
     for length in range(1, limit + 1):
-        candidates = []
-        for prefix, log_prob in beams:
-            following = log_probs_after(prefix)
-            for token in allowed_tokens(following, prefix, min_length, end, suppressed):
-                candidates.append((prefix + (token,), log_prob + following[token]))
-        candidates.sort(key=lambda candidate: -candidate[1])
-        candidates = candidates[: 2 * beam_width]
-        for tokens, log_prob in candidates[:beam_width]:
-            if tokens[-1] == end or length == limit:
-                *found, score, log_prob = hypothesis(tokens, log_prob, length_penalty, form, end)
-                pool.append((*found, score + more(tokens), log_prob))
+        times_chosen, ended = collections.Counter(), []
+        for group, beams in enumerate(groups):
+            candidates = []
+            for prefix, log_prob in beams:
+                following = log_probs_after(prefix)
+                for token in allowed_tokens(following, prefix, min_length, end, suppressed):
+                    total = log_prob + following[token]
+                    value = total - diversity_strength * times_chosen[token]
+                    candidates.append((value, prefix + (token,), total))
+            candidates.sort(key=lambda candidate: -candidate[0])
+            candidates = [candidate[1:] for candidate in candidates[: 2 * group_size]]
+            for tokens, log_prob in candidates[:group_size]:
+                times_chosen[tokens[-1]] += 1
+                if tokens[-1] == end or length == limit:
+                    ended.append((tokens, log_prob))
+            open_ones = [candidate for candidate in candidates if candidate[0][-1] != end]
+            groups[group] = open_ones[:group_size]
+        for tokens, log_prob in ended:
+            *found, score, log_prob = hypothesis(tokens, log_prob, length_penalty, form, end)
+            pool.append((*found, score + more(tokens), log_prob))
         pool.sort(key=lambda ended: -ended[2])
-        beams = [candidate for candidate in candidates if candidate[0][-1] != end][:beam_width]
-        if not beams:
+        best_open = max((log_prob for beams in groups for _, log_prob in beams), default=None)
+        if best_open is None:
             break
         if stop == "collected" and len(pool) >= max(1, math.floor(beam_width * patience + 0.5)):
             break
         if stop == "exact" and len(pool) >= num_hypotheses:
             attainable = max(
-                beams[0][1] / length_divisor(final, length_penalty, form, final < limit)
+                best_open / length_divisor(final, length_penalty, form, final < limit)
                 for final in range(length, limit + 1)
             )
             if pool[num_hypotheses - 1][2] >= attainable:

@@ -6,6 +6,7 @@ from keras import ops, tree
 
 from keras_attn import gather, history
 from keras_attn.arguments import check_positive_integer
+from keras_attn.search.beam_groups import candidates_of_groups, first_open
 from keras_attn.search.best_continuations import best_continuations
 from keras_attn.search.coverage_penalty import coverage_penalty
 from keras_attn.search.length_penalty import best_attainable, divisor
@@ -26,6 +27,16 @@ class BeamDecoder(Search):
     The conventions are those of CTranslate2 and fairseq; to rank as they do, the end token counted,
     ask for `length_penalty_form="average_with_end"`.
 
+    With `num_groups` it is diverse beam search ([Vijayakumar et al., 2018](
+    https://arxiv.org/abs/1610.02424), with Hamming diversity): the beams are divided into groups,
+    each of which searches for itself but is held off what the groups before it choose at the same
+    step. Group g chooses its continuations y by
+
+        log p(y) - diversity_strength * sum over h < g of how often h has chosen the token of y
+
+    where h has chosen the tokens of as many best continuations as it has beams. Scores and log
+    probabilities of the results are without that.
+
     Args:
         decoder: a `Decoder`.
         beam_width: int, open hypotheses of a sentence. Default 4.
@@ -40,6 +51,9 @@ class BeamDecoder(Search):
             it has left parts of the source out, see `keras_attn.search.coverage_penalty`; needs a
             decoder whose attention weights are never exactly 0 but for padding, as a softmax gives
             them. Default 0.
+        num_groups: int, groups of beams; divides `beam_width`. Two groups may find the same
+            hypothesis, the less likely so the larger `diversity_strength` is. Default 1.
+        diversity_strength: float > 0, see above, in nats. Default 0.5.
         **kwargs: arguments of `Search`.
 
     Call arguments, returns: see `Search`; `hypotheses` is `num_hypotheses`.
@@ -56,10 +70,13 @@ class BeamDecoder(Search):
         stop="collected",
         patience=1.0,
         coverage_penalty=0.0,
+        num_groups=1,
+        diversity_strength=0.5,
         **kwargs,
     ):
         super().__init__(decoder, **kwargs)
         check_positive_integer("beam_width", beam_width)
+        check_positive_integer("num_groups", num_groups)
         if not isinstance(num_hypotheses, int) or not 1 <= num_hypotheses <= beam_width:
             raise ValueError(
                 "num_hypotheses must be between 1 and beam_width. "
@@ -77,11 +94,24 @@ class BeamDecoder(Search):
                 "coverage_penalty must be a finite number and not negative. "
                 f"Received: coverage_penalty={coverage_penalty!r}."
             )
+        if beam_width % num_groups:
+            raise ValueError(
+                "num_groups must divide beam_width. "
+                f"Received: num_groups={num_groups}, beam_width={beam_width}."
+            )
+        is_number = isinstance(diversity_strength, numbers.Real)
+        if not is_number or not 0 < diversity_strength < math.inf:
+            raise ValueError(
+                "diversity_strength must be a positive and finite number. "
+                f"Received: diversity_strength={diversity_strength!r}."
+            )
         self.beam_width = beam_width
         self.num_hypotheses = num_hypotheses
         self.stop = stop
         self.patience = patience
         self.coverage_penalty = float(coverage_penalty)
+        self.num_groups = num_groups
+        self.diversity_strength = float(diversity_strength)
 
     @property
     def width(self):
@@ -94,9 +124,9 @@ class BeamDecoder(Search):
         def new_history(rows, rest=(), dtype="int32"):
             return history.new_history(rows, rest, dtype, self.max_length)
 
-        # All beams start alike: only the first is possible, or there would be beam_width copies of
+        # All beams start alike: only the first of a group is possible, or there would be copies of
         # everything.
-        first_beam = ops.arange(self.beam_width) == 0
+        first_beam = ops.arange(self.beam_width) % (self.beam_width // self.num_groups) == 0
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
         first_hypothesis = ops.arange(self.num_hypotheses)[None, :] == 0  # (1, N)
         # With no token allowed, the empty hypothesis is the result.
@@ -150,16 +180,14 @@ class BeamDecoder(Search):
         pool, ended = self._collect(carry, candidates, is_end, at_limit, limits, length_penalty)
         collected = carry["collected"] + ops.sum(ops.cast(ended, "int32"), axis=1)
 
-        # The beam_width best that have not ended go on.
-        open_log_probs = ops.where(is_end, 2 * IMPOSSIBLE, candidates["log_probs"])
-        log_probs, chosen = ops.top_k(open_log_probs, self.beam_width)  # (B, K)
-        candidates["log_probs"] = open_log_probs
+        chosen = first_open(is_end, self.num_groups)  # (B, K)
+        candidates["log_probs"] = ops.where(is_end, 2 * IMPOSSIBLE, candidates["log_probs"])
         beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), candidates)
         # The size of the limits, unlike that of the beams, is a constant of the loop.
         rows = gather.flat_rows(beams.pop("parents"), ops.shape(limits)[0], self.beam_width)
         state = gather.reorder(state, rows)
 
-        best_open = ops.max(log_probs, axis=1)  # (B,)
+        best_open = ops.max(beams["log_probs"], axis=1)  # (B,)
         done = carry["done"] | at_limit | (best_open < IMPOSSIBLE / 2)
         if self.stop == "collected":
             done = done | (collected >= max(1, int(self.beam_width * self.patience + 0.5)))
@@ -183,38 +211,49 @@ class BeamDecoder(Search):
         return ops.where(carry["done"][:, None], best, carry["beams"]["token_ids"][:, 0])
 
     def _candidates(self, step_logits, carry):
-        """The best continuations, 2 * beam_width of each sentence, best first."""
+        """The best continuations, `2 * beam_width` of each sentence, see `beam_groups`."""
         step, beams = carry["step"], carry["beams"]
         batch, vocabulary_size = ops.shape(beams["last"])[0], step_logits.shape[-1]
         next_log_probs = self.next_log_probs(step_logits, beams["token_ids"], step)  # (B*K, V)
         penalties = self.penalties(vocabulary_size, step)  # (V,)
-        values, parents, tokens = best_continuations(
+        forced = self.forced_tokens(carry, step_logits)
+        size = self.beam_width // self.num_groups
+
+        def continue_group(first, token_log_probs, taken):
+            log_probs = beams["log_probs"][:, first : first + size]  # (B, M)
+            values, parents, tokens = best_continuations(
+                token_log_probs, log_probs, penalties, self.penalized_token_ids, 2 * size
+            )  # (B, 2M)
+            if taken is not None:
+                values = values + gather.gather_beams(taken, tokens)
+            if forced is not None:
+                forced_tokens, forced_log_probs, is_forced = forced
+                # Until the prefix is over, there is the first beam alone.
+                only = (log_probs + forced_log_probs[:, first : first + size])[:, :1]  # (B, 1)
+                only = ops.where(ops.arange(2 * size) == 0, only, 2 * IMPOSSIBLE)  # (B, 2M)
+                values = ops.where(is_forced, only, values)
+                parents = ops.where(is_forced, 0, parents)
+                tokens = ops.where(is_forced, forced_tokens, tokens)
+            return values, parents, tokens
+
+        log_probs, parents, tokens = candidates_of_groups(
+            continue_group,
             next_log_probs,
             beams["log_probs"],
-            penalties,
-            self.penalized_token_ids,
-            2 * self.beam_width,
-        )  # (B, 2K)
-        candidates = {}
+            self.num_groups,
+            self.diversity_strength,
+        )
+        candidates = {"log_probs": log_probs, "last": tokens, "parents": parents}
         if self.return_token_log_probs:
             # Not the difference of two sums, which is the less exact the longer the hypothesis.
             flat = ops.reshape(next_log_probs, (batch, self.beam_width * vocabulary_size))
             own = gather.gather_beams(flat, parents * vocabulary_size + tokens)  # (B, 2K)
-            candidates["token_log_prob"] = own + gather.gather_rows(penalties, tokens)
-        forced = self.forced_tokens(carry, step_logits)
-        if forced is not None:
-            forced_tokens, forced_log_probs, is_forced = forced
-            # Until the prefix is over, there is the first beam alone.
-            only = (beams["log_probs"] + forced_log_probs)[:, :1]  # (B, 1)
-            is_first = ops.arange(2 * self.beam_width) == 0
-            only = ops.where(is_first, only, 2 * IMPOSSIBLE)  # (B, 2K)
-            values = ops.where(is_forced, only, values)
-            parents = ops.where(is_forced, 0, parents)
-            tokens = ops.where(is_forced, forced_tokens, tokens)
-            if self.return_token_log_probs:
-                own = ops.where(is_forced, forced_log_probs[:, :1], candidates["token_log_prob"])
-                candidates["token_log_prob"] = own
-        return {**candidates, "log_probs": values, "last": tokens, "parents": parents}
+            own = own + gather.gather_rows(penalties, tokens)
+            if forced is not None:
+                _, forced_log_probs, is_forced = forced
+                own = ops.where(is_forced, gather.gather_beams(forced_log_probs, parents), own)
+            candidates["token_log_prob"] = own
+        return candidates
 
     def _extend_histories(self, candidates, beams, state, step):
         """Adds to the candidates what they have behind them."""
@@ -278,6 +317,8 @@ class BeamDecoder(Search):
             "stop": self.stop,
             "patience": self.patience,
             "coverage_penalty": self.coverage_penalty,
+            "num_groups": self.num_groups,
+            "diversity_strength": self.diversity_strength,
         }
 
 

@@ -149,15 +149,10 @@ class ScheduledSampling(keras.layers.Layer):
         return None  # as the decoder's
 
     def get_config(self):
-        is_schedule = callable(self.probability)
         return {
             **super().get_config(),
             "decoder": serialize_shared(self.decoder),
-            "probability": (
-                keras.saving.serialize_keras_object(self.probability)
-                if is_schedule
-                else self.probability
-            ),
+            "probability": keras.saving.serialize_keras_object(self.probability),
             "num_passes": self.num_passes,
             "pad_token_id": self.pad_token_id,
             "seed": self.seed,

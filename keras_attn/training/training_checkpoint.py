@@ -104,7 +104,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if not all(np.isfinite(weight).all() for weight in weights):
             warnings.warn(
                 f"Expected finite weights. Received: others at step {self.step}, which are not "
-                f"saved in {str(self.directory)!r}.",
+                f"saved in {str(self.directory)!r}. The learning rate may be too high, or a label "
+                "outside of the vocabulary that is not the ignore_class of the loss.",
                 stacklevel=2,
             )
             return

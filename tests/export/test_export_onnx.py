@@ -581,6 +581,15 @@ def test_coverage_penalty(tmp_path, alignments):
     assert (outputs["scores"] < without - 1e-3)[0].all()  # the other source is covered
 
 
+def test_groups_of_beams(tmp_path):
+    model = make_translator(beam_width=4, num_hypotheses=4, num_groups=2)
+    report = export_onnx(model, tmp_path / "model.onnx")
+    assert report.best_equal > 0.95 and not report.cuda.missing
+    np.testing.assert_array_equal(
+        run(tmp_path / "model.onnx")["token_ids"], model(IDS)["token_ids"]
+    )
+
+
 @pytest.mark.parametrize("search", [BeamDecoder, GreedyDecoder])
 def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
     """Also where no sentence has a prefix, and where they are of several lengths."""

@@ -1,0 +1,75 @@
+"""Groups of beams that search side by side: each is held off what those before it choose.
+
+The candidates of all groups are in one row: first as many of each group as it has beams, which may
+end, then as many more of each, and the better first in either half.
+"""
+
+import numpy as np
+from keras import ops
+
+from keras_attn.search.logits import IMPOSSIBLE
+
+
+def candidates_of_groups(continue_group, token_log_probs, log_probs, num_groups, strength):
+    """The best continuations of each group's beams.
+
+    Args:
+        continue_group: function of the first beam of a group, its part of `token_log_probs`
+            `(batch * beams of the group, V)` and what was taken from that, float32 `(batch, V)` or
+            `None`. It returns log probabilities, float32, parents, int32 beams of the group, and
+            tokens, int32, each `(batch, 2 * beams of the group)`, best first.
+        token_log_probs: float32 `(batch * beams, V)`.
+        log_probs: float32 `(batch, beams)`, of the beams so far.
+        num_groups: int, divides the beams.
+        strength: float, what a token loses each time that a group before has chosen it.
+
+    Returns:
+        Tuple of log probabilities, parents and tokens, each `(batch, 2 * beams)`.
+    """
+    if num_groups == 1:
+        return continue_group(0, token_log_probs, None)
+    beams, vocabulary_size = log_probs.shape[1], token_log_probs.shape[-1]
+    size = beams // num_groups
+    of_beams = ops.reshape(token_log_probs, (-1, beams, vocabulary_size))  # (B, K, V)
+    token_ids = ops.arange(vocabulary_size, dtype="int32")
+    taken, may_end, others = None, [], []
+    for first in range(0, beams, size):
+        own = of_beams[:, first : first + size]  # (B, M, V)
+        own = own if taken is None else own - taken[:, None]
+        own = ops.reshape(own, (-1, vocabulary_size))  # (B*M, V)
+        values, parents, tokens = continue_group(first, own, taken)  # (B, 2M)
+        found = (values, parents + first, tokens)
+        may_end.append([each[:, :size] for each in found])
+        others.append([each[:, size:] for each in found])
+        if first + size < beams:
+            chosen = ops.where(values > IMPOSSIBLE / 2, tokens, -1)[:, :size, None]  # (B, M, 1)
+            times = ops.sum(ops.cast(chosen == token_ids, "float32"), axis=1)  # (B, V)
+            taken = strength * times if taken is None else taken + strength * times
+    return tuple(ops.concatenate(each, axis=1) for each in zip(*may_end, *others, strict=True))
+
+
+def first_open(is_end, num_groups):
+    """The candidates that go on: of each group the best that have not ended, as many as its beams.
+
+    Args:
+        is_end: boolean `(batch, 2 * beams)`, in the order of `candidates_of_groups`.
+        num_groups: int.
+
+    Returns:
+        int32 `(batch, beams)`.
+    """
+    candidates = is_end.shape[1]
+    beams = candidates // 2
+    order = -np.arange(candidates, dtype="float32")
+    order = ops.where(is_end, order - candidates, order)  # (B, 2K), those that have ended last
+    if num_groups == 1:
+        _, chosen = ops.top_k(order, beams)
+        return ops.cast(chosen, "int32")
+    size = beams // num_groups
+    order = ops.reshape(order, (-1, 2, num_groups, size))
+    order = ops.reshape(ops.transpose(order, (0, 2, 1, 3)), (-1, num_groups, 2 * size))
+    _, chosen = ops.top_k(order, size)  # (B, G, M) of 2M
+    chosen = ops.cast(chosen, "int32")
+    starts = ops.arange(num_groups, dtype="int32")[:, None] * size
+    chosen = chosen + starts + (chosen // size) * (beams - size)  # (B, G, M) of 2K
+    return ops.reshape(chosen, (-1, beams))
