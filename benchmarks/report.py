@@ -1,74 +1,96 @@
-"""Writes the table of all results into `benchmarks/README.md`.
+"""Writes what the results say: all of it into `results/README.md`, in short into `README.md`.
 
 python benchmarks/report.py
 """
 
 import json
+import statistics
 from pathlib import Path
 
 HERE = Path(__file__).parent
+RESULTS = HERE / "results"
 START = "<!-- results: written by report.py, do not edit -->"
 END = "<!-- end of results -->"
-COLUMNS = ("Results", "Model", "Ours", "Peer", "Theirs", "Ratio", "Machine", "Date")
+ALL = ("Results", "Model", "Ours", "Peer", "Theirs", "Ratio", "Machine", "Date")
+IN_SHORT = ("Results", "Model", "Quality, or ours over theirs", "Peer", "Machine", "Date")
 
 
 def main():
     readme = HERE / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    before, rest = text.split(START)
+    before, rest = readme.read_text(encoding="utf-8").split(START)
     _, after = rest.split(END)
-    lines = table(sorted((HERE / "results").glob("*.json")))
-    readme.write_text("\n".join([before + START, "", *lines, "", END + after]), encoding="utf-8")
+    files = [
+        (path, json.loads(path.read_text(encoding="utf-8")))
+        for path in sorted(RESULTS.glob("*.json"))
+    ]
+    all_rows = [cells(path, results, row) for path, results in files for row in results["rows"]]
+    short_rows = [line for path, results in files for line in in_short(path, results)]
+    lines = [before + START, "", *table(IN_SHORT, short_rows), "", END + after]
+    readme.write_text("\n".join(lines), encoding="utf-8")
+    lines = ["# All results", "", "Written by `report.py`, do not edit.", "", *table(ALL, all_rows)]
+    (RESULTS / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def table(paths):
-    """Lines of a Markdown table of results files, one for each row in them."""
-    lines = [line_of(COLUMNS), line_of(["---"] * len(COLUMNS))]
-    for path in paths:
-        results = json.loads(path.read_text(encoding="utf-8"))
-        for row in results["rows"]:
-            lines.append(line_of(cells(path, results, row)))
-    return lines
+def table(columns, rows):
+    """Lines of a Markdown table."""
+    return [f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows)]
 
 
 def cells(path, results, row):
     """The cells of a row, which compares with a peer, tells a quality, or counts what agrees."""
-    machine = results["machine"]
-    model = row["model"]
     peer = theirs = ratio = ""
     if "bleu" in row:
-        model += f", {row['split']}"
-        model += f", beam {row['beam_width']}" if "beam_width" in row else ""
-        ours = f"{row['bleu']:.2f} BLEU"
-        if "minutes" in row:
-            ours += f" ({row['minutes']:.0f} min)"
+        model, ours = quality(row)
     elif "ours" not in row:
         facts = [(name, value) for name, value in row.items() if name != "model"]
+        model = row["model"]
         ours = ", ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in facts)
     else:
-        ours = f"{number(row['ours'])} {row['unit']}"
+        model, ours = row["model"], f"{number(row['ours'])} {row['unit']}"
         if "peer" in row:
             theirs = f"{number(row['theirs'])} {row['unit']}"
             peer, ratio = row["peer"], f"{row['ratio']:.2f}"
-    return (
-        f"[{path.stem}](results/{path.name})",
-        model,
-        ours,
-        peer,
-        theirs,
-        ratio,
-        f"{machine['cpu']}, {machine['cores']} cores",
-        results["date"],
-    )
+    link = f"[{path.stem}]({path.name})"
+    return link, model, ours, peer, theirs, ratio, machine_of(results), results["date"]
+
+
+def in_short(path, results):
+    """Cells of a line for the quality, or for each model and peer over all sizes of a batch."""
+    link = f"[{path.stem}](results/{path.name})"
+    end = (machine_of(results), results["date"])
+    ratios = {}
+    for row in results["rows"]:
+        if "ratio" in row:
+            # The last part of a name is the size: of the batch, or of what is in it.
+            model = row["model"].rpartition(", ")[0] or row["model"]
+            ratios.setdefault((f"{model}: {row['unit']}", row["peer"]), []).append(row["ratio"])
+    if "bleu" in results["rows"][0]:
+        yield (link, *quality(results["rows"][0]), "", *end)
+    for (model, peer), values in ratios.items():
+        mean = f"{statistics.geometric_mean(values):.2f}"
+        if len(values) > 1:
+            mean += f" ({min(values):.2f} to {max(values):.2f})"
+        yield (link, model, mean, peer, *end)
+
+
+def quality(row):
+    """The name of a model, and its BLEU."""
+    model = f"{row['model']}, {row['split']}"
+    model += f", beam {row['beam_width']}" if "beam_width" in row else ""
+    minutes = f" ({row['minutes']:.0f} min)" if "minutes" in row else ""
+    return model, f"{row['bleu']:.2f} BLEU{minutes}"
+
+
+def machine_of(results):
+    """The processor, with the newest of its instructions where they were recorded."""
+    machine = results["machine"]
+    newest = machine.get("instructions", [])[-1:]
+    return ", ".join([machine["cpu"], *newest, f"{machine['cores']} cores"])
 
 
 def number(value):
     """Four digits, or all of those before the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def line_of(values):
-    return f"| {' | '.join(values)} |"
 
 
 if __name__ == "__main__":
