@@ -31,7 +31,7 @@ import time
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 import keras
-from run_directory import (
+from translation_data import (
     check_run_dir,
     copy_test_set,
     encode,

@@ -1,4 +1,4 @@
-"""What a run directory of `train_translation.py` holds of the text: test set, tokenizers, ids."""
+"""From the texts of `train_translation.py` to batches of ids, all of it kept in a run directory."""
 
 import json
 import shutil
@@ -25,10 +25,7 @@ def check_run_dir(files, args):
     run["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
     path = args.run_dir / "run.json"
     before = json.loads(path.read_text()) if path.exists() else {}
-    if before:
-        before.setdefault("scheduled_sampling", 0.0)  # an option that there was not always
-    # What has no value is an option of the other model.
-    changed = {name: value for name, value in before.items() if run.get(name) not in (None, value)}
+    changed = {name: value for name, value in before.items() if run.get(name) != value}
     trained = any((args.run_dir / name).exists() for name in ("state", "translator.keras"))
     if changed and trained:
         raise SystemExit(

@@ -3,27 +3,25 @@
 from types import SimpleNamespace
 
 import pytest
-import run_directory
+import translation_data
 
 
 def test_what_was_never_trained_does_not_keep_its_directory(tmp_path):
     args = SimpleNamespace(run_dir=tmp_path, dropout=2.0)
-    run_directory.check_run_dir({}, args)
+    translation_data.check_run_dir({}, args)
     (tmp_path / "source.spm").touch()
     (tmp_path / "corpus-train").mkdir()
     args.dropout = 0.2
-    run_directory.check_run_dir({}, args)
+    translation_data.check_run_dir({}, args)
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
     (tmp_path / "source.spm").touch()
-    run_directory.check_run_dir({}, args)
+    translation_data.check_run_dir({}, args)
     assert (tmp_path / "source.spm").exists()
     (tmp_path / "translator.keras").touch()
     args.dropout = 0.3
     with pytest.raises(SystemExit, match="holds a training of another"):
-        run_directory.check_run_dir({}, args)
+        translation_data.check_run_dir({}, args)
     assert (tmp_path / "source.spm").exists()
-    args.dropout = None  # as an option of the other model was written before
-    run_directory.check_run_dir({}, args)
 
 
 def test_both_sides_of_a_split_have_the_same_name(tmp_path):
@@ -32,15 +30,15 @@ def test_both_sides_of_a_split_have_the_same_name(tmp_path):
     for name in ("test_2016.en", "test_2017.en", "test_2017.de", "test_2017.de.gz", "test_2018.de"):
         (tmp_path / name).touch()
     args = SimpleNamespace(data=tmp_path, source="en", target="de")
-    files = {split: path.name for split, path in run_directory.find_files(args).items()}
+    files = {split: path.name for split, path in translation_data.find_files(args).items()}
     assert (files["train", "source"], files["train", "target"]) == ("train.en.gz", "train.de")
     assert (files["test", "source"], files["test", "target"]) == ("test_2017.en", "test_2017.de")
     for name in ("test.en.gz", "test.de.gz"):
         (tmp_path / name).touch()
-    assert run_directory.find_files(args)["test", "source"].name == "test.en.gz"
+    assert translation_data.find_files(args)["test", "source"].name == "test.en.gz"
     (tmp_path / "val.en").unlink()
     with pytest.raises(SystemExit, match="No val.en and val.de"):
-        run_directory.find_files(args)
+        translation_data.find_files(args)
 
 
 def test_the_name_of_a_side_may_be_in_that_of_the_files(tmp_path):
@@ -48,7 +46,7 @@ def test_the_name_of_a_side_may_be_in_that_of_the_files(tmp_path):
         for suffix in ("de", "en"):
             (tmp_path / f"{split}.{suffix}").touch()
     args = SimpleNamespace(data=tmp_path, source="de", target="en")
-    files = {split: path.name for split, path in run_directory.find_files(args).items()}
+    files = {split: path.name for split, path in translation_data.find_files(args).items()}
     assert files["test", "source"] == "test.de-en.de" and files["test", "target"] == "test.de-en.en"
 
 
@@ -59,15 +57,15 @@ def test_a_test_set_with_a_line_missing_is_refused_before_anything_is_trained(tm
     run = tmp_path / "run"
     run.mkdir()
     with pytest.raises(SystemExit, match="test.en': 2, .*test.de': 1"):
-        run_directory.copy_test_set(files, run)
+        translation_data.copy_test_set(files, run)
     assert not list(run.iterdir())
 
 
 def test_what_a_killed_preparation_left_is_removed(tmp_path):
     (tmp_path / ".corpus-train.x").mkdir()
     args = SimpleNamespace(run_dir=tmp_path, dropout=0.1, scheduled_sampling=0.0)
-    run_directory.check_run_dir({}, args)
+    translation_data.check_run_dir({}, args)
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
     written = (tmp_path / "run.json").stat()
-    run_directory.check_run_dir({}, args)  # as it is, it need not be written again
+    translation_data.check_run_dir({}, args)  # as it is, it need not be written again
     assert (tmp_path / "run.json").stat().st_ino == written.st_ino
