@@ -7,7 +7,7 @@ class Projection:
 
     Args:
         features: `(..., D)`.
-        layer: the layer that multiplies features with a kernel, one that `is_projection`.
+        layer: the layer that multiplies features with a kernel, one that `only_multiplies`.
         bias: optional `(V,)`, what is added to what the layer returns.
     """
 
@@ -39,19 +39,49 @@ class Projection:
         return features, kernel
 
 
-def is_projection(layer):
-    """Whether a layer does nothing but multiply with a kernel, and add a bias.
+def logits_of(features, layer, bias=None, training=False):
+    """float32 logits `(..., V)` of features `(..., D)`; in a training they know of what, see below.
 
-    Not in float16: a gradient that is summed up before it is divided by the number of tokens may be
-    more than it can hold.
+    Args:
+        features: `(..., D)`.
+        layer: a `keras.layers.ReversibleEmbedding`, which is used in reverse, or another layer.
+        bias: optional `(V,)`, added in float32.
+        training: bool.
     """
+    if not isinstance(layer, keras.layers.ReversibleEmbedding):
+        logits = layer(features)
+    elif only_multiplies(layer):
+        # Keras' own takes the precision of whatever layer calls it, and its weights are float32.
+        operand, kernel = Projection(features, layer).operands()
+        logits = ops.matmul(operand, ops.transpose(kernel))
+    else:
+        logits = layer(features, reverse=True)
+    logits = ops.cast(logits, "float32")
+    if bias is not None:
+        logits = logits + ops.cast(bias, "float32")
+    if training and is_projection(layer):
+        remember_projection(logits, features, layer, bias)
+    return logits
+
+
+def only_multiplies(layer):
+    """Whether a layer does nothing but multiply with a kernel, and add a bias."""
     if type(layer) is keras.layers.Dense:
         linear = layer.activation is keras.activations.linear
     elif type(layer) is keras.layers.ReversibleEmbedding:
         linear = layer.logit_soft_cap is None and layer.reverse_dtype is None
     else:
         return False
-    return linear and layer.quantization_mode is None and layer.compute_dtype != "float16"
+    return linear and layer.quantization_mode is None
+
+
+def is_projection(layer):
+    """Whether a loss need not use the logits of a layer.
+
+    Not in float16: a gradient that is summed up before it is divided by the number of tokens may be
+    more than it can hold.
+    """
+    return only_multiplies(layer) and layer.compute_dtype != "float16"
 
 
 def remember_projection(logits, features, layer, bias=None):
@@ -61,7 +91,7 @@ def remember_projection(logits, features, layer, bias=None):
     Whatever is made of the logits knows nothing of it, so nothing else changes. (Keras leaves its
     masks on tensors in the same way.)
     """
-    if keras.backend.backend() == "tensorflow" and is_projection(layer):
+    if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
         if tf.is_symbolic_tensor(logits):

@@ -3,12 +3,12 @@ import os
 import shutil
 from pathlib import Path
 
-EXPORTS = (
-    {"model.onnx", "model.weights"},
-    {"start.onnx", "step.onnx", "finish.onnx"},
-    {"saved_model.pb", "fingerprint.pb", "variables", "assets"},
-)
-"""What is in the directory of an export: whatever else is there is the user's."""
+EXPORTS = {
+    "model.onnx": {"model.weights"},
+    "start.onnx": {"step.onnx", "finish.onnx"},
+    "saved_model.pb": {"fingerprint.pb", "variables", "assets"},
+}
+"""What each export has in its directory, and what may be beside it: the rest is the user's."""
 
 
 @contextlib.contextmanager
@@ -48,13 +48,13 @@ def replace_when_done(path, is_file=None, first_bytes=b""):
     if path.is_symlink():  # the link stays, and what it points to is replaced
         path = path.resolve()
     names = {file.name for file in path.iterdir()} if path.is_dir() else set()
-    is_export = any(names <= files for files in EXPORTS)
+    is_export = any(main in names and names <= {main, *more} for main, more in EXPORTS.items())
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(
             "Expected a path in an existing directory. "
             f"Received: path={str(path)!r}. Create {str(path.parent)!r} first."
         )
-    if not is_export:
+    if names and not is_export:
         raise FileExistsError(
             "Expected a new path, or an earlier export to replace. "
             f"Received: path={str(path)!r}, a directory with other content. Move that away, or "

@@ -373,7 +373,8 @@ def beam_search(
             candidates = [candidate[1:] for candidate in candidates[: 2 * group_size]]
             for tokens, log_prob in candidates[:group_size]:
                 times_chosen[tokens[-1]] += 1
-                if tokens[-1] == end or length == limit:
+                is_new = tokens not in [found for found, _ in ended]
+                if is_new and (tokens[-1] == end or length == limit):
                     ended.append((tokens, log_prob))
             open_ones = [candidate for candidate in candidates if candidate[0][-1] != end]
             groups[group] = open_ones[:group_size]

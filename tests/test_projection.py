@@ -11,7 +11,7 @@ from keras_attn.training import (
     TokenCrossentropy,
     token_metric,
 )
-from tests.backend import requires_tensorflow
+from tests.backend import precision, requires_tensorflow
 
 pytestmark = requires_tensorflow("on other backends nothing is noted on tensors")
 
@@ -54,8 +54,15 @@ def translator(build):
     return make
 
 
+def model_of_prompts():
+    encoder = keras_attn.PromptEncoder(VOCABULARY_SIZE)
+    decoder = language_model().layers[-1]
+    return keras_attn.training_model(encoder, decoder)
+
+
 MODELS = {
     "tied": language_model,
+    "prompts": model_of_prompts,
     "untied": lambda: language_model(untied),
     "dense": lambda: language_model(dense),
     "masked": masked_model,
@@ -111,6 +118,23 @@ def is_known(model):
     return found == [True]
 
 
+@pytest.mark.parametrize("outer", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("inner", ["mixed_bfloat16", "mixed_float16"])
+def test_a_step_has_the_precision_of_the_teacher_forced_pass(inner, outer):
+    """That of the decoder, whatever the global one is, and whether Keras calls or a search."""
+    with precision(outer):
+        encoder, decoder = keras_attn.transformer_tiny(11, 11, dtype=inner)
+        encoded = encoder(np.array([[5, 6, 2]], "int32"))
+        at_once = decoder(np.array([[1, 4]], "int32"), **encoded)[:, 0]
+        memory = decoder.prepare_memory(**encoded)
+        step, _ = decoder.step(np.array([1], "int32"), decoder.initial_state(memory), memory)
+    at_once, step = (keras.ops.convert_to_numpy(logits) for logits in (at_once, step))
+    for logits in (at_once, step):
+        rounded = keras.ops.cast(keras.ops.cast(logits, inner[6:]), "float32")
+        np.testing.assert_array_equal(logits, rounded)
+    np.testing.assert_allclose(step, at_once, atol=0.1)
+
+
 def of_other_tokens():
     """A metric that counts padding, for which the loss has found nothing."""
     return TokenCrossentropy(ignore_class=4, name="of_other_tokens")
@@ -120,8 +144,7 @@ def of_other_tokens():
 @pytest.mark.parametrize("name", MODELS)
 def test_learns_what_it_learns_from_logits(name, policy, monkeypatch):
     tolerance = 1e-5 if policy == "float32" else 0.05
-    keras.config.set_dtype_policy(policy)
-    try:
+    with precision(policy):
         logs, weights, model = train(MODELS[name], other_metrics=[of_other_tokens])
         assert is_known(model)
         monkeypatch.setattr(projection, "is_projection", lambda layer: False)
@@ -129,8 +152,6 @@ def test_learns_what_it_learns_from_logits(name, policy, monkeypatch):
             MODELS[name], other_metrics=[of_other_tokens]
         )
         assert not is_known(model)
-    finally:
-        keras.config.set_dtype_policy("float32")
     for step, expected in zip(logs, expected_logs, strict=True):
         assert step.keys() == expected.keys()
         for metric, value in expected.items():

@@ -60,6 +60,15 @@ def test_leaves_what_others_put_into_an_export_alone(tmp_path):
     assert (tmp_path / "assets.extra").is_dir()
 
 
+@pytest.mark.parametrize("name", ["assets", "variables", "model.weights", "step.onnx"])
+def test_leaves_directories_alone_that_have_a_part_of_an_export_only(tmp_path, name):
+    (tmp_path / name).mkdir()
+    with pytest.raises(FileExistsError, match="a directory with other content"):
+        with replace_when_done(tmp_path):
+            raise AssertionError("the block must not run")
+    assert (tmp_path / name).is_dir()
+
+
 def test_leaves_other_directories_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(FileExistsError, match="a directory with other content"):

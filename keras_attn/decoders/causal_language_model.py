@@ -96,7 +96,8 @@ class CausalLanguageModel(StackDecoder):
         if encoder_outputs is not None:
             memory = self.prepare_memory(encoder_outputs, encoder_mask)
             shared = _after_prompt(memory, memory["caches"])
-            return self._extend(token_ids, shared, memory, growing=True)[0]  # (B, T, V)
+            vectors, _ = self._extend(token_ids, shared, memory, growing=True)
+            return self.project(vectors, training)  # (B, T, V)
         vectors = self.stack.embed(token_ids)  # (B, T, D)
         positions = position_range(ops.shape(vectors)[1])
         bias = self.stack.bias(positions, positions)
@@ -156,11 +157,11 @@ class CausalLanguageModel(StackDecoder):
         own = shared["own"]
         ancestors = kv_cache.extend_ancestors(state["ancestors"], own, shared["slot"], growing)
         scores = kv_cache.scores_of_ancestors(ancestors, own)
-        logits, shared = self._extend(token_ids, shared, memory, growing, scores)
-        return logits, {"ancestors": ancestors, "shared": shared}  # (B*K, V)
+        vectors, shared = self._extend(token_ids, shared, memory, growing, scores)
+        return self.project(vectors), {"ancestors": ancestors, "shared": shared}  # (B*K, V)
 
     def _extend(self, token_ids, shared, memory, growing, ancestors=None):
-        """Logits of new tokens `(B, T)`, or one of each beam `(B*K,)`, and what is then shared."""
+        """Outputs for new tokens `(B, T)`, or one of each beam `(B*K,)`, and what is then shared."""
         position, slot = shared["position"], shared["slot"]
         if ancestors is None:
             beams, time = 1, ops.shape(token_ids)[1]
@@ -184,8 +185,8 @@ class CausalLanguageModel(StackDecoder):
             ancestors=ancestors,
             growing=growing,
         )
-        logits = self.project(self.stack.normalize(vectors))  # (B, T, V) or (B*K, V)
-        return logits, {**shared, "position": position + time, "slot": slot + time * beams}
+        vectors = self.stack.normalize(vectors)  # (B, T, D) or (B*K, D)
+        return vectors, {**shared, "position": position + time, "slot": slot + time * beams}
 
 
 def _prompt_slots(memory):

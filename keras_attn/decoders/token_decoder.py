@@ -1,9 +1,8 @@
 import keras
-from keras import ops
 
 from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
-from keras_attn.projection import remember_projection
+from keras_attn.projection import logits_of
 from keras_attn.serialize_shared import serialize_shared
 
 
@@ -46,14 +45,8 @@ class TokenDecoder(Decoder):
 
     def project(self, outputs, training=False):
         """float32 logits `(..., V)` of outputs `(..., features)`."""
-        if self.head is None:
-            layer, logits = self.embedding, self.embedding(outputs, reverse=True)
-        else:
-            layer, logits = self.head, self.head(outputs)
-        logits = ops.cast(logits, "float32")
-        if training:
-            remember_projection(logits, outputs, layer)
-        return logits
+        layer = self.embedding if self.head is None else self.head
+        return logits_of(outputs, layer, training=training)
 
     def get_config(self):
         return {

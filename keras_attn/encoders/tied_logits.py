@@ -1,9 +1,8 @@
 import keras
-from keras import ops
 
 from keras_attn.build_once import build_once
 from keras_attn.layer_normalization import LayerNormalization
-from keras_attn.projection import remember_projection
+from keras_attn.projection import logits_of
 from keras_attn.serialize_shared import serialize_shared
 from keras_attn.transformer.feed_forward import erf_gelu
 
@@ -57,11 +56,7 @@ class TiedLogits(keras.layers.Layer):
 
     def call(self, inputs, training=False):
         hidden = self.norm(self.dense(inputs))  # (..., E)
-        logits = self.embedding(hidden, reverse=True)  # (..., V)
-        logits = ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
-        if training:
-            remember_projection(logits, hidden, self.embedding, self.bias)
-        return logits
+        return logits_of(hidden, self.embedding, self.bias, training)  # (..., V)
 
     def compute_output_shape(self, inputs_shape):
         return (*inputs_shape[:-1], self.embedding.input_dim)

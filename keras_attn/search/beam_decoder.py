@@ -6,7 +6,7 @@ from keras import ops, tree
 
 from keras_attn import gather, history
 from keras_attn.arguments import check_positive_integer
-from keras_attn.search.beam_groups import candidates_of_groups, first_open
+from keras_attn.search.beam_groups import candidates_of_groups, first_open, is_repeated
 from keras_attn.search.best_continuations import best_continuations
 from keras_attn.search.coverage_penalty import coverage_penalty
 from keras_attn.search.length_penalty import best_attainable, divisor
@@ -51,8 +51,8 @@ class BeamDecoder(Search):
             it has left parts of the source out, see `keras_attn.search.coverage_penalty`; needs a
             decoder whose attention weights are never exactly 0 but for padding, as a softmax gives
             them. Default 0.
-        num_groups: int, groups of beams; divides `beam_width`. Two groups may find the same
-            hypothesis, the less likely so the larger `diversity_strength` is. Default 1.
+        num_groups: int, groups of beams; divides `beam_width`. What two groups find counts once.
+            Default 1.
         diversity_strength: float > 0, see above, in nats. Default 0.5.
         **kwargs: arguments of `Search`.
 
@@ -286,6 +286,8 @@ class BeamDecoder(Search):
             & (first["log_probs"] > IMPOSSIBLE / 2)
             & ops.logical_not(carry["done"])[:, None]
         )
+        if self.num_groups > 1:
+            ended = ended & ops.logical_not(is_repeated(first["token_ids"], ended))
         num_tokens = step + 1
         beams = (ops.shape(limits)[0], self.beam_width)
         first["num_tokens"] = ops.zeros(beams, dtype="int32") + num_tokens

@@ -73,3 +73,18 @@ def first_open(is_end, num_groups):
     starts = ops.arange(num_groups, dtype="int32")[:, None] * size
     chosen = chosen + starts + (chosen // size) * (beams - size)  # (B, G, M) of 2K
     return ops.reshape(chosen, (-1, beams))
+
+
+def is_repeated(token_ids, counts):
+    """Whether a hypothesis is the same as one before it that counts, which another group has found.
+
+    Args:
+        token_ids: int32 `(batch, hypotheses, steps)`.
+        counts: boolean `(batch, hypotheses)`.
+
+    Returns:
+        boolean `(batch, hypotheses)`.
+    """
+    same = ops.all(token_ids[:, :, None] == token_ids[:, None], axis=-1)  # (B, K, K)
+    before = np.tri(token_ids.shape[1], k=-1, dtype="bool")  # (K, K)
+    return ops.any(same & before & counts[:, None], axis=-1)

@@ -3,7 +3,11 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_attn.training.checkpoint_file import read_checkpoint, write_checkpoint
+from keras_attn.training.checkpoint_file import (
+    read_checkpoint,
+    require_directory,
+    write_checkpoint,
+)
 
 
 class AverageWeights(keras.callbacks.Callback):
@@ -39,6 +43,9 @@ class AverageWeights(keras.callbacks.Callback):
         self.num_epochs = num_epochs
         self.kept_epochs = []
 
+    def on_train_begin(self, logs=None):
+        require_directory(self.directory)  # not only after the first epoch
+
     def on_epoch_end(self, epoch, logs=None):
         weights = self.model.get_weights()
         if not all(np.isfinite(weight).all() for weight in weights):
@@ -46,7 +53,8 @@ class AverageWeights(keras.callbacks.Callback):
         write_checkpoint(self._path(epoch), weights, {"epoch": epoch})
         # In a second training without a kill between them there may be one of this number.
         self.kept_epochs = [kept for kept in self.kept_epochs if kept != epoch] + [epoch]
-        while len(self.kept_epochs) > self.num_epochs:
+        # One more stays: after a kill, a state from before this epoch may be what goes on.
+        while len(self.kept_epochs) > self.num_epochs + 1:
             self._path(self.kept_epochs.pop(0)).unlink(missing_ok=True)
 
     def apply(self, model=None):
@@ -60,7 +68,7 @@ class AverageWeights(keras.callbacks.Callback):
         """
         if not self.kept_epochs:
             raise ValueError("Expected at least one epoch of training before apply(). Received: 0")
-        kept = self.kept_epochs[-self.num_epochs :]  # more, if they are of a training with more
+        kept = self.kept_epochs[-self.num_epochs :]
         epochs = [read_checkpoint(self._path(epoch))[0] for epoch in kept]
         model = self.model if model is None else model
         model.set_weights(

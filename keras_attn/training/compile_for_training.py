@@ -10,7 +10,12 @@ from keras_attn.training.token_crossentropy import TokenCrossentropy
 
 
 def compile_for_training(
-    model, learning_rate=0.001, global_clipnorm=1.0, label_smoothing=0.1, **kwargs
+    model,
+    learning_rate=0.001,
+    global_clipnorm=1.0,
+    label_smoothing=0.1,
+    ignore_class=0,
+    **kwargs,
 ):
     """Compiles a model that maps to token logits, with what sequence models need.
 
@@ -30,6 +35,8 @@ def compile_for_training(
         learning_rate: float or schedule. Default 0.001.
         global_clipnorm: optional float > 0, most L2 norm of the whole gradient. Default 1.
         label_smoothing: float in `[0, 1)`. Default 0.1.
+        ignore_class: int, label of padding, which may be outside of the classes, such as -100. All
+            others must be in `[0, V)`, or loss and weights become NaN. Default 0.
         **kwargs: more arguments of `ClippedAdam`, such as `beta_2`.
 
     Returns:
@@ -50,12 +57,12 @@ def compile_for_training(
     # The policy of a functional model is the global one, whatever that of its layers.
     if any(part.dtype_policy.name == "mixed_float16" for part in all_layers([model])):
         optimizer = LossScaleOptimizer(optimizer)
-    mean_loss = None if model.losses else [TokenCrossentropy(label_smoothing, name="loss")]
+    mean_loss = TokenCrossentropy(label_smoothing, ignore_class, name="loss")
     model.compile(
         optimizer,
-        loss=SequenceCrossentropy(label_smoothing),
-        metrics=[TokenAccuracy(), Perplexity()],
-        weighted_metrics=mean_loss,
+        loss=SequenceCrossentropy(label_smoothing, ignore_class),
+        metrics=[TokenAccuracy(ignore_class), Perplexity(ignore_class)],
+        weighted_metrics=None if model.losses else [mean_loss],
         jit_compile=False if keras.backend.backend() == "tensorflow" else "auto",
     )
     optimizer.build(model.trainable_variables)

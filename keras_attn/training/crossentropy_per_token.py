@@ -5,6 +5,7 @@ from keras_attn.training.token_statistics import (
     check_num_classes,
     crossentropy_of,
     labels_of,
+    nan_where_unknown,
     put_at_labels,
     token_statistics,
 )
@@ -27,7 +28,7 @@ def crossentropy_per_token(labels, logits, label_smoothing=0.0):
     them, and the gradient, `softmax(x) - target`, is written by hand.
 
     Args:
-        labels: int `(...)`, in `[0, V)`. A label outside has the loss NaN.
+        labels: int `(...)`, in `[0, V)`. A label outside has the loss NaN, and so has its gradient.
         logits: float `(..., V)`, V >= 2. Computed in float32 whatever their dtype.
         label_smoothing: float in `[0, 1)`, probability given to the wrong classes. Default 0.
 
@@ -55,6 +56,7 @@ def crossentropy_per_token(labels, logits, label_smoothing=0.0):
             if others:
                 gradients -= others * factors  # (..., V)
             of_labels = (at_labels(probabilities, labels) - 1.0 + label_smoothing) * upstream
+            of_labels = nan_where_unknown(of_labels, statistics, upstream)
             return put_at_labels(gradients, labels, of_labels)  # (..., V)
 
         return crossentropy_of(statistics, num_classes, label_smoothing), gradient

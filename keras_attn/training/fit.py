@@ -27,6 +27,9 @@ def fit(
     `epochs` was raised; where a callback ended the training with an epoch, it trains no more at
     all (a training that ended in the middle of one goes on from the last state).
 
+    The state has the learning rate of the optimizer, so that another number, compiled for what is
+    left to train, does not count; a schedule does, as does `LearningRateScheduler` of Keras.
+
     Keras' own callbacks that count, such as `EarlyStopping`, start anew when training goes on;
     those of this package do not.
 

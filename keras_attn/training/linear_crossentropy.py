@@ -8,6 +8,7 @@ from keras_attn.training.token_statistics import (
     check_num_classes,
     crossentropy_of,
     labels_of,
+    nan_where_unknown,
     put_at_labels,
     token_statistics,
     weighted,
@@ -155,6 +156,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
         statistics, probabilities = token_statistics(labels, logits)
         # In half precision the difference must be taken before what is near 1 is rounded.
         difference = at_labels(probabilities, labels) - of_label  # (R,)
+        difference = nan_where_unknown(difference, statistics, weights)
         of_logits = put_at_labels(probabilities, labels, difference)  # (R, V)
         of_logits = ops.cast(of_logits, kernel.dtype)
         factors = ops.expand_dims(weights, -1)  # (R, 1)

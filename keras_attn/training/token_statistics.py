@@ -50,6 +50,12 @@ def put_at_labels(values, labels, of_labels):
     return ops.reshape(rows, (*ops.shape(labels), values.shape[-1]))
 
 
+def nan_where_unknown(values, statistics, weights):
+    """The values `(...)`, with NaN where a label outside of `[0, V)` has a weight other than 0."""
+    unknown = ops.logical_and(ops.isnan(statistics["of_labels"]), ops.not_equal(weights, 0.0))
+    return ops.where(unknown, float("nan"), values)
+
+
 def crossentropy_of(statistics, num_classes, label_smoothing=0.0):
     """The cross-entropy of each token, float32 `(...)`, as `crossentropy_per_token` defines it."""
     others = label_smoothing / (num_classes - 1)

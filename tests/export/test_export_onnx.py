@@ -1,6 +1,5 @@
 import base64
 import json
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -8,7 +7,7 @@ import keras
 import numpy as np
 import onnx
 import pytest
-from keras_attn_runtime import SentenceError, Translator
+from keras_attn_runtime import Translator
 
 from keras_attn import (
     AttentionRNNCell,
@@ -20,15 +19,15 @@ from keras_attn import (
     rnn_seq2seq,
     search_model,
     transformer_seq2seq,
-    with_search_settings,
 )
 from keras_attn.export import ExportError, export_onnx
+from keras_attn.export.metadata import describe
 from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, subgraphs
-from keras_attn.export.precision_report import PrecisionReport
 from keras_attn.export.search_function import SearchFunction
-from tests import oracles
-from tests.export.small_translator import SOURCE, TARGET, make_translator, mixed_precision, session
+from keras_attn.models.encoder_and_search import encoder_and_search
+from tests.backend import precision
+from tests.export.small_translator import SOURCE, make_translator, session
 
 IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 
@@ -85,9 +84,6 @@ def test_one_file_holds_settings_and_vocabularies(onnx_model, tokenizers):
 
 
 def test_a_shared_vocabulary_is_stored_once(translator, tokenizers):
-    from keras_attn.export.metadata import describe
-    from keras_attn.export.search_function import SearchFunction
-
     function = SearchFunction(translator)
     for target in (None, tokenizers[0]):
         assert "keras_attn.target_tokenizer" not in describe(function, tokenizers[0], target)
@@ -341,13 +337,13 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     classifier = keras.Model(ids, keras.layers.Embedding(5, 4)(ids))
     with pytest.raises(ValueError, match="Expected a functional search model"):
         export_onnx(classifier, path)
-    search = translator.layers[-1]
+    encoder, search = encoder_and_search(translator)
     negative = BeamDecoder(search.decoder, length_penalty=-1, name="negative")
     with pytest.raises(ValueError, match=r"not negative.* Received: length_penalty=-1\.0"):
-        export_onnx(search_model(translator.layers[1], negative), path)
+        export_onnx(search_model(encoder, negative), path)
     other = BeamDecoder(search.decoder, pad_token_id=3, name="other")
     with pytest.raises(ValueError, match="same pad_token_id.* Received: 0 and 3"):
-        export_onnx(search_model(translator.layers[1], other), path)
+        export_onnx(search_model(encoder, other), path)
     beyond = make_translator(vocabulary_sizes=(45, 60), end_token_id=50)
     with pytest.raises(ValueError, match=r"holds the special ids .* ids \[0, 50\] for 45 ids"):
         export_onnx(beyond, path)
@@ -381,7 +377,7 @@ def test_texts_without_tokens_are_not_compared(translator):
 
 def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tmp_path):
     """The check compares with encoder and search, so it would not see what the model does more."""
-    encoder, search = translator.layers[1:]
+    encoder, search = encoder_and_search(translator)
     sampler = SamplingDecoder(search.decoder)
     ids, mask, more = (keras.Input((None,), dtype=dtype) for dtype in ("int32", "bool", "int32"))
 
@@ -440,7 +436,7 @@ def test_what_is_no_model_is_named(tmp_path):
 
 
 def test_a_search_is_called_with_all_that_the_encoder_returns(tmp_path):
-    encoder, search = make_translator(cell="gru").layers[1:]
+    encoder, search = encoder_and_search(make_translator(cell="gru"))
     ids = keras.Input((None,), dtype="int32")
     encoded = encoder(ids)
     outputs, mask, state = (encoded[f"encoder_{name}"] for name in ("outputs", "mask", "state"))
@@ -485,61 +481,15 @@ def test_layers_that_cannot_be_saved_are_refused(tmp_path):
 
 
 def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path):
-    with mixed_precision():
+    with precision("mixed_float16"):
         translator = make_translator()
     report = export_onnx(translator, tmp_path / "mixed.onnx")
     assert report.best_equal == 1.0 and report.largest_difference < 1e-4
-    encoder, search = translator.layers[1:]
+    encoder, search = encoder_and_search(translator)
     assert {layer.compute_dtype for layer in (encoder, search.decoder)} == {"float16"}
     received, expected = run(tmp_path / "mixed.onnx"), make_translator()(IDS)
     np.testing.assert_array_equal(received["token_ids"], expected["token_ids"])
     np.testing.assert_allclose(received["scores"], expected["scores"], atol=1e-4)
-
-
-def test_hypotheses_are_compared_without_their_padding():
-    outputs = {
-        "token_ids": np.array([[[5, 6, 2, 2]]]),  # padded by the end
-        "lengths": np.array([[2]]),
-        "log_probs": np.array([[-3.0]]),
-    }
-    longer = {**outputs, "token_ids": np.array([[[5, 6, 2, 2, 2]]])}
-    other = {**outputs, "token_ids": np.array([[[5, 7, 2, 2]]])}
-    for received, equal in ((longer, 1.0), (other, 0.0)):
-        report = PrecisionReport.compare("int8", lambda: outputs, lambda: received, [{}])  # noqa: B023
-        assert report.best_equal == equal
-
-
-def test_what_is_drawn_is_compared_where_it_is_the_same():
-    """Behind another token all are others, whatever the precision."""
-    outputs = {
-        "token_ids": np.array([[[5, 6]], [[5, 7]]]),
-        "lengths": np.array([[2], [2]]),
-        "log_probs": np.array([[-3.0], [-4.0]]),
-    }
-    other = {
-        **outputs,
-        "token_ids": np.array([[[5, 6]], [[8, 8]]]),
-        "log_probs": np.array([[-3.1], [-9.0]]),
-    }
-    report = PrecisionReport.compare("int8", lambda: outputs, lambda: other, [{}], draws=True)
-    assert report.best_equal == 0.5 and report.mean_difference == pytest.approx(0.05)
-    report.check()
-    nothing = {**other, "token_ids": np.full((2, 1, 2), 8)}
-    with pytest.raises(ExportError, match="does not bear int8"):
-        PrecisionReport.compare("int8", lambda: outputs, lambda: nothing, [{}], True).check()
-
-
-def test_the_tolerance_of_a_precision_is_that_of_a_token():
-    outputs = {
-        "token_ids": np.full((1, 1, 20), 5),
-        "lengths": np.array([[20]]),
-        "log_probs": np.array([[-30.0]]),
-        "scores": np.array([[-30.0]]),  # a length penalty of 0
-    }
-    other = {**outputs, "log_probs": np.array([[-31.0]]), "scores": np.array([[-31.0]])}
-    report = PrecisionReport.compare("int8", lambda: outputs, lambda: other, [{}])
-    assert report.mean_difference == pytest.approx(1 / 20)
-    report.check()
 
 
 def test_log_probabilities_of_tokens(tmp_path):
@@ -556,9 +506,9 @@ def test_log_probabilities_of_tokens(tmp_path):
 @pytest.mark.parametrize("search", [BeamDecoder, GreedyDecoder])
 def test_what_hypotheses_may_not_repeat(tmp_path, search):
     """Scattering to the logits, where a token may stand twice, survives the conversion."""
-    encoder, decoder = make_translator().layers[1], make_translator().layers[2].decoder
+    encoder, beam_search = encoder_and_search(make_translator())
     arguments = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "max_length": 30}
-    model = search_model(encoder, search(decoder, **arguments))
+    model = search_model(encoder, search(beam_search.decoder, **arguments))
     report = export_onnx(model, tmp_path / "model.onnx")
     assert report.best_equal > 0.95 and not report.cuda.missing
     outputs = run(tmp_path / "model.onnx", IDS, 30)
@@ -593,8 +543,8 @@ def test_groups_of_beams(tmp_path):
 @pytest.mark.parametrize("search", [BeamDecoder, GreedyDecoder])
 def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
     """Also where no sentence has a prefix, and where they are of several lengths."""
-    encoder, decoder = make_translator().layers[1], make_translator().layers[2].decoder
-    model = search_model(encoder, search(decoder, max_length=30))
+    encoder, beam_search = encoder_and_search(make_translator())
+    model = search_model(encoder, search(beam_search.decoder, max_length=30))
     report = export_onnx(model, tmp_path / "model.onnx", target_prefix=True)
     assert report.best_equal > 0.95 and not report.cuda.missing
     opened = session(tmp_path / "model.onnx")
@@ -626,64 +576,3 @@ def test_the_runtime_begins_translations_as_it_is_told(translator, tokenizers, t
     (alone,) = runtime.translate(SOURCE[1:2], "ein hund")
     assert alone.token_ids == own[1].token_ids
     assert runtime.translate(SOURCE)[2].token_ids == own[2].token_ids
-
-
-def test_the_runtime_scores_given_translations(translator, tokenizers, tmp_path):
-    """As teacher forcing does; `TARGET` is longer than the search would allow."""
-    scorer = with_search_settings(
-        translator, beam_width=1, num_hypotheses=1, max_length=5, relative_max_length=None
-    )
-    export_onnx(scorer, tmp_path / "model.onnx", *tokenizers, target_prefix=True)
-    runtime = Translator(tmp_path / "model.onnx", num_threads=1)
-    targets = [*TARGET[:3], ""]
-    scored = runtime.score(SOURCE, targets, length_penalty=0.5)
-    assert [each.text for each in scored] == targets and all(each.ended for each in scored)
-    encoder, decoder = translator.layers[1], translator.layers[2].decoder
-    for text, target, each in zip(SOURCE, targets, scored, strict=True):
-        (source_ids,), (ids,) = (
-            tokenizer.encode([side])
-            for tokenizer, side in zip(tokenizers, (text, target), strict=True)
-        )
-        logits = decoder(np.array([[1, *ids]]), **encoder(np.array([[*source_ids, 2]])))
-        log_probs = oracles.log_softmax(np.array(logits)[0])
-        expected = sum(row[token] for row, token in zip(log_probs, [*ids, 2], strict=True))
-        np.testing.assert_allclose(each.log_prob, expected, rtol=1e-5)
-        np.testing.assert_allclose(each.score, expected / max(1, len(ids)) ** 0.5, rtol=1e-5)
-    lazily = runtime.score_iterable(iter(SOURCE), iter(targets), batch_size=1, window=1)
-    assert [each.log_prob for each in lazily] == pytest.approx([each.log_prob for each in scored])
-    with pytest.raises(SentenceError, match=r"Sentence 0 .* at most 9 tokens.*Received: 19\."):
-        runtime.score(SOURCE, TARGET, max_length=9)
-    just_too_long = len(tokenizers[1].encode(TARGET[:1])[0])  # the end token alone is cut
-    with pytest.raises(SentenceError, match=f"at most {just_too_long} tokens"):
-        runtime.score(SOURCE[:1], TARGET[:1], max_length=just_too_long)
-    with pytest.raises(SentenceError, match="Sentence 1 .* a text with tokens"):
-        runtime.score([SOURCE[0], ""], TARGET[:2])
-    sources, pairs = [SOURCE[0], "", "", *SOURCE[1:]], [TARGET[0], "", "a", *targets[1:]]
-    some = runtime.score(sources, pairs, skip_unscorable=True, max_length=just_too_long)
-    assert some[:3] == [None] * 3  # the first is too long
-    fits = [len(tokenizers[1].encode([each])[0]) < just_too_long for each in targets[1:]]
-    assert [each is not None for each in some[3:]] == fits and any(fits)
-    for each, same in zip(some[3:], scored[1:], strict=True):
-        assert each is None or each.log_prob == pytest.approx(same.log_prob)
-    (tmp_path / "targets").write_text("".join(f"{target}\n" for target in targets))
-    command = [sys.executable, "-m", "keras_attn_runtime", tmp_path / "model.onnx"]
-    process = subprocess.run(
-        [*command, "--score", tmp_path / "targets"],
-        input="\n".join(SOURCE),
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stderr
-    received = [float(line) for line in process.stdout.splitlines()]
-    assert received == pytest.approx([each.log_prob for each in scored], abs=1e-5)
-    for name, nothing in (("text", "nan"), ("jsonl", "null")):
-        process = subprocess.run(
-            [*command, "--score", tmp_path / "targets", "--skip-unscorable", "--format", name],
-            input="\n".join(["", *SOURCE[1:]]),
-            capture_output=True,
-            text=True,
-        )
-        first, second, *_ = process.stdout.splitlines()
-        assert (process.returncode, process.stderr, first) == (0, "", nothing)
-        log_prob = float(second) if name == "text" else json.loads(second)["log_prob"]
-        assert log_prob == pytest.approx(scored[1].log_prob, abs=1e-5)

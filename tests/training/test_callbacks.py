@@ -6,9 +6,6 @@ import pytest
 
 from keras_attn.training import AverageWeights, BestCheckpoint, BleuCallback
 
-# Keras reads variables in a way that NumPy 2 deprecates, whenever it saves a model.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 
 @pytest.fixture
 def model():
@@ -92,7 +89,7 @@ def test_average_weights_is_the_mean_of_the_last_epochs(tmp_path, model):
     average.apply()
     for weight in model.get_weights():
         np.testing.assert_array_equal(weight, np.full(weight.shape, (2 + 3 + 4) / 3, "float32"))
-    assert len(list((tmp_path / "average").iterdir())) == 3
+    assert len(list((tmp_path / "average").iterdir())) == 4  # and one for a state from before
 
 
 def test_average_weights_of_few_epochs_and_after_a_restart(tmp_path, model):
@@ -104,6 +101,22 @@ def test_average_weights_of_few_epochs_and_after_a_restart(tmp_path, model):
     restarted.set_state(json.loads(json.dumps(average.get_state())))
     restarted.apply(model)
     assert model.get_weights()[0][0, 0] == 0.5
+
+
+def test_average_weights_from_a_state_of_before_the_last_epoch(tmp_path, model):
+    """A kill between the end of an epoch and the state that tells of it."""
+    average = AverageWeights(tmp_path, num_epochs=2)
+    run_epochs(average, model, [0.0] * 3)
+    before = {"kept_epochs": [0, 1]}
+    average.set_state(before)
+    average.apply()
+    assert model.get_weights()[0][0, 0] == 0.5
+
+
+def test_average_weights_says_where_it_cannot_write_before_anything_is_trained(tmp_path, model):
+    (tmp_path / "average").touch()
+    with pytest.raises(OSError, match="average"):
+        AverageWeights(tmp_path / "average").on_train_begin()
 
 
 def test_average_weights_of_a_second_training(tmp_path, model):

@@ -5,9 +5,6 @@ import pytest
 from keras_attn.training import ClippedAdam, SequenceCrossentropy
 from tests.training.toy_training import ToyBatches, toy_model
 
-# Keras reads variables in a way that NumPy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 
 def moments_after_one_step(optimizer):
     """First and second moments of all weights; tokens occur several times in the batch."""

@@ -10,10 +10,8 @@ from keras_attn.training import (
     TokenCrossentropy,
     compile_for_training,
 )
+from tests.backend import precision, requires_tensorflow
 from tests.training.toy_training import ToyBatches, toy_model
-
-# Keras reads variables in a way that NumPy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 
 def test_the_loss_in_the_logs_is_the_mean_over_tokens():
@@ -59,6 +57,18 @@ def test_settings_reach_the_optimizer():
     assert model.loss.label_smoothing == 0.1
 
 
+def test_labels_of_padding_may_be_outside_of_the_classes():
+    model = compile_for_training(toy_model())
+    inputs, labels = ToyBatches().batch(0)
+    expected = model.evaluate(inputs, labels, return_dict=True, verbose=0)
+    compile_for_training(model, ignore_class=-100)
+    others = np.where(labels == 0, -100, labels)
+    logs = model.evaluate(inputs, others, return_dict=True, verbose=0)
+    assert logs == pytest.approx(expected, rel=1e-6)
+    model.fit(inputs, others, verbose=0)
+    assert all(np.isfinite(weight).all() for weight in model.get_weights())
+
+
 def test_gradients_are_scaled_where_layers_are_of_float16():
     """The policy of a functional model tells nothing of its layers."""
     inputs = keras.Input((None, 2))
@@ -67,7 +77,7 @@ def test_gradients_are_scaled_where_layers_are_of_float16():
     assert isinstance(compile_for_training(toy_model()).optimizer, ClippedAdam)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="JAX always compiles")
+@requires_tensorflow("JAX always compiles")
 def test_the_step_is_not_compiled_anew_for_every_shape():
     assert compile_for_training(toy_model()).jit_compile is False
 
@@ -75,9 +85,8 @@ def test_the_step_is_not_compiled_anew_for_every_shape():
 @pytest.mark.parametrize("policy", ["bfloat16", "float16"])
 def test_weights_of_half_precision_are_refused(policy):
     """Steps below 1/256 of a weight change nothing in bfloat16; in float16 Adam gives NaN."""
-    keras.config.set_dtype_policy(policy)
-    try:
-        with pytest.raises(ValueError, match=f"in {policy}. Use the policy 'mixed_{policy}'"):
-            compile_for_training(toy_model())
-    finally:
-        keras.config.set_dtype_policy("float32")
+    with (
+        precision(policy),
+        pytest.raises(ValueError, match=f"in {policy}. Use the policy 'mixed_{policy}'"),
+    ):
+        compile_for_training(toy_model())

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn.training import crossentropy_per_token
-from tests.backend import gradients_of
+from tests.backend import gradients_of, requires_tensorflow
 from tests.oracles import crossentropy
 
 
@@ -86,7 +86,19 @@ def test_label_outside_the_vocabulary_has_the_loss_nan(batch, label):
     assert np.argwhere(np.isnan(losses)).tolist() == [[1, 2]]
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others know all shapes")
+def test_label_outside_the_vocabulary_has_the_gradient_nan_if_it_counts(batch):
+    labels, logits = batch
+    wrong = labels.copy()
+    wrong[1, 2] = wrong[0, 4] = -100
+    weights = np.ones(labels.shape, "float32")
+    weights[0, 4] = 0
+    _, (gradient,) = gradients_of(
+        lambda x: keras.ops.sum(weights * crossentropy_per_token(wrong, x, 0.1)), logits
+    )
+    assert np.argwhere(np.isnan(gradient).any(axis=-1)).tolist() == [[1, 2]]
+
+
+@requires_tensorflow("others know all shapes")
 @pytest.mark.parametrize("shape", [(2, 1), (1, 3)])
 def test_labels_are_not_broadcast_where_shapes_are_unknown(shape):
     import tensorflow as tf

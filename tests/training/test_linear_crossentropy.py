@@ -175,6 +175,10 @@ def test_label_outside_the_vocabulary_has_the_loss_nan(label):
     loss, statistics = linear_crossentropy(labels, features, kernel, weights)
     assert np.isnan(float(loss))
     assert np.argwhere(np.isnan(numpy(statistics["of_labels"]))).tolist() == [[1, 2]]
+    _, (of_features, of_kernel) = gradients_of(
+        lambda *arrays: linear_crossentropy(labels, *arrays, weights)[0], features, kernel
+    )
+    assert np.isnan(of_features[1, 2]).all() and np.isnan(of_kernel).any()
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
