@@ -130,12 +130,21 @@ def main():
         out.mkdir(parents=True, exist_ok=True)
         print(f"{'mechanism':24}{'task':10}{'exact':>9}{'ONNX ids':>10}{'seconds':>9}")
         names = args.only or list(MECHANISMS)
-        results = {"arguments": {"epochs": args.epochs, "seed": args.seed}, "rows": []}
+        arguments = {"epochs": args.epochs, "seed": args.seed}
+        rows = rows_of(out / "results.json", arguments)
         for name in names:
-            results["rows"].append(compare(name, args, out))
+            row = compare(name, args, out)
+            rows = [other for other in rows if other["model"] != row["model"]] + [row]
+            results = {"arguments": arguments, "rows": rows}
             (out / "results.json").write_text(json.dumps(results, indent=2))
         if args.out:
             draw(names, out)
+
+
+def rows_of(path, arguments):
+    """The rows of mechanisms that were compared before, with the same arguments."""
+    before = json.loads(path.read_text()) if path.exists() else {}
+    return before["rows"] if before.get("arguments") == arguments else []
 
 
 def compare(name, args, out):

@@ -57,6 +57,8 @@ def main():
 
 def check_runs(runs, run_dir):
     """Refuses runs that cannot be joined, before anything is written."""
+    if (run_dir / "run.json").exists():
+        raise SystemExit(f"{run_dir} holds a training. Choose another --run-dir.")
     for run in runs:
         for name in ("translator.keras", *TOKENIZERS):
             if not (run / name).is_file():

@@ -61,6 +61,8 @@ def main():
     model = make_model(tokenizer.vocabulary_size, args)
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     trainer = keras.Model(token_ids, model(token_ids))
+    # Made here, so that what they refuse is known before the training.
+    generator, writer = make_generator(model, tokenizer, args), make_writer(model, tokenizer, args)
     steps_after_warmup = max(1, args.epochs * len(windows) - args.warmup_steps)
     schedule = keras.optimizers.schedules.CosineDecay(
         0.0, steps_after_warmup, warmup_target=args.learning_rate, warmup_steps=args.warmup_steps
@@ -82,11 +84,9 @@ def main():
     bits = math.log2(results["perplexity"]) * (labels != 0).sum()
     report["bits_per_character"] = float(bits / report["characters"])
 
-    generator = make_generator(model, tokenizer, args)
     generator.save(args.run_dir / "generator.keras")
     if sums:
         report["exact_sums"] = share_of_exact_sums(generator, tokenizer, held_out, args)
-    writer = make_writer(model, tokenizer, args)
     samples = write_samples(writer, tokenizer, args)
     (args.run_dir / "samples.txt").write_text("\n\n".join(samples) + "\n", encoding="utf-8")
     print("\n\n".join(samples[:3]))

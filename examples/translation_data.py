@@ -27,9 +27,10 @@ def check_run_dir(files, args):
     before = json.loads(path.read_text()) if path.exists() else {}
     changed = {name: value for name, value in before.items() if run.get(name) != value}
     trained = any((args.run_dir / name).exists() for name in ("state", "translator.keras"))
-    if changed and trained:
+    if trained and (changed or not before):
+        what = f"with {changed}" if before else "without run.json"
         raise SystemExit(
-            f"{args.run_dir} holds a training of another text or model, with {changed}. "
+            f"{args.run_dir} holds a training of another text or model, {what}. "
             "Choose another --run-dir."
         )
     if changed:

@@ -1,9 +1,11 @@
+import numbers
+
 import keras
 
 
 def check_positive_integer(name, value):
     """Raises a `ValueError` that names the argument unless it is an integer of at least 1."""
-    if not isinstance(value, int) or value < 1:
+    if not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{name} must be a positive integer. Received: {name}={value!r}.")
 
 

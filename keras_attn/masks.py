@@ -76,7 +76,19 @@ def attention_mask(value, mask=None):
             f"Received: attention_mask with shape {tuple(mask.shape)}, for a memory of shape "
             f"{tuple(value.shape)}."
         )
+    mask = of_each(mask, value)
     return mask[:, None, :] if len(mask.shape) == 2 else mask  # (B, 1, S) or (B, T, S)
+
+
+def of_each(mask, value):
+    """A mask `(1, ...)` for all as one of each `(batch, ...)`, where the sizes are known.
+
+    Args:
+        mask: `(1 or batch, ...)`.
+        value: `(batch, ...)`, what is attended to.
+    """
+    batch = value.shape[0]
+    return mask if mask.shape[0] != 1 or batch in (None, 1) else ops.repeat(mask, batch, axis=0)
 
 
 def _fits(size, other):

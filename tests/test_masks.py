@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_attn import masks
-from tests.contracts import assert_close, numpy
+from tests.contracts import assert_close, assert_identical, numpy
 
 
 def test_padding_mask_marks_what_is_not_the_padding_id():
@@ -56,6 +56,12 @@ def test_masked_softmax_is_a_softmax_of_what_is_left(dtype, scale):
 def test_a_mask_of_another_memory_is_refused(shape):
     with pytest.raises(ValueError, match=r"a memory of shape \(2, 5, 7\)"):
         masks.attention_mask(np.ones((2, 5, 7), "float32"), np.ones(shape, "bool"))
+
+
+def test_a_mask_of_one_row_is_for_all():
+    mask = np.array([[True, True, False]])
+    value = np.ones((4, 3, 2), "float32")
+    assert_identical(numpy(masks.attention_mask(value, mask)), np.repeat(mask[:, None], 4, axis=0))
 
 
 def test_a_row_of_nothing_gets_no_weight():

@@ -80,7 +80,7 @@ class AttentionMechanism(AttentionSteps, keras.layers.Layer):
 
     def add_kernel(self, name, shape):
         """Adds a weight that starts as `self.kernel_initializer` says."""
-        initializer = another_initializer(self.kernel_initializer)
+        initializer = another_initializer(self.kernel_initializer, name)
         return self.add_weight(name=name, shape=shape, initializer=initializer)
 
     def call(

@@ -150,6 +150,10 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
                 f"Received: num_key_value_heads={num_key_value_heads}, num_heads={num_heads}."
             )
         check_dropout("dropout", dropout)
+        if rotary is not None and not callable(getattr(rotary, "call", None)):
+            raise ValueError(
+                f"rotary must be a RotaryPositions or None. Received: rotary={rotary!r}."
+            )
         if activity_regularizer is not None:
             raise ValueError(
                 "The activities of the projections are not regularized. Received: "
@@ -212,7 +216,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         kernel = self.add_weight(
             name=f"{name}_kernel",
             shape=(input_dim, output_dim),
-            initializer=another_initializer(self.kernel_initializer),
+            initializer=another_initializer(self.kernel_initializer, name),
             regularizer=self.kernel_regularizer,
             constraint=self.kernel_constraint,
         )
@@ -221,7 +225,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             bias = self.add_weight(
                 name=f"{name}_bias",
                 shape=(output_dim,),
-                initializer=another_initializer(self.bias_initializer),
+                initializer=another_initializer(self.bias_initializer, name),
                 regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )

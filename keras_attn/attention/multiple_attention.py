@@ -121,7 +121,7 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
         return self.add_weight(
             name=name,
             shape=(rows, columns or self.units),
-            initializer=another_initializer(self.kernel_initializer),
+            initializer=another_initializer(self.kernel_initializer, name),
         )
 
     def call(

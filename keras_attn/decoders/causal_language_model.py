@@ -161,7 +161,7 @@ class CausalLanguageModel(StackDecoder):
         return self.project(vectors), {"ancestors": ancestors, "shared": shared}  # (B*K, V)
 
     def _extend(self, token_ids, shared, memory, growing, ancestors=None):
-        """Outputs for new tokens `(B, T)`, or one of each beam `(B*K,)`, and what is then shared."""
+        """Outputs of new tokens `(B, T)`, or one of each beam `(B*K,)`, and what is then shared."""
         position, slot = shared["position"], shared["slot"]
         if ancestors is None:
             beams, time = 1, ops.shape(token_ids)[1]

@@ -80,6 +80,11 @@ class RNNDecoder(TokenDecoder):
         output_seed = None if seed is None else seed + 1
         self.output_dropout = Dropout(dropout, seed=output_seed, dtype=self.dtype_policy)
 
+    def __call__(self, token_ids, *args, **kwargs):
+        if len(getattr(token_ids, "shape", ())) == 2:
+            token_ids = ops.cast(token_ids, "int32")  # half precision, as Keras casts, has few ids
+        return super().__call__(token_ids, *args, **kwargs)
+
     def build(
         self,
         token_ids_shape,

@@ -99,11 +99,9 @@ def _module(function, source_tokenizer, target_tokenizer):
     search = function.search
     module = tf.Module()
     module.defaults = {
-        "max_length": tf.constant(function.defaults["max_length"], tf.int32),
-        "length_penalty": tf.constant(function.defaults["length_penalty"], tf.float32),
+        **{name: tf.constant(value) for name, value in function.defaults.items()},
         "prefix_ids": tf.zeros((1, 0), tf.int32),
         "target_prefix": tf.constant([""]),
-        "seeds": tf.constant([0]),
     }
     module.weights = [weight.value for weight in function.weights]
 

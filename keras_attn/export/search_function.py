@@ -62,6 +62,12 @@ class SearchFunction:
                 "Expected a source_tokenizer beside the target_tokenizer. "
                 "Received: source_tokenizer=None."
             )
+        for tokenizer in (source_tokenizer, target_tokenizer):
+            if tokenizer is not None and not isinstance(getattr(tokenizer, "model", None), bytes):
+                raise ValueError(
+                    "Expected a SentencePieceTokenizer, whose vocabulary an export can hold. "
+                    f"Received: {tokenizer!r}."
+                )
         self.encoder, self.search = encoder_and_search(model)
         check_stateless(self.encoder, self.search)
         padding = getattr(self.encoder, "pad_token_id", self.search.pad_token_id)
@@ -196,10 +202,11 @@ class SearchFunction:
 
     @property
     def defaults(self):
-        """The `max_length` and `length_penalty` that the model itself searches with."""
+        """What the model itself searches with: the values of the inputs that are not given."""
         return {
             "max_length": self.search.max_length,
             "length_penalty": self.search.length_penalty,
+            "seeds": [0],
         }
 
 

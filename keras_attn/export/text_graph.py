@@ -149,11 +149,7 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
         before += [read, _parse(SPREAD)]
         nothing = helper.make_tensor("target_prefix", onnx.TensorProto.STRING, [1], [b""])
         graph.initializer.append(nothing)
-    defaults = {
-        "max_length": search.max_length,
-        "length_penalty": search.length_penalty,
-        "seeds": [0],
-    }
+    defaults = function.defaults
     others = [value for value in graph.input if value.name in defaults]
     inputs = [value for each in before[:2] for value in each.input]
     nodes = [*(node for each in before for node in each.node), *graph.node, *decode.node]

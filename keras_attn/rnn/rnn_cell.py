@@ -66,7 +66,7 @@ class RNNCell(keras.layers.Layer):
         self.output_size = output_units
 
     def build(self, input_shape):
-        kernel_initializer = another_initializer(self.kernel_initializer)
+        kernel_initializer = another_initializer(self.kernel_initializer, "output_kernel")
         self.kernel = self.add_weight(
             name="kernel", shape=(input_shape[-1], self.units), initializer=self.kernel_initializer
         )

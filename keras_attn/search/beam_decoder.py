@@ -77,9 +77,12 @@ class BeamDecoder(Search):
         super().__init__(decoder, **kwargs)
         check_positive_integer("beam_width", beam_width)
         check_positive_integer("num_groups", num_groups)
-        if not isinstance(num_hypotheses, int) or not 1 <= num_hypotheses <= beam_width:
+        if (
+            not isinstance(num_hypotheses, numbers.Integral)
+            or not 1 <= num_hypotheses <= beam_width
+        ):
             raise ValueError(
-                "num_hypotheses must be between 1 and beam_width. "
+                "num_hypotheses must be a whole number between 1 and beam_width. "
                 f"Received: num_hypotheses={num_hypotheses}, beam_width={beam_width}."
             )
         if stop not in STOPS:
@@ -105,12 +108,12 @@ class BeamDecoder(Search):
                 "diversity_strength must be a positive and finite number. "
                 f"Received: diversity_strength={diversity_strength!r}."
             )
-        self.beam_width = beam_width
-        self.num_hypotheses = num_hypotheses
+        self.beam_width = int(beam_width)
+        self.num_hypotheses = int(num_hypotheses)
         self.stop = stop
         self.patience = patience
         self.coverage_penalty = float(coverage_penalty)
-        self.num_groups = num_groups
+        self.num_groups = int(num_groups)
         self.diversity_strength = float(diversity_strength)
 
     @property
@@ -192,10 +195,10 @@ class BeamDecoder(Search):
         if self.stop == "collected":
             done = done | (collected >= max(1, int(self.beam_width * self.patience + 0.5)))
         else:
-            done = done | (
-                pool["scores"][:, -1]
-                >= self._best_attainable(best_open, step + 1, limits, length_penalty)
+            attainable = best_attainable(
+                best_open, step + 1, limits, length_penalty, self.length_penalty_form
             )
+            done = done | (pool["scores"][:, -1] >= attainable)
         return {
             **carry,
             "step": step + 1,
@@ -307,9 +310,6 @@ class BeamDecoder(Search):
         both = {name: ops.concatenate([pool[name], first[name]], axis=1) for name in pool}
         _, chosen = ops.top_k(both["scores"], self.num_hypotheses)
         return tree.map_structure(lambda t: gather.gather_beams(t, chosen), both), ended
-
-    def _best_attainable(self, log_probs, length, limits, length_penalty):
-        return best_attainable(log_probs, length, limits, length_penalty, self.length_penalty_form)
 
     def get_config(self):
         return {

@@ -5,10 +5,9 @@ from keras_attn import history
 from keras_attn.arguments import check_positive_integer
 from keras_attn.draw_index import draw_index
 from keras_attn.gather import gather_beams
-from keras_attn.search import prefix
+from keras_attn.search.independent_search import IndependentSearch
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.one_for_each import check_one_for_each
-from keras_attn.search.search import Search
 from keras_attn.search.uniform_numbers import uniform_numbers
 
 STEPS = 2**16
@@ -16,7 +15,7 @@ STEPS = 2**16
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class SamplingDecoder(Search):
+class SamplingDecoder(IndependentSearch):
     """Draws each token at random, by its probability.
 
         p(v) proportional to exp(logits[v] / temperature), for the tokens v that are kept
@@ -105,78 +104,13 @@ class SamplingDecoder(Search):
         carry["uniforms"] = uniform_numbers(seeds, steps, self.num_hypotheses, 2)  # (B, T, N, 2)
         return carry, memory, limits
 
-    def start(self, memory, limits, encoder_mask):
-        batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
-        samples = (batch, self.num_hypotheses)
-
-        def new_history(rest=(), dtype="int32"):
-            return history.new_history(samples, rest, dtype, self.max_length)
-
-        first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
-        carry = {
-            "step": ops.zeros((), dtype="int32"),
-            "done": limits == 0,
-            "ended": ops.zeros(samples, dtype="bool") | (limits == 0)[:, None],
-            "state": self.decoder.initial_state(
-                memory, self.num_hypotheses, self.return_alignments, max(1, self.max_length)
-            ),
-            "last": ops.broadcast_to(first_tokens[:, None], samples),
-            "hypotheses": {
-                "token_ids": new_history(),
-                "num_tokens": ops.zeros(samples, dtype="int32"),
-                "log_probs": ops.zeros(samples, dtype="float32"),
-            },
-        }
-        if self.return_alignments:
-            dtype = self.alignments_dtype(carry["state"])
-            carry["hypotheses"]["alignments"] = new_history((source,), dtype)
-        if self.return_token_log_probs:
-            carry["hypotheses"]["token_log_probs"] = new_history(dtype="float32")
-        return carry
-
-    def advance(self, carry, memory, limits, length_penalty):
-        step, hypotheses = carry["step"], carry["hypotheses"]
-        is_open = ops.logical_not(carry["ended"])  # (B, N)
-        samples = ops.shape(is_open)
-        step_logits, state = self.decoder.step(
-            ops.reshape(carry["last"], (-1,)), carry["state"], memory
-        )  # (B*N, V)
-        allowed = self.next_log_probs(step_logits, hypotheses["token_ids"], step)
-        allowed = allowed + self.penalties(step_logits.shape[-1], step)
-        column = ops.mod(step, ops.shape(carry["uniforms"])[1])
+    def choose(self, allowed, carry):
+        column = ops.mod(carry["step"], ops.shape(carry["uniforms"])[1])
         uniforms = ops.take(carry["uniforms"], column, axis=1)  # (B, N, 2)
-        tokens, log_probs = self._draw(allowed, ops.reshape(uniforms, (-1, 2)))  # (B*N, 1)
-        tokens, log_probs = ops.reshape(tokens, samples), ops.reshape(log_probs, samples)
-        forced = self.forced_tokens(carry, step_logits)
-        tokens, log_probs = prefix.follow(forced, tokens, log_probs)
-        log_probs = ops.where(is_open, log_probs, 0.0)
-        last = ops.where(is_open, tokens, self.pad_token_id)
-        is_end = last == self.end_token_id
-        ended = carry["ended"] | is_end | (step + 1 >= limits)[:, None]
-        new_hypotheses = {
-            "token_ids": history.append(hypotheses["token_ids"], last, step),
-            "num_tokens": hypotheses["num_tokens"] + ops.cast(is_open, "int32"),
-            "log_probs": hypotheses["log_probs"] + log_probs,
-        }
-        if self.return_alignments:
-            weights = ops.reshape(state["alignments"], (*samples, -1))  # (B, N, S)
-            weights = weights * ops.cast(is_open, weights.dtype)[:, :, None]
-            new_hypotheses["alignments"] = history.append(hypotheses["alignments"], weights, step)
-        if self.return_token_log_probs:
-            so_far = hypotheses["token_log_probs"]
-            new_hypotheses["token_log_probs"] = history.append(so_far, log_probs, step)
-        return {
-            **carry,
-            "step": step + 1,
-            "done": ops.all(ended, axis=1),
-            "ended": ended,
-            "state": state,
-            "last": last,
-            "hypotheses": new_hypotheses,
-        }
+        return self._draw(allowed, ops.reshape(uniforms, (-1, 2)))
 
-    def finish(self, hypotheses):
-        return {**super().finish(hypotheses), "scores": hypotheses["log_probs"]}
+    def scores(self, log_probs, num_tokens, is_end, length_penalty):
+        return log_probs
 
     def _draw(self, allowed, uniforms):
         """Draws a token of those that are kept.

@@ -7,6 +7,7 @@ from keras import ops
 from keras_attn import history
 from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
+from keras_attn.masks import of_each
 from keras_attn.search import logits, prefix
 from keras_attn.search.length_penalty import FORMS
 from keras_attn.search.loop import run_search
@@ -254,10 +255,15 @@ class Search(keras.layers.Layer):
             Tuple of the carry before the first token, the memory of the decoder, and the limits,
             int32 `(batch,)`: the arguments of `advance`.
         """
-        main_mask = self.decoder.main(encoder_mask)
+        if self.decoder.grows and not history.grows():
+            raise ValueError(
+                "Only on TensorFlow a state can grow in a search. Received: growing_cache=True of "
+                f"{self.decoder.name!r}, on {keras.backend.backend()}. Leave it out."
+            )
+        outputs, main_mask = self.decoder.main(encoder_outputs), self.decoder.main(encoder_mask)
         if main_mask is None:
-            shape = ops.shape(self.decoder.main(encoder_outputs))[:2]
-            main_mask = ops.ones(shape, dtype="bool")  # (B, S)
+            main_mask = ops.ones(ops.shape(outputs)[:2], dtype="bool")  # (B, S)
+        main_mask = of_each(main_mask, outputs)
         memory = self.decoder.prepare_memory(
             encoder_outputs, encoder_mask, encoder_state, **features
         )

@@ -131,9 +131,17 @@ class ParallelCorpus:
     @classmethod
     def load(cls, directory: str | PathLike) -> "ParallelCorpus":
         """Opens a directory made by `encode`; raises `ValueError` if a file of it is damaged."""
-        report = json.loads(Path(directory, _REPORT).read_text())
-        for side in ("source", "target"):
-            sizes = (4 * report[f"{side}_tokens"], 8 * (report["kept"] + 1))
+        try:
+            report = json.loads(Path(directory, _REPORT).read_text())
+            counts = {side: report[f"{side}_tokens"] for side in ("source", "target")}
+            kept, dropped = report["kept"], (report["dropped_empty"], report["dropped_long"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"Expected the counts of a corpus in {str(Path(directory, _REPORT))!r}. Received: "
+                f"{error!r}. The corpus was damaged: remove the directory and encode again."
+            ) from error
+        for side, num_tokens in counts.items():
+            sizes = (4 * num_tokens, 8 * (kept + 1))
             for path, size in zip(file_paths(directory, side), sizes, strict=True):
                 if path.stat().st_size != size:
                     raise ValueError(
@@ -143,8 +151,7 @@ class ParallelCorpus:
         return cls(
             EncodedSentences.load(directory, "source"),
             EncodedSentences.load(directory, "target"),
-            report["dropped_empty"],
-            report["dropped_long"],
+            *dropped,
         )
 
 

@@ -231,8 +231,12 @@ class SentencePieceTokenizer:
         """Returns one text per row of ids (lists or an array); special ids vanish, unknown is ⁇.
 
         Raises:
-            ValueError: an id is outside `[0, vocabulary_size)`.
+            ValueError: an id is outside `[0, vocabulary_size)`, or `ids` are those of one text.
         """
+        if isinstance(ids, str) or any(not hasattr(row, "__iter__") for row in ids):
+            raise ValueError(
+                f"Expected rows of ids, one for each text. Received: ids={ids!r}. Write [ids]."
+            )
         rows = [[int(token) for token in row] for row in ids]
         for row in rows:
             if row and not 0 <= min(row) <= max(row) < self.vocabulary_size:

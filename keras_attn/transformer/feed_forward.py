@@ -71,7 +71,7 @@ class FeedForward(keras.layers.Layer):
         return keras.layers.Dense(
             units,
             use_bias=self.use_bias,
-            kernel_initializer=another_initializer(self.kernel_initializer),
+            kernel_initializer=another_initializer(self.kernel_initializer, name),
             dtype=self.dtype_policy,
             name=name,
         )

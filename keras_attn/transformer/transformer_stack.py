@@ -60,6 +60,18 @@ class TransformerStack(keras.layers.Layer):
             )
             for index in range(num_layers)
         ]
+        for name, layer in (("positions", positions), ("position_bias", position_bias)):
+            if layer is not None and not isinstance(layer, keras.layers.Layer):
+                raise ValueError(
+                    f"{name} must be a layer, such as SinusoidalPositions(), or None. "
+                    f"Received: {name}={layer!r}."
+                )
+        heads = [getattr(each, "num_heads", None) for each in (position_bias, block)]
+        if None not in heads and heads[0] != heads[1]:
+            raise ValueError(
+                "position_bias must have as many heads as the block. Received: "
+                f"{heads[0]} of the bias, {heads[1]} of the block."
+            )
         self.input_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         # The output of a pre-norm block is a sum that nothing has normalized.
         self.final_norm = self.blocks[0].new_norm("final_norm") if block.normalize_first else None

@@ -7,6 +7,7 @@ from keras_attn import (
     AttentionRNN,
     AttentionRNNCell,
     BahdanauAttention,
+    BeamDecoder,
     CoverageAttention,
     Decoder,
     GreedyDecoder,
@@ -18,8 +19,10 @@ from keras_attn import (
     MultipleAttention,
     RNNCell,
     RNNDecoder,
+    rnn_seq2seq,
 )
 from keras_attn.attention.coverage_loss import coverage_loss
+from tests.backend import precision
 from tests.contracts import (
     assert_close,
     assert_identical,
@@ -146,11 +149,8 @@ def test_logits_are_products_of_what_the_layer_gives(head):
 
 
 def test_steps_work_in_half_precision():
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
+    with precision("mixed_float16"):
         decoder = built(DECODERS["luong, copied state"])
-    finally:
-        keras.config.set_dtype_policy("float32")
     memory = decoder.prepare_memory(**ENCODED)
     state = decoder.initial_state(memory, alignments=True)
     logits, new_state = decoder.step(TOKEN_IDS[:, 0], state, memory)
@@ -305,3 +305,25 @@ def test_a_decoder_must_implement_the_contract():
     ):
         with pytest.raises(NotImplementedError, match="Unfinished must override"):
             call()
+
+
+def test_large_ids_given_as_floats_are_not_rounded_in_half_precision():
+    with precision("mixed_float16"):
+        encoder, decoder = rnn_seq2seq(10, 5000, embedding_dim=4, units=4, dropout=0.0)
+    encoded = encoder(np.array([[5, 2]], "int32"))
+    ids = np.array([[4097, 4099]], "int32")
+    expected = numpy(decoder(ids, **encoded))
+    assert_close(numpy(decoder(ids.astype("float32"), **encoded)), expected)
+
+
+def test_a_mask_of_one_row_is_for_all_sentences():
+    encoder, decoder = rnn_seq2seq(10, 10, embedding_dim=4, units=4, dropout=0.0)
+    outputs = np.random.default_rng(0).normal(size=(3, 4, 4)).astype("float32")
+    encoded = {"encoder_outputs": outputs, "encoder_state": [np.ones((3, 4), "float32")] * 2}
+    one = np.array([[True, True, True, False]])
+    for call in (decoder, lambda ids, **encoded: BeamDecoder(decoder, 2)(**encoded)):
+        found = [
+            numpy(call(np.ones((3, 2), "int32"), **encoded, encoder_mask=mask))
+            for mask in (one, np.repeat(one, 3, axis=0))
+        ]
+        assert_identical(*found)

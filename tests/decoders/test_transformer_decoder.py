@@ -17,6 +17,7 @@ from keras_attn import (
     record_attention_scores,
 )
 from tests import position_oracles
+from tests.backend import precision
 from tests.contracts import assert_close, check_decoder, check_layer, check_search, numpy, randomize
 from tests.transformer_oracles import decoder_block, norm, weights_of
 
@@ -29,7 +30,7 @@ ENCODED = {
 }
 
 
-def decoder(num_heads=2, head=None, tied=True, stack=None, **block):
+def decoder(num_heads=2, head=None, stack=None, **block):
     embedding = keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8)
     if head is not None:
         embedding = keras.layers.Embedding(VOCABULARY_SIZE, 8)
@@ -114,11 +115,8 @@ def test_is_a_good_layer(name):
 
 
 def test_steps_of_half_precision_add_a_bias_to_the_ancestors():
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
+    with precision("mixed_float16"):
         made = DECODERS["relative bias, rms, post-norm"]()
-    finally:
-        keras.config.set_dtype_policy("float32")
     made(TOKEN_IDS, **ENCODED)
     randomize(made)
     (table,) = made.stack.position_bias.weights

@@ -12,6 +12,7 @@ from keras_attn import (
     TransformerEncoderBlock,
 )
 from tests import position_oracles
+from tests.backend import precision
 from tests.contracts import assert_close, check_layer, numpy, randomize
 from tests.transformer_oracles import encoder_block, norm, weights_of
 
@@ -29,10 +30,6 @@ def make(block=None, embedding=True, num_layers=2, **stack):
 def build(encoder):
     encoder(IDS if encoder.embedding is not None else FEATURES)
     return randomize(encoder)
-
-
-def rotate(vector, position):
-    return position_oracles.rotary(vector, position, "halves")
 
 
 def run(encoder, x, mask, **block):
@@ -66,7 +63,7 @@ def test_equals_the_equations(name):
     np.testing.assert_array_equal(outputs["encoder_mask"], MASK)
     positions, block = np.arange(5), {}
     if name.startswith("rotary"):
-        block["rotate"] = rotate
+        block["rotate"] = position_oracles.rotary
     elif name.startswith("alibi"):
         block["bias"] = position_oracles.alibi_bias(2, positions, positions)
     elif name.startswith("relative"):
@@ -200,6 +197,16 @@ def test_arguments_are_checked(arguments, message):
         TransformerEncoder(TransformerEncoderBlock(2, 12), **arguments)
 
 
+def test_positions_of_other_kinds_are_refused():
+    block = TransformerEncoderBlock(2, 12)
+    with pytest.raises(ValueError, match="positions must be a layer.*'sinusoidal'"):
+        TransformerEncoder(block, None, num_layers=1, positions="sinusoidal")
+    with pytest.raises(ValueError, match="as many heads as the block. Received: 1 .* 2 of the"):
+        TransformerEncoder(block, None, num_layers=1, position_bias=AlibiBias(1))
+    with pytest.raises(ValueError, match="rotary must be a RotaryPositions or None.*True"):
+        TransformerEncoderBlock(2, 12, rotary=True).build((None, None, 8))
+
+
 def test_inputs_are_checked():
     with pytest.raises(ValueError, match=r"shape \(batch, time\). Received: .* \(2, 5, 8\)"):
         make()(FEATURES)
@@ -208,12 +215,9 @@ def test_inputs_are_checked():
 
 
 def test_large_ids_given_as_floats_are_not_rounded_in_half_precision():
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
+    with precision("mixed_float16"):
         block = TransformerEncoderBlock(2, 12)
         encoder = TransformerEncoder(block, keras.layers.Embedding(5000, 8), num_layers=1)
-    finally:
-        keras.config.set_dtype_policy("float32")
     ids = np.array([[4097, 4099]], "int32")
     encoder(ids)
     randomize(encoder)

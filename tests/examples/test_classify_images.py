@@ -1,43 +1,20 @@
 """A short run of the example, and what a fresh process and ONNX Runtime make of its files."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "examples" / "classify_images.py"
-LOAD = """
-import sys
-import keras
-import keras_attn
-import numpy as np
-images = np.load(sys.argv[2])
-model = keras.models.load_model(sys.argv[1])
-np.save(sys.argv[3], model.predict(images, verbose=0))
-"""
+from tests.examples.scripts import EXAMPLES, predict, python
 
-
-def python(folder, *arguments):
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+SCRIPT = EXAMPLES / "classify_images.py"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Folder of a run of one epoch."""
     folder = tmp_path_factory.mktemp("digits")
-    process = python(folder, SCRIPT, "--out", folder, "--epochs", 1)
-    assert process.returncode == 0, process.stderr
+    python(folder, SCRIPT, "--out", folder, "--epochs", 1)
     return folder
 
 
@@ -47,10 +24,7 @@ def reloaded(run):
     from sklearn.datasets import load_digits
 
     images = load_digits().images[..., None].astype("float32") / 16
-    np.save(run / "images.npy", images)
-    process = python(run, "-c", LOAD, run / "digits.keras", run / "images.npy", run / "logits.npy")
-    assert process.returncode == 0, process.stderr
-    return images, np.load(run / "logits.npy")
+    return images, predict(run / "digits.keras", images)
 
 
 @pytest.mark.slow
@@ -84,6 +58,4 @@ def test_says_what_is_missing(tmp_path):
     """In a process in which scikit-learn cannot be found."""
     (tmp_path / "sklearn.py").write_text("raise ImportError('none here')")
     script = f"import sys, runpy; sys.path.insert(0, '.'); runpy.run_path({str(SCRIPT)!r})"
-    process = python(tmp_path, "-c", script)
-    assert process.returncode == 1
-    assert "pip install scikit-learn" in process.stderr
+    assert "pip install scikit-learn" in python(tmp_path, "-c", script, status=1).stderr

@@ -1,62 +1,27 @@
 """The default run of the example, and what other processes make of the files that it writes."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "examples" / "classify_sentences.py"
-IDS = np.array([[3, 9, 2, 5, 4, 7], [5, 2, 8, 0, 0, 0], [6, 0, 0, 0, 0, 0]], "int32")
+from tests.examples.scripts import EXAMPLES, predict, python
 
-# A process that imports nothing of the library but its top.
-LOAD = """
-import sys
-import keras
-import keras_attn
-import numpy as np
-model = keras.models.load_model(sys.argv[1])
-np.savez(sys.argv[2], **model.predict(np.load(sys.argv[3]), verbose=0))
-"""
+SCRIPT = EXAMPLES / "classify_sentences.py"
+IDS = np.array([[3, 9, 2, 5, 4, 7], [5, 2, 8, 0, 0, 0], [6, 0, 0, 0, 0, 0]], "int32")
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The folder and the output of one default run."""
     folder = tmp_path_factory.mktemp("classifier")
-    output = python(folder, SCRIPT, "--out", folder / "out")
-    return folder / "out", output
+    return folder / "out", python(folder, SCRIPT, "--out", folder / "out").stdout
 
 
 @pytest.fixture(scope="module")
-def reloaded(run, tmp_path_factory):
+def reloaded(run):
     """Outputs for `IDS` of the saved model in a fresh process."""
-    folder = tmp_path_factory.mktemp("reloaded")
-    np.save(folder / "ids.npy", IDS)
-    files = [run[0] / "classifier.keras", folder / "outputs.npz", folder / "ids.npy"]
-    python(folder, "-c", LOAD, *files)
-    with np.load(folder / "outputs.npz") as outputs:
-        return dict(outputs)
-
-
-def python(folder, *arguments):
-    process = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"},
-    )
-    assert process.returncode == 0, process.stderr
-    return process.stdout
-
-
-def test_is_short():
-    assert len(SCRIPT.read_text().splitlines()) < 60
+    return predict(run[0] / "classifier.keras", IDS)
 
 
 def test_learns_that_not_turns_the_meaning(run):

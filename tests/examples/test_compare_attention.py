@@ -1,3 +1,5 @@
+import json
+
 import compare_attention as example
 import numpy as np
 import pytest
@@ -43,3 +45,22 @@ def test_two_sources_are_two_memories():
     assert masks["first"].astype(int).tolist() == [[1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]]
     assert masks["second"].astype(int).tolist() == [[0, 0, 1, 1, 1, 1], [0, 1, 1, 1, 0, 0]]
     assert encoded["encoder_outputs"].keys() == masks.keys()
+
+
+def test_rows_of_other_mechanisms_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        example, "compare", lambda name, args, out: {"model": name, "of": args.seed}
+    )
+    monkeypatch.setattr(example, "draw", lambda names, out: None)
+
+    def models_after(*arguments):
+        monkeypatch.setattr(
+            "sys.argv", ["compare_attention.py", "--out", str(tmp_path), *arguments]
+        )
+        example.main()
+        rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+        return [row["model"] for row in rows]
+
+    assert models_after("--only", "additive", "hardmax") == ["additive", "hardmax"]
+    assert models_after("--only", "additive", "dot") == ["hardmax", "additive", "dot"]
+    assert models_after("--only", "dot", "--seed", "2") == ["dot"]  # what is not like it goes

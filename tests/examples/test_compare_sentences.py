@@ -1,30 +1,20 @@
 """Runs of the example, and what is in the files that they write."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "examples" / "compare_sentences.py"
+from tests.examples.scripts import EXAMPLES, python
+
+SCRIPT = EXAMPLES / "compare_sentences.py"
 NUMBERS = "one two three four five six seven eight nine ten".split()
 ZAHLEN = "eins zwei drei vier fünf sechs sieben acht neun zehn".split()
 
 
 def run(folder, *arguments):
     """Its report, and the sentences and weights on the page."""
-    process = subprocess.run(
-        [sys.executable, SCRIPT, "--out", folder, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"},
-    )
-    assert process.returncode == 0, process.stderr
+    python(folder, SCRIPT, "--out", folder, *arguments)
     _, _, data = (folder / "attention.html").read_text().partition('id="examples">')
     examples = json.loads(data.partition("</script>")[0])
     return json.loads((folder / "results.json").read_text()), examples

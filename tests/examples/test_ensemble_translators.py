@@ -74,6 +74,10 @@ def test_no_run_is_overwritten_and_each_has_a_weight(runs, tmp_path, monkeypatch
     before = (runs[1] / "translator.keras").read_bytes()
     with pytest.raises(SystemExit, match="Choose another --run-dir"):
         run(monkeypatch, *runs, "--run-dir", runs[1])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "run.json").write_text("{}")
+    with pytest.raises(SystemExit, match="other holds a training. Choose another --run-dir"):
+        run(monkeypatch, *runs, "--run-dir", tmp_path / "other")
     with pytest.raises(SystemExit, match="member_weights"):
         run(monkeypatch, *runs, "--run-dir", tmp_path / "ensemble", "--weights", 1)
     assert (runs[1] / "translator.keras").read_bytes() == before

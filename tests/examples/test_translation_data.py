@@ -22,6 +22,9 @@ def test_what_was_never_trained_does_not_keep_its_directory(tmp_path):
     with pytest.raises(SystemExit, match="holds a training of another"):
         translation_data.check_run_dir({}, args)
     assert (tmp_path / "source.spm").exists()
+    (tmp_path / "run.json").unlink()  # as if joined from several
+    with pytest.raises(SystemExit, match="without run.json"):
+        translation_data.check_run_dir({}, args)
 
 
 def test_both_sides_of_a_split_have_the_same_name(tmp_path):

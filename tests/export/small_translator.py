@@ -1,7 +1,5 @@
 """A translator with random weights that is exported in seconds."""
 
-import contextlib
-
 import keras
 
 from keras_attn import BeamDecoder, rnn_seq2seq, search_model
@@ -21,16 +19,6 @@ def make_translator(attention="bahdanau", cell="lstm", vocabulary_sizes=(45, 46)
     for weight in model.weights:
         weight.assign(keras.random.normal(weight.shape, stddev=0.7))
     return model
-
-
-@contextlib.contextmanager
-def mixed_precision():
-    """Layers that are made in the block compute in float16, with weights in float32."""
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy("float32")
 
 
 def session(path):

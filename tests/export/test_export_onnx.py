@@ -353,6 +353,8 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     larger = SimpleNamespace(vocabulary_size=46, model=b"")
     with pytest.raises(ValueError, match="the one that the model was trained with"):
         export_onnx(translator, path, larger)
+    with pytest.raises(ValueError, match="SentencePieceTokenizer.*'source.spm'"):
+        export_onnx(translator, path, "source.spm")
     with pytest.raises(ValueError, match="source_tokenizer=None"):
         export_onnx(translator, path, sentences=["a text"])
     for sentences in ([[]], [[5, 99_999, 2]], [[-1, 2]]):

@@ -10,6 +10,7 @@ from keras_attn import (
     search_model,
     transformer_seq2seq,
 )
+from keras_attn.models.encoder_and_search import encoder_and_search
 from tests import oracles
 from tests.contracts import assert_close, assert_identical, numpy
 
@@ -46,7 +47,8 @@ def test_the_models_choose_together():
     results = numpy(ensemble(SOURCE_IDS))
     for row, ids in enumerate(SOURCE_IDS):
         encoded = [
-            (model.layers[-1].decoder, model.layers[1](ids[None][:, ids != 0])) for model in models
+            (search.decoder, encoder(ids[None][:, ids != 0]))
+            for encoder, search in map(encoder_and_search, models)
         ]
 
         def log_probs(before, encoded=encoded):
@@ -74,13 +76,10 @@ def test_it_shares_the_weights_and_can_be_saved(tmp_path):
     assert decoder.member_weights == [1, 2, 3] and decoder.average == "geometric"
     expected = numpy(ensemble(SOURCE_IDS))
     assert_close(numpy(loaded(SOURCE_IDS)), expected)
-    assert_identical(loaded.get_layer("encoder").encoders[2].get_weights(), own_encoder(models[2]))
+    encoder, _ = encoder_and_search(models[2])
+    assert_identical(loaded.get_layer("encoder").encoders[2].get_weights(), encoder.get_weights())
     models[0].set_weights([0 * weight for weight in models[0].get_weights()])
     assert (numpy(ensemble(SOURCE_IDS))["scores"] != expected["scores"]).any()
-
-
-def own_encoder(model):
-    return model.layers[1].get_weights()
 
 
 def test_the_attention_of_each_model_is_recorded_apart(tmp_path):
@@ -105,7 +104,7 @@ def test_it_searches_as_the_first_model_does():
 
 def with_prefix(model):
     """A model that begins what it says in its own way, which an ensemble would lose."""
-    encoder, search = model.layers[1:]
+    encoder, search = encoder_and_search(model)
     ids = keras.Input((None,), dtype="int32")
     return keras.Model(ids, search(**encoder(ids), prefix_ids=np.array([[5]], "int32")))
 

@@ -1,3 +1,5 @@
+import random
+
 import keras
 import numpy as np
 import pytest
@@ -156,6 +158,18 @@ def test_further_arguments_reach_the_blocks_of_both_sides():
             assert not block.normalize_first and block.normalization == "rms"
             assert block.feed_forward.is_gated and block.num_key_value_heads == 1
             assert (block.dropout, block.attention_dropout) == (0.0, 0.2)
+
+
+@pytest.mark.parametrize("make", [small, lambda **seed: rnn_seq2seq(10, 10, **RNN, **seed)])
+def test_a_seed_makes_the_same_weights_whatever_is_drawn_before_they_are_built(make):
+    def weights(draws):
+        models = make(seed=3)
+        for _ in range(draws):
+            random.random()
+        training_model(*models)
+        return [weight for part in models for weight in part.get_weights()]
+
+    assert_identical(weights(0), weights(5))
 
 
 def test_a_seed_makes_the_same_weights_and_dropout():

@@ -1,14 +1,12 @@
-import keras
 import numpy as np
 import pytest
 
 from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder
+from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, numpy
 from tests.search.table_decoder import TableDecoder, random_tables
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="tensors keep their shape in a loop elsewhere"
-)
+pytestmark = requires_tensorflow("tensors keep their shape in a loop elsewhere")
 
 
 class CountingDecoder(TableDecoder):

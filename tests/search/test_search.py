@@ -26,7 +26,7 @@ from keras_attn import (
     training_model,
     transformer_seq2seq,
 )
-from tests.backend import requires_tensorflow
+from tests.backend import precision, requires_tensorflow
 from tests.contracts import assert_close, numpy, randomize
 from tests.search.table_decoder import TableDecoder, random_tables
 
@@ -193,13 +193,10 @@ def test_scores_do_not_depend_on_the_precision_of_the_layers(encoder_and_decoder
 
 
 def test_mixed_precision():
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
+    with precision("mixed_float16"):
         encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
         search = SEARCHES["beam"](decoder)
         results = numpy(search(**encoder(IDS)))
-    finally:
-        keras.config.set_dtype_policy("float32")
     assert results["scores"].dtype == results["log_probs"].dtype == "float32"
     assert results["alignments"].dtype == "float16"
     assert np.isfinite(results["scores"]).all() and (results["log_probs"] > -1e8).all()
@@ -255,6 +252,10 @@ def test_numbers_of_numpy_are_taken_for_those_of_python():
     numbers["suppressed_token_ids"] = [3]
     assert json.loads(json.dumps({name: config[name] for name in numbers})) == numbers
     assert numpy(search(random_tables(1)))["token_ids"].dtype == "int32"
+    numbers = {"beam_width": 4, "num_hypotheses": 2, "num_groups": 2}
+    given = {name: np.int64(number) for name, number in numbers.items()}
+    config = BeamDecoder(TableDecoder(), **given).get_config()
+    assert json.loads(json.dumps({name: config[name] for name in numbers})) == numbers
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,14 @@ def test_damaged_corpus_is_refused(encode, tmp_path):
         ParallelCorpus.load(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize("content", ["{}", '{"kept": 1', "[]", ""])
+def test_counts_that_were_damaged_are_refused(encode, tmp_path, content):
+    encode("11 12\n", "12\n")
+    (tmp_path / "out" / "corpus" / "corpus.json").write_text(content)
+    with pytest.raises(ValueError, match="corpus.json.*The corpus was damaged"):
+        ParallelCorpus.load(tmp_path / "out" / "corpus")
+
+
 def test_sides_of_unequal_length_are_refused():
     two, one = EncodedSentences.from_lists([[4], [5]]), EncodedSentences.from_lists([[4]])
     with pytest.raises(ValueError, match="2 source and 1 target"):

@@ -2,6 +2,7 @@ import gzip
 import random
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from keras_attn.text import SentencePieceTokenizer, Tokenizer
@@ -186,6 +187,12 @@ def test_ids_outside_the_vocabulary_are_refused(tokenizer):
     for token in (-1, tokenizer.vocabulary_size):
         with pytest.raises(ValueError, match=f"Expected ids from 0 to 89.*{token}"):
             tokenizer.decode([[5], [5, token]])
+
+
+def test_ids_of_one_text_are_no_rows(tokenizer):
+    for ids in ([5, 6], np.array([5, 6])):
+        with pytest.raises(ValueError, match=r"Expected rows of ids.*Write \[ids\]"):
+            tokenizer.decode(ids)
 
 
 def test_one_text_is_no_list_of_texts(tokenizer):

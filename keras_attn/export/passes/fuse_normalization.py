@@ -49,7 +49,7 @@ def fuse_normalization(model):
             *others, size = symbolic.contents.get(node.input[1]) or (None,)
             if set(others) <= {1} and size in (-1, *last):
                 name = node.input[0]
-        return name if name in weights and symbolic.shapes[name] == last else None
+        return name if last and name in weights and symbolic.shapes[name] == last else None
 
     two = unused("fuse_normalization/two", all_names(model))
     model.graph.initializer.append(helper.make_tensor(two, TensorProto.FLOAT, [], [2.0]))

@@ -51,19 +51,14 @@ class SymbolicShapes:
                 array = numpy_helper.to_array(tensor)
                 self.contents[tensor.name] = tuple(array.tolist()) if array.ndim else int(array)
 
-    def _read_type(self, value, shape=None):
-        """Takes over what a declaration says, and `shape`, sizes known from elsewhere."""
+    def _read_type(self, value):
+        """Takes over what a declaration says."""
         tensor = value.type.tensor_type
-        if not tensor.HasField("shape"):
-            if shape is not None:
-                self.shapes[value.name] = tuple(
-                    size if isinstance(size, int) else next(self._fresh) for size in shape
-                )
-            return
-        self.shapes[value.name] = tuple(
-            size.dim_value if size.HasField("dim_value") else next(self._fresh)
-            for size in tensor.shape.dim
-        )
+        if tensor.HasField("shape"):
+            self.shapes[value.name] = tuple(
+                size.dim_value if size.HasField("dim_value") else next(self._fresh)
+                for size in tensor.shape.dim
+            )
 
     def _read_nodes(self, graph):
         for node in graph.node:
@@ -99,7 +94,7 @@ class SymbolicShapes:
         elif node.op_type == "Squeeze" and isinstance(inputs[0], tuple) and len(inputs[0]) == 1:
             result = inputs[0][0]
         elif node.op_type == "Unsqueeze" and not isinstance(inputs[0], tuple):
-            result = (inputs[0],)
+            result = (inputs[0],) if inputs[1:] in ([(0,)], [(-1,)]) else None
         elif node.op_type == "Concat" and all(isinstance(each, tuple) for each in inputs):
             result = sum(inputs, ())
         elif node.op_type == "ReduceProd" and isinstance(inputs[0], tuple):

@@ -55,17 +55,19 @@ def test_a_mean_over_another_axis_is_not_that_norm():
 
 
 @pytest.mark.parametrize(
-    ("gamma", "shape", "keepdims", "fuses"),
+    ("gamma", "shape", "keepdims", "columns", "fuses"),
     [
-        ([1, 2, 3], [1, 3], 1, True),
-        ([1, 2, 3], [3, 1], 1, False),  # a factor for each row
-        ([2], [1], 1, False),  # LayerNormalization does not broadcast it
-        ([1, 2, 3], [1, 3], 0, False),  # the means of the rows along the columns
+        ([1, 2, 3], [1, 3], 1, 3, True),
+        ([1, 2, 3], [3, 1], 1, 3, False),  # a factor for each row
+        ([2], [1], 1, 3, False),  # LayerNormalization does not broadcast it
+        (2, [], 1, None, False),  # nor a number, behind an operator of which nothing is known
+        ([1, 2, 3], [1, 3], 0, 3, False),  # the means of the rows along the columns
     ],
 )
-def test_only_what_runs_along_the_last_axis_is_that_norm(gamma, shape, keepdims, fuses):
+def test_only_what_runs_along_the_last_axis_is_that_norm(gamma, shape, keepdims, columns, fuses):
     made = model(
         [
+            node("CumSum", "given zero", "x") if columns is None else node("Abs", "given", "x"),
             node("Reshape", "gamma shape", "factor"),
             node("ReduceMean", "x axes", "mean", keepdims=keepdims),
             node("Sub", "x mean", "difference"),
@@ -81,20 +83,21 @@ def test_only_what_runs_along_the_last_axis_is_that_norm(gamma, shape, keepdims,
             node("Add", "shift factor", "offset"),
             node("Add", "scaled offset", "y"),
         ],
-        [value("x", shape=[3, 3])],
+        [value("given", shape=[3, 3])],
         [value("y", shape=[3, 3])],
         [
+            constant("zero", np.array(0)),
             constant("axes", np.array([-1])),
             constant("epsilon", np.float32(1e-3)),
             constant("gamma", np.array(gamma, "float32")),
-            constant("shape", np.array(shape)),
+            constant("shape", np.array(shape, "int64")),
         ],
     )
     x = np.random.default_rng(2).normal(size=(3, 3)).astype("float32")
-    (before,) = run(made, x=x)
+    (before,) = run(made, given=x)
     fuse_normalization(made)
     assert ("LayerNormalization" in operators(made.graph)) == fuses
-    np.testing.assert_allclose(run(made, x=x)[0], before, atol=1e-5)
+    np.testing.assert_allclose(run(made, given=x)[0], before, atol=1e-5)
 
 
 def test_patterns_match_in_either_order_and_bind_variables_once():

@@ -96,6 +96,20 @@ def test_a_size_that_was_made_something_else_is_not_that_size():
     assert run(made, x=X)[0].shape == (1, 24)
 
 
+def test_a_size_may_become_more_than_a_vector():
+    made = model(
+        [
+            node("Shape", "x", "sizes"),
+            node("Gather", "sizes second", "size"),
+            node("Unsqueeze", "size axes", "matrix"),
+        ],
+        [value("x", shape=["batch", "time"])],
+        [value("matrix", INT64, [1, 1])],
+        [constant("second", np.array(1)), constant("axes", np.array([0, 1]))],
+    )
+    assert SymbolicShapes(made).shapes["matrix"] == (1, 1)
+
+
 def test_a_name_of_the_model_is_not_taken_for_a_shape():
     made = split_heads()
     made.graph.initializer.append(constant("shape_0_0_2_2", np.float32(3)))

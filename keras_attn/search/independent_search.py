@@ -1,0 +1,99 @@
+from keras import ops
+
+from keras_attn import history
+from keras_attn.search import prefix
+from keras_attn.search.length_penalty import divisor
+from keras_attn.search.search import Search
+
+
+class IndependentSearch(Search):
+    """Base of searches whose hypotheses do not compete: each goes on for itself until it ends.
+
+    A subclass has a `width`, the number of hypotheses, and says in `choose` how they go on.
+    """
+
+    def choose(self, allowed, carry):
+        """The next token of each hypothesis.
+
+        Args:
+            allowed: float32 `(batch * width, V)`, log probabilities.
+            carry: of the search.
+
+        Returns:
+            Tuple of tokens, int32, and their log probabilities, both `(batch * width, 1)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `choose`.")
+
+    def scores(self, log_probs, num_tokens, is_end, length_penalty):
+        """Scores of hypotheses `(batch, width)`, of which `num_tokens` counts the end token."""
+        return log_probs / divisor(num_tokens, is_end, length_penalty, self.length_penalty_form)
+
+    def start(self, memory, limits, encoder_mask):
+        batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
+        rows = (batch, self.width)
+
+        def new_history(rest=(), dtype="int32"):
+            return history.new_history(rows, rest, dtype, self.max_length)
+
+        first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
+        carry = {
+            "step": ops.zeros((), dtype="int32"),
+            "done": limits == 0,
+            "ended": ops.zeros(rows, dtype="bool") | (limits == 0)[:, None],
+            "state": self.decoder.initial_state(
+                memory, self.width, self.return_alignments, max(1, self.max_length)
+            ),
+            "last": ops.broadcast_to(first_tokens[:, None], rows),
+            "hypotheses": {
+                "token_ids": new_history(),
+                "num_tokens": ops.zeros(rows, dtype="int32"),
+                "scores": ops.zeros(rows, dtype="float32"),
+                "log_probs": ops.zeros(rows, dtype="float32"),
+            },
+        }
+        if self.return_alignments:
+            dtype = self.alignments_dtype(carry["state"])
+            carry["hypotheses"]["alignments"] = new_history((source,), dtype)
+        if self.return_token_log_probs:
+            carry["hypotheses"]["token_log_probs"] = new_history(dtype="float32")
+        return carry
+
+    def advance(self, carry, memory, limits, length_penalty):
+        step, hypotheses = carry["step"], carry["hypotheses"]
+        is_open = ops.logical_not(carry["ended"])  # (B, N)
+        rows = ops.shape(is_open)
+        last = ops.reshape(carry["last"], (-1,))  # (B*N,)
+        step_logits, state = self.decoder.step(last, carry["state"], memory)  # (B*N, V)
+        allowed = self.next_log_probs(step_logits, hypotheses["token_ids"], step)
+        allowed = allowed + self.penalties(step_logits.shape[-1], step)
+        chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry))
+        tokens, values = prefix.follow(self.forced_tokens(carry, step_logits), *chosen)
+        last = ops.where(is_open, tokens, self.pad_token_id)
+        values = ops.where(is_open, values, 0.0)
+        is_end = last == self.end_token_id
+        ended = carry["ended"] | is_end | (step + 1 >= limits)[:, None]
+        num_tokens = hypotheses["num_tokens"] + ops.cast(is_open, "int32")
+        log_probs = hypotheses["log_probs"] + values
+        scores = self.scores(log_probs, num_tokens, is_end, length_penalty)
+        new_hypotheses = {
+            "token_ids": history.append(hypotheses["token_ids"], last, step),
+            "num_tokens": num_tokens,
+            "scores": ops.where(is_open, scores, hypotheses["scores"]),
+            "log_probs": log_probs,
+        }
+        if self.return_alignments:
+            weights = ops.reshape(state["alignments"], (*rows, -1))  # (B, N, S)
+            weights = weights * ops.cast(is_open, weights.dtype)[:, :, None]
+            new_hypotheses["alignments"] = history.append(hypotheses["alignments"], weights, step)
+        if self.return_token_log_probs:
+            so_far = hypotheses["token_log_probs"]
+            new_hypotheses["token_log_probs"] = history.append(so_far, values, step)
+        return {
+            **carry,
+            "step": step + 1,
+            "done": ops.all(ended, axis=1),
+            "ended": ended,
+            "state": state,
+            "last": last,
+            "hypotheses": new_hypotheses,
+        }
