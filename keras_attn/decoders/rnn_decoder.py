@@ -122,6 +122,7 @@ class RNNDecoder(TokenDecoder):
             memory.get("attention"),
             memory["cell"],
             return_attention_scores=return_attention_scores or adds_loss,
+            training=training,
         )
         if adds_loss:
             ids = len(token_ids.shape) == 2

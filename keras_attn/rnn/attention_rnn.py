@@ -1,6 +1,7 @@
 import keras
 from keras import ops, tree
 
+from keras_attn.all_layers import all_layers
 from keras_attn.build_once import build_once
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.recurrent_layer import recurrent_layer
@@ -32,6 +33,7 @@ class AttentionRNN(keras.layers.Layer):
         mask: boolean `(batch, target)`: steps that are False leave the state as it is.
         return_attention_scores: bool, whether to return the weights too. Default `False`.
         query_features: `(batch, features)`, part of each query if the cell's `query` names them.
+        training: bool, whether dropout is on.
         inputs_mask, encoder_outputs_mask: the implicit Keras masks of `inputs` and
             `encoder_outputs`, filled in by Keras; count where `mask` and `encoder_mask` are not
             given.
@@ -45,7 +47,8 @@ class AttentionRNN(keras.layers.Layer):
 
     Raises:
         ValueError: if `inputs` is not of rank 3, a cell with attention is given nothing to attend
-            to, or weights are asked of a cell without attention.
+            to, weights are asked of a cell without attention, or attention with dropout is to be
+            trained on JAX where each step needs that of the step before.
 
     Example:
 
@@ -96,6 +99,7 @@ class AttentionRNN(keras.layers.Layer):
         mask=None,
         return_attention_scores=False,
         query_features=None,
+        training=False,
         inputs_mask=None,
         encoder_outputs_mask=None,
     ):
@@ -104,7 +108,7 @@ class AttentionRNN(keras.layers.Layer):
             encoder_mask = encoder_outputs_mask
         memory = self.cell.prepare_memory(encoder_outputs, encoder_mask, query_features)
         outputs, weights, state = self.run(
-            inputs, memory, initial_state, mask, return_attention_scores
+            inputs, memory, initial_state, mask, return_attention_scores, training
         )
         results = (outputs,)
         if return_attention_scores:
@@ -113,7 +117,15 @@ class AttentionRNN(keras.layers.Layer):
             results += (state["cell"],)
         return results if len(results) > 1 else outputs
 
-    def run(self, inputs, memory, initial_state=None, mask=None, return_attention_scores=False):
+    def run(
+        self,
+        inputs,
+        memory,
+        initial_state=None,
+        mask=None,
+        return_attention_scores=False,
+        training=False,
+    ):
         """Runs over a whole sequence, given a prepared memory.
 
         Args:
@@ -122,6 +134,7 @@ class AttentionRNN(keras.layers.Layer):
             initial_state: state of the inner cell; zeros if not given.
             mask: boolean `(batch, target)` or `None`.
             return_attention_scores: bool.
+            training: bool, whether dropout is on.
 
         Returns:
             Tuple of outputs `(batch, target, output_size)`, weights `(batch, target, source)` or
@@ -132,6 +145,8 @@ class AttentionRNN(keras.layers.Layer):
                 "A cell without attention has no weights to return. "
                 f"Received: return_attention_scores={return_attention_scores}."
             )
+        if training and self.rnn is None and keras.backend.backend() == "jax":
+            _check_draws_nothing(self.cell.attention)
         state = self.cell.get_initial_state(
             ops.shape(inputs)[0],
             initial_state,
@@ -197,6 +212,18 @@ class AttentionRNN(keras.layers.Layer):
     def from_config(cls, config):
         cell = keras.saving.deserialize_keras_object(config["cell"])
         return cls(**{**config, "cell": cell})
+
+
+def _check_draws_nothing(attention):
+    """Nothing can be drawn at random inside of a loop of JAX."""
+    rates = [
+        each.rate for each in all_layers([attention]) if isinstance(each, keras.layers.Dropout)
+    ]
+    if any(rates):
+        raise ValueError(
+            "On JAX attention inside of a loop over time has no dropout. Received: "
+            f"{type(attention).__name__} with dropout={max(rates)}. Set it to 0."
+        )
 
 
 def _where_rows(condition, new, old):

@@ -528,7 +528,7 @@ def test_a_step_needs_what_the_cell_attends_to():
         cell(np.ones((2, 5), "float32"), cell.get_initial_state(2))
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about TensorFlow")
+@requires_tensorflow("is about TensorFlow")
 def test_tensorflow_still_cannot_compile_its_training_for_any_batch_size():
     """Why Keras is told not to. If this fails, it was fixed: `supports_jit` need not be there."""
     import tensorflow as tf
@@ -559,3 +559,15 @@ def test_the_precision_of_the_cell_is_that_of_its_loop(input_feeding):
     outputs = layer(inputs, memory)
     assert outputs.shape == (2, 5, 10)
     assert keras.backend.standardize_dtype(outputs.dtype) == "float32"
+
+
+def test_attention_drops_inside_of_a_loop_where_the_backend_can_draw_there():
+    attention = MultiHeadAttention(2, 4, dropout=0.5)
+    layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(5), attention))
+    targets, memory = np.ones((2, 3, 4), "float32"), np.eye(6, dtype="float32")[None].repeat(2, 0)
+    kept = numpy(layer(targets, memory))
+    if keras.backend.backend() == "jax":
+        with pytest.raises(ValueError, match="dropout=0.5. Set it to 0"):
+            layer(targets, memory, training=True)
+    else:
+        assert (numpy(layer(targets, memory, training=True)) != kept).any()
