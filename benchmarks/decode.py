@@ -15,13 +15,12 @@ there also with its other library for matrix products; after the first round onl
 were best somewhere. What counts for each batch size is the best of the medians.
 
 Writes `benchmarks/results/decode-NAME.json`: tokens per second, end tokens counted where there are
-any. With
-`--profile` nothing is compared; `decode_profile-NAME.json` then tells where the time of our side
-goes, on one thread: the share of the matrix products, what the speed would be if they were all, and
-the shares of the other operators that take most. Small operators take longer while they are timed.
+any. With `--profile` nothing is compared; `decode_profile-NAME.json` then tells where the time of
+our side goes, on one thread: the share of the matrix products, what the speed would be if they were
+all, and the shares of the other operators that take most. Small operators take longer while they
+are timed.
 """
 
-import argparse
 import json
 import statistics
 import sys
@@ -31,10 +30,18 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from decode_onnx import open_session
+from arguments import argument_parser, settings_of
 from machine import load_average
-from results_file import FOLDER, versions, write_results
-from translation_speed import agreement, measure_side, num_tokens
+from onnx_session import open_session
+from results_file import versions, write_results
+from translation_speed import (
+    agreement,
+    in_batches,
+    measure_side,
+    num_tokens,
+    read_test_set,
+    spread,
+)
 
 PRECISIONS = ("float32", "int8")
 MOST_OPERATORS = 6  # in a row of a profile, besides the products
@@ -42,64 +49,51 @@ BEAM = {"beam_width": 4, "length_penalty": 1.0, "max_length": 256}
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = argument_parser(__doc__, threads=2, seed=1)
     parser.add_argument("run", type=Path, help="directory of a training run of a Transformer")
     parser.add_argument("--name", required=True, help="of the results file")
     parser.add_argument("--peer-python", default=sys.executable, help="one with CTranslate2")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32, 64])
     parser.add_argument("--base-sentences", type=int, default=64, help="for the base size")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--profile", action="store_true", help="our side, compare nothing")
-    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     args = parser.parse_args()
+    if args.profile:
+        args.threads = args.rounds = 1
     load = load_average()
     sentences, lengths = read_test_set(args.run)
+    few = (spread(each, args.base_sentences) for each in (sentences, lengths))
+    batches = {"trained": batches_of(sentences, [], args), "base": batches_of(*few, args)}
 
     rows, found = [], {}
     with tempfile.TemporaryDirectory() as directory:
-        for model in ("trained", "base"):
+        for model in batches:
             folder = Path(directory) / model
             folder.mkdir()
             facts = write_models(model, folder, args)
-            few = sentences, None
-            if model == "base":
-                chosen = np.linspace(0, len(sentences) - 1, args.base_sentences).astype(int)
-                few = [sentences[i] for i in chosen], [lengths[i] for i in chosen]
             measure = profile if args.profile else compare
             for precision in PRECISIONS:
-                rows += measure(model, precision, folder, *few, args, found)
+                rows += measure(model, precision, folder, batches[model], args, found)
             rows.append(facts)
     write_results(
         args.out / f"{'decode_profile' if args.profile else 'decode'}-{args.name}.json",
         rows,
         {**versions("tensorflow", "keras", "tf2onnx"), **found},
-        settings={
-            **BEAM,
-            **(
-                {"threads": 1} if args.profile else {"threads": args.threads, "rounds": args.rounds}
-            ),
-            "sentences": {"trained": len(sentences), "base": args.base_sentences},
-        },
-        seed=1,
+        args.seed,
+        settings=settings_of(
+            args, **BEAM, sentences={"trained": len(sentences), "base": args.base_sentences}
+        ),
         load_average_before=load,
     )
 
 
-def read_test_set(run):
-    """Source ids of the test set, sorted by length, and the lengths of the references."""
-    from keras_attn.text import SentencePieceTokenizer
-    from keras_attn.text.lines import read_lines
-
-    sides = []
-    for side in ("source", "target"):
-        tokenizer = SentencePieceTokenizer.load(run / f"{side}.spm")
-        lines = list(read_lines(run / f"test.{side}"))
-        sides.append([[*ids, 2] for ids in tokenizer.encode(lines)])
-    pairs = sorted(zip(*sides, strict=True), key=lambda pair: len(pair[0]))
-    return [source for source, _ in pairs], [len(target) for _, target in pairs]
+def batches_of(sentences, lengths, args):
+    """Batches of each size, and the lengths that they are forced to; none for no lengths."""
+    sizes = args.batch_sizes
+    return {
+        "batches": {size: in_batches(sentences, size) for size in sizes},
+        "lengths": {size: [max(each) for each in in_batches(lengths, size)] for size in sizes},
+    }
 
 
 def write_models(model, folder, args):
@@ -118,7 +112,7 @@ def write_models(model, folder, args):
             )
         suppressed = None
     else:
-        encoder, decoder = keras_attn.transformer_base(8000, 8000, seed=1)
+        encoder, decoder = keras_attn.transformer_base(8000, 8000, seed=args.seed)
         suppressed = [0, 1, 2]  # the end too: only the limit ends a sentence
     search = keras_attn.BeamDecoder(
         decoder,
@@ -137,7 +131,7 @@ def write_models(model, folder, args):
         export_onnx(translator, path, precision=precision)
         facts[f"{precision}_seconds"] = round(time.perf_counter() - begin, 1)
         begin = time.perf_counter()
-        open_session({"model": str(path), "threads": args.threads, "workers": 1})
+        open_session(path, args.threads)
         facts[f"{precision}_load_seconds"] = round(time.perf_counter() - begin, 2)
         facts[f"{precision}_mebibytes"] = round(path.stat().st_size / 2**20, 1)
     if args.profile:
@@ -168,9 +162,8 @@ def write_weights(encoder, decoder, folder):
     (folder / "weights.json").write_text(json.dumps(sizes))
 
 
-def compare(model, precision, folder, sentences, lengths, args, found):
+def compare(model, precision, folder, batches, args, found):
     """Measures both sides in turn; returns a row for each batch size."""
-    batches = in_batches(sentences, lengths, args)
     sides = [("onnx", 1, 1), ("onnx", args.threads, 1)]  # workers; whether to use MKL
     sides += [("ctranslate2", 1, 1), ("ctranslate2", args.threads, 1)]
     sides.append(("ctranslate2", args.threads, 0))
@@ -197,20 +190,20 @@ def compare(model, precision, folder, sentences, lengths, args, found):
             for size in args.batch_sizes:
                 row = result["rows"][str(size)]
                 times[side][size].append(row["seconds"])
-                hypotheses.setdefault((engine, size), row["hypotheses"])
+                hypotheses[side, size] = row["hypotheses"]
         print(f"{model}, {precision}: round {number + 1} of {args.rounds}", file=sys.stderr)
     return [row_of(model, precision, size, times, hypotheses) for size in args.batch_sizes]
 
 
-def profile(model, precision, folder, sentences, lengths, args, found):
+def profile(model, precision, folder, batches, args, found):
     """Takes our side apart; returns a row for each batch size."""
     settings = {
         **BEAM,
         "measure": "profile",
         "model": str(folder / f"{precision}.onnx"),
         "workers": 1,
-        "threads": 1,
-        **in_batches(sentences, lengths, args),
+        "threads": args.threads,
+        **batches,
     }
     result = run_engine("onnx", settings, folder, args)
     found.update(result["versions"])
@@ -226,23 +219,12 @@ def profile(model, precision, folder, sentences, lengths, args, found):
                 "model": f"{model}, {precision}, batch {size}",
                 "products": round(of_products / total, 3),
                 "tokens_per_second_of_products": round(
-                    num_tokens(row["hypotheses"], ended=lengths is None) / of_products
+                    num_tokens(row["hypotheses"], ended=model == "trained") / of_products
                 ),
                 **{name: round(seconds[name] / total, 3) for name in others[:MOST_OPERATORS]},
             }
         )
     return rows
-
-
-def in_batches(sentences, lengths, args):
-    """Batches of each size, and what they are forced to."""
-    batches, limits = {}, {}
-    for size in args.batch_sizes:
-        starts = range(0, len(sentences), size)
-        batches[size] = [sentences[start : start + size] for start in starts]
-        if lengths is not None:
-            limits[size] = [max(lengths[start : start + size]) for start in starts]
-    return {"batches": batches, "lengths": limits}
 
 
 def cells(args):
@@ -256,17 +238,17 @@ def best(times, engine, size):
 
 
 def row_of(model, precision, size, times, hypotheses):
-    row = {"model": f"{model}, {precision}, batch {size}"}
-    rates = {}
+    row, best_of = {"model": f"{model}, {precision}, batch {size}"}, []
     for engine, name in (("onnx", "ours"), ("ctranslate2", "theirs")):
         side = best(times, engine, size)
-        tokens = num_tokens(hypotheses[engine, size], ended=model == "trained")
-        rates[name] = row[name] = round(tokens / statistics.median(times[side][size]))
+        best_of.append(hypotheses[side, size])
+        tokens = num_tokens(best_of[-1], ended=model == "trained")
+        row[name] = round(tokens / statistics.median(times[side][size]))
         row[f"{name}_workers"] = side[1]
         row[f"{name}_seconds"] = [round(seconds, 3) for seconds in times[side][size]]
     row |= {"peer": "CTranslate2", "unit": "tokens/s"}
-    row["ratio"] = round(rates["ours"] / rates["theirs"], 3)
-    return row | agreement(hypotheses["onnx", size], hypotheses["ctranslate2", size])
+    row["ratio"] = round(row["ours"] / row["theirs"], 3)
+    return row | agreement(*best_of)
 
 
 def run_engine(engine, settings, folder, args):

@@ -15,7 +15,6 @@ take turns, and what counts is the median of the rounds. The machine has to be i
 Writes `benchmarks/results/decode_rnn-NAME.json`: tokens per second, end tokens counted.
 """
 
-import argparse
 import json
 import statistics
 import sys
@@ -24,15 +23,21 @@ from pathlib import Path
 
 import keras
 import numpy as np
+from arguments import argument_parser, settings_of
 from machine import load_average
-from pytorch_weights import weights_for_pytorch
-from results_file import FOLDER, versions, write_results
-from translation_speed import agreement, measure_side, num_tokens
+from results_file import versions, write_results
+from torch_seq2seq_weights import weights_for_pytorch
+from translation_speed import (
+    agreement,
+    in_batches,
+    measure_side,
+    num_tokens,
+    read_test_set,
+    spread,
+)
 
 import keras_attn
 from keras_attn.export import export_onnx, export_saved_model
-from keras_attn.text import SentencePieceTokenizer
-from keras_attn.text.lines import read_lines
 
 SEARCH = {
     "beam_width": 4,
@@ -49,22 +54,20 @@ SAME = 0.99
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = argument_parser(__doc__, threads=2)
     parser.add_argument("run", type=Path, help="directory of a training run with attention")
     parser.add_argument("--name", required=True, help="of the results file")
     parser.add_argument("--peer-python", default=sys.executable, help="one with PyTorch")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--sentences", type=int, help="spread over the lengths; default: all")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     args = parser.parse_args()
     load = load_average()
     training = json.loads((args.run / "history.json").read_text())["arguments"]
     check_supported(training)
-    sentences = read_sentences(args)
+    sentences, _ = read_test_set(args.run)
+    if args.sentences is not None:
+        sentences = spread(sentences, args.sentences)
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
         settings = {
@@ -78,8 +81,8 @@ def main():
         }
         sides = {
             "onnx": (sys.executable, "decode_onnx.py"),
-            "saved_model": (sys.executable, "decode_saved_model.py"),
-            "pytorch": (args.peer_python, "decode_pytorch.py"),
+            "saved_model": (sys.executable, "decode_rnn_saved_model.py"),
+            "pytorch": (args.peer_python, "decode_rnn_pytorch.py"),
         }
 
         def measure(side, batch_sizes):
@@ -94,13 +97,12 @@ def main():
     rows, model = [], f"{training['attention'].title()} attention"
     for peer in PEERS:
         rows += comparisons(model, peer, seconds, hypotheses, found)
-    facts = {"rounds": args.rounds, "sentences": len(sentences), "threads": args.threads}
     write_results(
         args.out / f"decode_rnn-{args.name}.json",
         rows,
         {**versions("keras", "tf2onnx"), **found},
-        settings={**SEARCH, **facts},
-        seed=training["seed"],
+        training["seed"],
+        settings=settings_of(args, **SEARCH, sentences=len(sentences)),
         load_average_before=load,
     )
 
@@ -112,20 +114,6 @@ def check_supported(training):
             f"Expected a run with attention and {NEEDED}. Received: "
             f"attention={training['attention']}, {differing}."
         )
-
-
-def read_sentences(args):
-    """Source ids of the test set, sorted by length."""
-    tokenizer = SentencePieceTokenizer.load(args.run / "source.spm")
-    encoded = tokenizer.encode(list(read_lines(args.run / "test.source")))
-    sentences = sorted(([*ids, tokenizer.end_token_id] for ids in encoded), key=len)
-    if args.sentences is None:
-        return sentences
-    return [sentences[i] for i in np.linspace(0, len(sentences) - 1, args.sentences).astype(int)]
-
-
-def in_batches(sentences, size):
-    return [sentences[start : start + size] for start in range(0, len(sentences), size)]
 
 
 def write_models(folder, run_dir):

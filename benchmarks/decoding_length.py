@@ -13,17 +13,18 @@ out.
 Writes `benchmarks/results/decoding_length.json`.
 """
 
-import argparse
 import json
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+from arguments import argument_parser, settings_of
 from machine import load_average
-from own_process import run
-from results_file import FOLDER, versions, write_results
+from onnx_session import open_session
+from own_process import main_or_measurement, measure_in_turn
+from results_file import versions, write_results
 
 VOCABULARY_SIZE = 8000
 SIZES = ("tiny", "base")
@@ -31,9 +32,7 @@ FORMS = ("cached", "recomputed")
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = argument_parser(__doc__, threads=2, seed=1)
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--lengths", type=int, nargs="+", default=[32, 64, 128, 256, 512])
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 16])
@@ -42,43 +41,25 @@ def main():
     parser.add_argument("--archive-every", type=int, default=32, help="steps; 0: never")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--longest", type=float, default=30, help="seconds, without cache")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
-    parser.add_argument("--measure", help=argparse.SUPPRESS)  # one file, in its process
     args = parser.parse_args()
-    if args.measure:
-        print(json.dumps(measure(args.measure, args)))
-        return
     load = load_average()
 
     rows = []
     for size in args.sizes:
         with tempfile.TemporaryDirectory() as directory:
-            files = {form: str(Path(directory) / f"{form}.onnx") for form in FORMS}
-            for form, path in files.items():
-                write_translator(path, size, form, args)
-            milliseconds = {form: [] for form in FORMS}
-            for number in range(args.rounds):
-                for form, path in files.items():
-                    command = [sys.executable, *sys.argv, "--measure", path]
-                    milliseconds[form].append(run(command, args.threads))
-                print(f"{size}: round {number + 1} of {args.rounds}", file=sys.stderr)
+            for form in FORMS:
+                write_translator(Path(directory) / f"{form}.onnx", size, form, args)
+            milliseconds = measure_in_turn(__file__, FORMS, args, directory=directory)
         rows += size_rows(size, milliseconds, args)
     name = "decoding_length" if args.beam_width == 1 else f"decoding_length-beam{args.beam_width}"
     write_results(
         args.out / f"{name}.json",
         rows,
         versions("tensorflow", "keras", "tf2onnx", "onnxruntime"),
-        settings={"vocabulary_size": VOCABULARY_SIZE, **settings(args)},
-        seed=args.seed,
+        args.seed,
+        settings=settings_of(args, vocabulary_size=VOCABULARY_SIZE),
         load_average_before=load,
     )
-
-
-def settings(args):
-    names = ("source_length", "beam_width", "archive_every", "rounds", "longest", "threads")
-    return {name: getattr(args, name) for name in names}
 
 
 def write_translator(path, size, form, args):
@@ -112,6 +93,7 @@ def without_cache(decoder):
 
     from keras_attn import history
     from keras_attn.decoders.decoder import Decoder
+    from keras_attn.serialize_shared import serialize_shared
 
     class RecomputingDecoder(Decoder):
         def __init__(self, decoder):
@@ -140,18 +122,15 @@ def without_cache(decoder):
             outputs = self.decoder.stack.normalize(vectors)[:, -1]  # (B*K, D)
             return self.decoder.project(outputs), {"token_ids": token_ids}
 
+        def get_config(self):  # An export looks at it.
+            return {**super().get_config(), "decoder": serialize_shared(self.decoder)}
+
     return RecomputingDecoder(decoder)
 
 
-def measure(path, args):
+def measure(args, form, directory):
     """Milliseconds per step, by batch size and length."""
-    import numpy as np
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.set_denormal_as_zero", "1")  # as keras_attn_runtime
-    options.intra_op_num_threads = args.threads
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session = open_session(Path(directory) / f"{form}.onnx", args.threads)
     generator = np.random.default_rng(args.seed)
     found = {}
     for batch_size in args.batch_sizes:
@@ -167,13 +146,13 @@ def measure(path, args):
             started = time.perf_counter()
             (lengths,) = session.run(["lengths"], inputs)
             if not (lengths == length).all():
-                raise SystemExit(f"Expected {length} tokens each, received: {lengths.tolist()}.")
+                raise SystemExit(f"Expected {length} tokens each. Received: {lengths.tolist()}.")
             return time.perf_counter() - started
 
         translate(args.lengths[0])  # the first call allocates
         found[batch_size], seconds, last = {}, 0.0, args.lengths[0]
         for length in args.lengths:
-            if "recomputed" in path and seconds * (length / last) ** 2 > args.longest:
+            if form == "recomputed" and seconds * (length / last) ** 2 > args.longest:
                 break
             seconds, last = translate(length), length
             found[batch_size][length] = 1000 * seconds / length
@@ -207,4 +186,4 @@ def size_rows(size, milliseconds, args):
 
 
 if __name__ == "__main__":
-    main()
+    main_or_measurement(main, measure)

@@ -7,87 +7,66 @@ vocabulary, with all gradients: by `linear_crossentropy`, and by `crossentropy_p
 product; each measurement in a process of its own, the two in turn. The memory is the largest
 resident size of the process less that of the same process before the first batch of this size, so
 without the libraries, the kernel and the program; the time is the median of the calls after the
-first. What counts is the median of the runs.
+first. What counts is the median of the rounds.
 
 Writes `benchmarks/results/loss_memory.json`.
 """
 
-import argparse
-import json
-import resource
-import statistics
-import sys
-import time
-from pathlib import Path
-
+from arguments import argument_parser, settings_of
 from machine import load_average
-from own_process import run
-from results_file import FOLDER, versions, write_results
+from own_process import main_or_measurement, measure_in_turn
+from results_file import versions, write_results
+from time_and_memory import medians, time_and_memory
 
 FORMS = ("linear", "logits")
 SIZES = ((128, 8000), (512, 8000), (512, 32000))  # features, classes
-MEBIBYTE = 1024  # `ru_maxrss` counts KiB on Linux.
+UNITS = {"mebibytes": "MiB at the peak", "seconds": "seconds"}
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = argument_parser(__doc__, threads=2, seed=1)
     parser.add_argument("--tokens", type=int, nargs="+", default=[2048, 8192])
     parser.add_argument("--calls", type=int, default=4, help="of which the first is not timed")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
-    parser.add_argument("--measure", help=argparse.SUPPRESS)  # one measurement, in its process
     args = parser.parse_args()
-    if args.measure:
-        print(json.dumps(measure(**json.loads(args.measure))))
-        return
     load = load_average()
-    settings = {name: getattr(args, name) for name in ("calls", "threads", "seed")}
     rows = []
     for features, classes in SIZES:
         for tokens in args.tokens:
-            size = {"features": features, "classes": classes, "tokens": tokens}
-            found = {form: [] for form in FORMS}
-            for _ in range(args.rounds):
-                for form in FORMS:
-                    found[form].append(measure_alone({**settings, **size, "form": form}))
-            peaks, seconds = (
-                [statistics.median(run[name] for run in found[form]) for form in FORMS]
-                for name in ("peak", "seconds")
-            )
-            model = f"loss of {tokens:,} tokens, {features} features, {classes:,} classes"
-            for (ours, theirs), unit in ((peaks, "MiB at the peak"), (seconds, "seconds")):
-                rows.append(
-                    {
-                        "model": model,
-                        "ours": round(ours, 3),
-                        "theirs": round(theirs, 3),
-                        "peer": "the loss of logits",
-                        "unit": unit,
-                        "ratio": round(ours / theirs, 3),
-                    }
-                )
-                print(f"{model}: {ours:.3f} {unit}, of logits {theirs:.3f}")
+            rows += rows_of(features, classes, tokens, args)
     write_results(
         args.out / "loss_memory.json",
         rows,
         versions("keras", "tensorflow"),
-        settings={**settings, "rounds": args.rounds},
-        seed=args.seed,
+        args.seed,
+        settings=settings_of(args),
         load_average_before=load,
     )
 
 
-def measure_alone(settings):
-    command = [sys.executable, __file__, "--measure", json.dumps(settings)]
-    return run(command, settings["threads"])
+def rows_of(features, classes, tokens, args):
+    what = {"features": features, "classes": classes, "tokens": tokens}
+    found = measure_in_turn(__file__, FORMS, args, **what)
+    (ours,), (theirs,) = (medians(found[form]) for form in FORMS)
+    model = f"loss of {tokens:,} tokens, {features} features, {classes:,} classes"
+    rows = []
+    for name, unit in UNITS.items():
+        rows.append(
+            {
+                "model": model,
+                "ours": round(ours[name], 3),
+                "theirs": round(theirs[name], 3),
+                "peer": "the loss of logits",
+                "unit": unit,
+                "ratio": round(ours[name] / theirs[name], 3),
+            }
+        )
+        print(f"{model}: {ours[name]:.3f} {unit}, of logits {theirs[name]:.3f}")
+    return rows
 
 
-def measure(form, features, classes, tokens, calls, seed, threads):
-    """Peak memory in MiB and seconds of a call."""
+def measure(args, form, features, classes, tokens):
+    """Seconds of a call, and MiB at the peak."""
     import tensorflow as tf
 
     from keras_attn.training import crossentropy_per_token, linear_crossentropy
@@ -106,22 +85,15 @@ def measure(form, features, classes, tokens, calls, seed, threads):
             value = loss(labels, inputs, kernel)
         return tape.gradient(value, [inputs, kernel])
 
-    kernel = 0.05 * tf.random.stateless_normal((classes, features), (seed, 0))
+    kernel = 0.05 * tf.random.stateless_normal((classes, features), (args.seed, 0))
 
-    def seconds(tokens):
-        inputs = tf.random.stateless_normal((tokens, features), (seed, 1))
-        labels = tf.random.stateless_uniform((tokens,), (seed, 2), 0, classes, tf.int32)
-        start = time.perf_counter()
-        call(labels, inputs, kernel)
-        return time.perf_counter() - start
+    def prepare(tokens):
+        inputs = tf.random.stateless_normal((tokens, features), (args.seed, 1))
+        labels = tf.random.stateless_uniform((tokens,), (args.seed, 2), 0, classes, tf.int32)
+        return lambda: call(labels, inputs, kernel)
 
-    for short in (8, 16):  # Two lengths, so that the function is traced for all.
-        seconds(short)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    times = [seconds(tokens) for _ in range(calls)]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return {"peak": peak / MEBIBYTE, "seconds": statistics.median(times[1:])}
+    return time_and_memory(prepare, [tokens], args.calls)
 
 
 if __name__ == "__main__":
-    main()
+    main_or_measurement(main, measure)

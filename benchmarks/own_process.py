@@ -3,7 +3,11 @@
 import json
 import os
 import subprocess
+import sys
+from argparse import Namespace
 from pathlib import Path
+
+from arguments import settings_of
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -31,3 +35,34 @@ def run(command, threads):
     if process.returncode != 0:
         raise SystemExit(f"{command[1]} failed; its message is above.")
     return json.loads(process.stdout.splitlines()[-1]) if process.stdout else None
+
+
+def measure_in_turn(script, sides, args, **what):
+    """Measures each side `args.rounds` times, in turn, each time in a process of its own.
+
+    Args:
+        script: path of a script that ends with `main_or_measurement(main, measure)`.
+        sides: names.
+        args: its arguments.
+        **what: what else `measure(args, side, **what)` takes.
+
+    Returns:
+        Dict from a side to the list of what `measure` returned, as JSON.
+    """
+    found = {side: [] for side in sides}
+    for number in range(args.rounds):
+        for side in sides:
+            measurement = json.dumps([settings_of(args), side, what])
+            command = [sys.executable, script, "--measure", measurement]
+            found[side].append(run(command, args.threads))
+        print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
+    return found
+
+
+def main_or_measurement(main, measure):
+    """Runs a benchmark, or, where `measure_in_turn` has started it, one measurement of it."""
+    if sys.argv[1:2] == ["--measure"]:
+        settings, side, what = json.loads(sys.argv[2])
+        print(json.dumps(measure(Namespace(**settings), side, **what)))
+    else:
+        main()

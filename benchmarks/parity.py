@@ -7,7 +7,6 @@ All sentences of RUN/test.source are translated by the three, and every hypothes
 scored once more by the model that was trained, which sees all of it at once.
 """
 
-import argparse
 import json
 from pathlib import Path
 
@@ -16,7 +15,9 @@ import numpy as np
 import onnxruntime
 import tensorflow as tf
 import tensorflow_text  # noqa: F401 - registers the operations of the SavedModel
-from results_file import FOLDER, versions, write_results
+from arguments import argument_parser, settings_of
+from results_file import versions, write_results
+from translation_side import pad
 
 import keras_attn
 from keras_attn.text import SentencePieceTokenizer
@@ -26,12 +27,13 @@ BATCH = 50
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("saved_model", type=Path)
     parser.add_argument("onnx", type=Path)
     parser.add_argument("--name", required=True, help="of the results file")
     args = parser.parse_args()
+    training = json.loads((args.run_dir / "history.json").read_text())["arguments"]
 
     translator = keras.models.load_model(args.run_dir / "translator.keras", compile=False)
     search = translator.get_layer("search")
@@ -84,18 +86,13 @@ def main():
     )
     print(json.dumps(rows, indent=2))
     write_results(
-        FOLDER / f"parity-{args.name}.json",
+        args.out / f"parity-{args.name}.json",
         rows,
         versions("keras", "tensorflow", "onnxruntime", "tf2onnx"),
+        training["seed"],
+        settings=settings_of(args),
         sentences=len(sentences),
     )
-
-
-def pad(rows):
-    batch = np.zeros((len(rows), max(map(len, rows))), "int32")
-    for row, ids in zip(batch, rows, strict=True):
-        row[: len(ids)] = ids
-    return batch
 
 
 def hypotheses(outputs):

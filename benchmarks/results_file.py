@@ -12,21 +12,22 @@ from machine import machine
 FOLDER = Path(__file__).parent / "results"
 
 
-def write_results(path, rows, found_versions, **facts):
+def write_results(path, rows, found_versions, seed, **facts):
     """Writes a results file with command, date and machine of this process.
 
     Args:
         path: `FOLDER/BENCHMARK.json` or `FOLDER/BENCHMARK-WHAT.json`; the folder is made.
         rows: list of dicts, a measurement each; `report.py` knows what they may hold.
         found_versions: dict of the versions of what ran, as from `versions`.
-        **facts: anything else, such as the settings and the seed; also the command, where it was
-            another one.
+        seed: int, of what was drawn; of the training, where a trained run is measured.
+        **facts: anything else, such as the settings; also the command, where it was another one.
     """
     results = {
         "benchmark": path.stem.partition("-")[0],
         "command": " ".join(["python", *sys.argv]),
         "date": datetime.date.today().isoformat(),
         "machine": machine(),
+        "seed": seed,
         **facts,
         "versions": found_versions,
         "rows": rows,

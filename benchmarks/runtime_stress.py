@@ -10,7 +10,6 @@ memory of the command is read each second (VmRSS and VmHWM in /proc, so on Linux
 Writes `benchmarks/results/runtime_stress.json`. The exit status is 1 if a line was wrong.
 """
 
-import argparse
 import json
 import random
 import subprocess
@@ -19,28 +18,23 @@ import threading
 import time
 from pathlib import Path
 
+from arguments import argument_parser, settings_of
 from keras_attn_runtime import Translator
 from machine import load_average
 from own_process import REPOSITORY
-from results_file import FOLDER, versions, write_results
+from results_file import versions, write_results
 
 SHARES = (0.1, 0.5, 1.0)  # of the lines, at which the memory is told
 COURSE = 60  # samples of the memory that are kept
-MEBIBYTE = 1024  # /proc counts KiB.
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = argument_parser(__doc__, threads=1, seed=1)
     parser.add_argument("model", help="ONNX file of a translator of dates")
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--distinct", type=int, default=20_000, help="different lines")
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--interval", type=float, default=1, help="seconds between samples")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
     args = parser.parse_args()
     load = load_average()
 
@@ -50,7 +44,8 @@ def main():
         args.out / "runtime_stress.json",
         [row],
         versions("numpy", "onnxruntime", "sentencepiece"),
-        seed=args.seed,
+        args.seed,
+        settings=settings_of(args, distinct_lines=len(expected)),
         load_average_before=load,
         **facts,
     )
@@ -111,12 +106,7 @@ def stress(args, sources, expected):
     print(json.dumps(row))
     step = -(-len(course) // COURSE)
     return row, {
-        "settings": {
-            "batch_size": args.batch_size,
-            "threads": args.threads,
-            "distinct_lines": len(sources),
-            "seconds": round(seconds, 1),
-        },
+        "seconds": round(seconds, 1),
         "wrong": wrong[:20],
         "course": [
             {"lines": lines, "mib": round(resident, 1)} for lines, resident, _ in course[::step]
@@ -137,7 +127,7 @@ def feed(stream, sources, args):
 def memory(pid):
     """Resident MiB of a process: now, and at its peak."""
     entries = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").open())
-    return [int(entries[name].split()[0]) / MEBIBYTE for name in ("VmRSS", "VmHWM")]
+    return [int(entries[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM")]  # given in KiB
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The model of `keras_attn.rnn_seq2seq`, written for PyTorch."""
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -36,6 +37,11 @@ class TorchSeq2Seq(nn.Module):
             if "bias_hh" in name:
                 nn.init.zeros_(parameter)
                 parameter.requires_grad_(False)
+
+    def load_weights(self, path):
+        """Reads those of `weights_for_pytorch` from an `.npz` file."""
+        with np.load(path) as arrays:
+            self.load_state_dict({name: torch.from_numpy(arrays[name]) for name in arrays.files})
 
     def forward(self, source_ids, target_ids):
         """Logits `(B, T, V)` of ids `(B, S)` and `(B, T)`, both padded with 0 on the right."""

@@ -16,24 +16,26 @@ import sys
 import tempfile
 from pathlib import Path
 
+from arguments import settings_of
 from machine import load_average
 from results_file import write_results
-from sentences import read_corpus, write_batches
+from training_batches import read_corpus, write_batches
 from training_speed import (
     HERE,
     TRAINING,
-    argument_parser,
     check_same_model,
     comparison,
     results_path,
+    side_settings,
     time_in_turn,
+    training_parser,
 )
 
 MODEL = {"vocabulary_size": 8000, "embedding_dim": 256, "units": 256, "dropout": 0.3}
 
 
 def main():
-    parser = argument_parser(__doc__.split("\n")[0], tokens_per_batch=4096)
+    parser = training_parser(__doc__)
     parser.add_argument("--steps", type=int, default=30, help="timed, in each run")
     parser.add_argument("--warmup-steps", type=int, default=6, help="not timed, in each run")
     args = parser.parse_args()
@@ -45,15 +47,8 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         directory = Path(directory)
         corpus, vocabulary_size = read_corpus(args, MODEL["vocabulary_size"], directory)
-        model = {**MODEL, **TRAINING, "vocabulary_size": vocabulary_size}
-        settings = {
-            **model,
-            "batches": str(directory / "batches.npz"),
-            "weights": str(directory / "weights.npz"),
-            "warmup_steps": args.warmup_steps,
-            "threads": args.threads,
-            "seed": args.seed,
-        }
+        model = {**MODEL, "vocabulary_size": vocabulary_size}
+        settings = {**model, **side_settings(args, directory)}
         write_batches(corpus, args, args.warmup_steps + args.steps, settings["batches"])
         losses = check_same_model(sides, settings)
         rates, versions = time_in_turn(sides, settings, args.rounds)
@@ -64,8 +59,8 @@ def main():
         results_path("train_rnn", args),
         [row],
         versions,
-        settings={**model, "threads": args.threads},
-        seed=args.seed,
+        args.seed,
+        settings=settings_of(args, **model, **TRAINING),
         load_average_before=load,
     )
 

@@ -7,16 +7,15 @@ the peer, and the losses of three steps are printed; where it is `"rate"`, the s
 warm-up, in target tokens per second.
 """
 
-import keras_side
 import numpy as np
-from pytorch_weights import weights_for_pytorch
+import training_side_keras
+from torch_seq2seq_weights import weights_for_pytorch
 
 import keras_attn
-from keras_attn.training import compile_for_training
 
 
 def main():
-    settings = keras_side.read_settings()
+    settings = training_side_keras.read_settings()
     encoder, decoder = keras_attn.rnn_seq2seq(
         settings["vocabulary_size"],
         settings["vocabulary_size"],
@@ -26,16 +25,10 @@ def main():
         share_embeddings=True,
         seed=settings["seed"],
     )
-    trainer = compile_for_training(
-        keras_attn.training_model(encoder, decoder),
-        learning_rate=settings["learning_rate"],
-        global_clipnorm=settings["global_clipnorm"],
-        label_smoothing=settings["label_smoothing"],
-        epsilon=settings["epsilon"],
-    )
+    model = keras_attn.training_model(encoder, decoder)
     if settings["measure"] == "losses":
         np.savez(settings["weights"], **weights_for_pytorch(encoder, decoder))
-    keras_side.measure(trainer, settings)
+    training_side_keras.measure(model, settings)
 
 
 if __name__ == "__main__":

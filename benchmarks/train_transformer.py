@@ -8,7 +8,7 @@ captions. Model, loss, clipping and optimizer are the same, which is tested firs
 weights and without dropout, all sides must have the same losses. Then each side is timed several
 times, in turn, each time in a process of its own; what counts is the median. KerasHub's blocks have
 no dropout inside of the feed-forward network, so ours is timed without it too. In the same turns
-the matrix products of a step are timed alone: what no implementation can go below.
+the same matrix products are timed alone, in TensorFlow.
 
 Writes `benchmarks/results/train_transformer-NAME.json`.
 """
@@ -18,17 +18,19 @@ import sys
 import tempfile
 from pathlib import Path
 
+from arguments import settings_of
 from machine import load_average
 from results_file import write_results
-from sentences import read_corpus, write_batches
+from training_batches import read_corpus, write_batches
 from training_speed import (
     HERE,
     TRAINING,
-    argument_parser,
     check_same_model,
     comparison,
     results_path,
+    side_settings,
     time_in_turn,
+    training_parser,
 )
 
 VOCABULARY_SIZE = 8000
@@ -59,7 +61,7 @@ PEERS = {
 
 
 def main():
-    parser = argument_parser(__doc__.split("\n")[0], tokens_per_batch=4096)
+    parser = training_parser(__doc__)
     parser.add_argument("--kerashub-python", default=sys.executable, help="Python with KerasHub")
     parser.add_argument("--sizes", type=int, nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument(
@@ -80,15 +82,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         directory = Path(directory)
         corpus, vocabulary_size = read_corpus(args, VOCABULARY_SIZE, directory)
-        settings = {
-            **TRAINING,
-            "vocabulary_size": vocabulary_size,
-            "batches": str(directory / "batches.npz"),
-            "weights": str(directory / "weights.npz"),
-            "warmup_steps": args.warmup_steps,
-            "threads": args.threads,
-            "seed": args.seed,
-        }
+        settings = {"vocabulary_size": vocabulary_size, **side_settings(args, directory)}
         rows, versions = [], {}
         for size, steps in zip(args.sizes, args.steps, strict=True):
             # At least the three steps of the check.
@@ -98,14 +92,12 @@ def main():
             versions |= size_versions
 
     sizes = {f"d={size}": SIZES[size] for size in args.sizes}
-    recorded = {**TRAINING, "vocabulary_size": vocabulary_size, "sizes": sizes}
-    recorded |= {"tokens_per_batch": args.tokens_per_batch, "threads": args.threads}
     write_results(
         results_path("train_transformer", args),
         rows,
         versions,
-        settings=recorded,
-        seed=args.seed,
+        args.seed,
+        settings=settings_of(args, **TRAINING, vocabulary_size=vocabulary_size, sizes=sizes),
         load_average_before=load,
     )
 

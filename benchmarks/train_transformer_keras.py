@@ -8,15 +8,14 @@ model.
 
 import sys
 
-import keras_side
 import numpy as np
+import training_side_keras
 
 import keras_attn
-from keras_attn.training import compile_for_training
 
 
 def main():
-    settings = keras_side.read_settings()
+    settings = training_side_keras.read_settings()
     encoder, decoder = keras_attn.transformer_seq2seq(
         settings["vocabulary_size"],
         settings["vocabulary_size"],
@@ -29,17 +28,11 @@ def main():
         share_embeddings=True,
         seed=settings["seed"],
     )
-    trainer = compile_for_training(
-        keras_attn.training_model(encoder, decoder),
-        learning_rate=settings["learning_rate"],
-        global_clipnorm=settings["global_clipnorm"],
-        label_smoothing=settings["label_smoothing"],
-        epsilon=settings["epsilon"],
-    )
+    model = keras_attn.training_model(encoder, decoder)
     if settings["measure"] == "losses":
-        weights = {weight.path: weight.numpy() for weight in trainer.trainable_weights}
+        weights = {weight.path: weight.numpy() for weight in model.trainable_weights}
         np.savez(settings["weights"], **weights)
-    keras_side.measure(trainer, settings)
+    training_side_keras.measure(model, settings)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,14 @@ without that dropout too.
 
 import keras
 import keras_hub
-import keras_side
 import numpy as np
+import training_side_keras
 from keras_hub.layers import (
     ReversibleEmbedding,
     SinePositionEncoding,
     TransformerDecoder,
     TransformerEncoder,
 )
-
-from keras_attn.training import compile_for_training
 
 # Names of the layers of a block: KerasHub's and ours.
 LAYERS = {
@@ -35,19 +33,13 @@ LAYERS = {
 
 
 def main():
-    settings = keras_side.read_settings()
+    settings = training_side_keras.read_settings()
     keras.utils.set_random_seed(settings["seed"])
-    trainer = compile_for_training(
-        kerashub_transformer(settings),
-        learning_rate=settings["learning_rate"],
-        global_clipnorm=settings["global_clipnorm"],
-        label_smoothing=settings["label_smoothing"],
-        epsilon=settings["epsilon"],
-    )
+    model = kerashub_transformer(settings)
     with np.load(settings["weights"]) as arrays:
-        for weight in trainer.trainable_weights:
+        for weight in model.trainable_weights:
             weight.assign(arrays[our_path(weight.path)].reshape(weight.shape))
-    keras_side.measure(trainer, settings, keras_hub=keras_hub.__version__)
+    training_side_keras.measure(model, settings, keras_hub=keras_hub.__version__)
 
 
 def kerashub_transformer(settings):

@@ -6,8 +6,8 @@ takes and prints what `train_transformer_keras.py` does, and reads the weights t
 """
 
 import numpy as np
-import pytorch_side
 import torch
+import training_side_pytorch
 from torch_transformer import TorchTransformer
 
 # Names of the layers of a block: PyTorch's, in the encoder and in the decoder, and ours.
@@ -28,13 +28,13 @@ SHARED_LAYERS = {
 
 
 def main():
-    settings = pytorch_side.read_settings()
+    settings = training_side_pytorch.read_settings()
     names = ("vocabulary_size", "embedding_dim", "num_layers", "num_heads", "intermediate_dim")
     model = TorchTransformer(*(settings[name] for name in names), settings["dropout"])
     with np.load(settings["weights"]) as arrays:
         state = state_of(arrays, settings["num_layers"])
     model.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
-    pytorch_side.measure(model, settings)
+    training_side_pytorch.measure(model, settings)
 
 
 def state_of(weights, num_layers):

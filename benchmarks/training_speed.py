@@ -5,14 +5,13 @@ measurement is a process of its own. The first side is ours: it writes the first
 others read.
 """
 
-import argparse
 import json
 import statistics
 import sys
 from pathlib import Path
 
+from arguments import argument_parser
 from own_process import run
-from results_file import FOLDER
 
 HERE = Path(__file__).parent
 TRAINING = {"label_smoothing": 0.1, "learning_rate": 1e-3, "global_clipnorm": 1.0, "epsilon": 1e-7}
@@ -20,22 +19,29 @@ TRAINING = {"label_smoothing": 0.1, "learning_rate": 1e-3, "global_clipnorm": 1.
 TOLERANCE = 1e-4
 
 
-def argument_parser(description, tokens_per_batch):
+def training_parser(doc):
     """The arguments that all these benchmarks have."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = argument_parser(doc, threads=2, seed=1)
     parser.add_argument("--data", type=Path, help="directory of parallel files")
     parser.add_argument("--source", default="source", help="suffix of the source files")
     parser.add_argument("--target", default="target", help="suffix of the target files")
     parser.add_argument("--name", help="of the results; default: of the data")
     parser.add_argument("--peer-python", default=sys.executable, help="Python that has PyTorch")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each side")
-    parser.add_argument("--tokens-per-batch", type=int, default=tokens_per_batch)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
+    parser.add_argument("--tokens-per-batch", type=int, default=4096)
     return parser
+
+
+def side_settings(args, directory):
+    """What the sides of all these benchmarks are told, besides the model."""
+    return {
+        **TRAINING,
+        "batches": str(directory / "batches.npz"),
+        "weights": str(directory / "weights.npz"),
+        "warmup_steps": args.warmup_steps,
+        "threads": args.threads,
+        "seed": args.seed,
+    }
 
 
 def check_same_model(sides, settings):

@@ -7,7 +7,6 @@ translates RUN/test.source with each file, in a process of its own that loads ne
 TensorFlow, and writes benchmarks/results/translation_quality-NAME.json.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,7 +15,8 @@ from pathlib import Path
 
 import keras
 import sacrebleu
-from results_file import FOLDER, versions, write_results
+from arguments import argument_parser, settings_of
+from results_file import versions, write_results
 
 import keras_attn
 from keras_attn.export import export_onnx
@@ -28,10 +28,9 @@ BOUNDS = (0, 10, 13, 17, 25, 40, 60, 1000)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argument_parser(__doc__, threads=2)
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--name", required=True, help="of the results file")
-    parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
 
     sources = list(read_lines(args.run_dir / "test.source"))
@@ -57,11 +56,12 @@ def main():
         print(json.dumps(row, indent=2))
         rows.append(row)
     write_results(
-        FOLDER / f"translation_quality-{args.name}.json",
+        args.out / f"translation_quality-{args.name}.json",
         rows,
         versions("keras", "tensorflow", "onnxruntime", "sacrebleu", "sentencepiece"),
+        history["arguments"]["seed"],
+        settings=settings_of(args),
         training=history["arguments"],
-        seed=history["arguments"]["seed"],
     )
 
 

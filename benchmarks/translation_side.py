@@ -1,4 +1,4 @@
-"""What the sides of `decode_rnn.py` for the SavedModel and for PyTorch have in common."""
+"""What the sides of `decode.py` and `decode_rnn.py` have in common."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ def read_settings():
 
 
 def measure(translate, settings, versions):
-    """Prints, as JSON, the seconds of each batch size and what was translated.
+    """Prints, as JSON, the seconds of each batch size and what was translated, batch by batch.
 
     Args:
         translate: function from padded ids, int32 `(B, S)`, to a pair for each sentence: its best
@@ -32,7 +32,16 @@ def measure(translate, settings, versions):
 
 
 def pad(batch):
+    """Lists of ids as one int32 array `(B, S)`, padded with 0 on the right."""
     source_ids = np.zeros((len(batch), max(map(len, batch))), np.int32)  # (B, S)
     for row, sentence in zip(source_ids, batch, strict=True):
         row[: len(sentence)] = sentence
     return source_ids
+
+
+def best_hypotheses(token_ids, lengths, scores):
+    """A pair of ids and score for each sentence, of arrays `(B, N, T)`, `(B, N)` and `(B, N)`."""
+    return [
+        (ids[0, : length[0]].tolist(), float(score[0]))
+        for ids, length, score in zip(token_ids, lengths, scores, strict=True)
+    ]

@@ -7,9 +7,36 @@ measurement is a process of its own.
 import json
 from pathlib import Path
 
+import numpy as np
 from own_process import run
 
+from keras_attn.text import SentencePieceTokenizer
+from keras_attn.text.lines import read_lines
+
 MOST_OTHERS = 50  # sentences that are listed
+
+
+def read_test_set(run_dir):
+    """Source ids of the test set, sorted by length, and the lengths of the references.
+
+    End tokens count in both.
+    """
+    sides = []
+    for side in ("source", "target"):
+        tokenizer = SentencePieceTokenizer.load(run_dir / f"{side}.spm")
+        encoded = tokenizer.encode(list(read_lines(run_dir / f"test.{side}")))
+        sides.append([[*ids, tokenizer.end_token_id] for ids in encoded])
+    pairs = sorted(zip(*sides, strict=True), key=lambda pair: len(pair[0]))
+    return [source for source, _ in pairs], [len(target) for _, target in pairs]
+
+
+def spread(items, number):
+    """So many of the items, at equal distances, the first and the last among them."""
+    return [items[i] for i in np.linspace(0, len(items) - 1, number).astype(int)]
+
+
+def in_batches(items, size):
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def measure_side(python, script, settings, folder, threads):

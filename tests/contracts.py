@@ -15,6 +15,7 @@ from keras import ops, tree
 
 from keras_attn.gather import reorder
 from tests import oracles
+from tests.backend import precision
 
 START, END = 1, 2
 
@@ -135,13 +136,9 @@ def _symbolic_input(array):
 
 
 def _check_mixed_precision(make_layer, weights, inputs, outputs, mixed_dtype):
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
+    with precision("mixed_float16"):
         layer = make_layer()
         layer(**inputs)
-    finally:
-        keras.config.set_dtype_policy(policy)
     layer.set_weights(weights)
     for half, full in zip(tree.flatten(numpy(layer(**inputs))), tree.flatten(outputs), strict=True):
         if full.dtype.kind == "f":

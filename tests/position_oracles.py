@@ -30,7 +30,7 @@ def sinusoidal_halves(position, features, max_wavelength=10000.0):
 SINUSOIDAL = {"interleaved": sinusoidal_interleaved, "halves": sinusoidal_halves}
 
 
-def rotary(vector, position, layout, max_wavelength=10000.0):
+def rotary(vector, position, layout="halves", max_wavelength=10000.0):
     """Su et al. 2021, section 3.2: each pair is a complex number, multiplied by exp(i m theta)."""
     size = len(vector)
     rotated = np.zeros(size)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attn.dropout import Dropout
+from tests.backend import requires_tensorflow
 from tests.contracts import numpy
 
 
@@ -74,7 +75,7 @@ def test_other_precisions(dtype):
     assert set(np.unique(numpy(keras.ops.cast(dropped, "float32")))) == {0.0, 2.0}
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the gradient is TensorFlow's")
+@requires_tensorflow("the gradient is TensorFlow's")
 def test_the_gradient_passes_where_values_do():
     import tensorflow as tf
 

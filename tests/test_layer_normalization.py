@@ -4,6 +4,7 @@ import pytest
 
 from keras_attn import layer_normalization
 from keras_attn.layer_normalization import LayerNormalization
+from tests.backend import requires_tensorflow
 from tests.contracts import numpy
 
 X = np.random.default_rng(0).normal(2, 3, (3, 4, 5)).astype("float32")
@@ -44,7 +45,7 @@ def test_equals_keras(arguments, training, monkeypatch):
     assert bool(used) == (training and is_last_axis and keras.backend.backend() == "tensorflow")
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the gradient is TensorFlow's")
+@requires_tensorflow("the gradient is TensorFlow's")
 @pytest.mark.parametrize("shape", [(None, None, 5), (None, 4, 5)])
 def test_gradients_equal_those_of_keras(shape):
     import tensorflow as tf

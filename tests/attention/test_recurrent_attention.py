@@ -18,7 +18,7 @@ from keras_attn import (
     RNNDecoder,
 )
 from tests import oracles
-from tests.backend import requires_tensorflow
+from tests.backend import precision, requires_tensorflow
 from tests.contracts import (
     assert_close,
     assert_identical,
@@ -344,14 +344,11 @@ def test_in_other_precisions_steps_find_the_state_as_it_was_left(name, policy):
         assert dtypes_of(state) == found[-1]
         return context, weights, state
 
-    keras.config.set_dtype_policy(policy)
-    try:
+    with precision(policy):
         mechanism = MECHANISMS[name]()
         of_the_class, mechanism.attend_step = mechanism.attend_step, attend_step
         layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(4), mechanism), True)
         outputs, weights = layer(QUERY, VALUE, return_attention_scores=True)[:2]
-    finally:
-        keras.config.set_dtype_policy("float32")
     assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
     assert np.isfinite(numpy(ops.cast(outputs, "float32"))).all()
     assert numpy(ops.cast(weights, "float32")).any()

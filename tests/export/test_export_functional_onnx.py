@@ -8,8 +8,9 @@ import pytest
 
 from keras_attn import AttentionRNN, AttentionRNNCell, BahdanauAttention, LuongAttention
 from keras_attn.export import ExportError, export_functional_onnx
+from tests.backend import precision
 from tests.contracts import assert_close, numpy
-from tests.export.small_translator import mixed_precision, session
+from tests.export.small_translator import session
 
 IDS = np.array([[5, 6, 7], [9, 4, 0], [8, 0, 0]], "int32")
 
@@ -275,7 +276,7 @@ def test_random_numbers_are_refused_by_name(tmp_path):
 
 
 def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path):
-    with mixed_precision():
+    with precision("mixed_float16"):
         model = make_classifier()
     assert export_functional_onnx(model, tmp_path / "classifier.onnx", IDS) < 1e-6
     assert model.get_layer("label").compute_dtype == "float16"

@@ -19,7 +19,8 @@ from keras_attn import (
 )
 from keras_attn.export import ExportError, export_onnx, export_onnx_steps
 from keras_attn.export.onnx_gate import open_session
-from tests.export.small_translator import SOURCE, make_translator, mixed_precision
+from tests.backend import precision
+from tests.export.small_translator import SOURCE, make_translator
 
 SENTENCES = [[5, 6, 7, 2], [9, 2], [3, 4, 5, 6, 7, 8, 9, 10, 2]]
 
@@ -189,7 +190,7 @@ def test_the_implicit_mask_of_an_encoder_counts(tmp_path, names):
 
 
 def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path):
-    with mixed_precision():
+    with precision("mixed_float16"):
         translator = make_translator()
     assert export_onnx_steps(translator, tmp_path / "steps").best_equal == 1
 

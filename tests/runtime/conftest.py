@@ -7,14 +7,11 @@ from pathlib import Path
 
 import onnx
 import pytest
+from keras_attn_runtime import Translator
+
+from tests.runtime.fake_model import build_model, metadata, train_tokenizer
 
 RUNTIME = Path(__file__).parents[2] / "export"
-# These tests are about this checkout, installed or not.
-sys.path.insert(0, str(RUNTIME))
-
-from keras_attn_runtime import Translator  # noqa: E402
-
-from tests.runtime.fake_model import build_model, metadata, train_tokenizer  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@ import keras
 import pytest
 
 from keras_attn.training import pad_to_replicas, strategy
+from tests.backend import requires_tensorflow
 
 
 @pytest.mark.parametrize("name", ["auto", "none"])
@@ -30,20 +31,20 @@ def test_mirrored_needs_tensorflow():
         strategy("mirrored")
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="devices of TensorFlow")
+@requires_tensorflow("devices of TensorFlow")
 @pytest.mark.parametrize("devices", [["CPU:7"], ["TPU:0"], ["CPU:0", "/cpu:0"]])
 def test_unknown_or_repeated_devices(devices):
     with pytest.raises(ValueError, match="Expected different devices out of .*CPU:0"):
         strategy("mirrored", devices=devices)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="devices of TensorFlow")
+@requires_tensorflow("devices of TensorFlow")
 def test_mirrored_without_devices():
     with pytest.raises(ValueError, match="at least one device"):
         strategy("mirrored", devices=[])
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="tf.data")
+@requires_tensorflow("tf.data")
 def test_pad_to_replicas():
     import numpy as np
     import tensorflow as tf

@@ -67,11 +67,7 @@ def test_without_cross_attention_equals_the_equations(normalize_first):
 
 def test_arguments_reach_both_attentions():
     block = make(4, 12, key_dim=6, num_key_value_heads=2, use_bias=False, rotary=RotaryPositions())
-    expected = expected_outputs(
-        block,
-        num_groups=2,
-        rotate=lambda vector, position: position_oracles.rotary(vector, position, "halves"),
-    )
+    expected = expected_outputs(block, num_groups=2, rotate=position_oracles.rotary)
     assert_close(numpy(block(INPUTS, ENCODED, ENCODER_MASK)), expected)
 
 

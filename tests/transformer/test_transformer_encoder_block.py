@@ -49,15 +49,11 @@ def test_equals_the_equations(normalization, normalize_first, activation):
     assert_close(outputs, expected_outputs(block, position_bias=BIAS, activation=activation))
 
 
-def rotate(vector, position):
-    return position_oracles.rotary(vector, position, "halves")
-
-
 @pytest.mark.parametrize(
     ("arguments", "attention"),
     [
         ({"num_key_value_heads": 1, "key_dim": 6}, {"num_groups": 1}),
-        ({"rotary": RotaryPositions()}, {"rotate": rotate}),
+        ({"rotary": RotaryPositions()}, {"rotate": position_oracles.rotary}),
         ({"use_bias": False}, {}),
     ],
     ids=["multi-query", "rotary", "no bias"],

@@ -8,6 +8,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 from machine import use_cores
+from training_speed import TRAINING
+
+from keras_attn.training import compile_for_training
 
 
 def read_settings():
@@ -19,14 +22,15 @@ def read_settings():
     return settings
 
 
-def measure(trainer, settings, **versions):
+def measure(model, settings, **versions):
     """Prints, as JSON, the losses of three steps or the speed after a warm-up.
 
     Args:
-        trainer: compiled model from `source_ids` and `target_ids` to logits.
+        model: model from `source_ids` and `target_ids` to logits; it is compiled here.
         settings: as from `read_settings`; `measure` is `"losses"` or `"rate"`.
         **versions: of packages besides Keras, TensorFlow and NumPy.
     """
+    trainer = compile_for_training(model, **{name: settings[name] for name in TRAINING})
     batches = read_batches(settings["batches"])
     if settings["measure"] == "losses":
         losses = []

@@ -16,13 +16,8 @@ def main():
             max_length=tf.constant(settings["max_length"]),
             length_penalty=tf.constant(settings["length_penalty"]),
         )
-        token_ids, lengths, scores = (
-            outputs[name].numpy()[:, 0] for name in ("token_ids", "lengths", "scores")
-        )
-        return [
-            (ids[:length].tolist(), float(score))
-            for ids, length, score in zip(token_ids, lengths, scores, strict=True)
-        ]
+        names = ("token_ids", "lengths", "scores")
+        return translation_side.best_hypotheses(*(outputs[name].numpy() for name in names))
 
     translation_side.measure(translate, settings, {"tensorflow": tf.__version__})
 

@@ -7,7 +7,6 @@ steps, whose results are collected in lists, and which drops the sentences that 
 
 import math
 
-import numpy as np
 import torch
 import translation_side
 from torch_seq2seq import TorchSeq2Seq
@@ -20,9 +19,7 @@ def main():
     settings = translation_side.read_settings()
     torch.set_num_threads(settings["threads"])
     model = TorchSeq2Seq(**settings["sizes"], dropout=0.0, attention=settings["attention"]).eval()
-    with np.load(settings["weights"]) as arrays:
-        weights = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    model.load_state_dict(weights)
+    model.load_weights(settings["weights"])
 
     def translate(source_ids):
         return search(model, torch.from_numpy(source_ids).long(), settings)

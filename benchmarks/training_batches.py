@@ -1,4 +1,4 @@
-"""The sentences that the benchmarks of training speed train on."""
+"""The batches that the benchmarks of training speed train on."""
 
 from itertools import islice
 
