@@ -35,7 +35,7 @@ MODELS = {
         "units": 96,
         "layers": 1,
         "dropout": 0.1,
-        "epochs": 3,
+        "epochs": 5,
         "learning_rate": 4e-3,
         "beta_2": 0.999,
         "warmup_steps": 100,

@@ -183,8 +183,8 @@ class BeamDecoder(Search):
         pool, ended = self._collect(carry, candidates, is_end, at_limit, limits, length_penalty)
         collected = carry["collected"] + ops.sum(ops.cast(ended, "int32"), axis=1)
 
-        chosen = first_open(is_end, self.num_groups)  # (B, K)
         candidates["log_probs"] = ops.where(is_end, 2 * IMPOSSIBLE, candidates["log_probs"])
+        chosen = first_open(candidates["log_probs"], is_end, self.num_groups)  # (B, K)
         beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), candidates)
         # The size of the limits, unlike that of the beams, is a constant of the loop.
         rows = gather.flat_rows(beams.pop("parents"), ops.shape(limits)[0], self.beam_width)

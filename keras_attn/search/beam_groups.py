@@ -48,11 +48,13 @@ def candidates_of_groups(continue_group, token_log_probs, log_probs, num_groups,
     return tuple(ops.concatenate(each, axis=1) for each in zip(*may_end, *others, strict=True))
 
 
-def first_open(is_end, num_groups):
+def first_open(log_probs, is_end, num_groups):
     """The candidates that go on: of each group the best that have not ended, as many as its beams.
 
     Args:
-        is_end: boolean `(batch, 2 * beams)`, in the order of `candidates_of_groups`.
+        log_probs: float32 `(batch, 2 * beams)`, in the order of `candidates_of_groups`; far below
+            all others where a candidate has ended.
+        is_end: boolean `(batch, 2 * beams)`, which have.
         num_groups: int.
 
     Returns:
@@ -60,11 +62,11 @@ def first_open(is_end, num_groups):
     """
     candidates = is_end.shape[1]
     beams = candidates // 2
+    if num_groups == 1:
+        _, chosen = ops.top_k(log_probs, beams)
+        return ops.cast(chosen, "int32")
     order = -np.arange(candidates, dtype="float32")
     order = ops.where(is_end, order - candidates, order)  # (B, 2K), those that have ended last
-    if num_groups == 1:
-        _, chosen = ops.top_k(order, beams)
-        return ops.cast(chosen, "int32")
     size = beams // num_groups
     order = ops.reshape(order, (-1, 2, num_groups, size))
     order = ops.reshape(ops.transpose(order, (0, 2, 1, 3)), (-1, num_groups, 2 * size))

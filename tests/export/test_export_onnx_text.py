@@ -114,11 +114,10 @@ def copying(tmp_path):
 
     def write(target_tokenizer=None):
         source = SentencePieceTokenizer(train_tokenizer())
-        search = SimpleNamespace(
-            start_token_id=1, end_token_id=2, pad_token_id=0, max_length=100, length_penalty=1.0
-        )
+        search = SimpleNamespace(start_token_id=1, end_token_id=2, pad_token_id=0)
         function = SimpleNamespace(
             search=search,
+            defaults={"max_length": 100, "length_penalty": 1.0},
             goes_on_from_start_token=False,
             source_start=False,
             source_end=True,

@@ -82,7 +82,7 @@ def test_learns_hidden_tokens_from_both_sides():
     masked, labels = mask_tokens(ids, VOCABULARY_SIZE, MASK, seed=0, rate=0.3)
     model = masked_language_model(text_encoder())
     compile_for_training(model, learning_rate=1e-2, label_smoothing=0.0)
-    model.fit(masked, labels, batch_size=64, epochs=10, verbose=0)
+    model.fit(masked, labels, batch_size=64, epochs=20, verbose=0)
     for hidden in (0, 3, 5):
         sentences = ids[:64].copy()
         sentences[:, hidden] = MASK

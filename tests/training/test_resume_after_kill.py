@@ -59,4 +59,4 @@ def test_logs_and_callbacks_go_on_too(runs):
         assert len(unbroken["history"][name]) == 3
         assert resumed["history"][name] == unbroken["history"][name]
     assert resumed["best"] == unbroken["best"]
-    assert resumed["average"] == unbroken["average"] == {"kept_epochs": [1, 2]}
+    assert resumed["average"] == unbroken["average"] == {"kept_epochs": [0, 1, 2]}
