@@ -18,7 +18,7 @@ class AverageWeights(keras.callbacks.Callback):
     ends with weights that are no numbers does not count.
 
     Args:
-        directory: where one file of weights per kept epoch lies.
+        directory: where one file of weights per kept epoch lies, and one of the epoch before them.
         num_epochs: int >= 1, epochs to average. Default 5.
 
     Raises:
