@@ -122,7 +122,7 @@ def test_a_decoder_learns_as_the_search_uses_it(make, tmp_path):
     encoder, decoder = make()
     schedule = keras.optimizers.schedules.PolynomialDecay(0.0, 10, 0.5)
     trainer = training_model(encoder, ScheduledSampling(decoder, schedule, seed=1))
-    translator = search_model(encoder, BeamDecoder(decoder, max_length=4))
+    translator = search_model(encoder, BeamDecoder(decoder, max_length=4, stop="exact"))
     plain = training_model(encoder, decoder)
     inputs = {"source_ids": SOURCE_IDS, "target_ids": TARGET_IDS}
     labels = np.array([[8, 9, 10, 2], [11, 2, 0, 0]])
