@@ -28,6 +28,8 @@ def with_search_settings(model, search_class=None, **settings):
     """
     encoder, search = encoder_and_search(model)
     search_class = type(search) if search_class is None else search_class
+    if not (inspect.isclass(search_class) and issubclass(search_class, Search)):
+        raise ValueError(f"search_class must be a class of Search. Received: {search_class!r}.")
     known = _arguments(search_class)
     unknown = sorted(set(settings) - known)
     if unknown:

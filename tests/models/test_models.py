@@ -261,6 +261,8 @@ def test_settings_follow_from_others(models):
         ({"decoder": None}, "Received: decoder"),
         ({"name": "other"}, "Received: name"),
         ({"num_hypotheses": 4}, "num_hypotheses"),
+        ({"search_class": keras.layers.Dense}, "a class of Search. Received: .*Dense"),
+        ({"search_class": "BeamDecoder"}, "a class of Search. Received: 'BeamDecoder'"),
     ],
 )
 def test_settings_that_a_search_does_not_have_are_refused(models, settings, message):
