@@ -3,8 +3,9 @@
 import onnxruntime
 
 
-def open_session(path, threads, profile_prefix=None):
+def open_session(path, threads, profile_prefix=None, concurrent=False):
     options = onnxruntime.SessionOptions()
+    options.enable_cpu_mem_arena = not concurrent
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
     options.log_severity_level = 4
     options.intra_op_num_threads = threads

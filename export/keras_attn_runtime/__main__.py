@@ -1,12 +1,11 @@
 """The command: `python -m keras_attn_runtime model.onnx < in.txt > out.txt`."""
 
 import argparse
-import io
 import os
 import sys
 from contextlib import ExitStack, suppress
 
-from keras_attn_runtime.errors import ModelFileError, SentenceError
+from keras_attn_runtime.errors import BatchError, ModelFileError, SentenceError
 from keras_attn_runtime.interruption import Interruption
 from keras_attn_runtime.json_line import json_line
 from keras_attn_runtime.lines import read_lines
@@ -145,7 +144,7 @@ def build_parser():
 def main(arguments=None):
     """Runs the command and returns its exit status."""
     arguments = _parse(arguments)
-    progress = Progress(sys.stderr or io.StringIO(), sys.stdout)  # None where closed, by `2>&-`
+    progress = Progress(sys.stderr, sys.stdout)
     interruption = Interruption()
     try:
         with interruption:
@@ -155,11 +154,11 @@ def main(arguments=None):
         return SIGNAL + interruption.number
     except BrokenPipeError:
         return FAILURE  # the reader has gone, as in `| head`: nobody is left to tell
-    except SentenceError as error:
+    except (SentenceError, BatchError) as error:
         progress.message(f"error: line {error.index + 1}: {error.reason}")
         return FAILURE
-    except (ValueError, OSError, ImportError) as error:
-        progress.message(f"error: {error}")
+    except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
+        progress.message(f"error: {str(error) or type(error).__name__}")
         return FAILURE
     finally:
         progress.close()
@@ -216,6 +215,7 @@ def _translate(arguments, progress, interruption):
         "num_hypotheses": arguments.num_hypotheses or 1,
         "batch_size": arguments.batch_size,
         "window": window,
+        "alignments": arguments.alignments,
         "seed": arguments.seed,
     }
     if arguments.max_length is not None:

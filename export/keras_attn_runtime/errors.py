@@ -8,7 +8,19 @@ class ModelFileError(ValueError):
 
 
 class BatchError(ModelFileError):
-    """ONNX Runtime cannot run the model on one batch: memory is short, or the file is damaged."""
+    """ONNX Runtime cannot run the model on one batch: memory is short, or the file is damaged.
+
+    Args:
+        reason: string, what it says and what to do.
+        index: int, position in the input, from 0, of the sentence that is to blame. Default: none
+            in particular.
+    """
+
+    def __init__(self, reason, index=None):
+        where = "" if index is None else f"Sentence {index} (counted from 0): "
+        super().__init__(f"{where}{reason}")
+        self.index = index
+        self.reason = reason
 
 
 class ProviderError(ValueError):
@@ -40,9 +52,11 @@ def in_one_line(error):
 
 @contextlib.contextmanager
 def run_failures(batch, source_length):
-    """Turns what ONNX Runtime raises inside the block into a `BatchError`."""
+    """Turns what ONNX Runtime, or NumPy for want of memory, raises in it into a `BatchError`."""
     try:
         yield
+    except ModelFileError:
+        raise
     except Exception as error:  # the exceptions of ONNX Runtime have no common base class
         raise BatchError(
             f"ONNX Runtime failed on {batch} sentences of up to {source_length} tokens: "

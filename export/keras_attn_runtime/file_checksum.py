@@ -1,4 +1,6 @@
+import contextlib
 import hashlib
+import os
 from pathlib import Path
 
 from keras_attn_runtime.errors import ModelFileError
@@ -57,9 +59,40 @@ def verify_weights_checksum(path, metadata):
         _compare("weights", WEIGHTS_KEY, metadata[WEIGHTS_KEY], received)
 
 
+@contextlib.contextmanager
+def unchanged(*paths):
+    """Refuses files that others take the place of while the block reads them, as a deployment does.
+
+    What was verified would not be what was loaded.
+
+    Args:
+        *paths: paths, also of files that there are not.
+
+    Raises:
+        ModelFileError: if one is another file at the end, or another one's content.
+    """
+    before = [_identity(path) for path in paths]
+    yield
+    for path, identity in zip(paths, before, strict=True):
+        if _identity(path) != identity:
+            raise ModelFileError(
+                f"Expected a file that stays as it is while it is loaded. Received: {str(path)!r}, "
+                "which was replaced or written meanwhile. Load it again."
+            )
+
+
 def weights_of(path):
     """The file beside an ONNX file that has its weights where they are outside of it."""
     return Path(path).with_name("model.weights")
+
+
+def _identity(path):
+    """What tells a file from any that comes after it; `None` where there is none."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _sha256(file, size):

@@ -23,6 +23,9 @@ class Options:
         seed: int of at least 0, of a file that draws tokens at random: what is drawn for the n-th
             sentence depends on it and on n, not on the other sentences. Default: another one in
             each call.
+        alignments: bool, whether to keep the alignments of a file that has them: a float for each
+            token of the translation and of the source, which are most of what many long ones take.
+            Default: True.
 
     Raises:
         ValueError: if an argument is of the wrong type or out of its range.
@@ -34,11 +37,13 @@ class Options:
     batch_size: int = 32
     window: int | None = None
     seed: int | None = None
+    alignments: bool = True
 
     def __post_init__(self):
         if self.max_length is not None:
             require_integer("max_length", self.max_length, least=0)
         require_integer("num_hypotheses", self.num_hypotheses, least=1)
+        require_bool("alignments", self.alignments)
         require_integer("batch_size", self.batch_size, least=1)
         if self.window is not None:
             require_integer("window", self.window, least=1)

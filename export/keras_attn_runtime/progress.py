@@ -1,3 +1,5 @@
+import contextlib
+import os
 import time
 
 
@@ -8,7 +10,7 @@ class Progress:
     not the work.
 
     Args:
-        stream: text stream, usually stderr.
+        stream: text stream, usually stderr; `None`, as where it is closed, for no output.
         results: text stream where the lines go, or `None`. On a terminal they would be written
             into the count, and tell as much: then it is silent too.
         interval: float, least seconds between two updates. Default: 0.5.
@@ -17,7 +19,8 @@ class Progress:
     def __init__(self, stream, results=None, interval=0.5):
         self.stream = stream
         self.interval = interval
-        self._visible = stream.isatty() and not (results is not None and results.isatty())
+        is_terminal = stream is not None and stream.isatty()
+        self._visible = is_terminal and not (results is not None and results.isatty())
         self._lines = 0
         self._begin = self._shown = time.monotonic()
 
@@ -45,7 +48,12 @@ class Progress:
         self._print(f"\r\x1b[K{self._lines} lines, {rate:.1f} lines/s")
 
     def _print(self, text):
+        if self.stream is None:
+            return
         try:
             print(text, end="", file=self.stream, flush=True)
         except OSError:
             self._visible = False
+            # Python would try to write it once more at its end, and fail.
+            with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), self.stream.fileno())

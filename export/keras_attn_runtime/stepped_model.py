@@ -2,7 +2,7 @@ from pathlib import Path
 
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
-from keras_attn_runtime.file_checksum import KEY, verify_file_checksum
+from keras_attn_runtime.file_checksum import KEY, unchanged, verify_file_checksum
 from keras_attn_runtime.session import create_session
 from keras_attn_runtime.stepped_search import SteppedSearch
 
@@ -16,30 +16,27 @@ class SteppedModel(ExportedModel):
 
     Args:
         directory: string or path of the directory with `start.onnx`, `step.onnx` and `finish.onnx`.
-        providers, num_threads, num_sessions: see `ExportedModel`.
+        providers, num_threads, concurrent: see `ExportedModel`.
 
     Raises:
         ModelFileError: if `directory` is a file, or a file is damaged, from elsewhere, of another
             format, or of another export than `start.onnx`.
     """
 
-    def __init__(self, directory, providers=None, num_threads=None, num_sessions=1):
+    def __init__(self, directory, providers=None, num_threads=None, concurrent=False):
         if Path(directory).is_file():
             raise ModelFileError(
                 f"Expected a directory with {', '.join(FILES)}. Received: {str(directory)!r}, a "
                 "file. Use `Translator`, or export it with `onnx-steps`."
             )
         start, *others = [Path(directory) / name for name in FILES]
-        for path in others:
-            verify_file_checksum(path)
-        self._others = [
-            tuple(create_session(path, providers, num_threads) for path in others)
-            for _ in range(num_sessions)
-        ]
-        super().__init__(start, providers, num_threads, num_sessions)
-        self._share(
-            [(first, *others) for first, others in zip(self._sessions, self._others, strict=True)]
-        )
+        with unchanged(start, *others):
+            for path in others:
+                verify_file_checksum(path)
+            self._others = [
+                create_session(path, providers, num_threads, concurrent) for path in others
+            ]
+            super().__init__(start, providers, num_threads, concurrent)
 
     def start(self, sentences, max_length, length_penalty, prefixes=None, seeds=None):
         """Reads one batch.
@@ -54,19 +51,18 @@ class SteppedModel(ExportedModel):
             BatchError: if ONNX Runtime fails.
         """
         feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
-        return SteppedSearch(next(self._turns), feeds)
+        return SteppedSearch((self._session, *self._others), feeds)
 
     def _search(self, feeds):
-        with self._session() as sessions:
-            search = SteppedSearch(sessions, feeds)
-            for _ in search:
-                pass
-            return search.results()
+        search = SteppedSearch((self._session, *self._others), feeds)
+        for _ in search:
+            pass
+        return search.results()
 
     def _check_signature(self):
-        (start, *_), (step, finish) = self._sessions, self._others[0]
+        step, finish = self._others
         # None where the file was changed on purpose.
-        expected = start.get_modelmeta().custom_metadata_map.get(KEY)
+        expected = self._session.get_modelmeta().custom_metadata_map.get(KEY)
         for name, session in zip(FILES[1:], (step, finish), strict=True):
             received = session.get_modelmeta().custom_metadata_map.get("keras_attn.start")
             if received is None or expected not in (None, received):

@@ -10,6 +10,7 @@ from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn_runtime.options import LARGEST_INT32, Options, require_bool, require_integer
 from keras_attn_runtime.prefixes import PrefixReader
 from keras_attn_runtime.scores import require_tokens, scores
+from keras_attn_runtime.session import MOST_THREADS
 from keras_attn_runtime.source import SourceReader
 from keras_attn_runtime.translation import Hypothesis, Translation
 from keras_attn_runtime.windows import batches_by_length, windows
@@ -28,18 +29,17 @@ class Translator:
     the order of the input. A batch that ONNX Runtime cannot run, mostly for want of memory, is
     halved until it can. One object may be used from several threads at once. The methods take the
     keyword arguments of `Options`: `max_length`, `length_penalty`, `num_hypotheses`, `batch_size`,
-    `window`, `seed`.
+    `window`, `seed`, `alignments`.
 
     Args:
         path: string or path of the ONNX file, or of the directory that was exported in its place.
         providers: "cpu", "cuda" or any ONNX Runtime provider, or a list of names and
             `(name, options)` pairs in order of preference. A provider that does not start is an
             error, never replaced silently. Default: "cpu".
-        num_threads: int in [1, 1024], CPU threads of one operator. Default: all cores, divided by
-            the workers.
-        num_workers: int of at least 1, batches translated at once. Two workers of one thread each
-            translate many sentences faster than one of two threads, and each holds the model in
-            memory once. Default: 1.
+        num_threads: int of at least 1, CPU threads of one operator; at most 1024 of all workers.
+            Default: as many as the process may use cores, divided by the workers.
+        num_workers: int in [1, 1024], batches translated at once. Two workers of one thread each
+            translate many sentences faster than one of two threads. Default: 1.
         max_source_length: int of at least 1, limit of tokens of a sentence, start and end token
             not counted. A model that knows fewer positions lowers it. Default: 512.
         truncate: bool, whether a longer sentence is cut to the limit (`Translation.truncated`
@@ -47,7 +47,7 @@ class Translator:
 
     Attributes:
         settings: `Settings`, what the file says about its model.
-        has_alignments: bool, whether translations have alignments.
+        has_alignments: bool, whether translations can have alignments.
         has_token_log_probs: bool, whether they have `token_log_probs`.
         takes_target_prefix: bool, whether they can be told what to begin with.
         draws: bool, whether they are drawn at random, by `seed`.
@@ -80,15 +80,18 @@ class Translator:
         truncate=False,
     ):
         require_integer("max_source_length", max_source_length, least=1)
-        require_integer("num_workers", num_workers, least=1)
+        require_integer("num_workers", num_workers, least=1, most=MOST_THREADS)
         require_bool("truncate", truncate)
         if not isinstance(path, (str, os.PathLike)):
             raise ValueError(
                 f"Expected path to be a string or a path. Received: type={type(path).__name__}."
             )
-        if num_threads is None and num_workers > 1:
-            num_threads = max(1, _num_cores() // num_workers)
-        self._model = self._model_class(path, providers, num_threads, num_workers)
+        if num_threads is None:
+            num_threads = _threads_of_each(num_workers)
+        else:
+            most = MOST_THREADS // num_workers
+            require_integer("num_threads", num_threads, least=1, most=most)
+        self._model = self._model_class(path, providers, num_threads, concurrent=num_workers > 1)
         self._workers = ThreadPoolExecutor(num_workers) if num_workers > 1 else None
         self._process = os.getpid()
         self.settings = self._model.settings
@@ -296,8 +299,9 @@ class Translator:
         return sentences
 
     def _search(self, sources, options):
+        index = 0
         for window in windows(self._seeded(sources, options), options.window_size):
-            translations = [self._empty(source) for source in window]
+            translations = [self._empty(source, options) for source in window]
             if options.max_length != 0:
                 rows = [row for row, source in enumerate(window) if source.ids]
                 lengths = [len(window[row].ids) for row in rows]
@@ -315,8 +319,9 @@ class Translator:
                         translations[row] = result
             for translation in translations:
                 if isinstance(translation, BatchError):
-                    raise translation
+                    raise BatchError(translation.reason, index) from translation
                 yield translation
+                index += 1
 
     def _seeded(self, sources, options):
         """Yields the sources with a seed for each, if the file takes them."""
@@ -348,7 +353,7 @@ class Translator:
         return [
             Translation.from_hypotheses(
                 [
-                    self._hypothesis(outputs, row, rank, len(source.ids))
+                    self._hypothesis(outputs, row, rank, len(source.ids), options)
                     for rank in range(options.num_hypotheses)
                     if rank == 0 or log_probs[row, rank] > IMPOSSIBLE / 2
                 ],
@@ -366,11 +371,11 @@ class Translator:
             settings.length_penalty if options.length_penalty is None else options.length_penalty,
         )
 
-    def _hypothesis(self, outputs, row, rank, source_length):
+    def _hypothesis(self, outputs, row, rank, source_length, options):
         length = outputs["lengths"][row, rank]
         token_ids = outputs["token_ids"][row, rank, :length].tolist()
         alignments = None
-        if self._model.has_alignments:
+        if self.has_alignments and options.alignments:
             # A copy, so that keeping one sentence does not keep its whole batch.
             alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
         ended = self._has_ended(outputs["token_ids"][row, rank], length)
@@ -396,9 +401,9 @@ class Translator:
             return None
         return token_ids[length : length + 1].tolist() == [end]
 
-    def _empty(self, source):
+    def _empty(self, source, options):
         alignments = None
-        if self._model.has_alignments:
+        if self.has_alignments and options.alignments:
             alignments = np.zeros((0, len(source.ids)), np.float32)
         pieces = _pieces(self._model.source_tokenizer, source.ids)
         text, no_pieces = ("", []) if pieces is not None else (None, None)
@@ -411,8 +416,14 @@ def _pieces(tokenizer, token_ids):
     return None if tokenizer is None else tokenizer.pieces(token_ids)
 
 
-def _num_cores():
-    """Cores that this process may use; a quota of CPU time, as containers have, is not seen."""
+def _threads_of_each(num_workers):
+    """Threads of a worker, or `None`, ONNX Runtime's own choice, for one that may use all cores.
+
+    It does not see that a process may use only some; a quota of CPU time is not seen here either.
+    """
+    num_cores = all_cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        num_cores = len(os.sched_getaffinity(0))
+    if num_workers == 1 and num_cores >= all_cores:
+        return None
+    return max(1, num_cores // num_workers)

@@ -71,17 +71,30 @@ def write_repository(path, repository, name=None):
             "another name with --name."
         )
     model = ExportedModel(path)
-    partial = target.with_name(f".partial-{os.getpid()}-{name}")
+    partial = _place_of_drafts(target.parent) / f".partial-{os.getpid()}-{name}"
     try:
         (partial / "1").mkdir(parents=True)
         for file, copy in zip(model.files, ("model.onnx", "model.weights"), strict=False):
             shutil.copyfile(file, partial / "1" / copy)
         (partial / "config.pbtxt").write_text(config(model, name), encoding="utf-8")
+        target.parent.mkdir(parents=True, exist_ok=True)
         partial.rename(target)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
     return target
+
+
+def _place_of_drafts(repository):
+    """Where to write what will be moved into a repository: beside it, if that can be.
+
+    Triton takes all directories in it for models, and does not start with one that is half-written.
+    """
+    beside = repository.absolute().parent
+    while not beside.exists():
+        beside = beside.parent
+    same_device = not repository.exists() or repository.stat().st_dev == beside.stat().st_dev
+    return beside if same_device and os.access(beside, os.W_OK) else repository
 
 
 def main(arguments=None):

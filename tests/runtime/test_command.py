@@ -10,6 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 from keras_attn_runtime.__main__ import main
+from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn_runtime.lines import read_lines
 
 
@@ -80,6 +81,7 @@ def test_every_option_reaches_the_translator(monkeypatch):
         "max_source_length": 11,
         "target_prefix": "<2de>",
         "seed": 3,
+        "alignments": True,
         "truncate": False,
     }
 
@@ -410,6 +412,31 @@ def test_a_terminal_that_was_closed_does_not_end_the_work(model_path, monkeypatc
         monkeypatch.setattr("sys.stdout", output)
         assert main([str(model_path), "--max-source-length", "1"]) == 0  # with warnings
     assert len((tmp_path / "out.txt").read_text().splitlines()) == 3
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file of Linux")
+def test_messages_that_nobody_can_read_do_not_change_the_status(start_command, model_path):
+    with open("/dev/full", "wb") as full:
+        process = start_command(model_path, "--max-source-length", 1, stderr=full)
+        output, _ = process.communicate(b"two dogs\n" * 3, timeout=30)  # with warnings
+    assert (process.returncode, len(output.splitlines())) == (0, 3)
+
+
+def test_the_line_with_which_onnx_runtime_fails_is_named(model_path, monkeypatch, tmp_path, capsys):
+    def fail(model, feeds):
+        if (feeds["source_ids"] != 0).sum(1).max() > 8:
+            raise RuntimeError("bad allocation")
+        return search(model, feeds)
+
+    search = ExportedModel._search
+    monkeypatch.setattr(ExportedModel, "_search", fail)
+    lines = b"a\n\n" + b"two dogs " * 20 + b"\na\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    with open(tmp_path / "out.txt", "w") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        assert main([str(model_path)]) == 1
+    assert (tmp_path / "out.txt").read_text() == "a\n\n"
+    assert capsys.readouterr().err.startswith("error: line 3: ONNX Runtime failed on 1 sentences")
 
 
 def _advance_at_once(progress):

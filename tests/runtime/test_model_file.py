@@ -7,6 +7,7 @@ import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, Translator, file_checksum
 from keras_attn_runtime.file_checksum import verify_file_checksum
+from keras_attn_runtime.session import create_session
 
 from tests.runtime.fake_model import (
     build_model,
@@ -173,6 +174,23 @@ def test_file_that_becomes_shorter_while_it_is_read(monkeypatch, tmp_path, check
     monkeypatch.setattr(file_checksum.hashlib, "sha256", lambda: Shortening(path))
     with pytest.raises(ModelFileError, match="changed after the export"):
         verify_file_checksum(path)
+
+
+def test_file_that_is_replaced_while_it_is_loaded(monkeypatch, model_path, tmp_path):
+    """A deployment moves a new file to the place of the old one: what was verified is gone."""
+    (tmp_path / "new.onnx").write_bytes(model_path.read_bytes())
+    (tmp_path / "model.onnx").write_bytes(model_path.read_bytes())
+
+    def create_and_replace(path, *settings):
+        session = create_session(path, *settings)
+        if (tmp_path / "new.onnx").exists():
+            (tmp_path / "new.onnx").replace(path)
+        return session
+
+    monkeypatch.setattr("keras_attn_runtime.exported_model.create_session", create_and_replace)
+    with pytest.raises(ModelFileError, match="model.onnx', which was replaced"):
+        Translator(tmp_path / "model.onnx")
+    assert Translator(tmp_path / "model.onnx")(["a"]) == ["a"]
 
 
 class Shortening:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sentencepiece
 from keras_attn_runtime import ModelFileError, SentenceError, Translator
-from keras_attn_runtime.errors import run_failures
+from keras_attn_runtime.errors import BatchError, run_failures
 
 from tests.runtime.fake_model import SENTENCES, train_tokenizer
 
@@ -203,8 +203,37 @@ def test_a_sentence_that_fails_keeps_back_nothing_before_it(translator, monkeypa
     fail_where(monkeypatch, translator, lambda batch: max(map(len, batch)) > len(bad.token_ids))
     results = translator.translate_iterable(texts, batch_size=4)
     assert [next(results).text for _ in range(7)] == texts[:7]
-    with pytest.raises(ModelFileError, match="failed on 1 sentences"):
+    with pytest.raises(BatchError, match="Sentence 7 .* failed on 1 sentences") as caught:
         next(results)
+    assert caught.value.index == 7
+
+
+def test_the_failing_sentence_is_counted_over_windows(translator, monkeypatch):
+    (bad,) = translator.translate(["a tree a tree"])
+    fail_where(monkeypatch, translator, lambda batch: max(map(len, batch)) > len(bad.token_ids))
+    results = translator.translate_iterable(["", "a tree"] * 3 + ["a tree a tree"], window=2)
+    with pytest.raises(BatchError, match="Sentence 6 "):
+        list(results)
+
+
+def test_memory_that_numpy_lacks_halves_the_batch(translator, monkeypatch):
+    padded, texts = translator._model._padded, ["some text", "two dogs", "a tree"]
+
+    def pad(rows):
+        if len(rows) > 1:
+            raise MemoryError
+        return padded(rows)
+
+    monkeypatch.setattr(translator._model, "_padded", pad)
+    assert translator(texts) == texts
+
+
+def test_alignments_can_be_left_out(translator):
+    first, empty = translator.translate(["two dogs", ""], alignments=False)
+    assert (first.alignments, empty.alignments) == (None, None)
+    assert translator.translate(["two dogs"])[0].alignments is not None
+    with pytest.raises(ValueError, match="alignments to be True or False"):
+        translator.translate(["two dogs"], alignments="no")
 
 
 def fail_where(monkeypatch, translator, fails):
@@ -246,7 +275,6 @@ def test_text_keeps_separators_and_strange_characters(translator):
 @pytest.mark.parametrize("num_workers", [2, 3])
 def test_workers_translate_several_batches_at_once(translator, model_path, num_workers):
     several = Translator(model_path, num_threads=1, num_workers=num_workers)
-    assert len(several._model._sessions) == num_workers
     texts = [*SENTENCES, "", *SENTENCES[::-1]] * 5
     for options in ({"batch_size": 3}, {"batch_size": 1, "window": 4, "num_hypotheses": 2}):
         assert several.translate(texts, **options) == translator.translate(texts, **options)
@@ -254,10 +282,15 @@ def test_workers_translate_several_batches_at_once(translator, model_path, num_w
         list(several.translate_iterable([*SENTENCES, "\ud800"], batch_size=2))
 
 
-@pytest.mark.parametrize("num_workers", [0, -1, 1.5, "2", True])
+@pytest.mark.parametrize("num_workers", [0, -1, 1.5, "2", True, 1025])
 def test_workers_out_of_range(model_path, num_workers):
     with pytest.raises(ValueError, match="num_workers"):
         Translator(model_path, num_workers=num_workers)
+
+
+def test_threads_of_all_workers_are_limited(model_path):
+    with pytest.raises(ValueError, match=r"num_threads .* in \[1, 256\]"):
+        Translator(model_path, num_workers=4, num_threads=257)
 
 
 def test_eight_threads_share_one_translator(translator):

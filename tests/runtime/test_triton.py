@@ -59,6 +59,27 @@ def test_the_command_writes_a_repository_once(model_path, tmp_path, capsys):
     assert "which exists" in capsys.readouterr().err
 
 
+def test_a_server_never_sees_half_a_model(model_path, tmp_path, monkeypatch):
+    repository, seen = tmp_path / "models", []
+    write_repository(model_path, repository, "first")
+
+    def copy(file, copy):
+        seen.append(sorted(path.name for path in repository.iterdir()))
+        raise OSError("no space left")
+
+    monkeypatch.setattr("shutil.copyfile", copy)
+    with pytest.raises(OSError, match="no space"):
+        write_repository(model_path, repository, "second")
+    assert seen == [["first"]] and [path.name for path in tmp_path.iterdir()] == ["models"]
+
+
+def test_where_nothing_can_be_moved_from_it_is_written_inside(model_path, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    directory = write_repository(model_path, tmp_path / "models", "en-de")
+    assert [path.name for path in (tmp_path / "models").iterdir()] == ["en-de"]
+    assert (directory / "config.pbtxt").is_file()
+
+
 def test_weights_outside_of_the_file_are_copied_with_it(model_path, tmp_path):
     model = onnx.load(model_path)
     (tmp_path / "en-de").mkdir()
