@@ -4,9 +4,9 @@ import threading
 
 import keras
 
+from keras_attn.export import integer_division, recurrent_operator
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.passes.graph import rename_values
-from keras_attn.export.recurrent_operator import HANDLERS
 
 OPSET = 18
 """The newest opset tf2onnx writes, and the newest whose Loop, TopK and LSTM all have CUDA kernels
@@ -94,7 +94,7 @@ def _to_onnx(concrete, input_names, output_names):
                     tf_graph,
                     continue_on_error=True,
                     opset=OPSET,
-                    custom_op_handlers=HANDLERS,
+                    custom_op_handlers={**recurrent_operator.HANDLERS, **integer_division.HANDLERS},
                     input_names=tensor_names,
                     output_names=result_names,
                     tensors_to_rename=renamed,
@@ -180,7 +180,8 @@ def _attach_weights(graph, weights, specs):
             name, count = f"{weight.path}_{count}", count + 1
         taken.add(name)
         names[spec.name] = name
-        graph.initializer.append(numpy_helper.from_array(weight.numpy(), name))
+        # Not `append`, which writes and reads a copy, of less than 2 GiB.
+        graph.initializer.add().CopyFrom(numpy_helper.from_array(weight.numpy(), name))
     inputs = [value for value in graph.input if value.name not in names]
     del graph.input[:]
     graph.input.extend(inputs)

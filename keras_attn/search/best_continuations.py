@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 from keras import ops
 
 from keras_attn import gather
@@ -44,8 +45,10 @@ def best_continuations(token_log_probs, log_probs, penalties, penalized_token_id
     # In their order, so that equal tokens have theirs: by the operator that is there anyway.
     in_order, _ = ops.top_k(-ops.cast(chosen, "float32"), num_chosen)
     chosen = ops.cast(-in_order, "int32")  # (B, C), of K * n blocks
-    parents = chosen // num_blocks
-    block_of_vocabulary = chosen - parents * num_blocks  # (B, C), of n
+    # Looked up, for this is one node of an exported graph, and a division several.
+    block_ids = np.arange(beams * num_blocks, dtype="int32")
+    parents = gather.gather_rows(block_ids // num_blocks, chosen)  # (B, C)
+    block_of_vocabulary = gather.gather_rows(block_ids % num_blocks, chosen)  # (B, C), of n
 
     blocks = gather.gather_beams(blocks, chosen)  # (B, C, V/n)
     penalties = ops.reshape(penalties, (num_blocks, block_size))
@@ -53,7 +56,8 @@ def best_continuations(token_log_probs, log_probs, penalties, penalized_token_id
     blocks = blocks + gather.gather_beams(log_probs, parents)[:, :, None]
     values, places = ops.top_k(ops.reshape(blocks, (batch, num_chosen * block_size)), count)
     places = ops.cast(places, "int32")  # (B, count), of C * V/n tokens
-    block = places // block_size  # of C
+    block_of_place = np.arange(num_chosen * block_size, dtype="int32") // block_size
+    block = gather.gather_rows(block_of_place, places)  # (B, count), of C
     # With blocks of 50, place 107 is token 7 of the chosen block 2; if that is block 31 of the
     # vocabulary, it is token 31 * 50 + 7, which is 107 + (31 - 2) * 50.
     moved = block_of_vocabulary - ops.arange(num_chosen, dtype="int32")

@@ -62,6 +62,36 @@ def loop_bodies(made):
     ]
 
 
+def all_initializers(made):
+    from keras_attn.export.passes.graph import nested_graphs
+
+    return [tensor for inner in nested_graphs(made.graph) for tensor in inner.initializer]
+
+
+def assert_no_weights_in_loops(made):
+    """No Loop carries a constant, or a value that it does not change."""
+    from keras_attn.export.passes.graph import nested_graphs
+
+    constants = {tensor.name: tensor for tensor in all_initializers(made)}
+    for graph in nested_graphs(made.graph):
+        copies = {
+            node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity"
+        }
+        for node in graph.node:
+            if node.op_type != "Loop":
+                continue
+            (body,) = (attribute.g for attribute in node.attribute)
+            behind = {each.output[0]: each.input[0] for each in body.node if len(each.input) == 1}
+            for index in range(len(body.input) - 2):
+                start, end = node.input[2 + index], body.output[1 + index].name
+                while start in copies:
+                    start = copies[start]
+                while end in behind:
+                    end = behind[end]
+                assert end != body.input[2 + index].name, f"{start} is carried unchanged"
+                assert start not in constants or np.prod(constants[start].dims) < 8
+
+
 def operators(graph_):
     return [each.op_type for each in graph_.node]
 

@@ -82,6 +82,19 @@ def test_an_output_named_like_an_input_is_refused():
         convert(lambda x: {"x": x + 1}, [X], [])
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
+def test_division_rounds_down(dtype):
+    """tf2onnx by itself rounds integers towards zero."""
+    x = np.arange(-7, 8).astype(dtype)
+    spec = tf.TensorSpec((None,), dtype, name="x")
+    for divisor in (3, -3):
+        model = convert(lambda x, by=divisor: {"quotient": x // by, "rest": x % by}, [spec], [])
+        check_model(model)
+        found = run(model, x)
+        np.testing.assert_array_equal(found["quotient"], x // divisor)
+        np.testing.assert_array_equal(found["rest"], x % divisor)
+
+
 def test_a_tensor_from_outside_is_refused():
     outside = tf.constant(np.arange(400, dtype="float32"))
     with pytest.raises(ExportError, match="a function that reads other tensors"):

@@ -181,6 +181,31 @@ def test_a_model_that_disagrees_is_refused(tmp_path, monkeypatch, wrong):
     assert not list(tmp_path.iterdir())
 
 
+def test_integers_must_be_equal(tmp_path, monkeypatch):
+    x = keras.Input((3,), name="x", dtype="int32")
+    model = keras.Model(x, keras.layers.Identity(name="y")(x + 250_000))
+    monkeypatch.setattr(
+        sys.modules["keras_attn.export.onnx_file"],
+        "open_session",
+        lambda path: lambda x: {"y": x + 250_001},
+    )
+    with pytest.raises(ExportError, match="disagrees with Keras"):
+        export_functional_onnx(model, tmp_path / "x.onnx", np.ones((2, 3)))
+
+
+def test_only_axes_of_the_batch_are_called_so(tmp_path):
+    x = keras.Input((None, 4), name="x")
+    outputs = {
+        "all": keras.ops.reshape(x, (-1, 4)),
+        "most": keras.ops.max(x, axis=0),
+        "own": x * 2.0,
+    }
+    model = keras.Model(x, outputs)
+    export_functional_onnx(model, tmp_path / "x.onnx", np.ones((2, 3, 4)))
+    shapes = {each.name: each.shape for each in session(tmp_path / "x.onnx").get_outputs()}
+    assert shapes == {"all": ["all_0", 4], "most": ["most_0", 4], "own": ["batch", "own_1", 4]}
+
+
 def test_a_model_that_is_not_functional_is_refused(tmp_path):
     with pytest.raises(ValueError, match="functional Keras model"):
         export_functional_onnx(keras.layers.Dense(1), tmp_path / "x.onnx", IDS)

@@ -27,6 +27,7 @@ from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.models.encoder_and_search import encoder_and_search
 from tests.backend import precision
+from tests.export.small_graphs import all_initializers, assert_no_weights_in_loops
 from tests.export.small_translator import SOURCE, make_translator, session
 
 IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
@@ -151,29 +152,8 @@ def test_a_row_of_padding_does_not_disturb_the_others(exported):
     assert np.isfinite(with_padding["scores"]).all()
 
 
-def all_initializers(onnx_model):
-    return [tensor for graph in nested_graphs(onnx_model.graph) for tensor in graph.initializer]
-
-
 def test_weights_do_not_go_through_a_loop(onnx_model):
-    constants = {tensor.name: tensor for tensor in all_initializers(onnx_model)}
-    for graph in nested_graphs(onnx_model.graph):
-        copies = {
-            node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity"
-        }
-        for node in graph.node:
-            if node.op_type != "Loop":
-                continue
-            (body,) = (attribute.g for attribute in node.attribute)
-            behind = {each.output[0]: each.input[0] for each in body.node if len(each.input) == 1}
-            for index in range(len(body.input) - 2):
-                start, end = node.input[2 + index], body.output[1 + index].name
-                while start in copies:
-                    start = copies[start]
-                while end in behind:
-                    end = behind[end]
-                assert end != body.input[2 + index].name, f"{start} is carried unchanged"
-                assert start not in constants or np.prod(constants[start].dims) < 8
+    assert_no_weights_in_loops(onnx_model)
 
 
 def test_the_file_has_no_repetitions_and_no_foreign_parts(onnx_model, translator):
@@ -243,8 +223,8 @@ def test_weights_of_8_bits(translator, exported, tmp_path):
     quantized = onnx.load(tmp_path / "model.onnx")
     kinds = {tensor.data_type for tensor in all_initializers(quantized) if len(tensor.dims) == 2}
     assert onnx.TensorProto.INT8 in kinds
+    constants = {tensor.name for tensor in all_initializers(quantized)}
     for graph in nested_graphs(quantized.graph):
-        constants = {tensor.name for tensor in graph.initializer}
         assert not [n for n in graph.node if n.op_type == "MatMul" and n.input[1] in constants]
     scores, float_scores = (run(path)["scores"] for path in (tmp_path / "model.onnx", exported[0]))
     assert 0 < np.abs(scores - float_scores).max() < 0.1
@@ -256,9 +236,11 @@ def test_weights_of_4_bits(translator, exported, tmp_path):
     assert report.precision.sentences >= 200 and 0 < report.precision.mean_difference < 0.3
     assert not report.cuda.missing
     quantized = onnx.load(tmp_path / "model.onnx")
+    all_constants = {tensor.name for tensor in all_initializers(quantized)}
     for graph in nested_graphs(quantized.graph):
+        products = [n for n in graph.node if n.op_type == "MatMul"]
+        assert not [n for n in products if n.input[1] in all_constants]
         constants = {tensor.name for tensor in graph.initializer}
-        assert not [n for n in graph.node if n.op_type == "MatMul" and n.input[1] in constants]
         made = [n for n in graph.node if n.op_type == "DequantizeLinear"]
         assert all(set(n.input) <= constants for n in made)
     kinds = [tensor.data_type for tensor in all_initializers(quantized) if len(tensor.dims) == 2]

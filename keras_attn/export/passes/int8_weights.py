@@ -32,7 +32,7 @@ def int8_weights(model):
             matrix = matrix_of(name)
             if matrix is None:
                 return None
-            quantized[name] = f"{name}/int8", f"{name}/scale"
+            quantized[name] = f"{name}/int8", f"{name}/int8_scale"
             for tensor_name, values in zip(quantized[name], _quantize(matrix), strict=True):
                 model.graph.initializer.append(numpy_helper.from_array(values, tensor_name))
         return quantized[name]

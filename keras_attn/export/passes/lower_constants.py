@@ -31,7 +31,7 @@ def _lower_into(body, holder, graph):
             graph.node.remove(node)
     read = _read_beside(body, holder, graph)
     for tensor in [each for each in graph.initializer if each.name not in read]:
-        body.initializer.append(tensor)
+        body.initializer.add().CopyFrom(tensor)  # which `append` cannot with 2 GiB
         graph.initializer.remove(tensor)
 
 

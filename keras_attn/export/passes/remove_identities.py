@@ -18,15 +18,17 @@ def remove_identities(model):
 
     def takes_everything(node):
         """Whether a Slice starts at 0 and ends nowhere before the end of each axis."""
-        if node.op_type != "Slice" or any(name not in constants for name in node.input[1:]):
+        if node.op_type != "Slice" or any(
+            name and name not in constants for name in node.input[1:]
+        ):
             return False
         starts, ends, *axes_and_steps = (
-            numpy_helper.to_array(constants[name]) for name in node.input[1:] if name
+            numpy_helper.to_array(constants[name]) if name else None for name in node.input[1:]
         )
         return (
             not starts.any()
             and (ends >= UNLIMITED).all()
-            and all((steps == 1).all() for steps in axes_and_steps[1:])
+            and all(steps is None or (steps == 1).all() for steps in axes_and_steps[1:])
         )
 
     names = {}

@@ -28,7 +28,8 @@ def share_initializers(model):
             moved.extend(map(copy_of, graph.initializer))
             del graph.initializer[:]
         moved.extend(_take_constant_nodes(graph))
-    main.initializer.extend(moved)
+    for tensor in moved:
+        main.initializer.add().CopyFrom(tensor)  # which `extend` cannot with 2 GiB
     first, names = {}, {}
     returned = {value.name for value in main.output}
     for tensor in main.initializer:

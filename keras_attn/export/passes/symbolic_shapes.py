@@ -115,7 +115,7 @@ class SymbolicShapes:
             return [self._broadcast(shapes[:1] if "Softmax" in node.op_type else shapes)]
         if node.op_type == "Reshape":
             return [self._reshape(node, first)]
-        if node.op_type == "Shape" and first is not None:
+        if node.op_type == "Shape" and first is not None and not node.attribute:
             return [(len(first),)]
         if node.op_type == "MatMul":
             return [self._matmul(*shapes)]

@@ -73,6 +73,18 @@ def test_the_floats_are_gone_and_the_integers_cannot_overflow_16_bits():
             assert 2 * 255 * np.abs(integers).max() < 2**15
 
 
+def test_a_weight_that_is_a_product_of_two():
+    made = model(
+        [node("MatMul", "left weight", "both"), node("MatMul", "x both", "y")],
+        [value("x", shape=[None, 16])],
+        [value("y", shape=[None, 16])],
+        [constant("left", WEIGHT), constant("weight", WEIGHT.T)],
+    )
+    int8_weights(made)
+    (y,) = run(made, x=X)
+    np.testing.assert_allclose(y, X @ WEIGHT @ WEIGHT.T, rtol=0.1, atol=20)
+
+
 @pytest.mark.parametrize("column", [0.0, 1e-30])
 def test_a_column_of_zeros(column):
     made = products()

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from onnx import helper
 
 from keras_attn.export.passes import (
     make_names_unique,
@@ -89,6 +90,21 @@ def test_a_slice_of_everything_vanishes_and_other_slices_stay():
         remove_identities(made)
         assert ("Slice" in operators(made.graph)) == (name != "all")
         np.testing.assert_array_equal(run(made, x=np.arange(5, dtype="float32")), before)
+
+
+def test_a_slice_with_steps_and_no_axes_stays():
+    made = model(
+        [helper.make_node("Slice", ["x", "start", "end", "", "step"], ["cut"])]
+        + [node("Neg", "cut", "y")],
+        [value("x", shape=[None])],
+        [value("y", shape=[None])],
+        [
+            constant(name, np.array([number]))
+            for name, number in {"start": 0, "end": 2**31 - 1, "step": 2}.items()
+        ],
+    )
+    remove_identities(made)
+    assert operators(made.graph) == ["Slice", "Neg"]
 
 
 def test_identities_that_a_loop_body_captures_vanish_too():
