@@ -1,3 +1,4 @@
+import math
 import numbers
 
 import keras
@@ -7,6 +8,11 @@ def check_positive_integer(name, value):
     """Raises a `ValueError` that names the argument unless it is an integer of at least 1."""
     if not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{name} must be a positive integer. Received: {name}={value!r}.")
+
+
+def is_finite(value):
+    """Whether a value is a number, and neither infinite nor NaN."""
+    return isinstance(value, numbers.Real) and math.isfinite(value)
 
 
 def check_cell(cell):

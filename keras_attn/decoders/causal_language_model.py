@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from keras_attn import history
+from keras_attn import history, masks
 from keras_attn.decoders.stack_decoder import StackDecoder
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer import kv_cache
@@ -108,6 +108,7 @@ class CausalLanguageModel(StackDecoder):
     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
         if encoder_mask is None:
             encoder_mask = ops.ones_like(encoder_outputs, dtype="bool")
+        encoder_mask = masks.of_each(encoder_mask, encoder_outputs)
         lengths = ops.sum(ops.cast(encoder_mask, "int32"), axis=1)  # (B,)
         vectors = self.stack.embed(encoder_outputs)  # (B, P, D)
         positions = position_range(ops.shape(vectors)[1])

@@ -1,10 +1,10 @@
 import functools
-import math
-import numbers
 
 import keras
 from keras import ops
 
+from keras_attn import history
+from keras_attn.arguments import is_finite
 from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
 from keras_attn.serialize_shared import serialize_shared
@@ -84,7 +84,7 @@ class EnsembleDecoder(Decoder):
         if member_weights is None:
             member_weights = [1.0] * len(self.decoders)
         if len(member_weights) != len(self.decoders) or not all(
-            isinstance(weight, numbers.Real) and 0 < weight < math.inf for weight in member_weights
+            is_finite(weight) and weight > 0 for weight in member_weights
         ):
             raise ValueError(
                 "member_weights must be positive and finite, one of each decoder. Received: "
@@ -131,7 +131,9 @@ class EnsembleDecoder(Decoder):
 
     @property
     def grows(self):
-        return all(decoder.grows for decoder in self.decoders)
+        # Where nothing can grow in a search, one is enough to say so.
+        of_these = all if history.grows() else any
+        return of_these(decoder.grows for decoder in self.decoders)
 
     def main(self, values):
         return self.decoders[0].main(self._own("0", values))

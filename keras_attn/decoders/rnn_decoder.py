@@ -32,6 +32,7 @@ class RNNDecoder(TokenDecoder):
         seed: int, seed of the dropout. Default `None`.
         coverage_loss: float, weight of a loss against attending to the same positions again, which
             is added in training, see `keras_attn.attention.coverage_loss`. Default 0.
+        pad_token_id: int, the id of padding, whose steps are no part of that loss. Default 0.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments: see `Decoder.call`; `return_attention_scores` asks for the weights too, and
@@ -58,6 +59,7 @@ class RNNDecoder(TokenDecoder):
         dropout=0.0,
         seed=None,
         coverage_loss=0.0,
+        pad_token_id=0,
         **kwargs,
     ):
         super().__init__(embedding, head, **kwargs)
@@ -70,6 +72,7 @@ class RNNDecoder(TokenDecoder):
                 f"Received: coverage_loss={coverage_loss}."
             )
         self.coverage_loss = coverage_loss
+        self.pad_token_id = pad_token_id
         self.bridge = bridge
         self.dropout = dropout
         self.seed = seed
@@ -125,8 +128,9 @@ class RNNDecoder(TokenDecoder):
             training=training,
         )
         if adds_loss:
-            ids = len(token_ids.shape) == 2
-            mask = padding_mask(token_ids) if ids else ops.ones_like(weights[:, :, 0], dtype="bool")
+            mask = ops.ones_like(weights[:, :, 0], dtype="bool")  # (B, T)
+            if len(token_ids.shape) == 2:  # ids, not vectors
+                mask = padding_mask(token_ids, self.pad_token_id)
             self.add_loss(self.coverage_loss * coverage_loss(weights, mask))
         logits = self.project(self.output_dropout(outputs), training)  # (B, T, V)
         return (logits, weights) if return_attention_scores else logits
@@ -177,4 +181,5 @@ class RNNDecoder(TokenDecoder):
             "dropout": self.dropout,
             "seed": self.seed,
             "coverage_loss": self.coverage_loss,
+            "pad_token_id": self.pad_token_id,
         }

@@ -1,11 +1,10 @@
-import math
 import numbers
 
 import keras
 from keras import ops, tree
 
 from keras_attn import gather, history
-from keras_attn.arguments import check_positive_integer
+from keras_attn.arguments import check_positive_integer, is_finite
 from keras_attn.search.beam_groups import candidates_of_groups, first_open, is_repeated
 from keras_attn.search.best_continuations import best_continuations
 from keras_attn.search.coverage_penalty import coverage_penalty
@@ -87,12 +86,11 @@ class BeamDecoder(Search):
             )
         if stop not in STOPS:
             raise ValueError(f"stop must be one of {STOPS}. Received: stop={stop!r}.")
-        if not 0 < patience < math.inf:
+        if not is_finite(patience) or patience <= 0:
             raise ValueError(
                 f"patience must be positive and finite. Received: patience={patience}."
             )
-        is_number = isinstance(coverage_penalty, numbers.Real)
-        if not is_number or not 0 <= coverage_penalty < math.inf:
+        if not is_finite(coverage_penalty) or coverage_penalty < 0:
             raise ValueError(
                 "coverage_penalty must be a finite number and not negative. "
                 f"Received: coverage_penalty={coverage_penalty!r}."
@@ -102,8 +100,7 @@ class BeamDecoder(Search):
                 "num_groups must divide beam_width. "
                 f"Received: num_groups={num_groups}, beam_width={beam_width}."
             )
-        is_number = isinstance(diversity_strength, numbers.Real)
-        if not is_number or not 0 < diversity_strength < math.inf:
+        if not is_finite(diversity_strength) or diversity_strength <= 0:
             raise ValueError(
                 "diversity_strength must be a positive and finite number. "
                 f"Received: diversity_strength={diversity_strength!r}."
@@ -211,7 +208,11 @@ class BeamDecoder(Search):
 
     def partial(self, carry):
         best = self.finish(carry["hypotheses"])["token_ids"][:, 0]  # (B, t)
-        return ops.where(carry["done"][:, None], best, carry["beams"]["token_ids"][:, 0])
+        open_ids = carry["beams"]["token_ids"]  # (B, K, t)
+        if self.num_groups > 1:  # in the order of the groups
+            _, first = ops.top_k(carry["beams"]["log_probs"], 1)  # (B, 1)
+            open_ids = gather.gather_beams(open_ids, first)  # (B, 1, t)
+        return ops.where(carry["done"][:, None], best, open_ids[:, 0])
 
     def _candidates(self, step_logits, carry):
         """The best continuations, `2 * beam_width` of each sentence, see `beam_groups`."""

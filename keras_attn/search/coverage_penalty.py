@@ -12,7 +12,7 @@ def coverage_penalty(coverage, weight):
     https://arxiv.org/abs/1609.08144), (14). Positions without any attention, such as padding, are
     left out, as in TensorFlow Addons, OpenNMT-tf and CTranslate2. So it is for weights that are
     positive wherever they may be: those of sparsemax, hardmax or a window are exactly 0 for words
-    that were left out, too.
+    that were left out, too, and so are, in float16, those of a softmax below 3e-8.
 
     Args:
         coverage: floats `(..., source)`, the sums of the attention weights.

@@ -45,7 +45,8 @@ class SamplingDecoder(IndependentSearch):
 
     Call arguments, returns: see `Search`; `seeds` are new ones by default. `hypotheses` is
         `num_hypotheses`, in the order in which they were drawn. `scores` are the `log_probs`: the
-        model's own, of the whole vocabulary at temperature 1.
+        model's own, of the whole vocabulary at temperature 1, or with a `repetition_penalty` those
+        of the logits that it has changed.
 
     Raises:
         ValueError: for arguments out of range, or seeds of another shape.

@@ -5,6 +5,7 @@ import keras
 from keras import ops
 
 from keras_attn import history
+from keras_attn.arguments import is_finite
 from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
 from keras_attn.masks import of_each
@@ -43,7 +44,8 @@ class Search(keras.layers.Layer):
             too.
         repetition_penalty: float > 0, above 1 makes the tokens that a hypothesis has less probable,
             see `keras_attn.search.repetition`. Default 1: as probable as they are. Of this and
-            the next one, a prompt is no part of the hypothesis, a prefix is.
+            the next one, a prompt is no part of the hypothesis, a prefix is. `log_probs` are then
+            those of the changed logits, but for the tokens of a prefix.
         no_repeat_ngram_size: int >= 0, a hypothesis has no sequence of so many tokens twice.
             Default 0: it may have.
         return_alignments: bool, whether to return the attention weights. Default `False`.
@@ -121,6 +123,11 @@ class Search(keras.layers.Layer):
                 "Expected whole numbers, 0 <= min_length <= max_length. "
                 f"Received: min_length={min_length}, max_length={max_length}."
             )
+        if not is_finite(length_penalty):
+            raise ValueError(
+                "length_penalty must be a finite number. "
+                f"Received: length_penalty={length_penalty!r}."
+            )
         if length_penalty_form not in FORMS:
             raise ValueError(
                 f"length_penalty_form must be one of {FORMS}. "
@@ -130,6 +137,7 @@ class Search(keras.layers.Layer):
             not isinstance(relative_max_length, (tuple, list))
             or len(relative_max_length) != 2
             or not all(isinstance(number, numbers.Real) for number in relative_max_length)
+            or any(math.isnan(number) for number in relative_max_length)
         ):
             raise ValueError(
                 "relative_max_length must be a pair of numbers (factor, margin) or None. "
@@ -142,6 +150,7 @@ class Search(keras.layers.Layer):
                 "suppressed_token_ids must be a list of ids or None. "
                 f"Received: suppressed_token_ids={suppressed_token_ids!r}."
             )
+        suppressed_token_ids = list(suppressed_token_ids)
         for name, value in (
             ("return_alignments", return_alignments),
             ("return_token_log_probs", return_token_log_probs),
@@ -155,8 +164,7 @@ class Search(keras.layers.Layer):
                 f"Received: start_token_id={start_token_id}, end_token_id={end_token_id}, "
                 f"pad_token_id={pad_token_id}, suppressed_token_ids={suppressed_token_ids}."
             )
-        is_number = isinstance(repetition_penalty, numbers.Real)
-        if not is_number or not 0 < repetition_penalty < math.inf:
+        if not is_finite(repetition_penalty) or repetition_penalty <= 0:
             raise ValueError(
                 "repetition_penalty must be a positive and finite number. "
                 f"Received: repetition_penalty={repetition_penalty!r}."

@@ -1,5 +1,6 @@
 import keras
 
+from keras_attn.another_initializer import another_initializer
 from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.attention.multi_head_attention import MultiHeadAttention, check_position_bias
 from keras_attn.dropout import Dropout
@@ -189,7 +190,7 @@ class TransformerEncoderBlock(keras.layers.Layer):
             dropout=self.attention_dropout,
             use_bias=self.use_bias,
             flash_attention=self.flash_attention,
-            kernel_initializer=self.kernel_initializer,
+            kernel_initializer=another_initializer(self.kernel_initializer, name),
             seed=self._seed(name),
             dtype=self.dtype_policy,
             name=name,

@@ -47,6 +47,17 @@ def test_a_decoder_adds_it_in_training():
     assert RNNDecoder.from_config(decoder.get_config()).coverage_loss == 0.5
 
 
+def test_padding_can_have_another_id():
+    decoder = make_decoder(0.5)
+    decoder(TOKEN_IDS, VALUE)
+    other = RNNDecoder.from_config({**decoder.get_config(), "pad_token_id": 5})
+    assert other.pad_token_id == RNNDecoder.from_config(other.get_config()).pad_token_id == 5
+    ids = np.where(TOKEN_IDS == 0, 5, np.minimum(TOKEN_IDS, 4))
+    _, weights = numpy(other(ids, VALUE, return_attention_scores=True))
+    other(ids, VALUE, training=True)
+    assert_close(numpy(other.losses), [0.5 * expected_loss(weights, TOKEN_IDS != 0)])
+
+
 def test_training_with_it_spreads_the_attention():
     def overlap_after_training(weight):
         keras.utils.set_random_seed(0)

@@ -260,6 +260,16 @@ def test_an_empty_prompt_is_the_start_token():
     assert_close(empty, start)
 
 
+def test_a_mask_of_one_row_is_for_all_prompts():
+    search = GreedyDecoder(made("relative"), max_length=4, relative_max_length=None)
+    one = np.array([[True] * (PROMPT_IDS.shape[1] - 1) + [False]])
+    found = [
+        numpy(search(PROMPT_IDS, encoder_mask=mask))
+        for mask in (one, np.repeat(one, len(PROMPT_IDS), axis=0))
+    ]
+    assert_close(*found)
+
+
 @pytest.mark.parametrize(
     ("name", "prompts"), [("learned, post-norm", {}), ("rotary, rms, swiglu, grouped", ENCODED)]
 )

@@ -226,6 +226,15 @@ def test_what_does_not_fit_is_refused():
         ensemble.initial_state(memory, alignments=True, max_length=4)
 
 
+def test_a_cache_that_would_have_to_grow_is_refused_where_it_cannot(monkeypatch):
+    monkeypatch.setattr("keras_attn.history.grows", bool)  # as elsewhere: only if asked
+    growing, fixed = transformer(growing_cache=True), transformer()
+    assert EnsembleDecoder([growing, fixed]).grows
+    assert not EnsembleDecoder([fixed, fixed]).grows
+    with pytest.raises(ValueError, match="Only on TensorFlow"):
+        GreedyDecoder(EnsembleDecoder([growing, fixed]))(**ENCODED)
+
+
 def test_logits_are_as_large_as_those_of_the_members():
     """A penalty on repetition asks whether they are above 0."""
     member = transformer()

@@ -53,6 +53,21 @@ def test_greedy_search_only_appends():
         np.testing.assert_array_equal(before, after[:, :-1])
 
 
+def test_groups_of_beams_show_the_likeliest_of_all():
+    search = BeamDecoder(TableDecoder(), 4, num_groups=2, max_length=8)
+    search.build(TABLES.shape)
+    carry, memory, limits = search.prepare(ops.convert_to_tensor(TABLES))
+    groups = set()
+    while not np.all(carry["done"]):
+        carry = search.advance(carry, memory, limits, ops.convert_to_tensor(1.0))
+        rows = np.flatnonzero(~np.asarray(carry["done"]))
+        best = numpy(carry["beams"]["log_probs"])[rows].argmax(axis=1)
+        expected = numpy(carry["beams"]["token_ids"])[rows, best]
+        np.testing.assert_array_equal(numpy(search.partial(carry))[rows], expected)
+        groups |= set(best // 2)
+    assert groups == {0, 1}
+
+
 def test_a_beam_wide_enough_shows_the_likeliest_of_all_prefixes():
     tables = random_tables(2, vocabulary_size=6)
     search = BeamDecoder(TableDecoder(), 27, max_length=4, relative_max_length=None, patience=9.0)

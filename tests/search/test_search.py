@@ -258,6 +258,11 @@ def test_numbers_of_numpy_are_taken_for_those_of_python():
     assert json.loads(json.dumps({name: config[name] for name in numbers})) == numbers
 
 
+def test_suppressed_ids_can_be_iterated_once():
+    search = GreedyDecoder(TableDecoder(), suppressed_token_ids=map(int, ["3", "4"]))
+    assert search.suppressed_token_ids == [3, 4]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -360,6 +365,10 @@ def test_no_limit_is_negative():
     [
         {"relative_max_length": 2},
         {"relative_max_length": (1, 2, 3)},
+        {"relative_max_length": (float("nan"), 10)},
+        {"length_penalty": float("nan")},
+        {"length_penalty": float("inf")},
+        {"length_penalty": "1"},
         {"pad_token_id": -1},
         {"start_token_id": -1},
         {"suppressed_token_ids": [3, -2]},

@@ -1,3 +1,5 @@
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -69,6 +71,16 @@ def test_arguments_reach_both_attentions():
     block = make(4, 12, key_dim=6, num_key_value_heads=2, use_bias=False, rotary=RotaryPositions())
     expected = expected_outputs(block, num_groups=2, rotate=position_oracles.rotary)
     assert_close(numpy(block(INPUTS, ENCODED, ENCODER_MASK)), expected)
+
+
+@pytest.mark.parametrize("initializer", ["glorot_uniform", keras.initializers.HeNormal()], ids=str)
+def test_no_two_kernels_begin_alike(initializer):
+    block = TransformerDecoderBlock(2, 8, kernel_initializer=initializer)
+    block(INPUTS, INPUTS)
+    kernels = [numpy(weight) for weight in block.weights if len(weight.shape) == 2]
+    assert [kernel.shape for kernel in kernels] == [(8, 8)] * 10
+    for one, other in itertools.combinations(kernels, 2):
+        assert np.abs(one - other).max() > 0.01
 
 
 @pytest.mark.parametrize("normalize_first", [True, False], ids=["pre-norm", "post-norm"])
