@@ -1,11 +1,12 @@
 """Our side of `decode.py` and `decode_rnn.py`: an exported file in ONNX Runtime.
 
-With several workers, as many batches are translated at once, in one session without a pool of
-memory, as `Translator` does it.
+With several workers, as many batches are translated at once, each worker with a session of its own:
+threads that share one wait for each other's memory.
 """
 
 import collections
 import json
+import queue
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
@@ -26,15 +27,18 @@ def main():
 
 def measure(settings):
     """Seconds of each batch size, and what was translated."""
-    workers = settings["workers"]
-    threads = settings["threads"] // workers
-    session = open_session(settings["model"], threads, concurrent=workers > 1)
+    sessions = queue.SimpleQueue()
+    for _ in range(settings["workers"]):
+        sessions.put(open_session(settings["model"], settings["threads"] // settings["workers"]))
 
     def search(batch, length):
-        return translate(session, batch, length, settings)
+        session = sessions.get()
+        results = translate(session, batch, length, settings)
+        sessions.put(session)
+        return results
 
     rows = {}
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(settings["workers"]) as pool:
         for size, batches in settings["batches"].items():
             lengths = settings["lengths"].get(size) or [None] * len(batches)
             list(pool.map(search, batches[:2], lengths[:2]))

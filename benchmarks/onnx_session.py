@@ -3,9 +3,8 @@
 import onnxruntime
 
 
-def open_session(path, threads, profile_prefix=None, concurrent=False):
+def open_session(path, threads, profile_prefix=None):
     options = onnxruntime.SessionOptions()
-    options.enable_cpu_mem_arena = not concurrent
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
     options.log_severity_level = 4
     options.intra_op_num_threads = threads

@@ -1,3 +1,6 @@
+import itertools
+import queue
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +31,9 @@ class ExportedModel:
 
     Args:
         path: string or path of the file, or of the directory with `model.onnx` and its weights.
-        providers, num_threads, concurrent: see `create_session`.
+        providers, num_threads: see `create_session`.
+        num_sessions: int of at least 1. Threads that run at the same time in one session wait for
+            each other's memory. Default: 1.
 
     Attributes:
         files: list of paths, the file and, where they are outside of it, its weights.
@@ -41,16 +46,19 @@ class ExportedModel:
         ModelFileError: if the file is damaged, from elsewhere, or of another format.
     """
 
-    def __init__(self, path, providers=None, num_threads=None, concurrent=False):
+    def __init__(self, path, providers=None, num_threads=None, num_sessions=1):
         given, path = Path(path), _file(Path(path))
         weights = weights_of(path)
         with unchanged(path, weights):
             verify_file_checksum(path)
-            self._session = create_session(path, providers, num_threads, concurrent)
+            self._sessions = [
+                create_session(path, providers, num_threads) for _ in range(num_sessions)
+            ]
             metadata = self._metadata()
             self.settings = Settings.from_metadata(metadata)
             verify_checksum(metadata)
             verify_weights_checksum(path, metadata)
+        self._share(self._sessions)
         # A file that was changed on purpose has no checksum, also of its weights.
         has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
         self.files = [path, weights] if has_weights else [path]
@@ -95,19 +103,41 @@ class ExportedModel:
 
     def signature(self):
         """Dict of the lists `"input"` and `"output"`, each value with `name`, `type`, `shape`."""
-        return {"input": self._session.get_inputs(), "output": self._session.get_outputs()}
+        session = self._sessions[0]
+        return {"input": session.get_inputs(), "output": session.get_outputs()}
 
     def _metadata(self):
         try:
-            return self._session.get_modelmeta().custom_metadata_map
+            return self._sessions[0].get_modelmeta().custom_metadata_map
         except UnicodeDecodeError as error:
             raise ModelFileError(
                 f"The metadata of the file is not text ({error}). The file is damaged; export it "
                 "again."
             ) from error
 
+    def _share(self, sessions):
+        """Lets threads take turns in the sessions of this list."""
+        self._turns = itertools.cycle(sessions)
+        self._free = queue.SimpleQueue()
+        for session in sessions:
+            self._free.put(session)
+
+    @contextmanager
+    def _session(self):
+        """A session that nobody uses; where more threads ask than there are sessions, any."""
+        try:
+            session = self._free.get_nowait()
+        except queue.Empty:
+            yield next(self._turns)
+            return
+        try:
+            yield session
+        finally:
+            self._free.put(session)
+
     def _search(self, feeds):
-        outputs = self._session.run(self._output_names, feeds)
+        with self._session() as session:
+            outputs = session.run(self._output_names, feeds)
         return dict(zip(self._output_names, outputs, strict=True))
 
     def _feeds(self, sentences, max_length, length_penalty, prefixes, seeds):
@@ -130,11 +160,11 @@ class ExportedModel:
         return ids
 
     def _input_names(self):
-        return [input.name for input in self._session.get_inputs()]
+        return [input.name for input in self._sessions[0].get_inputs()]
 
     def _check_signature(self):
         inputs = self._input_names()
-        outputs = [output.name for output in self._session.get_outputs()]
+        outputs = [output.name for output in self._sessions[0].get_outputs()]
         if sorted({*inputs} - {PREFIX, SEEDS}) != sorted(INPUTS) or not set(OUTPUTS) <= set(
             outputs
         ):

@@ -63,7 +63,7 @@ def verify_weights_checksum(path, metadata):
 def unchanged(*paths):
     """Refuses files that others take the place of while the block reads them, as a deployment does.
 
-    What was verified would not be what was loaded.
+    What was verified would not be what was loaded, and workers could have different models.
 
     Args:
         *paths: paths, also of files that there are not.

@@ -10,7 +10,7 @@ MOST_THREADS = 1024
 """More would be a mistake: ONNX Runtime starts all of them, whatever the processor has."""
 
 
-def create_session(path, providers=None, num_threads=None, concurrent=False):
+def create_session(path, providers=None, num_threads=None):
     """Loads an ONNX file on exactly the execution providers that were asked for.
 
     ONNX Runtime by itself falls back to the CPU with a warning when a provider does not start; here
@@ -24,9 +24,6 @@ def create_session(path, providers=None, num_threads=None, concurrent=False):
             provider lacks run on the CPU. Default: "cpu".
         num_threads: int in [1, 1024], threads of one operator. Default: ONNX Runtime's choice, all
             cores.
-        concurrent: bool, whether several threads will run it at once. They then take memory from
-            the system, instead of waiting for each other at the lock of a pool, with which one
-            thread is faster. Default: False.
 
     Returns:
         `onnxruntime.InferenceSession`.
@@ -55,7 +52,6 @@ def create_session(path, providers=None, num_threads=None, concurrent=False):
     # Where a model masks, it has numbers so small that a CPU is many times slower with them. ONNX
     # Runtime then takes them for 0, also in the thread that makes the first session.
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
-    options.enable_cpu_mem_arena = not concurrent
     options.log_severity_level = 4  # what goes wrong comes as an exception, not also as a log line
     if num_threads is not None:
         options.intra_op_num_threads = num_threads

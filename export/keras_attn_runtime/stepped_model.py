@@ -16,14 +16,14 @@ class SteppedModel(ExportedModel):
 
     Args:
         directory: string or path of the directory with `start.onnx`, `step.onnx` and `finish.onnx`.
-        providers, num_threads, concurrent: see `ExportedModel`.
+        providers, num_threads, num_sessions: see `ExportedModel`.
 
     Raises:
         ModelFileError: if `directory` is a file, or a file is damaged, from elsewhere, of another
             format, or of another export than `start.onnx`.
     """
 
-    def __init__(self, directory, providers=None, num_threads=None, concurrent=False):
+    def __init__(self, directory, providers=None, num_threads=None, num_sessions=1):
         if Path(directory).is_file():
             raise ModelFileError(
                 f"Expected a directory with {', '.join(FILES)}. Received: {str(directory)!r}, a "
@@ -34,9 +34,13 @@ class SteppedModel(ExportedModel):
             for path in others:
                 verify_file_checksum(path)
             self._others = [
-                create_session(path, providers, num_threads, concurrent) for path in others
+                tuple(create_session(path, providers, num_threads) for path in others)
+                for _ in range(num_sessions)
             ]
-            super().__init__(start, providers, num_threads, concurrent)
+            super().__init__(start, providers, num_threads, num_sessions)
+        self._share(
+            [(first, *others) for first, others in zip(self._sessions, self._others, strict=True)]
+        )
 
     def start(self, sentences, max_length, length_penalty, prefixes=None, seeds=None):
         """Reads one batch.
@@ -51,18 +55,19 @@ class SteppedModel(ExportedModel):
             BatchError: if ONNX Runtime fails.
         """
         feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
-        return SteppedSearch((self._session, *self._others), feeds)
+        return SteppedSearch(next(self._turns), feeds)
 
     def _search(self, feeds):
-        search = SteppedSearch((self._session, *self._others), feeds)
-        for _ in search:
-            pass
-        return search.results()
+        with self._session() as sessions:
+            search = SteppedSearch(sessions, feeds)
+            for _ in search:
+                pass
+            return search.results()
 
     def _check_signature(self):
-        step, finish = self._others
+        (start, *_), (step, finish) = self._sessions, self._others[0]
         # None where the file was changed on purpose.
-        expected = self._session.get_modelmeta().custom_metadata_map.get(KEY)
+        expected = start.get_modelmeta().custom_metadata_map.get(KEY)
         for name, session in zip(FILES[1:], (step, finish), strict=True):
             received = session.get_modelmeta().custom_metadata_map.get("keras_attn.start")
             if received is None or expected not in (None, received):

@@ -39,7 +39,8 @@ class Translator:
         num_threads: int of at least 1, CPU threads of one operator; at most 1024 of all workers.
             Default: as many as the process may use cores, divided by the workers.
         num_workers: int in [1, 1024], batches translated at once. Two workers of one thread each
-            translate many sentences faster than one of two threads. Default: 1.
+            translate many sentences faster than one of two threads, and each holds the model in
+            memory once. Default: 1.
         max_source_length: int of at least 1, limit of tokens of a sentence, start and end token
             not counted. A model that knows fewer positions lowers it. Default: 512.
         truncate: bool, whether a longer sentence is cut to the limit (`Translation.truncated`
@@ -91,7 +92,7 @@ class Translator:
         else:
             most = MOST_THREADS // num_workers
             require_integer("num_threads", num_threads, least=1, most=most)
-        self._model = self._model_class(path, providers, num_threads, concurrent=num_workers > 1)
+        self._model = self._model_class(path, providers, num_threads, num_workers)
         self._workers = ThreadPoolExecutor(num_workers) if num_workers > 1 else None
         self._process = os.getpid()
         self.settings = self._model.settings

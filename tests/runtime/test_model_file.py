@@ -176,8 +176,9 @@ def test_file_that_becomes_shorter_while_it_is_read(monkeypatch, tmp_path, check
         verify_file_checksum(path)
 
 
-def test_file_that_is_replaced_while_it_is_loaded(monkeypatch, model_path, tmp_path):
-    """A deployment moves a new file to the place of the old one: what was verified is gone."""
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_file_that_is_replaced_while_it_is_loaded(monkeypatch, model_path, tmp_path, num_workers):
+    """A deployment moves a new file to the place of the old one."""
     (tmp_path / "new.onnx").write_bytes(model_path.read_bytes())
     (tmp_path / "model.onnx").write_bytes(model_path.read_bytes())
 
@@ -189,8 +190,8 @@ def test_file_that_is_replaced_while_it_is_loaded(monkeypatch, model_path, tmp_p
 
     monkeypatch.setattr("keras_attn_runtime.exported_model.create_session", create_and_replace)
     with pytest.raises(ModelFileError, match="model.onnx', which was replaced"):
-        Translator(tmp_path / "model.onnx")
-    assert Translator(tmp_path / "model.onnx")(["a"]) == ["a"]
+        Translator(tmp_path / "model.onnx", num_workers=num_workers)
+    assert Translator(tmp_path / "model.onnx", num_workers=num_workers)(["a"]) == ["a"]
 
 
 class Shortening:

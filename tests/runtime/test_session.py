@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 from keras_attn_runtime import ModelFileError, ProviderError, Translator
+from keras_attn_runtime.exported_model import ExportedModel
 
 from tests.runtime.conftest import RUNTIME
 
@@ -79,13 +80,13 @@ def test_an_error_of_onnx_runtime_is_told_in_one_line(translator, monkeypatch):
     def run(*_):
         raise RuntimeError("Failed to allocate memory\n\nfor a buffer\n")
 
-    monkeypatch.setattr(translator._model._session, "run", run)
+    monkeypatch.setattr(translator._model._sessions[0], "run", run)
     with pytest.raises(ModelFileError, match="memory for a buffer. Try fewer or shorter ones"):
         translator(["two dogs"])
 
 
 def test_no_fallback_while_running(translator):
-    assert not translator._model._session._enable_fallback
+    assert not translator._model._sessions[0]._enable_fallback
 
 
 @pytest.mark.parametrize("num_threads", [0, -1, 1.5, "2", True])
@@ -96,28 +97,34 @@ def test_threads_out_of_range(model_path, num_threads):
 
 def test_threads_reach_the_session(model_path):
     translator = Translator(model_path, num_threads=2)
-    assert translator._model._session.get_session_options().intra_op_num_threads == 2
+    assert translator._model._sessions[0].get_session_options().intra_op_num_threads == 2
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_only_one_worker_has_a_pool_of_memory(model_path, num_workers):
-    options = Translator(model_path, num_workers=num_workers)._model._session.get_session_options()
-    assert options.enable_cpu_mem_arena == (num_workers == 1)
+def test_the_next_batch_goes_to_a_session_that_is_free(model_path):
+    model = ExportedModel(model_path, num_threads=1, num_sessions=2)
+    with model._session() as first:
+        with model._session() as second:
+            assert second is not first
+            with model._session() as third:  # more threads than sessions share them
+                assert third in (first, second)
+        for _ in range(3):
+            with model._session() as free:
+                assert free is second
 
 
 def test_workers_share_the_cores_that_the_process_may_use(model_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(6), raising=False)
     model = Translator(model_path, num_workers=3)._model
-    assert model._session.get_session_options().intra_op_num_threads == 2
+    assert model._sessions[0].get_session_options().intra_op_num_threads == 2
 
 
 def test_threads_are_as_many_as_cores_where_a_process_may_not_use_all(model_path, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(3), raising=False)
-    options = Translator(model_path)._model._session.get_session_options()
+    options = Translator(model_path)._model._sessions[0].get_session_options()
     assert options.intra_op_num_threads == 3
     monkeypatch.setattr(os, "cpu_count", lambda: 3)  # all of them: ONNX Runtime decides
-    options = Translator(model_path)._model._session.get_session_options()
+    options = Translator(model_path)._model._sessions[0].get_session_options()
     assert options.intra_op_num_threads == 0
 
 

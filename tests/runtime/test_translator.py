@@ -275,6 +275,7 @@ def test_text_keeps_separators_and_strange_characters(translator):
 @pytest.mark.parametrize("num_workers", [2, 3])
 def test_workers_translate_several_batches_at_once(translator, model_path, num_workers):
     several = Translator(model_path, num_threads=1, num_workers=num_workers)
+    assert len(several._model._sessions) == num_workers
     texts = [*SENTENCES, "", *SENTENCES[::-1]] * 5
     for options in ({"batch_size": 3}, {"batch_size": 1, "window": 4, "num_hypotheses": 2}):
         assert several.translate(texts, **options) == translator.translate(texts, **options)
