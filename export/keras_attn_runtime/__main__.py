@@ -97,7 +97,7 @@ def build_parser():
         "--threads",
         type=positive_integer,
         metavar="N",
-        help="CPU threads of each worker (all cores, divided by the workers)",
+        help="CPU threads of each worker (all cores that it may use, divided by the workers)",
     )
     parser.add_argument(
         "--workers",
