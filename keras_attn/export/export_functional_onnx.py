@@ -1,10 +1,14 @@
+import contextlib
 from itertools import count
 
 import keras
 import numpy as np
 
 from keras_attn.export.check_stateless import check_stateless
+from keras_attn.export.differing_layer import differing_layer
+from keras_attn.export.dynamic_sizes import batches_of_other_sizes
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.folded_time import folded_time
 from keras_attn.export.fused_recurrence import fused_recurrence
 from keras_attn.export.in_float32 import in_float32
 from keras_attn.export.onnx_file import write_onnx
@@ -12,7 +16,7 @@ from keras_attn.export.require import require
 from keras_attn.export.without_cudnn import without_cudnn
 
 
-def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
+def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5, *, dynamic_sizes=None):
     """Writes any functional model as an ONNX file, for instance a classifier with attention.
 
     The same conversion and the same checks as in `export_onnx`. Inputs are called like the inputs
@@ -27,19 +31,26 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
         model: functional Keras model.
         path: name of the file; an existing one is replaced. Above 2 GB it is a directory.
         sample_inputs: what `model.predict` takes: an array, a list or a dictionary of arrays. The
-            file must give what Keras gives on all of them, and on the first one alone, unless the
-            model has batches of one size.
+            file must give what Keras gives for the whole sample, for its first row alone (unless
+            the model has a fixed batch size), and for a sample with other sizes of all dynamic
+            axes, which is the given one with some entries repeated.
         tolerance: float, largest difference allowed, relative to values above 1; integers must be
-            equal. Default 1e-5.
+            equal. Defaults to 1e-5.
+        dynamic_sizes: optional dictionary from the name of an input to its shape in that second
+            sample; `None` in a shape stands for the size in `sample_inputs`. By default each
+            dynamic axis gets another size. Axes with equal sizes in `sample_inputs` get equal
+            sizes, but batch axes only change with each other. If Keras itself fails at every
+            size tried for an axis, the axis has a fixed size in the file, and a warning names it.
 
     Returns:
         float, the largest difference found.
 
     Raises:
-        ExportError: a check failed. No file is written; an existing one stays as it was.
+        ExportError: a check failed; if the results differ, the message names the first layer with
+            a different output. No file is written; an existing one stays as it was.
         ImportError: tf2onnx, onnx or onnxruntime is missing.
         ValueError: `model` is not functional (a `Sequential` that is built is), a layer is
-            stateful, or the sample does not fit the inputs.
+            stateful, or the sample or `dynamic_sizes` does not fit the inputs.
     """
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     import tensorflow as tf
@@ -57,39 +68,64 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5):
         results = keras.tree.flatten(model(values, training=False))
         return dict(zip(names, results, strict=True))
 
-    batches = [arrays]
-    if all(value.shape[0] is None for value in inputs.values()):
-        batches.append([array[:1] for array in arrays])
+    signature = [tf.TensorSpec(each.shape, each.dtype, name=name) for name, each in inputs.items()]
+
+    def traced(function):
+        return folded_time(model)(fused_recurrence(model)(function))
 
     def verify(run):
-        differences = [
-            _largest_difference(values, run, inputs, batch)
-            for values, batch in zip(expected, batches, strict=True)
-        ]
-        if not max(differences) <= tolerance:
-            raise ExportError(
-                f"The exported model disagrees with Keras: expected differences up to {tolerance}. "
-                f"Received: {max(differences)}."
-            )
-        return max(differences)
+        largest = 0.0
+        for batch, values in batches:
+            feed = dict(zip(inputs, batch, strict=True))
+            try:
+                difference, reason = _largest_difference(values, run, feed)
+            except ExportError as error:  # it cannot be run
+                difference, reason = float("inf"), str(error)
+            if not difference <= tolerance:
+                layer = differing_layer(
+                    model,
+                    function,
+                    traced,
+                    signature,
+                    feed,
+                    lambda value, other: not _difference(value, other)[0] <= tolerance,
+                )
+                shapes = {name: array.shape for name, array in feed.items()}
+                where = f" The first difference is in the output of {layer}." if layer else ""
+                raise ExportError(
+                    "The exported model disagrees with Keras: expected differences up to "
+                    f"{tolerance}. Received: {reason}, for inputs with shapes {shapes}.{where}"
+                )
+            largest = max(largest, difference)
+        return largest
 
     with without_cudnn(model), in_float32(model):
-        expected = [function(*batch) for batch in batches]
-        axes = {name: _axes(name, value.shape) for name, value in inputs.items()}
+        batches = [(arrays, function(*arrays))]
+        others, fixed = batches_of_other_sizes(function, inputs, arrays, dynamic_sizes)
+        if all(
+            value.shape[0] is None and 0 not in fixed.get(name, ())
+            for name, value in inputs.items()
+        ):
+            first = [array[:1] for array in arrays]
+            with contextlib.suppress(Exception):  # what Keras cannot do the file need not do
+                batches.append((first, function(*first)))
+        batches += others
+        shapes = {
+            name: [
+                array.shape[axis] if axis in fixed.get(name, ()) else size
+                for axis, size in enumerate(value.shape)
+            ]
+            for (name, value), array in zip(inputs.items(), arrays, strict=True)
+        }
+        axes = {name: _axes(name, shape) for name, shape in shapes.items()}
         for name, value in zip(names, model.outputs, strict=True):
             as_many = all(
                 values[name].shape[:1] in {array.shape[:1] for array in batch}
-                for values, batch in zip(expected, batches, strict=True)
+                for batch, values in batches
             )
             axes[name] = _axes(name, value.shape, first="batch" if as_many else f"{name}_0")
         difference, _ = write_onnx(
-            path,
-            fused_recurrence(model)(function),
-            [tf.TensorSpec(each.shape, each.dtype, name=name) for name, each in inputs.items()],
-            model.weights,
-            axes,
-            {},
-            verify,
+            path, traced(function), signature, model.weights, axes, {}, verify
         )
     return difference
 
@@ -142,6 +178,11 @@ def _in_order(sample, inputs):
         )
     pairs = list(zip(arrays, inputs.items(), strict=True))
     for array, (name, value) in pairs:
+        if np.ndim(array) != len(value.shape):
+            raise ValueError(
+                f"Expected an array of shape {tuple(value.shape)} for the input {name!r}. "
+                f"Received: sample_inputs with shape {np.shape(array)}."
+            )
         if value.shape[0] not in (None, len(array)):
             raise ValueError(
                 f"Expected {value.shape[0]} rows, the batch size of the input {name!r}. "
@@ -150,25 +191,30 @@ def _in_order(sample, inputs):
     return [np.asarray(array, value.dtype) for array, (_, value) in pairs]
 
 
-def _largest_difference(expected, run, inputs, batch):
-    actual = run(**dict(zip(inputs, batch, strict=True)))
-    largest = 0.0
+def _largest_difference(expected, run, feed):
+    """The largest difference of all outputs and a text that says which one it is."""
+    actual = run(**feed)
+    largest, reason = 0.0, ""
     for name, value in expected.items():
-        value = keras.ops.convert_to_numpy(value)
-        if value.shape != actual[name].shape:
-            raise ExportError(
-                f"The exported model disagrees with Keras: expected {name!r} with shape "
-                f"{value.shape}. Received: {actual[name].shape}."
-            )
-        if value.dtype.kind in "biu":  # what is counted or chosen is right or wrong
-            if not np.array_equal(value, actual[name]):
-                largest = float("inf")
-            continue
-        value = value.astype("float64")
-        with np.errstate(invalid="ignore"):  # of infinities, which are equal or far from it
-            difference = np.abs(value - actual[name]) / np.maximum(np.abs(value), 1)
-        difference = np.where(value == actual[name], 0, difference)
-        largest = max(largest, float(difference.max(initial=0)))
-        if np.isnan(difference).any():
-            largest = float("inf")
-    return largest
+        difference, found = _difference(keras.ops.convert_to_numpy(value), actual[name])
+        if difference > largest:
+            largest, reason = difference, f"the output {name!r} with {found}"
+    return largest, reason
+
+
+def _difference(value, actual):
+    """The largest difference of two arrays, infinite where they cannot be compared, and a text."""
+    if value.shape != actual.shape:
+        return float("inf"), f"shape {actual.shape} instead of {value.shape}"
+    if value.dtype.kind in "biu":  # what is counted or chosen is right or wrong
+        if np.array_equal(value, actual):
+            return 0.0, ""
+        return float("inf"), f"{int((value != actual).sum())} other values"
+    value = value.astype("float64")
+    with np.errstate(invalid="ignore"):  # of infinities, which are equal or far from it
+        difference = np.abs(value - actual) / np.maximum(np.abs(value), 1)
+    difference = np.where(value == actual, 0, difference)
+    if np.isnan(difference).any():
+        return float("inf"), "values that are not numbers"
+    largest = float(difference.max(initial=0))
+    return largest, f"a difference of {largest}"

@@ -1,4 +1,5 @@
 from keras_attn.export.cuda_report import CudaReport
+from keras_attn.export.folded_time import folded_time
 from keras_attn.export.fused_recurrence import fused_recurrence
 from keras_attn.export.in_background import in_background
 from keras_attn.export.in_float32 import in_float32
@@ -95,7 +96,7 @@ def export_onnx(
         if report.precision is None or found.mean_difference > report.precision.mean_difference:
             report.precision = found
 
-    with without_cudnn(model), in_float32(model):
+    with without_cudnn(model), folded_time(model), in_float32(model):
         # Keras translates while the model is converted, which keeps one core busy.
         batches = translated_batches(function.runner(), sentences, function.search, prefixes)
         with in_background(batches) as expected:

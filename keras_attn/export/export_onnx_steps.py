@@ -1,4 +1,5 @@
 from keras_attn.export.external_data import require_one_file
+from keras_attn.export.folded_time import folded_time
 from keras_attn.export.fused_recurrence import fused_recurrence
 from keras_attn.export.in_float32 import in_float32
 from keras_attn.export.metadata import describe
@@ -61,6 +62,7 @@ def export_onnx_steps(
     prefixes = parity_prefixes(function, len(sentences))
     with (
         without_cudnn(model),
+        folded_time(model),
         in_float32(model),
         replace_when_done(directory, is_file=False) as partial,
     ):

@@ -1,6 +1,7 @@
 import inspect
 
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.folded_time import folded_time
 from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.paused_collection import paused_collection
 from keras_attn.export.require import require
@@ -73,6 +74,7 @@ def export_saved_model(
     prefixes = parity_prefixes(function, len(sentences))
     with (
         without_cudnn(model),
+        folded_time(model),
         replace_when_done(directory, is_file=False) as partial,
         paused_collection(),
     ):

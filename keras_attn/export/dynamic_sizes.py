@@ -1,0 +1,183 @@
+"""Samples of other sizes, at which an exported file is compared with Keras once more."""
+
+import warnings
+
+import numpy as np
+
+
+def batches_of_other_sizes(function, inputs, arrays, dynamic_sizes=None):
+    """Stretches a sample along the dynamic axes of a model's inputs.
+
+    A conversion may take a size of the sample for a constant, which no comparison at these sizes
+    shows. So all dynamic axes get other sizes, different from all others that the sample has. The
+    first axes of all inputs change together, and so do other axes of equal sizes. If Keras fails,
+    the axes are changed one after the other, to larger and to smaller sizes; an axis at which Keras
+    always fails is fixed.
+
+    Args:
+        function: callable that takes the tensors of `inputs` in this order and runs Keras.
+        inputs: dictionary from the name of an input to its symbolic tensor.
+        arrays: list of arrays, the sample.
+        dynamic_sizes: optional dictionary from the name of an input to the shape that it gets
+            instead; `None` in a shape is the size in the sample.
+
+    Returns:
+        Tuple of a list of pairs, a batch (list of arrays) and what `function` returns for it, and
+        of a dictionary from the name of an input to the set of its axes that are fixed. There is a
+        warning for each of these.
+
+    Raises:
+        ValueError: `dynamic_sizes` does not fit the inputs, or Keras fails at these sizes.
+    """
+    if dynamic_sizes is not None:
+        batch = _resized(arrays, _given_sizes(dynamic_sizes, inputs, arrays))
+        try:
+            return [(batch, function(*batch))], {}
+        except Exception as error:
+            raise ValueError(
+                "Expected sizes at which Keras runs the model. Received: "
+                f"dynamic_sizes={dynamic_sizes}, for which it raises {_short(error)}"
+            ) from error
+    groups = _axes_that_change_together(inputs, arrays)
+    taken = {size for array in arrays for size in array.shape}
+    choices = []
+    for group in groups:
+        choices.append(_candidates(_size(arrays, group), taken))
+        taken.add(choices[-1][0])
+
+    def run(sizes):
+        """The batch of these sizes of groups and Keras' results, or the error."""
+        axes = {axis: size for group, size in sizes.items() for axis in group}
+        batch = _resized(arrays, axes)
+        try:
+            return batch, function(*batch)
+        except Exception as error:  # of whatever operator cannot have the size
+            return error
+
+    def first_that_runs(group, candidates):
+        """Pairs of sizes and results, at most one, and the last error."""
+        error = None
+        for size in candidates:
+            result = run({group: size})
+            if not isinstance(result, Exception):
+                return {group: size}, result, None
+            error = error or result
+        return {}, None, error
+
+    if not groups:
+        return [], {}
+    result = run({group: sizes[0] for group, sizes in zip(groups, choices, strict=True)})
+    if not isinstance(result, Exception):
+        return [result], {}
+    sizes, results, failed = {}, [], {}
+    for group, candidates in zip(groups, choices, strict=True):
+        found, result, error = first_that_runs(group, candidates)
+        sizes |= found
+        if found:
+            results.append(result)
+        else:
+            failed[group] = candidates, error
+    rows = groups[0]
+    for group in [each for each in failed if each != rows]:
+        # As many rows as steps, as for a matrix of nodes and nodes.
+        if rows in failed and _size(arrays, group) == _size(arrays, rows):
+            found, result, _ = first_that_runs((*rows, *group), failed[rows][0])
+            if found:
+                sizes |= found
+                results.append(result)
+                del failed[rows], failed[group]
+    fixed = {}
+    names = list(inputs)
+    for group, (candidates, error) in failed.items():
+        for number, axis in group:
+            fixed.setdefault(names[number], set()).add(axis)
+        _warn(names, arrays, group, candidates, error)
+    together = run(sizes) if len(sizes) > 1 else None
+    if together is not None and not isinstance(together, Exception):
+        results = [together]
+    return results, fixed
+
+
+def _axes_that_change_together(inputs, arrays):
+    """Tuple of tuples of (number of the input, axis), the rows first."""
+    rows, others = [], {}
+    for number, (value, array) in enumerate(zip(inputs.values(), arrays, strict=True)):
+        for axis, size in enumerate(value.shape):
+            if size is None:
+                same = others.setdefault(array.shape[axis], []) if axis else rows
+                same.append((number, axis))
+    return tuple(tuple(group) for group in (rows, *others.values()) if group)
+
+
+def _candidates(size, taken):
+    """Sizes to try instead of one, the first of them not among those taken."""
+    larger = next(each for each in range(size + 1, size + len(taken) + 2) if each not in taken)
+    # Twice the size for what must be divisible, less for what has a limit.
+    sizes = [larger, 2 * size, size - 1, size // 2]
+    return [each for each in dict.fromkeys(sizes) if each > 0 and each != size]
+
+
+def _size(arrays, group):
+    number, axis = group[0]
+    return arrays[number].shape[axis]
+
+
+def _resized(arrays, sizes):
+    """Arrays with other sizes of some axes.
+
+    Entries are repeated or left out in place, so that padding stays at its end of an axis and every
+    value is one of the sample's.
+    """
+    arrays = list(arrays)
+    for (number, axis), size in sizes.items():
+        old = arrays[number].shape[axis]
+        arrays[number] = np.take(arrays[number], np.arange(size) * old // size, axis)
+    return arrays
+
+
+def _given_sizes(dynamic_sizes, inputs, arrays):
+    unknown = [name for name in dynamic_sizes if name not in inputs]
+    if unknown:
+        raise ValueError(
+            f"Expected dynamic_sizes for the inputs {list(inputs)}. Received: {unknown}."
+        )
+    sizes, rows = {}, set()
+    for number, (name, value) in enumerate(inputs.items()):
+        shape = tuple(dynamic_sizes.get(name, [None] * len(value.shape)))
+        fits = len(shape) == len(value.shape) and all(
+            given is None or (given > 0 and size in (None, given))
+            for given, size in zip(shape, value.shape, strict=False)
+        )
+        if not fits:
+            raise ValueError(
+                f"Expected a shape {tuple(value.shape)} of the input {name!r}. "
+                f"Received: dynamic_sizes[{name!r}]={dynamic_sizes[name]}."
+            )
+        sizes |= {(number, axis): size for axis, size in enumerate(shape) if size is not None}
+        if value.shape[0] is None and shape[0] is not None:
+            rows.add(shape[0])
+    if len(rows) > 1:
+        raise ValueError(
+            f"Expected the same number of rows for all inputs. Received: {dynamic_sizes=}."
+        )
+    for number, value in enumerate(inputs.values()):
+        if rows and value.shape[0] is None:
+            sizes[number, 0] = next(iter(rows))
+    return sizes
+
+
+def _warn(names, arrays, group, candidates, error):
+    axes = ", ".join(f"axis {axis} of {names[number]!r}" for number, axis in group)
+    tried = ", ".join(map(str, candidates))
+    warnings.warn(
+        f"The exported file has the fixed size {_size(arrays, group)} for {axes}: Keras fails at "
+        f"the sizes {tried} ({_short(error)}). If it can run at others, pass them as "
+        "`dynamic_sizes`.",
+        stacklevel=4,
+    )
+
+
+def _short(error):
+    """The kind of an error and its first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"
