@@ -9,6 +9,8 @@ import pytest
 # TensorFlow and Matplotlib read these when they are imported, so they come first.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# ONNX Runtime would write into the home of the developer, which tests import without the runtime.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 

@@ -5,6 +5,18 @@ Importing the package registers every layer, loss and optimizer, so that `keras.
 finds them.
 """
 
+try:
+    import keras as _  # noqa: F401 - first, because it fails without its backend
+except ModuleNotFoundError as error:
+    backend = (error.name or "").partition(".")[0]
+    if backend not in ("tensorflow", "jax", "torch"):
+        raise
+    raise ImportError(
+        f"Expected an installed backend of Keras. Received: {backend!r}, which is not "
+        "installed. Install keras-attn[tensorflow], or install keras-attn[jax] and set the "
+        "environment variable KERAS_BACKEND=jax."
+    ) from None
+
 from keras_attn import training
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record_attention_scores

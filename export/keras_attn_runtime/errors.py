@@ -22,6 +22,9 @@ class BatchError(ModelFileError):
         self.index = index
         self.reason = reason
 
+    def __reduce__(self):  # by default an exception is created again from its message
+        return type(self), (self.reason, self.index)
+
 
 class ProviderError(ValueError):
     """The execution provider that was asked for cannot be used on this machine."""
@@ -39,6 +42,9 @@ class SentenceError(ValueError):
         super().__init__(f"Sentence {index} (counted from 0): {reason}")
         self.index = index
         self.reason = reason
+
+    def __reduce__(self):  # see `BatchError`
+        return type(self), (self.index, self.reason)
 
 
 def in_one_line(error):

@@ -14,6 +14,9 @@ from keras_attn_runtime.file_checksum import (
     verify_weights_checksum,
     weights_of,
 )
+from keras_attn_runtime.foreign_files import describe_foreign
+from keras_attn_runtime.outputs import check_outputs
+from keras_attn_runtime.pickled_arguments import PickledArguments
 from keras_attn_runtime.session import create_session
 from keras_attn_runtime.settings import Settings
 from keras_attn_runtime.tokenizer import Tokenizer
@@ -26,7 +29,7 @@ OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
 OTHER_OUTPUTS = ("alignments", "token_log_probs")  # on request of who exports
 
 
-class ExportedModel:
+class ExportedModel(PickledArguments):
     """One ONNX file exported by keras_attn: its session, settings and tokenizers.
 
     Args:
@@ -98,7 +101,7 @@ class ExportedModel:
         with run_failures(len(sentences), max(map(len, sentences))):
             feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
             outputs = self._search(feeds)
-        self._check_shapes(outputs, len(sentences))
+        check_outputs(outputs, len(sentences), self.settings)
         return outputs
 
     def signature(self):
@@ -174,15 +177,6 @@ class ExportedModel:
             )
         return outputs
 
-    def _check_shapes(self, outputs, batch):
-        shapes = {name: array.shape for name, array in outputs.items()}
-        expected = (batch, self.settings.num_hypotheses)
-        if any(shape[:2] != expected for shape in shapes.values()):
-            raise ModelFileError(
-                f"Expected outputs of shape (batch, num_hypotheses, ...) = {expected}. "
-                f"Received: {shapes=}. The file is damaged; export it again."
-            )
-
     def _tokenizer(self, metadata, side):
         if f"keras_attn.{side}_tokenizer" not in metadata:
             return None
@@ -204,8 +198,7 @@ def _file(path):
     inside = path / "model.onnx"
     if inside.is_file():
         return inside
-    steps = (path / "start.onnx").is_file()
-    advice = "Its search has no loop: use StreamingTranslator." if steps else "Give an ONNX file."
+    foreign = describe_foreign(path) or "a directory without it. Give an ONNX file."
     raise IsADirectoryError(
-        f"Expected a file, or a directory with model.onnx. Received: {str(path)!r}. {advice}"
+        f"Expected a file, or a directory with model.onnx. Received: {str(path)!r}, {foreign}"
     )

@@ -5,6 +5,7 @@ A whole translation, given to be scored, is such a prefix too: one that ends wit
 
 import dataclasses
 import itertools
+from collections.abc import Mapping, Set
 from numbers import Integral
 
 import numpy as np
@@ -38,7 +39,8 @@ class PrefixReader:
 
     def _with_prefixes(self, sources, target_prefix, is_one, read):
         is_number = isinstance(target_prefix, np.ndarray) and target_prefix.ndim == 0
-        if isinstance(target_prefix, bytes) or not hasattr(target_prefix, "__iter__") or is_number:
+        is_iterable = hasattr(target_prefix, "__iter__") and not is_number
+        if not is_iterable or isinstance(target_prefix, (bytes, Mapping, Set)):
             raise ValueError(
                 "Expected target_prefix to be what all translations begin with, or a list with "
                 f"one item for each. Received: type={type(target_prefix).__name__}."

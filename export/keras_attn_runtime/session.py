@@ -1,9 +1,11 @@
 """Creates the ONNX Runtime session: the only file that knows execution providers and threads."""
 
 import contextlib
+import os
 import sys
 
 from keras_attn_runtime.errors import ModelFileError, ProviderError, in_one_line
+from keras_attn_runtime.foreign_files import describe_foreign
 from keras_attn_runtime.options import require_integer
 
 MOST_THREADS = 1024
@@ -75,6 +77,11 @@ def create_session(path, providers=None, num_threads=None):
                 "strings, which needs onnxruntime-extensions and no runtime. Export it with "
                 "`onnx` instead of `onnx-text`, or run it as `export_onnx_text` tells."
             ) from error
+        foreign = describe_foreign(path)
+        if foreign is not None:
+            raise ModelFileError(
+                f"Expected an ONNX file. Received: {str(path)!r}, {foreign}"
+            ) from error
         raise ModelFileError(
             f"{cause} If the file is damaged or incomplete (its weights may lie in another one, "
             f"beside it), export or copy it again.{given}"
@@ -101,6 +108,9 @@ def _loads_on_cpu(onnxruntime, path, options, names):
 
 
 def _import_onnxruntime():
+    # From 1.30 on, ONNX Runtime reads this when it is imported. Without it, it writes an id and a
+    # database of events into the user's home.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
     except ModuleNotFoundError as error:

@@ -3,8 +3,9 @@ from pathlib import Path
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn_runtime.file_checksum import KEY, unchanged, verify_file_checksum
+from keras_attn_runtime.foreign_files import describe_foreign
 from keras_attn_runtime.session import create_session
-from keras_attn_runtime.stepped_search import SteppedSearch
+from keras_attn_runtime.stepped_search import NEXT, SteppedSearch
 
 FILES = ("start.onnx", "step.onnx", "finish.onnx")
 
@@ -24,11 +25,14 @@ class SteppedModel(ExportedModel):
     """
 
     def __init__(self, directory, providers=None, num_threads=None, num_sessions=1):
+        expected = f"Expected a directory with {', '.join(FILES)}. Received: {str(directory)!r}"
         if Path(directory).is_file():
-            raise ModelFileError(
-                f"Expected a directory with {', '.join(FILES)}. Received: {str(directory)!r}, a "
-                "file. Use `Translator`, or export it with `onnx-steps`."
-            )
+            advice = "Use `Translator`, or export it with `onnx-steps`."
+            received = describe_foreign(directory) or f"a file. {advice}"
+            raise ModelFileError(f"{expected}, {received}")
+        if Path(directory).is_dir() and not (Path(directory) / FILES[0]).exists():
+            received = describe_foreign(directory) or "a directory without them."
+            raise FileNotFoundError(f"{expected}, {received}")
         start, *others = [Path(directory) / name for name in FILES]
         with unchanged(start, *others):
             for path in others:
@@ -76,4 +80,35 @@ class SteppedModel(ExportedModel):
                     f"belongs to a start.onnx with the checksum {received!r}, not {expected!r}. "
                     "Export them again, with `python -m keras_attn.export onnx-steps`."
                 )
+        self._check_values(start, step, finish)
         return [output.name for output in finish.get_outputs()]
+
+    def _check_values(self, start, step, finish):
+        """Refuses graphs that do not give each other the values that they read."""
+        given = {"length_penalty": "tensor(float)"} | _types(start.get_inputs())
+        started = given | _types(start.get_outputs())
+        stepped = {
+            name.removeprefix(NEXT): kind for name, kind in _types(step.get_outputs()).items()
+        }
+        _require_values("step.onnx", _types(step.get_inputs()), started)
+        done = {"done": "tensor(bool)"}
+        _require_values("the loop", done, started)
+        _require_values("the loop", {"partial": "tensor(int32)"} | done, stepped)
+        # A search may be done before its first step.
+        for values in (started, started | stepped):
+            _require_values("finish.onnx", _types(finish.get_inputs()), values)
+
+
+def _types(values):
+    return {each.name: each.type for each in values}
+
+
+def _require_values(reader, expected, values):
+    received = {name: values.get(name) for name in expected}
+    wrong = {name: kind for name, kind in received.items() if kind != expected[name]}
+    if wrong:
+        expected = {name: expected[name] for name in wrong}
+        raise ModelFileError(
+            f"Expected values for {reader}: {expected}. Received: {wrong}. The files "
+            "are damaged; export them again."
+        )

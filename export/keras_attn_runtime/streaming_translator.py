@@ -1,3 +1,4 @@
+from keras_attn_runtime.outputs import check_partial
 from keras_attn_runtime.stepped_model import SteppedModel
 from keras_attn_runtime.translator import Translator
 
@@ -61,6 +62,7 @@ class StreamingTranslator(Translator):
             yield ""
 
     def _text(self, partial):
+        check_partial(partial, 1, self.settings)
         control = (self.settings.pad_token_id, self.settings.end_token_id)
         token_ids = [token_id for token_id in partial[0].tolist() if token_id not in control]
         return self._model.target_tokenizer.decode(token_ids)

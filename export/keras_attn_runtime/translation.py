@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Hypothesis:
     """One output of the search for a sentence.
 
@@ -32,8 +32,20 @@ class Hypothesis:
     alignments: np.ndarray | None = field(compare=False)
     token_log_probs: list[float] | None
 
+    def __repr__(self):
+        values = ", ".join(f"{name}={value}" for name, value in self._shown())
+        return f"{type(self).__name__}({values})"
 
-@dataclass(frozen=True)
+    def _shown(self):
+        """Names and values of a description in one line, which leaves out what may be long."""
+        content = ("token_ids", self.token_ids) if self.text is None else ("text", self.text)
+        yield content[0], repr(content[1])
+        yield "score", f"{self.score:.6g}"
+        yield "log_prob", f"{self.log_prob:.6g}"
+        yield "ended", self.ended
+
+
+@dataclass(frozen=True, repr=False)
 class Translation(Hypothesis):
     """The translation of one sentence: its best hypothesis and what belongs to the whole sentence.
 
@@ -52,6 +64,12 @@ class Translation(Hypothesis):
     hypotheses: tuple[Hypothesis, ...]
     source_pieces: list[str] | None
     truncated: bool
+
+    def _shown(self):
+        yield from super()._shown()
+        yield "num_hypotheses", len(self.hypotheses)
+        if self.truncated:
+            yield "truncated", True
 
     @classmethod
     def from_hypotheses(cls, hypotheses, source_pieces, truncated):

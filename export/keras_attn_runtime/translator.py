@@ -1,6 +1,7 @@
 import dataclasses
 import os
 import random
+from collections.abc import Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from keras_attn_runtime.errors import BatchError, ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn_runtime.options import LARGEST_INT32, Options, require_bool, require_integer
+from keras_attn_runtime.pickled_arguments import PickledArguments
 from keras_attn_runtime.prefixes import PrefixReader
 from keras_attn_runtime.scores import require_tokens, scores
 from keras_attn_runtime.session import MOST_THREADS
@@ -22,7 +24,7 @@ IMPOSSIBLE = -1e9
 """Log probability of a hypothesis that does not exist: the search found fewer than asked for."""
 
 
-class Translator:
+class Translator(PickledArguments):
     """Translates with one ONNX file exported by keras_attn.
 
     Sentences are sorted by length inside a bounded window, translated in batches and given back in
@@ -30,6 +32,9 @@ class Translator:
     halved until it can. One object may be used from several threads at once. The methods take the
     keyword arguments of `Options`: `max_length`, `length_penalty`, `num_hypotheses`, `batch_size`,
     `window`, `seed`, `alignments`.
+
+    A Translator can be pickled, for Spark, Ray and spawned processes: it is stored as its path and
+    its other arguments, and the process that receives it opens the file again.
 
     Args:
         path: string or path of the ONNX file, or of the directory that was exported in its place.
@@ -290,7 +295,9 @@ class Translator:
     @staticmethod
     def _iterable(sentences, name):
         # A lone string is an iterable of characters: never what was meant.
-        if isinstance(sentences, (str, bytes)) or not hasattr(sentences, "__iter__"):
+        # A dict or a table gives its keys, a set has no order.
+        is_list = hasattr(sentences, "__iter__") and not hasattr(sentences, "columns")
+        if not is_list or isinstance(sentences, (str, bytes, Mapping, Set)):
             raise ValueError(
                 f"Expected {name} to be a list with one item for each sentence. "
                 f"Received: type={type(sentences).__name__}."

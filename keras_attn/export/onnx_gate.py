@@ -1,4 +1,5 @@
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.telemetry import disable_telemetry
 
 ALLOWED_OPERATORS = frozenset(
     """
@@ -63,6 +64,7 @@ def open_session(path):
     Raises:
         ExportError: ONNX Runtime refuses the file; the function raises it too, if it cannot be run.
     """
+    disable_telemetry()
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

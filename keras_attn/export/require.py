@@ -2,14 +2,16 @@ import importlib
 
 import keras
 
-_WHERE = {
-    "tensorflow": "pip install keras-attn[tensorflow]",
-    "tensorflow_text": "pip install keras-attn[tensorflow]",
-    "tf2onnx": "pip install keras-attn[export]",
-    "onnx": "pip install keras-attn[export]",
-    "onnxruntime": "pip install onnxruntime (for CPUs) or onnxruntime-gpu (for CUDA), not both",
-    "onnxruntime_extensions": "pip install keras-attn[strings]",
+from keras_attn.export.telemetry import disable_telemetry
+
+_EXTRAS = {
+    "onnxruntime_extensions": "strings",
+    "tf2onnx": "export",
+    "onnx": "export",
+    "tensorflow_text": "tensorflow",
+    "tensorflow": "tensorflow",
 }
+"""The extra of setup.cfg with each module. An extra includes those below it."""
 
 
 def require(*modules):
@@ -20,20 +22,34 @@ def require(*modules):
             `"onnxruntime"` or `"onnxruntime_extensions"`.
 
     Raises:
-        ImportError: a module is missing; the message says how to install it.
+        ImportError: modules are missing; the message names all of them and how to install them.
         RuntimeError: Keras runs on another backend than TensorFlow.
     """
+    disable_telemetry()
+    errors = {}
     for module in modules:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise ImportError(
-                f"The export needs the module `{module}`, which could not be imported "
-                f"({error}). Install it: {_WHERE[module]}."
-            ) from error
+            errors[module] = error
+    if errors:
+        reasons = ", ".join(f"`{module}` ({error})" for module, error in errors.items())
+        raise ImportError(
+            f"Expected the modules that this export needs. Received: {reasons} could not be "
+            f"imported. Install {' and '.join(_advice(modules, errors))}."
+        ) from next(iter(errors.values()))
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
             "The export traces the model with TensorFlow. "
             f"Received: keras backend={keras.backend.backend()!r}. "
             "Load the saved `.keras` file in a process with KERAS_BACKEND=tensorflow."
         )
+
+
+def _advice(modules, missing):
+    """Yields what to install: the extra that has all modules of this export, not of one alone."""
+    if set(missing) - {"onnxruntime"}:
+        extra = next(extra for module, extra in _EXTRAS.items() if module in modules)
+        yield f"them: `pip install keras-attn[{extra}]`"
+    if "onnxruntime" in missing:
+        yield "ONNX Runtime: `pip install onnxruntime` (CPU) or `onnxruntime-gpu` (CUDA), not both"

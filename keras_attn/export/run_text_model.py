@@ -5,6 +5,7 @@ where TensorFlow was imported before them. So this imports neither TensorFlow no
 """
 
 import json
+import os
 import sys
 
 import numpy as np
@@ -17,6 +18,7 @@ def main(path):
 
     `max_length` may be missing, and there may be `target_prefix` and `seeds`, lists.
     """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
     import onnxruntime_extensions
 

@@ -309,8 +309,13 @@ def test_an_export_that_disagrees_leaves_the_old_file(
 
 def test_says_what_to_install(translator, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(ImportError, match="pip install onnxruntime .* or onnxruntime-gpu"):
+    with pytest.raises(ImportError, match="pip install onnxruntime` .* or `onnxruntime-gpu"):
         export_onnx(translator, tmp_path / "model.onnx")
+    # The extra that brings all that this export needs, not only TensorFlow.
+    for missing in ("tensorflow", "tf2onnx"):
+        monkeypatch.setitem(sys.modules, missing, None)
+        with pytest.raises(ImportError, match=f"`{missing}`.*keras-attn.export.. and ONNX Runtime"):
+            export_onnx(translator, tmp_path / "model.onnx")
 
 
 def test_refuses_what_does_not_fit(translator, tmp_path):

@@ -1,3 +1,4 @@
+import pickle
 import re
 import sys
 
@@ -116,6 +117,29 @@ def test_files_of_different_exports_are_refused(directory, tmp_path):
     onnx.save(step, tmp_path / "step.onnx")
     with pytest.raises(ModelFileError, match="Expected a step.onnx of the same export"):
         SteppedModel(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["partial", "next/done"])
+def test_step_that_does_not_give_what_the_loop_reads_is_refused(directory, tmp_path, name):
+    for each in ("start.onnx", "finish.onnx"):
+        (tmp_path / each).write_bytes((directory / each).read_bytes())
+    step = onnx.load(directory / "step.onnx")
+    del step.metadata_props[-1]  # its checksum
+    (output,) = [each for each in step.graph.output if each.name == name]
+    step.graph.node.append(onnx.helper.make_node("Cast", [name], ["floats"], to=1))
+    output.name, output.type.tensor_type.elem_type = "floats", onnx.TensorProto.FLOAT
+    onnx.save(step, tmp_path / "step.onnx")
+    with pytest.raises(ModelFileError, match=f"Expected values for .*{name.split('/')[-1]}"):
+        SteppedModel(tmp_path)
+
+
+def test_streaming_translator_and_stepped_model_pickle(directory):
+    translator = StreamingTranslator(directory, max_source_length=8)
+    restored = pickle.loads(pickle.dumps(translator))
+    assert type(restored) is StreamingTranslator and restored.max_source_length == 8
+    assert list(restored.stream("a dog")) == list(translator.stream("a dog"))
+    model = SteppedModel(directory)
+    assert_same_results(pickle.loads(pickle.dumps(model)), model, 30, 1.0)
 
 
 def test_files_without_checksums_are_not_told_apart(directory, tmp_path):

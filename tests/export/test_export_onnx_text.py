@@ -175,6 +175,9 @@ def test_says_what_to_install(translator, tokenizers, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
     with pytest.raises(ImportError, match=r"pip install keras-attn\[strings\]"):
         export_onnx_text(translator, tmp_path / "model.onnx", *tokenizers)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"`onnx` .*, `onnxruntime_extensions` .*\[strings\]"):
+        export_onnx_text(translator, tmp_path / "model.onnx", *tokenizers)
 
 
 def test_a_tokenizer_that_spells_bytes(tmp_path):

@@ -148,3 +148,13 @@ def test_a_bad_line_of_the_targets_is_named_with_its_file(path, tmp_path, start_
     _, messages = process.communicate(b"some text\n")
     assert process.returncode == 1
     assert f"line 1: {targets}: expected UTF-8" in messages.decode()
+
+
+@pytest.mark.parametrize("prefixes", [{"a": 1}, {"a"}], ids=["dict", "set"])
+def test_prefixes_without_an_order_are_refused(translator, prefixes):
+    with pytest.raises(ValueError, match="target_prefix.*type="):
+        translator(["some text"], target_prefix=prefixes)
+    with pytest.raises(ValueError, match="target_prefix.*type="):
+        translator.translate_ids([[7, 2]], target_prefix=prefixes)
+    with pytest.raises(ValueError, match="targets.*type="):
+        translator.score(["some text"], prefixes)

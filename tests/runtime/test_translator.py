@@ -1,6 +1,7 @@
 """What a Translator returns, checked against the copying model of `fake_model`."""
 
 import base64
+import dataclasses
 import threading
 
 import numpy as np
@@ -329,3 +330,20 @@ def test_eight_threads_share_one_translator(translator):
         for again in result:
             for new, old in zip(again[0], of_one_thread[0], strict=True):
                 np.testing.assert_array_equal(new.alignments, old.alignments)
+
+
+def test_translation_prints_one_short_line(translator):
+    text = "two dogs run over the green field " * 10 + "\n"
+    (translation,) = translator.translate([text], num_hypotheses=2)
+    printed = str(translation)
+    assert "\n" not in printed and printed == repr(translation)
+    start = f"Translation(text={translation.text!r}, score=-1, log_prob={translation.log_prob:.6g}"
+    assert printed.startswith(start) and printed.endswith("ended=False, num_hypotheses=2)")
+    assert str(translation.hypotheses[0]) == printed.replace("Translation", "Hypothesis").replace(
+        ", num_hypotheses=2", ""
+    )
+
+
+def test_translation_without_text_prints_its_ids(translator):
+    hypothesis = dataclasses.replace(translator.translate(["some text"])[0], text=None)
+    assert f"token_ids={hypothesis.token_ids}" in str(hypothesis)

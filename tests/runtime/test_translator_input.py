@@ -1,5 +1,8 @@
 """Bad sentences and options: a clear ValueError for each."""
 
+import collections
+import types
+
 import numpy as np
 import pytest
 from keras_attn_runtime import SentenceError, Translator
@@ -147,3 +150,41 @@ def test_a_model_that_knows_fewer_positions_lowers_the_limit(write_model):
         translator.translate_ids([[5, 6, 7, 8]])
     assert Translator(write_model(max_source_length=3), max_source_length=2).max_source_length == 2
     assert Translator(write_model()).max_source_length == 512
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"text": "some text"},
+        {"some text": 1}.keys(),
+        {"some text"},
+        frozenset(["some text"]),
+        collections.OrderedDict(a="some text"),
+        types.MappingProxyType({"a": "some text"}),
+    ],
+    ids=lambda texts: type(texts).__name__,
+)
+def test_texts_without_an_order_are_refused(translator, texts):
+    with pytest.raises(ValueError, match="list with one item.*type="):
+        translator(texts)
+    with pytest.raises(ValueError, match="list with one item.*type="):
+        translator.translate_iterable(texts)
+    with pytest.raises(ValueError, match="list with one item.*type="):
+        translator.translate_ids(texts)
+
+
+def test_table_is_refused(translator):
+    """Iterating a table of pandas or pyarrow gives its columns."""
+
+    class Table:
+        columns = ("text",)
+
+        def __iter__(self):
+            return iter(self.columns)
+
+    with pytest.raises(ValueError, match="list with one item.*type=Table"):
+        translator(Table())
+
+
+def test_values_of_a_dict_are_texts(translator):
+    assert translator({1: "some text", 2: "two dogs"}.values()) == ["some text", "two dogs"]

@@ -1,0 +1,68 @@
+"""Files of other formats are named in the error."""
+
+import re
+import zipfile
+
+import pytest
+from keras_attn_runtime import ModelFileError, StreamingTranslator, Translator
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """Writes a file with this content, or an archive or directory with files of these names."""
+
+    def write(name, content=None, names=()):
+        path = tmp_path / name
+        if content is not None:
+            path.write_bytes(content)
+        elif name.endswith("/"):
+            for each in names:
+                (path / each).parent.mkdir(parents=True, exist_ok=True)
+                (path / each).write_bytes(b"content")
+        else:
+            with zipfile.ZipFile(path, "w") as archive:
+                for each in names:
+                    archive.writestr(each, "content")
+        return path
+
+    return write
+
+
+FILES = [
+    ("model.keras", None, ("metadata.json", "config.json", "model.weights.h5"), "a Keras file"),
+    ("model.pt", None, ("archive/data.pkl", "archive/version"), "a PyTorch file"),
+    ("model.zip", None, ("model.onnx",), "a zip archive"),
+    ("model.h5", b"\x89HDF\r\n\x1a\n" + bytes(100), (), "an HDF5 file"),
+    ("model.tflite", b"\x1c\0\0\0TFL3" + bytes(100), (), "a TensorFlow Lite file"),
+    ("model.onnx.gz", b"\x1f\x8b\x08" + bytes(100), (), "a gzip archive"),
+    ("model.onnx", b"version https://git-lfs.github.com/spec/v1\noid 1", (), "a Git LFS pointer"),
+]
+
+
+@pytest.mark.parametrize("name, content, names, kind", FILES, ids=[each[0] for each in FILES])
+def test_foreign_file_is_named(foreign, name, content, names, kind):
+    path = foreign(name, content, names)
+    pattern = f"Expected an ONNX file. Received: '{re.escape(str(path))}', {kind}"
+    with pytest.raises(ModelFileError, match=pattern):
+        Translator(path)
+
+
+@pytest.mark.parametrize(
+    "names, kind",
+    [
+        (("saved_model.pb", "variables/variables.index"), "a TensorFlow SavedModel"),
+        (("translator.keras", "source.spm"), "the directory of a training run"),
+        (("something.else",), "a directory without"),
+    ],
+    ids=["SavedModel", "run", "other"],
+)
+@pytest.mark.parametrize("kind_of_translator", [Translator, StreamingTranslator])
+def test_foreign_directory_is_named(foreign, names, kind, kind_of_translator):
+    with pytest.raises(OSError, match=f"Expected .*{kind}"):
+        kind_of_translator(foreign("model/", names=names))
+
+
+def test_file_of_a_saved_model_is_named(foreign):
+    directory = foreign("model/", names=("saved_model.pb", "variables/variables.index"))
+    with pytest.raises(ModelFileError, match="a file of a TensorFlow SavedModel"):
+        Translator(directory / "saved_model.pb")

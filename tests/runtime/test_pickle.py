@@ -1,0 +1,95 @@
+"""Translators and errors in other processes."""
+
+import concurrent.futures
+import copy
+import multiprocessing
+import pickle
+
+import pytest
+from keras_attn_runtime import ModelFileError, ProviderError, SentenceError, Translator
+from keras_attn_runtime.errors import BatchError
+from keras_attn_runtime.exported_model import ExportedModel
+
+TEXTS = ["some text", "two dogs run", ""]
+
+
+@pytest.mark.parametrize("method", [copy.copy, copy.deepcopy])
+def test_translator_copy_translates(translator, method):
+    assert method(translator)(TEXTS) == translator(TEXTS)
+
+
+def test_translator_pickles_as_its_arguments(model_path):
+    translator = Translator(
+        model_path, "cpu", num_threads=3, num_workers=2, max_source_length=2, truncate=True
+    )
+    content = pickle.dumps(translator)
+    assert len(content) < 1000
+    restored = pickle.loads(content)
+    assert restored.translate(TEXTS) == translator.translate(TEXTS)
+    assert restored.max_source_length == 2 and restored.translate(TEXTS)[1].truncated
+    sessions = restored._model._sessions
+    assert [each.get_session_options().intra_op_num_threads for each in sessions] == [3, 3]
+
+
+def test_translator_pickles_arguments_of_a_subclass(model_path):
+    restored = pickle.loads(pickle.dumps(Shouting(model_path, mark="!!")))
+    assert restored(["some text"]) == ["some text!!"]
+
+
+def test_model_pickles(model_path):
+    model = pickle.loads(pickle.dumps(ExportedModel(model_path, num_threads=1)))
+    assert model.settings == ExportedModel(model_path).settings
+
+
+def test_translator_in_a_spawned_process(translator):
+    with _spawned_process() as pool:
+        assert pool.submit(translator, TEXTS).result(timeout=60) == translator(TEXTS)
+        with pytest.raises(SentenceError, match="expected a string") as caught:
+            pool.submit(translator, ["some text", 5]).result(timeout=60)
+    assert caught.value.index == 1
+
+
+def test_pickle_of_a_missing_file(model_path, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model_path.read_bytes())
+    content = pickle.dumps(Translator(path))
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="model.onnx"):
+        pickle.loads(content)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModelFileError("damaged"),
+        BatchError("no memory"),
+        BatchError("no memory", 3),
+        ProviderError("no driver"),
+        SentenceError(4, "too long"),
+    ],
+)
+def test_error_pickles(error):
+    restored = pickle.loads(pickle.dumps(error))
+    assert type(restored) is type(error)
+    assert str(restored) == str(error) and vars(restored) == vars(error)
+
+
+def test_translation_pickles(translator):
+    translation = translator.translate(TEXTS, num_hypotheses=2)[1]
+    assert pickle.loads(pickle.dumps(translation)) == translation
+
+
+class Shouting(Translator):
+    """A subclass with an argument of its own."""
+
+    def __init__(self, path, *, mark):
+        super().__init__(path)
+        self.mark = mark
+
+    def __call__(self, texts, **options):
+        return [text + self.mark for text in super().__call__(texts, **options)]
+
+
+def _spawned_process():
+    context = multiprocessing.get_context("spawn")
+    return concurrent.futures.ProcessPoolExecutor(1, mp_context=context)

@@ -1,0 +1,31 @@
+"""Importing keras_attn without the backend that Keras is set to."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("backend", [None, "jax", "torch"])
+def test_import_without_the_backend_says_what_to_install(backend, tmp_path):
+    missing = backend or "tensorflow"
+    environment = {**os.environ, "KERAS_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    environment.pop("KERAS_BACKEND", None)
+    if backend is not None:
+        environment["KERAS_BACKEND"] = backend
+    process = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.modules[{missing!r}] = None; import keras_attn"],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 1
+    *_, line = process.stderr.splitlines()
+    assert line.startswith("ImportError: Expected an installed backend of Keras.")
+    assert f"Received: '{missing}', which is not installed." in line
+    assert "KERAS_BACKEND=jax" in line and "keras-attn[tensorflow]" in line
+    assert process.stderr.count("Traceback") == 1
