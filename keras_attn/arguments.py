@@ -15,6 +15,24 @@ def is_finite(value):
     return isinstance(value, numbers.Real) and math.isfinite(value)
 
 
+def check_second_input(layer, name, value, alternative=""):
+    """Raises `ValueError` if a layer with two sequences as inputs is given the first one alone.
+
+    Args:
+        layer: the layer, for the error.
+        name: str, the call argument.
+        value: its value, or its shape.
+        alternative: str, a sentence on how to do without it.
+    """
+    if value is None:
+        raise ValueError(
+            f"{type(layer).__name__} needs {name} besides its first input. Received: {name}=None. "
+            f"Pass {name}.{alternative} A wrapper such as TimeDistributed passes one input and its "
+            "mask: call the layer without it, with the axis of the wrapper merged into the batch "
+            "axis of all inputs by keras.ops.reshape."
+        )
+
+
 def check_cell(cell):
     """Raises a `ValueError` for what cannot take one step of a sequence, as a layer cannot."""
     if isinstance(cell, keras.layers.RNN) or not hasattr(cell, "state_size"):

@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_attn import masks
 from keras_attn.another_initializer import another_initializer
+from keras_attn.arguments import check_second_input
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
@@ -36,10 +37,12 @@ class AttentionMechanism(AttentionSteps, keras.layers.Layer):
         value: `(batch, source, value_dim)`.
         key: `(batch, source, key_dim)`; `value` if not given.
         attention_mask: boolean `(batch, source)` or `(batch, target, source)`, True = may be
-            attended.
+            attended. It is joined with `value_mask`. A float mask that is added to scores (0 and
+            -1e9) is refused, but in a graph, where its values are unknown, it would count as its
+            opposite.
         return_attention_scores: bool, whether to return the weights too.
-        value_mask: boolean `(batch, source)`, the implicit Keras mask of `value`, filled in by
-            Keras.
+        value_mask: boolean `(batch, source)`, the implicit mask of `value`, passed by Keras.
+        mask: must be `None`. A wrapper that passes one mask cannot pass that of `value`.
 
     Returns:
         Context `(batch, target, value_dim)`, or a tuple of it and the weights `(batch, target,
@@ -47,10 +50,11 @@ class AttentionMechanism(AttentionSteps, keras.layers.Layer):
 
     Masking:
         Masked positions get weight exactly 0. A query that may attend to nothing gets zero weights
-        and a zero context.
+        and a zero context. The mask of the queries does not count.
 
     Raises:
-        ValueError: if `probability_fn` is unknown, or `query`, `value` or `key` is not of rank 3.
+        ValueError: if `probability_fn` is unknown, `value` is missing, `query`, `value` or `key` is
+            not of rank 3, or a mask does not fit or is not boolean.
     """
 
     def __init__(self, kernel_initializer="glorot_uniform", probability_fn="softmax", **kwargs):
@@ -64,7 +68,8 @@ class AttentionMechanism(AttentionSteps, keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.supports_masking = True
 
-    def build(self, query_shape, value_shape, key_shape=None):
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        check_second_input(self, "value", value_shape)
         key_shape = value_shape if key_shape is None else key_shape
         for name, shape in (("query", query_shape), ("value", value_shape), ("key", key_shape)):
             if len(shape) != 3:
@@ -86,17 +91,16 @@ class AttentionMechanism(AttentionSteps, keras.layers.Layer):
     def call(
         self,
         query,
-        value,
+        value=None,
         key=None,
         attention_mask=None,
         return_attention_scores=False,
         value_mask=None,
+        mask=None,
     ):
-        if value_mask is not None:
-            value_mask = masks.attention_mask(value, value_mask)
-            if attention_mask is not None:
-                value_mask = value_mask & masks.attention_mask(value, attention_mask)
-            attention_mask = value_mask
+        check_second_input(self, "value", value)
+        masks.refuse_single_mask(mask, "value_mask")
+        attention_mask = masks.join(value, attention_mask=attention_mask, value_mask=value_mask)
         context, weights = self.attend(query, self.prepare_memory(value, key, attention_mask))
         return (context, weights) if return_attention_scores else context
 
@@ -150,12 +154,14 @@ class AttentionMechanism(AttentionSteps, keras.layers.Layer):
     def compute_output_spec(
         self,
         query,
-        value,
+        value=None,
         key=None,
         attention_mask=None,
         return_attention_scores=False,
         value_mask=None,
+        mask=None,
     ):
+        check_second_input(self, "value", value)
         shape = self.compute_output_shape(query.shape, value.shape)
         context = keras.KerasTensor(shape, dtype=self.compute_dtype)
         if not return_attention_scores:

@@ -22,6 +22,18 @@ class AttentionSteps:
         """Of several memories, or of what belongs to each, that of the weights of a step."""
         return values
 
+    def mask_queries(self, memory, query_mask):
+        """A prepared memory for queries of which some are padding.
+
+        Args:
+            memory: what `prepare_memory` returned.
+            query_mask: boolean `(batch, target)` or `None`.
+
+        Returns:
+            The memory: only attention to the queries themselves uses the mask.
+        """
+        return memory
+
     def initial_state(self, memory, rows, max_steps=None):
         """The state before the first step.
 

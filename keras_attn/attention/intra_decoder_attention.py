@@ -28,9 +28,11 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
     Call arguments:
         query: `(batch, target, query_dim)`.
         value: not used; an attention RNN passes what it is given.
-        attention_mask: boolean `(batch, target)`, True = may be attended.
+        attention_mask: boolean `(batch, target)`, True = may be attended. It is joined with the
+            implicit mask.
         return_attention_scores: bool, whether to return the weights too.
-        query_mask, mask: boolean `(batch, target)`, filled in by Keras.
+        query_mask, mask: boolean `(batch, target)`, the implicit mask of `query`, passed by Keras
+            or a wrapper.
 
     Returns:
         Context `(batch, target, query_dim)`, or a tuple of it and the weights `(batch, target,
@@ -74,8 +76,9 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
         query_mask=None,
         mask=None,
     ):
-        for implicit in (query_mask, mask):
-            attention_mask = masks.both(attention_mask, implicit)
+        attention_mask = masks.join(
+            query, attention_mask=attention_mask, query_mask=query_mask, mask=mask
+        )
         memory = self.prepare_memory(query, attention_mask=attention_mask)
         context, weights = self._attend_before(query, memory["mask"])
         return (context, weights) if return_attention_scores else context
@@ -83,6 +86,9 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
     def prepare_memory(self, value, key=None, attention_mask=None):
         """Nothing stays the same but the number of sentences, which the mask tells."""
         return {"mask": masks.attention_mask(value, attention_mask)}
+
+    def mask_queries(self, memory, query_mask):
+        return memory if query_mask is None else {**memory, "query_mask": query_mask}
 
     def num_positions(self, memory, max_steps=None):
         if max_steps is None:
@@ -120,7 +126,8 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
 
     def attend(self, query, memory):
         query = ops.cast(query, self.compute_dtype)
-        return self._attend_before(query, ops.ones_like(query[:, None, :, 0], dtype="bool"))
+        mask = masks.attention_mask(query, memory.get("query_mask"), "query_mask")  # (B, 1, T)
+        return self._attend_before(query, mask)
 
     def _attend_before(self, query, mask):
         positions = ops.arange(ops.shape(query)[1])[None]  # (1, T)

@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn.arguments import check_positive_integer
+from keras_attn.arguments import check_positive_integer, check_second_input
 from keras_attn.attention.weighted_average import WeightedAverage
 from keras_attn.build_once import build_once
 from keras_attn.gather import gather_rows
@@ -30,8 +30,10 @@ class IntraSentenceAttention(keras.layers.Layer):
     Call arguments:
         first: `(batch, first, features)`.
         second: `(batch, second, features)`.
-        first_mask: boolean `(batch, first)`, True = real. Filled in by Keras if it is not given.
+        first_mask: boolean `(batch, first)`, True = real. Default: the implicit mask of `first`,
+            passed by Keras.
         second_mask: boolean `(batch, second)`, likewise.
+        mask: must be `None`. A wrapper that passes one mask cannot pass those of both.
 
     Returns:
         Tuple of `(batch, first, features)` and `(batch, second, features)`.
@@ -63,13 +65,18 @@ class IntraSentenceAttention(keras.layers.Layer):
         self.average_of_second = WeightedAverage(name="second", dtype=self.dtype_policy)
         self.with_mask = WithMask(dtype=self.dtype_policy)
 
-    def build(self, first_shape, second_shape):
+    def build(self, first_shape, second_shape=None):
+        check_second_input(self, "second", second_shape)
         build_once(self.transform, first_shape)
         self.distance_bias = self.add_weight(
             name="distance_bias", shape=(2 * self.max_distance + 2,), initializer="zeros"
         )
 
-    def call(self, first, second, first_mask=None, second_mask=None):
+    def call(self, first, second=None, first_mask=None, second_mask=None, mask=None):
+        check_second_input(self, "second", second)
+        masks.refuse_single_mask(mask, "first_mask", "second_mask")
+        first_mask = masks.join(first, first_mask=first_mask)
+        second_mask = masks.join(second, second_mask=second_mask)
         first = self._attend(self.average_of_first, first, first_mask)
         second = self._attend(self.average_of_second, second, second_mask)
         return self.with_mask(first, mask=first_mask), self.with_mask(second, mask=second_mask)

@@ -67,12 +67,16 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             `attention_axes`; then value, masks and results have them too, as in Keras.
         value: `(batch, source, features)`. Default: `query`, which is self-attention.
         key: `(batch, source, features)`. Default: `value`.
-        query_mask, mask: boolean `(batch, target)`, filled in by Keras; they count for the keys of
-            self-attention. What a padded query gets has no meaning.
-        value_mask, key_mask: boolean `(batch, source)`, filled in by Keras.
+        query_mask, mask: boolean `(batch, target)`, the implicit mask of `query`, passed by Keras
+            or a wrapper; they count for the keys of self-attention. What a padded query gets has
+            no meaning. With a `value`, `mask` is refused: a wrapper that passes one mask cannot
+            pass that of the value.
+        value_mask, key_mask: boolean `(batch, source)`, the implicit masks, passed by Keras.
         attention_mask: boolean `(batch, source)`, `(batch, target, source)` or `(batch, heads or 1,
-            target, source)`, True = may be attended. Keras takes one of rank 2 for `(target,
-            source)`: here that is `mask[None]`.
+            target, source)`, True = may be attended. It is joined with the implicit masks. Keras
+            takes one of rank 2 for `(target, source)`: here that is `mask[None]`. A float mask that
+            is added to scores (0 and -1e9) is refused, but in a graph, where its values are
+            unknown, it would count as its opposite: pass it as `position_bias`.
         return_attention_scores: bool, whether to return the weights too.
         training: bool, whether dropout is on.
         use_causal_mask: bool, whether a query sees no key after it.
@@ -91,8 +95,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         the output projection.
 
     Raises:
-        ValueError: for arguments out of range, inputs of a rank below 3 or of different ranks, and
-            what the blockwise form does not have.
+        ValueError: for arguments out of range, inputs of a rank below 3 or of different ranks,
+            masks that do not fit or are not boolean, and what the blockwise form does not have.
 
     Example:
 
@@ -247,15 +251,21 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         start_index=0,
         mask=None,
     ):
+        of_query = {}
         if value is None:
-            value, value_mask = query, masks.both(value_mask, masks.both(query_mask, mask))
+            value, of_query = query, {"query_mask": query_mask, "mask": mask}
+        elif value is query:
+            of_query = {"mask": mask}
+        else:
+            masks.refuse_single_mask(mask, "query_mask", "value_mask")
         key = value if key is None else key
+        padding = masks.join(value, value_mask=value_mask, key_mask=key_mask, **of_query)
         if len(query.shape) > 3:
             return self._attend_over_axes(
                 query,
                 value,
                 key,
-                masks.both(value_mask, key_mask),
+                padding,
                 attention_mask,
                 return_attention_scores,
                 training=training,
@@ -269,7 +279,6 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             (queries,) = self._project(query, "query")
             keys, values = self._project_memory(key, value)
         queries, keys = self._turn(queries, start_index), self._turn(keys, start_index)
-        padding = masks.both(value_mask, key_mask)
         if self.flash_attention:
             heads = self._blockwise(
                 queries,
@@ -295,7 +304,7 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         if attention_mask is not None:
             if len(attention_mask.shape) != 4:
                 attention_mask = _with_heads(masks.attention_mask(value, attention_mask))
-            allowed = masks.both(allowed, ops.cast(attention_mask, "bool"))
+            allowed = masks.both(allowed, masks.boolean(attention_mask, "attention_mask"))
         bias = _bias(position_bias, *positions)
         heads, weights = scaled_dot_product(
             queries, keys, values, allowed, bias, self._dropout(training)
@@ -575,7 +584,8 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
                 "The blockwise form needs a layer as position_bias, not its result. "
                 f"Received: position_bias with shape {tuple(position_bias.shape)}."
             )
-        padding = masks.both(padding, attention_mask)
+        if attention_mask is not None:
+            padding = masks.both(padding, masks.boolean(attention_mask, "attention_mask"))
         return blockwise_dot_product(
             queries,
             keys,

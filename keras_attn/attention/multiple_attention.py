@@ -1,8 +1,9 @@
 import keras
 from keras import ops
 
+from keras_attn import masks
 from keras_attn.another_initializer import another_initializer
-from keras_attn.arguments import check_positive_integer
+from keras_attn.arguments import check_positive_integer, check_second_input
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.build_once import build_once
 from keras_attn.serialize_shared import serialize_shared
@@ -39,10 +40,12 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
             where a name is missing, and with a tensor instead of a dict, the attention is given
             the memory of the first, and its mask.
         attention_mask: boolean `(batch, source)`, True = may be attended; a dict from names if
-            `value` is one, in which a name may be missing.
+            `value` is one, in which a name may be missing. It is joined with `value_mask`.
         return_attention_scores: bool, whether to return the weights of the first attention too.
-        value_mask: the implicit Keras mask of `value`, filled in by Keras; counts where
-            `attention_mask` is not given.
+        value_mask: the implicit mask of `value`, or a dict of them, passed by Keras.
+        query_mask: boolean `(batch, target)`, the implicit mask of `query`, passed by Keras. It
+            counts for an `IntraDecoderAttention`.
+        mask: must be `None`. A wrapper that passes one mask cannot pass that of `value`.
 
     Returns:
         Context `(batch, target, features)`, or a tuple of it and weights `(batch, target, source)`.
@@ -50,8 +53,9 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
     Masking: that of each attention.
 
     Raises:
-        ValueError: if there are no attentions, `combination` or `units` does not fit, the names of
-            `value` are not those of attentions, or only one of `value` and mask is a dict.
+        ValueError: if there are no attentions, `combination` or `units` does not fit, `value` is
+            missing, its names are not those of attentions, or only one of `value` and mask is a
+            dict.
 
     Example:
 
@@ -102,7 +106,8 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
     def aligns(self):
         return self.attentions[0].aligns
 
-    def build(self, query_shape, value_shape):
+    def build(self, query_shape, value_shape=None):
+        check_second_input(self, "value", value_shape)
         sizes = []
         query = keras.KerasTensor(query_shape)
         for name, attention in self._named():
@@ -125,10 +130,20 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
         )
 
     def call(
-        self, query, value, attention_mask=None, return_attention_scores=False, value_mask=None
+        self,
+        query,
+        value=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        value_mask=None,
+        query_mask=None,
+        mask=None,
     ):
-        attention_mask = value_mask if attention_mask is None else attention_mask
+        check_second_input(self, "value", value)
+        masks.refuse_single_mask(mask, "query_mask", "value_mask")
+        attention_mask = masks.join(value, attention_mask=attention_mask, value_mask=value_mask)
         memory = self.prepare_memory(value, attention_mask=attention_mask)
+        memory = self.mask_queries(memory, masks.join(query, query_mask=query_mask))
         context, weights = self.attend(query, memory)
         return (context, weights) if return_attention_scores else context
 
@@ -139,6 +154,13 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
             own_value, own_mask = self._of(name, value, attention_mask)
             memories[name] = attention.prepare_memory(own_value, attention_mask=own_mask)
         return {"memories": memories, "mask": memories[self.names[0]]["mask"]}
+
+    def mask_queries(self, memory, query_mask):
+        memories = {
+            name: attention.mask_queries(memory["memories"][name], query_mask)
+            for name, attention in self._named()
+        }
+        return {**memory, "memories": memories}
 
     def num_positions(self, memory, max_steps=None):
         first = self.names[0]
@@ -215,8 +237,14 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
         return value[name], None if mask is None else mask.get(name)
 
     def compute_output_spec(
-        self, query, value, attention_mask=None, return_attention_scores=False, value_mask=None
+        self,
+        query,
+        value=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        **implicit_masks,
     ):
+        check_second_input(self, "value", value)
         specs = [
             attention.compute_output_spec(query, self._of(name, value)[0])
             for name, attention in self._named()

@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import masks
+from keras_attn.arguments import check_second_input
 from keras_attn.attention.weighted_average import WeightedAverage
 from keras_attn.build_once import build_once
 from keras_attn.serialize_shared import serialize_shared
@@ -27,9 +28,11 @@ class SoftAlignment(keras.layers.Layer):
     Call arguments:
         first: `(batch, first, features)`, the sentences a.
         second: `(batch, second, features)`, the sentences b.
-        first_mask: boolean `(batch, first)`, True = real. Filled in by Keras if it is not given.
+        first_mask: boolean `(batch, first)`, True = real. Default: the implicit mask of `first`,
+            passed by Keras.
         second_mask: boolean `(batch, second)`, likewise.
         return_attention_scores: bool, whether to return the weights too.
+        mask: must be `None`. A wrapper that passes one mask cannot pass those of both.
 
     Returns:
         Tuple of `(batch, first, features)`, the beta, and `(batch, second, features)`, the alpha;
@@ -58,17 +61,23 @@ class SoftAlignment(keras.layers.Layer):
         self.average_of_first = WeightedAverage(name="second", dtype=self.dtype_policy)
         self.with_mask = WithMask(dtype=self.dtype_policy)
 
-    def build(self, first_shape, second_shape):
+    def build(self, first_shape, second_shape=None):
+        check_second_input(self, "second", second_shape)
         build_once(self.transform, first_shape)
 
     def call(
         self,
         first,
-        second,
+        second=None,
         first_mask=None,
         second_mask=None,
         return_attention_scores=False,
+        mask=None,
     ):
+        check_second_input(self, "second", second)
+        masks.refuse_single_mask(mask, "first_mask", "second_mask")
+        first_mask = masks.join(first, first_mask=first_mask)
+        second_mask = masks.join(second, second_mask=second_mask)
         keys = ops.transpose(self.transform(second), (0, 2, 1))  # (B, U, S)
         scores = ops.matmul(self.transform(first), keys)  # (B, T, S)
         over_first = masks.attention_mask(first, first_mask)  # (B, 1, T)

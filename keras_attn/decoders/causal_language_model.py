@@ -40,6 +40,8 @@ class CausalLanguageModel(StackDecoder):
             `first_token_ids`) and goes on behind it; then all attention weights are held at once,
             also with `flash_attention`.
         encoder_mask: boolean `(batch, prompt)`, False at the padding. Default: no padding.
+        encoder_outputs_mask: the implicit mask of `encoder_outputs`, passed by Keras, which is
+            joined with `encoder_mask`.
         encoder_state: not used.
 
     Returns:
@@ -92,8 +94,14 @@ class CausalLanguageModel(StackDecoder):
         encoder_mask=None,
         encoder_state=None,
         training=False,
+        encoder_outputs_mask=None,
     ):
         if encoder_outputs is not None:
+            encoder_mask = masks.join(
+                encoder_outputs,
+                encoder_mask=encoder_mask,
+                encoder_outputs_mask=encoder_outputs_mask,
+            )
             memory = self.prepare_memory(encoder_outputs, encoder_mask)
             shared = _after_prompt(memory, memory["caches"])
             vectors, _ = self._extend(token_ids, shared, memory, growing=True)
@@ -108,6 +116,7 @@ class CausalLanguageModel(StackDecoder):
     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
         if encoder_mask is None:
             encoder_mask = ops.ones_like(encoder_outputs, dtype="bool")
+        encoder_mask = masks.boolean(encoder_mask, "encoder_mask")
         encoder_mask = masks.of_each(encoder_mask, encoder_outputs)
         lengths = ops.sum(ops.cast(encoder_mask, "int32"), axis=1)  # (B,)
         vectors = self.stack.embed(encoder_outputs)  # (B, P, D)

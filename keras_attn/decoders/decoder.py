@@ -33,8 +33,9 @@ class Decoder(keras.layers.Layer):
         Args:
             token_ids: int32 `(B, T)`, start token first.
             encoder_outputs: `(B, S, features)`.
-            encoder_mask: boolean `(B, S)`, True = may be attended. By default the implicit Keras
-                mask of `encoder_outputs`, where `call` has an argument `encoder_outputs_mask`.
+            encoder_mask: boolean `(B, S)`, True = may be attended. A `call` that has an argument
+                `encoder_outputs_mask`, too, gets the implicit mask of `encoder_outputs` there, and
+                joins the two.
             encoder_state: last state of the encoder, nested, leaves `(B, ...)`, or `None`.
 
         Returns:

@@ -3,7 +3,7 @@ import functools
 import keras
 from keras import ops
 
-from keras_attn import history
+from keras_attn import history, masks
 from keras_attn.arguments import is_finite
 from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
@@ -40,6 +40,8 @@ class EnsembleDecoder(Decoder):
         encoder_outputs, encoder_mask, encoder_state, query_features: as for one decoder, then all
             are given the same; or dicts from `"0"`, `"1"`, ..., the place in `decoders`, to what is
             for that decoder, as an `EnsembleEncoder` returns them.
+        encoder_outputs_mask: the implicit masks of `encoder_outputs`, passed by Keras, which are
+            joined with `encoder_mask`.
 
     Returns:
         float32 logits `(batch, target, vocabulary)` of the means, as large as those of the
@@ -120,7 +122,11 @@ class EnsembleDecoder(Decoder):
         encoder_mask=None,
         encoder_state=None,
         query_features=None,
+        encoder_outputs_mask=None,
     ):
+        encoder_mask = masks.join(
+            encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
+        )
         arguments = encoder_outputs, encoder_mask, encoder_state, query_features
         return self._mean(
             [

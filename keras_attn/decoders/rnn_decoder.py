@@ -1,12 +1,12 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.arguments import check_dropout
+from keras_attn.arguments import check_dropout, check_second_input
 from keras_attn.attention.coverage_loss import coverage_loss
 from keras_attn.build_once import build_once
 from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.dropout import Dropout
-from keras_attn.masks import padding_mask
+from keras_attn.masks import join, padding_mask
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.state_bridge import StateBridge
 from keras_attn.rnn.state_sizes import state_sizes
@@ -91,11 +91,13 @@ class RNNDecoder(TokenDecoder):
     def build(
         self,
         token_ids_shape,
-        encoder_outputs_shape,
+        encoder_outputs_shape=None,
         encoder_mask_shape=None,
         encoder_state_shape=None,
         query_features_shape=None,
     ):
+        if encoder_state_shape is None:
+            check_second_input(self, "encoder_outputs", encoder_outputs_shape)
         build_once(self.embedding, token_ids_shape)
         embedded_shape = self.embedding.compute_output_shape(token_ids_shape)
         build_once(self.rnn, embedded_shape, encoder_outputs_shape, query_features_shape)
@@ -107,7 +109,7 @@ class RNNDecoder(TokenDecoder):
     def call(
         self,
         token_ids,
-        encoder_outputs,
+        encoder_outputs=None,
         encoder_mask=None,
         encoder_state=None,
         return_attention_scores=False,
@@ -115,8 +117,11 @@ class RNNDecoder(TokenDecoder):
         training=False,
         encoder_outputs_mask=None,
     ):
-        if encoder_mask is None:
-            encoder_mask = encoder_outputs_mask
+        if encoder_state is None:
+            check_second_input(self, "encoder_outputs", encoder_outputs)
+        encoder_mask = join(
+            encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
+        )
         memory = self.prepare_memory(encoder_outputs, encoder_mask, encoder_state, query_features)
         inputs = self.input_dropout(self.embedding(token_ids))  # (B, T, E)
         adds_loss = training and self.coverage_loss > 0

@@ -1,7 +1,8 @@
 import keras
 from keras import ops
 
-from keras_attn import history
+from keras_attn import history, masks
+from keras_attn.arguments import check_second_input
 from keras_attn.decoders.stack_decoder import StackDecoder
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer import kv_cache
@@ -55,25 +56,28 @@ class TransformerDecoder(StackDecoder):
     def build(
         self,
         token_ids_shape,
-        encoder_outputs_shape,
+        encoder_outputs_shape=None,
         encoder_mask_shape=None,
         encoder_state_shape=None,
     ):
+        check_second_input(self, "encoder_outputs", encoder_outputs_shape)
         self.stack.build(token_ids_shape, encoder_outputs_shape)
         self.build_head((None, None, self.stack.output_dim), self.stack.output_dim)
 
     def call(
         self,
         token_ids,
-        encoder_outputs,
+        encoder_outputs=None,
         encoder_mask=None,
         encoder_state=None,
         return_attention_scores=False,
         training=False,
         encoder_outputs_mask=None,
     ):
-        if encoder_mask is None:
-            encoder_mask = encoder_outputs_mask
+        check_second_input(self, "encoder_outputs", encoder_outputs)
+        encoder_mask = masks.join(
+            encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
+        )
         memory = self.prepare_memory(encoder_outputs, encoder_mask)
         vectors = self.stack.embed(token_ids)  # (B, T, D)
         positions = position_range(ops.shape(vectors)[1])

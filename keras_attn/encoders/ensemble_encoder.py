@@ -1,3 +1,5 @@
+import inspect
+
 import keras
 
 from keras_attn.build_once import build_once
@@ -16,6 +18,8 @@ class EnsembleEncoder(keras.layers.Layer):
 
     Call arguments:
         inputs: what each encoder reads, int32 ids `(batch, source)` or features.
+        mask: boolean `(batch, source)`, the implicit mask of `inputs`, passed by Keras or a
+            wrapper. It is passed to the encoders that have such an argument.
 
     Returns:
         Dict of what the encoders return, `encoder_outputs`, `encoder_mask` and, where there is one,
@@ -57,10 +61,12 @@ class EnsembleEncoder(keras.layers.Layer):
         for encoder in self.encoders:
             build_once(encoder, inputs_shape)
 
-    def call(self, inputs):
+    def call(self, inputs, mask=None):
         outputs = {}
         for place, encoder in enumerate(self.encoders):
-            for name, value in encoder(inputs).items():
+            takes_mask = "mask" in inspect.signature(encoder.call).parameters
+            arguments = {} if mask is None or not takes_mask else {"mask": mask}
+            for name, value in encoder(inputs, **arguments).items():
                 if value is not None:
                     outputs.setdefault(name, {})[str(place)] = value
         return outputs

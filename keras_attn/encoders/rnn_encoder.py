@@ -34,8 +34,10 @@ class RNNEncoder(keras.layers.Layer):
 
     Call arguments:
         inputs: ids `(batch, source)`, or features `(batch, source, features)` without an embedding.
-        mask: boolean `(batch, source)`, True = real. By default all ids but padding, or all
-            features.
+        mask: boolean `(batch, source)`, True = real; also the implicit mask of `inputs`, passed by
+            Keras or a wrapper. By default all ids but padding, or all features.
+        inputs_mask: boolean `(batch, source)`, the implicit mask of `inputs`, passed by Keras if
+            `mask` is given. The two are joined.
 
     Returns:
         Dict that a decoder takes as keyword arguments, `decoder(target_ids,
@@ -123,11 +125,12 @@ class RNNEncoder(keras.layers.Layer):
             build_once(layer, shape)
             shape = layer.compute_output_shape(shape)[0]
 
-    def call(self, inputs, mask=None):
+    def call(self, inputs, mask=None, inputs_mask=None):
+        features = inputs if self.embedding is None else self.embedding(inputs)
+        mask = masks.join(features, mask=mask, inputs_mask=inputs_mask)
         if mask is None and self.embedding is not None and len(inputs.shape) == 2:
             mask = masks.padding_mask(inputs, self.pad_token_id)
-        features = inputs if self.embedding is None else self.embedding(inputs)
-        if mask is None:
+        elif mask is None:
             mask = ops.ones(ops.shape(features)[:2], dtype="bool")  # (B, S)
         features = self.dropout_layers[0](ops.cast(features, self.compute_dtype))
         encoder_state = []

@@ -1,6 +1,6 @@
 import keras
 
-from keras_attn.masks import masked_mean
+from keras_attn.masks import join, masked_mean
 
 POOLINGS = ("mean", "first")
 
@@ -18,9 +18,10 @@ class SequencePooling(keras.layers.Layer):
 
     Call arguments:
         encoder_outputs: `(batch, source, features)`.
-        encoder_mask: boolean `(batch, source)`, True = real. Default: the implicit Keras mask of
-            `encoder_outputs`; without one, all.
-        mask: that implicit mask, filled in by Keras.
+        encoder_mask: boolean `(batch, source)`, True = real. It is joined with the implicit mask.
+            Without any mask, all positions count.
+        mask, encoder_outputs_mask: boolean `(batch, source)`, the implicit mask of
+            `encoder_outputs`, passed by Keras or a wrapper.
 
     Returns:
         `(batch, features)`.
@@ -46,10 +47,15 @@ class SequencePooling(keras.layers.Layer):
         self.supports_masking = True
         self.pooling = pooling
 
-    def call(self, encoder_outputs, encoder_mask=None, mask=None):
-        encoder_mask = mask if encoder_mask is None else encoder_mask
+    def call(self, encoder_outputs, encoder_mask=None, mask=None, encoder_outputs_mask=None):
         if self.pooling == "first":
             return encoder_outputs[:, 0]  # (B, D)
+        encoder_mask = join(
+            encoder_outputs,
+            encoder_mask=encoder_mask,
+            mask=mask,
+            encoder_outputs_mask=encoder_outputs_mask,
+        )
         return masked_mean(encoder_outputs, encoder_mask)  # (B, D)
 
     def compute_output_shape(self, encoder_outputs_shape):

@@ -32,8 +32,10 @@ class TransformerEncoder(keras.layers.Layer):
     Call arguments:
         inputs: ids `(batch, source)`, or vectors `(batch, source, features)` without an embedding;
             or whatever else the embedding reads, such as the images of a `PatchEmbedding`.
-        mask: boolean `(batch, source)`, True = real. By default all ids but padding, or all
-            vectors.
+        mask: boolean `(batch, source)`, True = real; also the implicit mask of `inputs`, passed by
+            Keras or a wrapper. By default all ids but padding, or all vectors.
+        inputs_mask: boolean `(batch, source)`, the implicit mask of `inputs`, passed by Keras if
+            `mask` is given. The two are joined.
 
     Returns:
         Dict that a decoder takes as keyword arguments, `decoder(target_ids,
@@ -91,8 +93,9 @@ class TransformerEncoder(keras.layers.Layer):
     def build(self, inputs_shape):
         self.stack.build(inputs_shape)
 
-    def call(self, inputs, mask=None):
+    def call(self, inputs, mask=None, inputs_mask=None):
         vectors = self.stack.embed(inputs)  # (B, S, D)
+        mask = masks.join(vectors, mask=mask, inputs_mask=inputs_mask)
         if mask is None and len(inputs.shape) == 2:  # ids; an embedding may also read images
             mask = masks.padding_mask(inputs, self.pad_token_id)
         elif mask is None:

@@ -1,6 +1,7 @@
 import keras
 
 from keras_attn.export.search_function import OUTPUTS
+from keras_attn.masks import join
 
 NEXT = "next/"
 """What the name of a value begins with as an output of a step, whose inputs lack it: an output may
@@ -71,12 +72,16 @@ class SearchSteps:
     def _prepare(self, source_ids, max_length, *others):
         with self._function.chosen_alignments():
             encoded = self._function.encoder(source_ids, training=False)
-            if encoded.get("encoder_mask") is None:  # what Keras does where the search is called
-                masks = keras.tree.map_structure(
-                    lambda outputs: getattr(outputs, "_keras_mask", None),
-                    encoded["encoder_outputs"],
-                )
-                encoded = {**encoded, "encoder_mask": masks}
+            # As in `Search.call`, to which Keras passes the implicit masks.
+            implicit = keras.tree.map_structure(
+                lambda outputs: getattr(outputs, "_keras_mask", None), encoded["encoder_outputs"]
+            )
+            encoder_mask = join(
+                encoded["encoder_outputs"],
+                encoder_mask=encoded.get("encoder_mask"),
+                encoder_outputs_mask=implicit,
+            )
+            encoded = {**encoded, "encoder_mask": encoder_mask}
             carry, memory, limits = self._function.search.prepare(
                 **encoded, max_length=max_length, **self._function.named(others)
             )

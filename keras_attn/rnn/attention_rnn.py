@@ -1,7 +1,9 @@
 import keras
 from keras import ops, tree
 
+from keras_attn import masks
 from keras_attn.all_layers import all_layers
+from keras_attn.arguments import check_second_input
 from keras_attn.build_once import build_once
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.recurrent_layer import recurrent_layer
@@ -27,16 +29,19 @@ class AttentionRNN(keras.layers.Layer):
         inputs: `(batch, target, features)`.
         encoder_outputs: `(batch, source, features)`, what is attended to; `None` for a cell without
             attention, a dict for `MultipleAttention`.
-        encoder_mask: boolean `(batch, source)`, True = may be attended; a dict as above.
+        encoder_mask: boolean `(batch, source)`, True = may be attended; a dict as above. It is
+            joined with `encoder_outputs_mask`.
         initial_state: state of the inner cell, nested as its `get_initial_state`; zeros if not
             given.
-        mask: boolean `(batch, target)`: steps that are False leave the state as it is.
+        mask: boolean `(batch, target)`: steps that are False leave the state as it is. Also the
+            implicit mask of `inputs`, passed by Keras or a wrapper.
         return_attention_scores: bool, whether to return the weights too. Default `False`.
         query_features: `(batch, features)`, part of each query if the cell's `query` names them.
         training: bool, whether dropout is on.
-        inputs_mask, encoder_outputs_mask: the implicit Keras masks of `inputs` and
-            `encoder_outputs`, filled in by Keras; count where `mask` and `encoder_mask` are not
-            given.
+        inputs_mask: boolean `(batch, target)`, the implicit mask of `inputs`, passed by Keras. It
+            is joined with `mask`.
+        encoder_outputs_mask: boolean `(batch, source)`, the implicit mask of `encoder_outputs`,
+            passed by Keras; a dict as above.
 
     Returns:
         Outputs `(batch, target, output_size)`; a tuple of it and, as asked for, the weights
@@ -85,10 +90,15 @@ class AttentionRNN(keras.layers.Layer):
                 "inputs must have shape (batch, time, features). "
                 f"Received: inputs with shape {tuple(inputs_shape)}."
             )
+        self._check_memory(encoder_outputs_shape)
         step_shape = (inputs_shape[0], inputs_shape[2])
         build_once(self.cell, step_shape, encoder_outputs_shape, query_features_shape)
         if self.rnn is not None:
             build_once(self.rnn, inputs_shape)
+
+    def _check_memory(self, encoder_outputs):
+        if self.cell.attention is not None:
+            check_second_input(self, "encoder_outputs", encoder_outputs)
 
     def call(
         self,
@@ -103,9 +113,11 @@ class AttentionRNN(keras.layers.Layer):
         inputs_mask=None,
         encoder_outputs_mask=None,
     ):
-        mask = inputs_mask if mask is None else mask
-        if encoder_mask is None:
-            encoder_mask = encoder_outputs_mask
+        self._check_memory(encoder_outputs)
+        mask = masks.join(inputs, mask=mask, inputs_mask=inputs_mask)
+        encoder_mask = masks.join(
+            encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
+        )
         memory = self.cell.prepare_memory(encoder_outputs, encoder_mask, query_features)
         outputs, weights, state = self.run(
             inputs, memory, initial_state, mask, return_attention_scores, training

@@ -2,7 +2,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn.build_once import build_once
-from keras_attn.masks import masked_mean
+from keras_attn.masks import join, masked_mean
 from keras_attn.rnn.state_sizes import plain_lists
 
 MODES = ("copy", "dense", "zero")
@@ -25,8 +25,10 @@ class StateBridge(keras.layers.Layer):
 
     Call arguments:
         encoder_outputs: `(batch, source, features)`.
-        encoder_mask: boolean `(batch, source)` or `None`.
+        encoder_mask: boolean `(batch, source)` or `None`. It is joined with the implicit mask.
         encoder_state: nested lists or dicts of `(batch, units)`, or `None`.
+        mask, encoder_outputs_mask: boolean `(batch, source)`, the implicit mask of
+            `encoder_outputs`, passed by Keras or a wrapper.
 
     Returns:
         Nested lists like `state_size`, leaves `(batch, size)`.
@@ -62,7 +64,14 @@ class StateBridge(keras.layers.Layer):
         for layer in self.dense_layers:
             build_once(layer, (None, sum(sizes) or encoder_outputs_shape[-1]))
 
-    def call(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+    def call(
+        self,
+        encoder_outputs,
+        encoder_mask=None,
+        encoder_state=None,
+        mask=None,
+        encoder_outputs_mask=None,
+    ):
         states = tree.flatten(encoder_state)
         if encoder_state is None and self.takes_state and self.mode != "zero":
             raise ValueError(
@@ -77,6 +86,12 @@ class StateBridge(keras.layers.Layer):
             ]
         elif self.mode == "dense":
             if encoder_state is None:
+                encoder_mask = join(
+                    encoder_outputs,
+                    encoder_mask=encoder_mask,
+                    mask=mask,
+                    encoder_outputs_mask=encoder_outputs_mask,
+                )
                 states = [masked_mean(encoder_outputs, encoder_mask)]
             joined = ops.concatenate(states, axis=-1)
             states = [layer(joined) for layer in self.dense_layers]

@@ -8,7 +8,7 @@ from keras_attn import history
 from keras_attn.arguments import is_finite
 from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
-from keras_attn.masks import of_each
+from keras_attn.masks import join, of_each
 from keras_attn.search import logits, prefix
 from keras_attn.search.length_penalty import FORMS
 from keras_attn.search.loop import run_search
@@ -57,8 +57,8 @@ class Search(keras.layers.Layer):
     Call arguments:
         encoder_outputs: `(batch, source, features)`, or a dict of several for a decoder with
             `MultipleAttention`.
-        encoder_mask: boolean `(batch, source)`, True = may be attended; a dict as above. By default
-            the implicit Keras mask of `encoder_outputs`; without one all may be attended.
+        encoder_mask: boolean `(batch, source)`, True = may be attended; a dict as above. It is
+            joined with the implicit mask. Without any mask, all positions may be attended.
         encoder_state: last state of the encoder, nested, or `None`.
         query_features: `(batch, features)`, for a decoder whose queries have them.
         prefix_ids: int `(batch, prefix)`, what every hypothesis begins with, such as the tag of a
@@ -71,8 +71,8 @@ class Search(keras.layers.Layer):
             decoder cannot grow in a loop (on JAX, and see `Decoder.grows`), more than the argument
             is the argument.
         length_penalty: float or float32 scalar that replaces the argument above.
-        mask, encoder_outputs_mask: the implicit Keras mask of `encoder_outputs`, filled in by
-            Keras, under one name where there is no other input.
+        mask, encoder_outputs_mask: the implicit mask of `encoder_outputs`, or a dict of them,
+            passed by Keras as `mask` if there is no other input.
 
     Returns:
         Dict of, best hypothesis first:
@@ -221,8 +221,12 @@ class Search(keras.layers.Layer):
         mask=None,
         encoder_outputs_mask=None,
     ):
-        if encoder_mask is None:
-            encoder_mask = mask if encoder_outputs_mask is None else encoder_outputs_mask
+        encoder_mask = join(
+            encoder_outputs,
+            encoder_mask=encoder_mask,
+            mask=mask,
+            encoder_outputs_mask=encoder_outputs_mask,
+        )
         if seeds is not None and not self.draws:
             raise ValueError(
                 "Only a search that draws at random has seeds. Received: seeds for "

@@ -6,6 +6,7 @@ from keras import ops
 from keras_attn.arguments import check_positive_integer
 from keras_attn.build_once import build_once
 from keras_attn.draw_index import draw_index
+from keras_attn.masks import join
 from keras_attn.serialize_shared import serialize_shared
 
 
@@ -46,7 +47,8 @@ class ScheduledSampling(keras.layers.Layer):
         seed: int, seed of what is drawn. Default `None`.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments: `token_ids` and what an encoder returns, as of the decoder.
+    Call arguments: `token_ids` and what an encoder returns, as of the decoder. The implicit mask
+        of `encoder_outputs` is joined with `encoder_mask`.
 
     Returns:
         float32 logits `(B, T, V)`.
@@ -114,9 +116,12 @@ class ScheduledSampling(keras.layers.Layer):
         training=False,
         encoder_outputs_mask=None,
     ):
+        encoder_mask = join(
+            encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
+        )
         given = {
             "encoder_outputs": encoder_outputs,
-            "encoder_mask": encoder_outputs_mask if encoder_mask is None else encoder_mask,
+            "encoder_mask": encoder_mask,
             "encoder_state": encoder_state,
             "query_features": query_features,
         }

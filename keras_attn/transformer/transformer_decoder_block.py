@@ -1,7 +1,11 @@
 import keras
 
+from keras_attn import masks
+from keras_attn.arguments import check_second_input
 from keras_attn.build_once import build_once
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
+
+WITHOUT_MEMORY = " Or make the block with cross_attention=False."
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -23,12 +27,15 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     Call arguments:
         inputs: `(batch, target, features)`.
         encoder_outputs: `(batch, source, encoder features)`, needed for cross-attention.
-        encoder_mask: boolean `(batch, source)`, True = may be attended.
-        encoder_outputs_mask: the implicit Keras mask of `encoder_outputs`, filled in by Keras; it
-            counts where there is no `encoder_mask`.
+        encoder_mask: boolean `(batch, source)`, True = may be attended. It is joined with
+            `encoder_outputs_mask`.
         attention_mask: of the self-attention, besides the causal one, see
-            `TransformerEncoderBlock`.
+            `TransformerEncoderBlock`. It is joined with the implicit mask of `inputs`.
         position_bias: of the self-attention, see `MultiHeadAttention`.
+        encoder_outputs_mask: boolean `(batch, source)`, the implicit mask of `encoder_outputs`,
+            passed by Keras.
+        mask, inputs_mask: boolean `(batch, target)`, the implicit mask of `inputs`, passed by Keras
+            or a wrapper.
 
     Returns:
         `(batch, target, features)`.
@@ -59,11 +66,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         super().build(inputs_shape)
         if not self.cross_attention:
             return
-        if encoder_outputs_shape is None:
-            raise ValueError(
-                "A block with cross-attention needs encoder_outputs. Received: "
-                "encoder_outputs=None. Pass them, or make the block with cross_attention=False."
-            )
+        check_second_input(self, "encoder_outputs", encoder_outputs_shape, WITHOUT_MEMORY)
         self.memory_attention = self._attention("memory_attention", inputs_shape[-1])
         self.memory_attention.build(inputs_shape, encoder_outputs_shape)
         build_once(self.memory_norm, inputs_shape)
@@ -76,13 +79,25 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         attention_mask=None,
         position_bias=None,
         encoder_outputs_mask=None,
+        mask=None,
+        inputs_mask=None,
     ):
-        encoder_mask = encoder_outputs_mask if encoder_mask is None else encoder_mask
+        if self.cross_attention:
+            check_second_input(self, "encoder_outputs", encoder_outputs, WITHOUT_MEMORY)
+        encoder_mask = masks.join(
+            encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
+        )
         memory = self.prepare_memory(encoder_outputs, encoder_mask)
-        return self.run(inputs, memory, attention_mask, position_bias)[0]
+        padding = masks.join(inputs, mask=mask, inputs_mask=inputs_mask)
+        return self.run(inputs, memory, attention_mask, position_bias, padding)[0]
 
-    def run(self, inputs, memory, attention_mask=None, position_bias=None):
+    def run(self, inputs, memory, attention_mask=None, position_bias=None, padding=None):
         """All positions at once, for a memory that is prepared.
+
+        Args:
+            inputs, attention_mask, position_bias: see Call arguments.
+            memory: as from `prepare_memory`.
+            padding: boolean `(batch, target)` or `None`, True at real positions.
 
         Returns:
             Tuple of outputs `(batch, target, features)` and the weights `(batch, heads, target,
@@ -92,6 +107,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         def attend(x):
             return self.self_attention(
                 x,
+                query_mask=padding,
                 attention_mask=attention_mask,
                 use_causal_mask=True,
                 position_bias=position_bias,

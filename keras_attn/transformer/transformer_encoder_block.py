@@ -1,5 +1,6 @@
 import keras
 
+from keras_attn import masks
 from keras_attn.another_initializer import another_initializer
 from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.attention.multi_head_attention import MultiHeadAttention, check_position_bias
@@ -50,8 +51,10 @@ class TransformerEncoderBlock(keras.layers.Layer):
     Call arguments:
         inputs: `(batch, time, features)`.
         attention_mask: boolean `(batch, time)` or `(batch, time, time)`, True = may be attended.
-            The implicit Keras mask of `inputs` counts too.
+            It is joined with the implicit mask.
         position_bias: see `MultiHeadAttention`.
+        mask, inputs_mask: boolean `(batch, time)`, the implicit mask of `inputs`, passed by Keras
+            or a wrapper.
 
     Returns:
         `(batch, time, features)`.
@@ -155,12 +158,16 @@ class TransformerEncoderBlock(keras.layers.Layer):
         self.feed_forward.build(inputs_shape)
         self.feed_forward_norm.build(inputs_shape)
 
-    def call(self, inputs, attention_mask=None, position_bias=None):
+    def call(self, inputs, attention_mask=None, position_bias=None, mask=None, inputs_mask=None):
+        padding = masks.join(inputs, mask=mask, inputs_mask=inputs_mask)
         outputs = self._residual(
             inputs,
             self.attention_norm,
             lambda x: self.self_attention(
-                x, attention_mask=attention_mask, position_bias=position_bias
+                x,
+                query_mask=padding,
+                attention_mask=attention_mask,
+                position_bias=position_bias,
             ),
         )
         return self._residual(outputs, self.feed_forward_norm, self.feed_forward)

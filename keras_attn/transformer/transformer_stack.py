@@ -107,8 +107,11 @@ class TransformerStack(keras.layers.Layer):
         """Vectors `(batch, time, features)` for the first block."""
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         vectors = ops.cast(vectors, self.compute_dtype)
-        if getattr(self.embedding, "mask_zero", False):
-            vectors = ops.copy(vectors)  # without the mask of Keras: a start token may be 0 too
+        if getattr(self.embedding, "supports_masking", True):
+            # Without the implicit mask, which only the first block would see. Encoders pass their
+            # mask to each block. Decoders have none: a start token may be 0, and steps know nothing
+            # of padding.
+            vectors = ops.copy(vectors)
         if self.scale_embedding:
             vectors = vectors * vectors.shape[-1] ** 0.5
         if self.positions is not None:
