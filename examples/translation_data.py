@@ -18,8 +18,7 @@ MAY_CHANGE = """
 def check_run_dir(files, args):
     """A run directory is of one text and one model: notes which, refuses to go on with others.
 
-    What was prepared for others that were never trained is removed, and what a killed preparation
-    left.
+    What was prepared for others that were never trained is removed.
     """
     run = {name: value for name, value in vars(args).items() if name not in MAY_CHANGE}
     run["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
@@ -38,8 +37,6 @@ def check_run_dir(files, args):
             tokenizer.unlink()
         for corpus in args.run_dir.glob("corpus-*"):
             shutil.rmtree(corpus)
-    for partial in args.run_dir.glob(".corpus-*"):
-        shutil.rmtree(partial)
     if run != before:
         with replace_when_done(path) as partial:
             partial.write_text(json.dumps(run, indent=2))
@@ -90,7 +87,8 @@ def copy_test_set(files, run_dir):
         raise SystemExit(f"The files of the test set must have as many lines. Received: {counts}.")
     for side, lines in sides.items():
         text = "".join(f"{line}\n" for line in lines)
-        (run_dir / f"test.{side}").write_text(text, encoding="utf-8")
+        with replace_when_done(run_dir / f"test.{side}") as partial:
+            partial.write_text(text, encoding="utf-8")
 
 
 def train_tokenizers(files, args):

@@ -1,39 +1,66 @@
+"""Writes a file or a directory that replaces the former one only when it is complete."""
+
 import contextlib
+import errno
 import os
 import shutil
 from pathlib import Path
+
+from keras_attn.exchange_paths import exchange_paths
+from keras_attn.working_directory import (
+    PREVIOUS,
+    flush_directory,
+    flush_to_disk,
+    remove,
+    working_directory,
+)
 
 EXPORTS = {
     "model.onnx": {"model.weights"},
     "start.onnx": {"step.onnx", "finish.onnx"},
     "saved_model.pb": {"fingerprint.pb", "variables", "assets"},
 }
-"""What each export has in its directory, and what may be beside it: the rest is the user's."""
+"""The main file of each kind of exported directory, and the names of its other files. Anything else
+in such a directory belongs to the user."""
+
+_ATTEMPTS = 100
+"""Several processes that replace the same path at the same time may come in each other's way."""
 
 
 @contextlib.contextmanager
 def replace_when_done(path, is_file=None, first_bytes=b""):
-    """Gives a temporary name beside `path`, which becomes `path` only if the block succeeds.
+    """Yields a temporary path, whose content becomes that of `path` if the block succeeds.
 
-    The block writes a file or a directory under that name. An exception (a full disk, a failed
-    check) removes it. A killed process leaves it behind: its name begins with `.partial` and ends
-    with the suffix of `path`, which Keras looks at. In no case is there half a file under the final
-    name.
+    The block writes a file or a directory under the temporary path, which lies in a directory of
+    its own next to `path` and has the same name. Everything is on the disk (fsync) before the new
+    content appears under the final name. An exception (a full disk, a failed check) removes it. If
+    the process is killed, the next call for the same `path` removes what was left. Any number of
+    processes may write the same path at the same time; the last one to finish wins.
+
+    A file is replaced in one step: a reader finds the old or the new one. So is a directory on
+    Linux and macOS, where the file system can exchange two directories (ext4, XFS, Btrfs, tmpfs,
+    overlayfs, APFS). On others (NFS, Windows, and directories of the image of a container) it is
+    moved away, and then the new one is moved to its place: a reader may find nothing for a moment,
+    and a kill in this moment leaves nothing until the next call, which puts the old one back.
+
+    A process that opens several files of a directory by their paths may still read some of the
+    old and some of the new directory. `keras_attn_runtime` notices that and reads again.
 
     Args:
-        path: the final name. An existing file there is replaced; so is the directory of an earlier
-            export, but no other. A link stays a link: what it points to is replaced.
+        path: the final path. An existing file is replaced, and so is a directory that is empty or
+            has an earlier export, but no other. If it is a link, what it points to is replaced.
         is_file: bool, whether the block writes a file, so that a directory is refused before the
-            block runs, or a directory, so that a file is. Default `None`: it is not known, and a
-            directory in the place of a file is refused after it.
-        first_bytes: bytes, what an existing file begins with if it may be replaced, by a directory
-            too; an empty one always may. Default: anything, if the block may write a file.
+            block runs, or a directory, so that a file is. Default `None`: unknown; a directory is
+            refused after the block if it wrote a file.
+        first_bytes: bytes that an existing file must begin with to be replaced, also by a
+            directory. An empty file is always replaced. Default: any, if the block may write a
+            file.
 
     Raises:
-        FileNotFoundError: the directory that shall hold `path` does not exist.
+        FileNotFoundError: the directory of `path` does not exist.
         FileExistsError: `path` is a directory with other content than an earlier export, any
-            directory in the place of a file, a file in the place of a directory, or a file that
-            begins otherwise.
+            directory if the block writes a file, a file if it writes a directory, or a file that
+            begins with other bytes.
 
     Example:
 
@@ -45,66 +72,105 @@ def replace_when_done(path, is_file=None, first_bytes=b""):
     '42'
     """
     path = Path(path)
-    if path.is_symlink():  # the link stays, and what it points to is replaced
+    if path.is_symlink():
         path = path.resolve()
-    names = {file.name for file in path.iterdir()} if path.is_dir() else set()
-    is_export = any(main in names and names <= {main, *more} for main, more in EXPORTS.items())
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(
             "Expected a path in an existing directory. "
             f"Received: path={str(path)!r}. Create {str(path.parent)!r} first."
         )
+    with working_directory(path, _is_whole) as directory:
+        _refuse_other_content(path, is_file, first_bytes)
+        partial = directory / path.name
+        yield partial
+        flush_to_disk(partial)
+        # The block may have taken an hour, in which others can write there too.
+        _refuse_other_content(path, partial.is_file(), first_bytes)
+        _put_in_place(partial, path)
+        flush_directory(path.parent)
+        remove(directory / PREVIOUS)
+
+
+def _put_in_place(new, path):
+    """Moves a file or directory to `path`. What was there ends up in the directory of `new`."""
+    if new.is_file() and not path.is_dir():
+        os.replace(new, path)
+        return
+    for _ in range(_ATTEMPTS):
+        try:
+            if not os.path.lexists(path):
+                os.rename(new, path)
+                return
+            if exchange_paths(new, path):
+                return
+            _replace_in_two_steps(new, path)
+            return
+        except OSError as error:
+            # Another process has just put something there, or taken it away.
+            changed = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
+            if error.errno not in changed or not os.path.lexists(new):
+                raise
+    raise FileExistsError(
+        f"Expected to replace {str(path)!r}, but other processes replaced it {_ATTEMPTS} times at "
+        "the same moment. Write to different paths, or one after the other."
+    )
+
+
+def _replace_in_two_steps(new, path):
+    """For file systems without an exchange: moves the old one away, and the new one to its place.
+
+    If the process ends between the two steps, `working_directory` moves the old one back.
+    """
+    previous = new.with_name(PREVIOUS)
+    if os.path.lexists(previous):  # moved away in an earlier attempt, since then replaced
+        remove(previous)
+    try:
+        os.rename(path, previous)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _move_by_copying(path, previous)
+    os.rename(new, path)
+
+
+def _move_by_copying(path, target):
+    """Moves a directory that overlayfs does not rename, because it is part of an image."""
+    copy = target.with_name("copy")
+    remove(copy)
+    shutil.copytree(path, copy, symlinks=True)
+    flush_to_disk(copy)
+    os.rename(copy, target)
+    for main in EXPORTS:  # first, so that nobody takes the rest for an export
+        (path / main).unlink(missing_ok=True)
+    shutil.rmtree(path)
+
+
+def _is_whole(path):
+    """Whether a path exists and is not what `_move_by_copying` leaves of it if it is killed."""
+    if not path.is_dir() or path.is_symlink():
+        return os.path.lexists(path)
+    names = {file.name for file in path.iterdir()}
+    parts = set().union(*EXPORTS.values()) - EXPORTS.keys()
+    return not names <= parts
+
+
+def _refuse_other_content(path, is_file, first_bytes):
+    """Raises FileExistsError if `path` has something that may not be replaced."""
+    names = {file.name for file in path.iterdir()} if path.is_dir() else set()
+    is_export = any(main in names and names <= {main, *more} for main, more in EXPORTS.items())
     if names and not is_export:
         raise FileExistsError(
             "Expected a new path, or an earlier export to replace. "
-            f"Received: path={str(path)!r}, a directory with other content. Move that away, or "
+            f"Received: path={str(path)!r}, a directory with other content. Move it away, or "
             "choose another path."
         )
-    if is_file:
-        _refuse_directory(path)
+    if is_file and path.is_dir():
+        raise FileExistsError(
+            f"Expected the name of a file. Received: path={str(path)!r}, a directory. Remove it, "
+            "or choose another path."
+        )
     if path.is_file() and (first_bytes or is_file is False):
         _refuse_other_file(path, first_bytes)
-    partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
-    _remove(partial)
-    try:
-        yield partial
-        _flush_to_disk(partial)
-        _replace(partial, path)
-    except BaseException:
-        _remove(partial)
-        raise
-
-
-def _flush_to_disk(path):
-    # Some file systems report a full disk only here.
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    for file in files:
-        with open(file, "rb+") as stream:
-            os.fsync(stream.fileno())
-
-
-def _replace(partial, path):
-    if partial.is_file():
-        _refuse_directory(path)
-    if partial.is_file() or not path.exists():
-        os.replace(partial, path)
-        return
-    # A directory cannot take the place of anything in one step.
-    previous = path.with_name(f".previous-{os.getpid()}-{path.name}")
-    os.replace(path, previous)
-    try:
-        os.replace(partial, path)
-    except BaseException:
-        os.replace(previous, path)
-        raise
-    _remove(previous)
-
-
-def _refuse_directory(path):
-    if path.is_dir():
-        raise FileExistsError(
-            f"Expected the name of a file. Received: path={str(path)!r}, a directory."
-        )
 
 
 def _refuse_other_file(path, first_bytes):
@@ -113,12 +179,5 @@ def _refuse_other_file(path, first_bytes):
     if begin and (not first_bytes or begin != first_bytes):
         raise FileExistsError(
             f"Expected a new path, or an earlier export to replace. Received: path={str(path)!r}, "
-            "a file with other content. Move that away, or choose another path."
+            "a file with other content. Move it away, or choose another path."
         )
-
-
-def _remove(path):
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

@@ -1,9 +1,10 @@
 import errno
+import json
 import os
-import signal
 import subprocess
 import sys
-import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ def test_replaces_a_file(tmp_path):
     for content in ("first", "second"):
         with replace_when_done(path) as partial:
             partial.write_text(content)
-            assert partial.parent == path.parent
+            assert partial.parent.parent == path.parent and partial.name == path.name
         assert path.read_text() == content
     assert list(tmp_path.iterdir()) == [path]
 
@@ -140,32 +141,175 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, full_at):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_kill_leaves_no_file_with_the_final_name(tmp_path):
-    path, ready = tmp_path / "model.onnx", tmp_path / "ready"
-    program = (
-        "import sys, time\n"
-        "from pathlib import Path\n"
-        # The module alone: it starts in a moment, the package in seconds.
-        "sys.path.insert(0, sys.argv[1])\n"
-        "from replace_when_done import replace_when_done\n"
-        "with replace_when_done(sys.argv[2]) as partial:\n"
-        "    partial.write_text('half a file')\n"
-        "    Path(sys.argv[3]).touch()\n"
-        "    time.sleep(60)\n"
-    )
-    folder = os.path.dirname(sys.modules["keras_attn.replace_when_done"].__file__)
-    process = subprocess.Popen([sys.executable, "-c", program, folder, str(path), str(ready)])
-    try:
-        deadline = time.monotonic() + 30
-        while not ready.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert ready.exists()
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert not path.exists()
-    (left,) = [each for each in tmp_path.iterdir() if each != ready]
-    assert left.name.startswith(".partial-") and left.name.endswith("-model.onnx")
-    with replace_when_done(path) as partial:
-        partial.write_text("whole")
-    assert path.read_text() == "whole"
+HERE = Path(__file__).parent
+
+
+def kills(folder, *options):
+    """What `replacement_kills.py` counts."""
+    command = [sys.executable, HERE / "replacement_kills.py", folder, *map(str, options)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
+
+
+needs_exchange = pytest.mark.skipif(
+    sys.platform not in ("linux", "darwin"), reason="the system cannot exchange directories"
+)
+
+
+@needs_exchange
+def test_kill_before_any_system_call_leaves_a_whole_directory(tmp_path):
+    counts = kills(tmp_path, "--each-call")
+    assert counts["kills"] > 20
+    assert counts["broken"] == counts["unrepaired"] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_kill_without_exchange_is_repaired_by_the_next_write(tmp_path):
+    """The only gap is the one between the two renames."""
+    counts = kills(tmp_path, "--each-call", "--two-steps")
+    assert counts["kills"] > 20
+    assert counts["broken"] == 1 and counts["unrepaired"] == 0
+
+
+@needs_exchange
+def test_polling_reader_finds_a_whole_directory_while_writers_are_killed(tmp_path):
+    counts = kills(tmp_path, "--kills", 30)
+    assert counts["reads"] > 0
+    assert counts["broken"] == counts["missing"] == counts["mixed"] == 0
+    assert counts["left_after_it"] == 0 and counts["last"]
+
+
+@needs_exchange
+@pytest.mark.slow
+def test_thousand_kills_lose_nothing(tmp_path):
+    counts = kills(tmp_path, "--kills", os.environ.get("KERAS_ATTN_TEST_KILLS", 1000))
+    assert counts["broken"] == counts["missing"] == counts["mixed"] == 0
+    assert counts["left_after_it"] == 0 and counts["last"]
+
+
+def write_export(path, content):
+    with replace_when_done(path, is_file=False) as partial:
+        partial.mkdir()
+        (partial / "saved_model.pb").write_text(content)
+
+
+@pytest.fixture(params=["exchange", "two steps"])
+def replacement(request, monkeypatch):
+    """Both ways to replace a directory."""
+    if request.param == "two steps":
+        monkeypatch.setattr("keras_attn.exchange_paths._system_call", lambda: None)
+
+
+def test_two_writers_of_one_path_both_succeed(tmp_path, replacement):
+    path = tmp_path / "saved"
+    for old in (None, "old"):
+        if old:
+            write_export(path, old)
+        with replace_when_done(path, is_file=False) as first:
+            first.mkdir()
+            (first / "saved_model.pb").write_text("first")
+            with replace_when_done(path, is_file=False) as second:
+                second.mkdir()
+                (second / "saved_model.pb").write_text("second")
+            assert (path / "saved_model.pb").read_text() == "second"
+        assert (path / "saved_model.pb").read_text() == "first"
+        assert list(tmp_path.iterdir()) == [path]
+        (path / "saved_model.pb").unlink()
+        path.rmdir()
+
+
+def test_many_writers_at_the_same_time_all_succeed(tmp_path, replacement):
+    path = tmp_path / "saved"
+
+    def write_many(name):
+        for _ in range(20):
+            write_export(path, name)
+
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(write_many, "abcd"))
+    assert (path / "saved_model.pb").read_text() in "abcd"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_directory_of_a_killed_process_is_removed(tmp_path):
+    """Also one that has the same process id, as in containers."""
+    path = tmp_path / "saved"
+    for name in (f".partial-{os.getpid()}-saved", ".partial-abcdefgh-saved"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "saved").mkdir()
+    other = tmp_path / ".partial-abcdefgh-not-saved"
+    other.mkdir()
+    write_export(path, "new")
+    assert {each.name for each in tmp_path.iterdir()} == {"saved", other.name}
+
+
+def test_directory_of_a_living_writer_is_kept(tmp_path):
+    with replace_when_done(tmp_path / "model.onnx") as slow:
+        slow.write_text("slow")
+        with replace_when_done(tmp_path / "model.onnx") as fast:
+            fast.write_text("fast")
+        assert slow.read_text() == "slow"
+    assert (tmp_path / "model.onnx").read_text() == "slow"
+
+
+@pytest.mark.parametrize("left", ["nothing", "a part"])
+def test_old_directory_that_a_kill_left_aside_is_put_back(tmp_path, left):
+    """By a write that fails, too."""
+    path, aside = tmp_path / "saved", tmp_path / ".partial-abcdefgh-saved"
+    (aside / "previous").mkdir(parents=True)
+    (aside / "previous" / "saved_model.pb").write_text("old")
+    if left == "a part":  # of a directory that cannot be moved and was being removed
+        (path / "variables").mkdir(parents=True)
+    with pytest.raises(OSError, match="No space"):
+        with replace_when_done(path, is_file=False):
+            raise OSError(errno.ENOSPC, "No space left on device")
+    assert (path / "saved_model.pb").read_text() == "old"
+    assert [each.name for each in path.iterdir()] == ["saved_model.pb"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_directory_that_cannot_be_renamed_is_replaced(tmp_path, monkeypatch):
+    """As on overlayfs, if it comes from the image of a container."""
+    path, rename = tmp_path / "saved", os.rename
+    write_export(path, "old")
+
+    def refuse(old, new):
+        if Path(old) == path:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(old, new)
+
+    monkeypatch.setattr("keras_attn.exchange_paths._system_call", lambda: None)
+    monkeypatch.setattr(os, "rename", refuse)
+    write_export(path, "new")
+    assert (path / "saved_model.pb").read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_error_in_the_second_of_two_steps_puts_the_old_directory_back(tmp_path, monkeypatch):
+    path, rename = tmp_path / "saved", os.rename
+    write_export(path, "old")
+
+    def fail(old, new):
+        if Path(new) == path and Path(old).name == path.name:
+            raise OSError(errno.EIO, "Input/output error")
+        rename(old, new)
+
+    monkeypatch.setattr("keras_attn.exchange_paths._system_call", lambda: None)
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        write_export(path, "new")
+    assert (path / "saved_model.pb").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_content_that_appeared_during_the_block_is_not_replaced(tmp_path):
+    path = tmp_path / "saved"
+    with pytest.raises(FileExistsError, match="a directory with other content"):
+        with replace_when_done(path, is_file=False) as partial:
+            partial.mkdir()
+            (partial / "saved_model.pb").write_text("new")
+            path.mkdir()
+            (path / "thesis.txt").write_text("years of work")
+    assert (path / "thesis.txt").read_text() == "years of work"
+    assert list(tmp_path.iterdir()) == [path]

@@ -9,7 +9,7 @@ from keras_attn_runtime.checksum import verify_checksum
 from keras_attn_runtime.errors import ModelFileError, run_failures
 from keras_attn_runtime.file_checksum import (
     WEIGHTS_KEY,
-    unchanged,
+    load_unchanged,
     verify_file_checksum,
     verify_weights_checksum,
     weights_of,
@@ -52,7 +52,8 @@ class ExportedModel(PickledArguments):
     def __init__(self, path, providers=None, num_threads=None, num_sessions=1):
         given, path = Path(path), _file(Path(path))
         weights = weights_of(path)
-        with unchanged(path, weights):
+
+        def load():
             verify_file_checksum(path)
             self._sessions = [
                 create_session(path, providers, num_threads) for _ in range(num_sessions)
@@ -61,6 +62,9 @@ class ExportedModel(PickledArguments):
             self.settings = Settings.from_metadata(metadata)
             verify_checksum(metadata)
             verify_weights_checksum(path, metadata)
+            return metadata
+
+        metadata = load_unchanged(load, path, weights)
         self._share(self._sessions)
         # A file that was changed on purpose has no checksum, also of its weights.
         has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())

@@ -1,4 +1,3 @@
-import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -11,6 +10,7 @@ KEY = "keras_attn.file_checksum"
 # of 92 bytes, with the key of 24 bytes in its field 1 and the value of 64 bytes in its field 2.
 ENTRY = b"\x72\x5c\x0a\x18" + KEY.encode() + b"\x12\x40"
 CHECKSUM_LENGTH = 64
+_ATTEMPTS = 5  # loads of files that are replaced meanwhile
 
 
 def verify_file_checksum(path):
@@ -59,26 +59,38 @@ def verify_weights_checksum(path, metadata):
         _compare("weights", WEIGHTS_KEY, metadata[WEIGHTS_KEY], received)
 
 
-@contextlib.contextmanager
-def unchanged(*paths):
-    """Refuses files that others take the place of while the block reads them, as a deployment does.
+def load_unchanged(load, *paths):
+    """Loads files, and loads them again if another process replaces them meanwhile.
 
-    What was verified would not be what was loaded, and workers could have different models.
+    A deployment replaces files at any time. What was verified would then not be what was loaded,
+    and the files of one export could be mixed with those of another.
 
     Args:
-        *paths: paths, also of files that there are not.
+        load: function without arguments that reads the files.
+        *paths: paths of the files, also of those that may not exist.
+
+    Returns:
+        What `load` returns.
 
     Raises:
-        ModelFileError: if one is another file at the end, or another one's content.
+        ModelFileError: the files were replaced each time.
+        Exception: what `load` raises for files that stay as they are.
     """
-    before = [_identity(path) for path in paths]
-    yield
-    for path, identity in zip(paths, before, strict=True):
-        if _identity(path) != identity:
-            raise ModelFileError(
-                f"Expected a file that stays as it is while it is loaded. Received: {str(path)!r}, "
-                "which was replaced or written meanwhile. Load it again."
-            )
+    for _ in range(_ATTEMPTS):
+        before = [_identity(path) for path in paths]
+        try:
+            result = load()
+        except Exception:
+            if before == [_identity(path) for path in paths]:
+                raise
+        else:
+            if before == [_identity(path) for path in paths]:
+                return result
+    path = next((path for path in paths if path.exists()), paths[0])
+    raise ModelFileError(
+        f"Expected a file that stays the same while it is loaded. Received: path={str(path)!r}, "
+        f"which was replaced or written {_ATTEMPTS} times meanwhile. Load it again."
+    )
 
 
 def weights_of(path):

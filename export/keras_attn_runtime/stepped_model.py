@@ -2,7 +2,7 @@ from pathlib import Path
 
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
-from keras_attn_runtime.file_checksum import KEY, unchanged, verify_file_checksum
+from keras_attn_runtime.file_checksum import KEY, load_unchanged, verify_file_checksum
 from keras_attn_runtime.foreign_files import describe_foreign
 from keras_attn_runtime.session import create_session
 from keras_attn_runtime.stepped_search import NEXT, SteppedSearch
@@ -34,14 +34,17 @@ class SteppedModel(ExportedModel):
             received = describe_foreign(directory) or "a directory without them."
             raise FileNotFoundError(f"{expected}, {received}")
         start, *others = [Path(directory) / name for name in FILES]
-        with unchanged(start, *others):
+
+        def load():
             for path in others:
                 verify_file_checksum(path)
             self._others = [
                 tuple(create_session(path, providers, num_threads) for path in others)
                 for _ in range(num_sessions)
             ]
-            super().__init__(start, providers, num_threads, num_sessions)
+            super(SteppedModel, self).__init__(start, providers, num_threads, num_sessions)
+
+        load_unchanged(load, start, *others)
         self._share(
             [(first, *others) for first, others in zip(self._sessions, self._others, strict=True)]
         )

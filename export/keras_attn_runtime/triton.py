@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from keras_attn_runtime.exported_model import ExportedModel
@@ -71,18 +72,57 @@ def write_repository(path, repository, name=None):
             "another name with --name."
         )
     model = ExportedModel(path)
-    partial = _place_of_drafts(target.parent) / f".partial-{os.getpid()}-{name}"
+    drafts = _place_of_drafts(target.parent)
+    drafts.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(drafts, name)
+    # A name of its own: in containers several processes have the same process id.
+    partial = Path(tempfile.mkdtemp(f"-{name}", ".partial-", drafts))
+    lock = _locked(partial)
+    draft = partial / name
     try:
-        (partial / "1").mkdir(parents=True)
-        for file, copy in zip(model.files, ("model.onnx", "model.weights"), strict=False):
-            shutil.copyfile(file, partial / "1" / copy)
-        (partial / "config.pbtxt").write_text(config(model, name), encoding="utf-8")
+        (draft / "1").mkdir(parents=True)
+        copies = [draft / "1" / copy for copy in ("model.onnx", "model.weights")]
+        for file, copy in zip(model.files, copies, strict=False):
+            shutil.copyfile(file, copy)
+        (draft / "config.pbtxt").write_text(config(model, name), encoding="utf-8")
+        for file in (path for path in draft.rglob("*") if path.is_file()):
+            with open(file, "rb+") as stream:
+                os.fsync(stream.fileno())
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial.rename(target)
-    except BaseException:
+        draft.rename(target)
+    finally:
         shutil.rmtree(partial, ignore_errors=True)
-        raise
+        if lock is not None:
+            os.close(lock)
     return target
+
+
+def _remove_leftovers(directory, name):
+    """Removes what killed processes left of the model of this name."""
+    for left in directory.iterdir():
+        if re.fullmatch(rf"\.partial-[^-]+-{re.escape(name)}", left.name):
+            lock = _locked(left)
+            if lock is not None:
+                shutil.rmtree(left, ignore_errors=True)
+                os.close(lock)
+
+
+def _locked(directory):
+    """A descriptor that locks a directory, which a kill releases; None where that is impossible."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return None
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError:  # gone meanwhile, or of another user
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # of a process that lives, or on a file system without such locks
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _place_of_drafts(repository):

@@ -2,8 +2,6 @@
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from itertools import islice, zip_longest
 from os import PathLike
@@ -13,6 +11,7 @@ from keras_attn.text.encoded_sentences import EncodedSentences, file_paths
 from keras_attn.text.encoded_sentences_writer import EncodedSentencesWriter
 from keras_attn.text.lines import read_lines
 from keras_attn.text.tokenizer import Tokenizer
+from keras_attn.working_directory import flush_directory, flush_to_disk, working_directory
 
 _PAIRS_PER_CHUNK = 8192
 _REPORT = "corpus.json"
@@ -74,7 +73,8 @@ class ParallelCorpus:
     ) -> "ParallelCorpus":
         """Encodes two files into a new directory, in bounded memory, and opens it.
 
-        The directory appears when it is complete; an error leaves nothing behind.
+        The directory appears when it is complete. An error removes what was written; what a killed
+        process left is removed by the next call.
 
         Args:
             source_path, target_path: text files in UTF-8, plain or `.gz`, one sentence per line.
@@ -88,18 +88,15 @@ class ParallelCorpus:
             FileExistsError: the directory exists already.
         """
         directory = Path(directory)
-        if directory.exists():
-            raise FileExistsError(
-                f"Expected a directory that does not exist. Received: {str(directory)!r}. Open it "
-                "with ParallelCorpus.load, or remove it to encode again."
-            )
+        _refuse_existing(directory)
         directory.parent.mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}.")
-        try:
+        with working_directory(directory, os.path.lexists) as temporary:
+            encoded = temporary / directory.name
+            encoded.mkdir()
             report = {"kept": 0, "dropped_empty": 0, "dropped_long": 0}
             with (
-                EncodedSentencesWriter(temporary, "source") as source_writer,
-                EncodedSentencesWriter(temporary, "target") as target_writer,
+                EncodedSentencesWriter(encoded, "source") as source_writer,
+                EncodedSentencesWriter(encoded, "target") as target_writer,
             ):
                 pairs = _read_pairs(source_path, target_path)
                 while chunk := list(islice(pairs, _PAIRS_PER_CHUNK)):
@@ -120,12 +117,11 @@ class ParallelCorpus:
             _check_report(report, source_path, target_path)
             report["source_tokens"] = source_writer.num_tokens
             report["target_tokens"] = target_writer.num_tokens
-            Path(temporary, _REPORT).write_text(json.dumps(report, indent=2) + "\n")
-            os.chmod(temporary, 0o755)
-            os.rename(temporary, directory)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
+            Path(encoded, _REPORT).write_text(json.dumps(report, indent=2) + "\n")
+            flush_to_disk(encoded)
+            _refuse_existing(directory)  # another process may have been faster
+            os.rename(encoded, directory)
+            flush_directory(directory.parent)
         return cls.load(directory)
 
     @classmethod
@@ -152,6 +148,14 @@ class ParallelCorpus:
             EncodedSentences.load(directory, "source"),
             EncodedSentences.load(directory, "target"),
             *dropped,
+        )
+
+
+def _refuse_existing(directory: Path) -> None:
+    if directory.exists():
+        raise FileExistsError(
+            f"Expected a directory that does not exist. Received: directory={str(directory)!r}. "
+            "Open it with ParallelCorpus.load, or remove it to encode again."
         )
 
 

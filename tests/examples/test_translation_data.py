@@ -64,8 +64,7 @@ def test_a_test_set_with_a_line_missing_is_refused_before_anything_is_trained(tm
     assert not list(run.iterdir())
 
 
-def test_what_a_killed_preparation_left_is_removed(tmp_path):
-    (tmp_path / ".corpus-train.x").mkdir()
+def test_run_directory_of_the_same_training_is_not_written_again(tmp_path):
     args = SimpleNamespace(run_dir=tmp_path, dropout=0.1, scheduled_sampling=0.0)
     translation_data.check_run_dir({}, args)
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]

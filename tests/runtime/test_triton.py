@@ -1,7 +1,9 @@
 import hashlib
+import os
 
 import onnx
 import pytest
+from keras_attn_runtime import triton
 from keras_attn_runtime.triton import main, write_repository
 from onnx import helper
 
@@ -71,6 +73,33 @@ def test_a_server_never_sees_half_a_model(model_path, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space"):
         write_repository(model_path, repository, "second")
     assert seen == [["first"]] and [path.name for path in tmp_path.iterdir()] == ["models"]
+
+
+def test_full_disk_is_one_line_and_leaves_nothing(model_path, tmp_path, capsys):
+    resource = pytest.importorskip("resource", reason="Windows has no such limit")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        assert main([str(model_path), str(tmp_path / "models")]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    message = capsys.readouterr().err
+    assert message.startswith("Nothing was written.") and "too large" in message
+    assert message.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_removed(model_path, tmp_path):
+    """Also by a process with the same id, as in containers; not that of a process that lives."""
+    killed, alive = (tmp_path / f".partial-{each}-en-de" for each in (os.getpid(), "abcdefgh"))
+    (killed / "1").mkdir(parents=True)
+    alive.mkdir()
+    lock = triton._locked(alive)
+    try:
+        write_repository(model_path, tmp_path / "models", "en-de")
+    finally:
+        os.close(lock)
+    assert {path.name for path in tmp_path.iterdir()} == {"models", alive.name}
 
 
 def test_where_nothing_can_be_moved_from_it_is_written_inside(model_path, tmp_path, monkeypatch):

@@ -110,6 +110,13 @@ def test_nothing_half_written_stays_behind(encode, tmp_path, monkeypatch, error)
     assert list((tmp_path / "out").iterdir()) == []
 
 
+def test_what_a_killed_process_left_is_removed(encode, tmp_path):
+    left = tmp_path / "out" / ".partial-abcdefgh-corpus"
+    (left / "corpus").mkdir(parents=True)
+    encode("11\n", "12\n")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["corpus"]
+
+
 def test_an_existing_directory_is_not_overwritten(encode):
     first = encode("11\n", "12\n")
     with pytest.raises(FileExistsError, match="does not exist.*corpus.*ParallelCorpus.load"):

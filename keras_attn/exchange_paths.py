@@ -1,0 +1,64 @@
+"""Exchanges what stands under two names in one step, where the system can do it."""
+
+import ctypes
+import errno
+import functools
+import os
+import sys
+
+_CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.EPERM}
+"""Errors of kernels, sandboxes and file systems without an exchange (NFS, FAT, old kernels), and of
+overlayfs for a directory that comes from a lower layer, as in the image of a container."""
+
+
+def exchange_paths(first, second):
+    """Exchanges two files or directories of one file system atomically.
+
+    A reader of either name finds the old or the new content at any time, never nothing. Links are
+    exchanged themselves, not what they point to.
+
+    Args:
+        first, second: paths; both exist.
+
+    Returns:
+        bool, False if the system or the file system has no exchange; nothing has changed then.
+
+    Raises:
+        OSError: the exchange failed, for instance because a path is missing.
+    """
+    exchange = _system_call()
+    if exchange is None:
+        return False
+    if exchange(os.fsencode(first), os.fsencode(second)) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _CANNOT:
+        return False
+    raise OSError(number, os.strerror(number), str(first), None, str(second))
+
+
+@functools.cache
+def _system_call():
+    """The function of the C library that exchanges two paths; `None` where there is none."""
+    path, flags = ctypes.c_char_p, ctypes.c_uint
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        if sys.platform == "darwin":
+            renamex = library.renamex_np
+            renamex.argtypes = [path, path, flags]
+            return functools.partial(_call_darwin, renamex)
+        renameat2 = library.renameat2
+    except (AttributeError, OSError, TypeError):  # Windows, or a C library that is too old
+        return None
+    renameat2.argtypes = [ctypes.c_int, path, ctypes.c_int, path, flags]
+    return functools.partial(_call_linux, renameat2)
+
+
+def _call_linux(renameat2, first, second):
+    current_directory, rename_exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE
+    return renameat2(current_directory, first, current_directory, second, rename_exchange)
+
+
+def _call_darwin(renamex, first, second):
+    rename_swap = 2  # RENAME_SWAP
+    return renamex(first, second, rename_swap)

@@ -1,0 +1,136 @@
+"""A temporary directory next to a file, which is cleaned up even if its process is killed."""
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import filelock
+
+PREVIOUS = "previous"
+"""Name in a working directory of what was moved away from the final path."""
+
+_LOCK = "lock"
+_PREFIX = ".partial-"
+
+
+@contextlib.contextmanager
+def working_directory(path, is_whole):
+    """Makes a new directory next to `path` for the time of the block, and removes it afterwards.
+
+    Its name is unique, so that several processes can write the same path, also in containers in
+    which all of them have the same process id. A lock says that its process lives; a kill releases
+    it. The next `working_directory` of the same path removes what killed processes left behind.
+
+    Args:
+        path: the final path, in an existing directory.
+        is_whole: function of `path` that returns whether there is something to keep. If not, and
+            there is a `PREVIOUS` in a working directory that has no process anymore or whose block
+            has ended, that is moved to `path`.
+
+    Yields:
+        Path of the directory. Its name begins with `.partial-` and ends with the name of `path`.
+    """
+    path = Path(path)
+    _recover(path, is_whole)
+    directory, lock = _create(path)
+    try:
+        yield directory
+    finally:
+        _clean_up(directory, path, is_whole)
+        with contextlib.suppress(OSError):
+            lock.release()
+
+
+def _create(path):
+    """A new directory and its lock, which is held."""
+    while True:
+        directory = Path(tempfile.mkdtemp("-" + path.name, _PREFIX, path.parent))
+        lock = _acquire(directory)
+        if lock is not None:
+            return directory, lock
+        # Another process took it for one that was left behind, before it was locked.
+
+
+def _recover(path, is_whole):
+    """Cleans up after processes that were killed while they wrote `path`."""
+    pattern = re.compile(re.escape(_PREFIX) + "[^-]+-" + re.escape(path.name))
+    left = [each for each in path.parent.iterdir() if pattern.fullmatch(each.name)]
+    for directory in left:
+        # Of another user, gone meanwhile, or on a file system without locks: leave it.
+        with contextlib.suppress(OSError):
+            lock = _acquire(directory)
+            if lock is not None:
+                try:
+                    _clean_up(directory, path, is_whole)
+                finally:
+                    lock.release()
+
+
+def _acquire(directory):
+    """The lock of a working directory, or None if another process has it or has removed it."""
+    lock = filelock.FileLock(directory / _LOCK, timeout=0, thread_local=False)
+    try:
+        lock.acquire()
+    except (filelock.Timeout, FileNotFoundError):
+        return None
+    if not (directory / _LOCK).exists():
+        lock.release()
+        return None
+    return lock
+
+
+def _clean_up(directory, path, is_whole):
+    previous = directory / PREVIOUS
+    if os.path.lexists(previous) and not is_whole(path):
+        with contextlib.suppress(OSError):
+            remove(path)
+            os.rename(previous, path)
+            flush_directory(path.parent)
+    if not os.path.lexists(previous) or is_whole(path):
+        remove(directory)
+
+
+def remove(path):
+    """Removes a file or a directory as far as that is possible, if there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def flush_to_disk(path):
+    """Waits until a file, or all of a directory, is on the disk.
+
+    Some file systems report a full disk only here.
+    """
+    if path.is_file():
+        _flush_file(path)
+        return
+    for folder, _, names in os.walk(path, topdown=False):
+        for name in names:
+            if (Path(folder) / name).is_file():
+                _flush_file(Path(folder) / name)
+        flush_directory(folder)
+
+
+def _flush_file(path):
+    with open(path, "rb+") as stream:
+        os.fsync(stream.fileno())
+
+
+def flush_directory(path):
+    """Waits until the names in a directory are on the disk, where the system can do that."""
+    if os.name == "nt":  # Windows opens no directories.
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not offered by the file system
+            raise
+    finally:
+        os.close(descriptor)
