@@ -475,13 +475,17 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
             queries, keys, values = self._project(query, *names)
             return self._turn(queries, start_index), self._turn(keys, start_index), values
         projected = self._multiply(query, *names)  # (B*K, sum)
-        queries, keys, values = self._split_heads(projected, *names, beams=beams)  # (B, H, K, d)
+        sizes = ops.shape(query)[:-1]
+        queries, keys, values = self._split_heads(projected, sizes, *names, beams=beams)
         queries = self._turn_beams(queries, start_index)
         return queries, self._turn_beams(keys, start_index), values
 
     def _project(self, inputs, *names):
         """Projections of one input, by one product: a list of `(B, heads, T, head size)`."""
-        return self._split_heads(self._multiply(inputs, *names), *names)
+        # The sizes of `inputs`, not those of the product: tf2onnx's optimizers, which
+        # `model.export(format="onnx")` uses, would write 0 for the product's own sizes into the
+        # shape of this reshape and then remove the reshape before it, to which the 0 refers.
+        return self._split_heads(self._multiply(inputs, *names), ops.shape(inputs)[:-1], *names)
 
     def _project_memory(self, key, value):
         if key is value:
@@ -504,20 +508,22 @@ class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
         weight = ops.cast(weight, self.compute_dtype)
         return weight * self.key_dim**-0.5 if name == "query" else weight
 
-    def _split_heads(self, projected, *names, beams=1):
+    def _split_heads(self, projected, leading, *names, beams=1):
         """`(B, T, sizes)`, or `(B*K, sizes)`, to a list of `(B, heads, T or K, head size)`.
+
+        `leading` are the sizes `(B, T)` or `(B*K,)`.
 
         Heads of one size are split after the transposition, which moves all of them at once.
         """
         counts = [self.num_heads if name == "query" else self.num_key_value_heads for name in names]
         head_dims = [self.value_dim if name == "value" else self.key_dim for name in names]
         if len(set(head_dims)) == 1:
-            heads = _heads_first(projected, sum(counts), head_dims[0], beams)
+            heads = _heads_first(projected, leading, sum(counts), head_dims[0], beams)
             return _parts(heads, counts, axis=1)
         sizes = [count * head_dim for count, head_dim in zip(counts, head_dims, strict=True)]
         parts = _parts(projected, sizes, axis=-1)
         sizes = zip(parts, counts, head_dims, strict=True)
-        return [_heads_first(*each, beams) for each in sizes]
+        return [_heads_first(part, leading, *each, beams) for part, *each in sizes]
 
     def _combine(self, heads, query):
         """Output of the heads `(B, H, T, dv)`, shaped as `query` but for the features."""
@@ -663,9 +669,9 @@ def check_position_bias(position_bias):
             )
 
 
-def _heads_first(projected, num_heads, head_dim, beams=1):
+def _heads_first(projected, leading, num_heads, head_dim, beams=1):
     """`(B, T, heads * size)`, or `(B*K, heads * size)`, to `(B, heads, T or K, size)`."""
-    rows, *time, _ = ops.shape(projected)
+    rows, *time = leading
     if not time and beams == 1:
         return ops.reshape(projected, (rows, num_heads, 1, head_dim))
     if not time:

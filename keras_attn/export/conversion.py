@@ -4,7 +4,7 @@ import threading
 
 import keras
 
-from keras_attn.export import integer_division, recurrent_operator
+from keras_attn.export import einsum_products, integer_division, recurrent_operator
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.passes.graph import rename_values
 
@@ -94,12 +94,16 @@ def _to_onnx(concrete, input_names, output_names):
                     tf_graph,
                     continue_on_error=True,
                     opset=OPSET,
-                    custom_op_handlers={**recurrent_operator.HANDLERS, **integer_division.HANDLERS},
+                    custom_op_handlers={
+                        **recurrent_operator.HANDLERS,
+                        **integer_division.HANDLERS,
+                        **einsum_products.HANDLERS,
+                    },
                     input_names=tensor_names,
                     output_names=result_names,
                     tensors_to_rename=renamed,
                 )
-                graph = optimize_graph(graph, catch_errors=False, optimizers=_optimizers(graph))
+                graph = optimize_graph(graph, catch_errors=False, optimizers=_optimizers())
                 model = graph.make_model("keras_attn")
         except Exception as error:
             reasons = "\n".join([*errors, f"{type(error).__name__}: {error}"])
@@ -109,30 +113,19 @@ def _to_onnx(concrete, input_names, output_names):
     return model
 
 
-def _optimizers(graph):
-    """The tf2onnx optimizers that change this graph; the others only take time."""
+def _optimizers():
+    """The tf2onnx optimizers that change these graphs; the others only take time."""
     from tf2onnx.optimizer.const_fold_optimizer import ConstFoldOptimizer
-    from tf2onnx.optimizer.einsum_optimizer import EinsumOptimizer
     from tf2onnx.optimizer.identity_optimizer import IdentityOptimizer
     from tf2onnx.optimizer.loop_optimizer import LoopOptimizer
     from tf2onnx.optimizer.merge_duplicated_nodes_optimizer import MergeDuplicatedNodesOptimizer
 
-    # Keras' MultiHeadAttention, for one: transposed, reshaped and multiplied.
-    einsum = {"einsum_optimizer": EinsumOptimizer} if _has_einsum(graph) else {}
     return {
-        **einsum,
         "fold_constants": ConstFoldOptimizer,
         "loop_optimizer": LoopOptimizer,
         "merge_duplication": MergeDuplicatedNodesOptimizer,
         "remove_identity": IdentityOptimizer,
     }
-
-
-def _has_einsum(graph):
-    return any(
-        node.type == "Einsum" or any(map(_has_einsum, (node.get_body_graphs() or {}).values()))
-        for node in graph.get_nodes()
-    )
 
 
 @contextlib.contextmanager
@@ -195,7 +188,8 @@ def _logged_errors():
 
     class Collector(logging.Handler):
         def emit(self, record):
-            messages.append(record.getMessage())
+            error = record.exc_info[1] if record.exc_info else None
+            messages.append(record.getMessage() + ("" if error is None else f"\n{error}"))
 
     collector = Collector(level=logging.ERROR)
     logger = logging.getLogger("tf2onnx")

@@ -7,6 +7,7 @@ ALLOWED_OPERATORS = frozenset(
     Ceil Clip Concat Constant ConstantOfShape Conv ConvTranspose Cos CumSum DequantizeLinear Div
     DynamicQuantizeLinear Elu Equal Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND
     Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual HardSigmoid HardSwish Identity If
+    IsInf IsNaN
     LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax Loop MatMul MatMulInteger Max
     MaxPool Min Mod Mul Neg NonZero Not OneHot Or PRelu Pad Pow RNN Range Reciprocal ReduceL2
     ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape ReverseSequence

@@ -142,11 +142,6 @@ def test_an_einsum_in_a_loop_is_written_as_products():
     check_model(model)
 
 
-def test_an_einsum_that_cannot_be_written_as_products_is_refused():
-    with pytest.raises(ExportError, match="'...i,ij->...j' must only contain lower or upper"):
-        convert(lambda x: {"y": tf.einsum("...i,ij->...j", x, tf.ones((3, 3)))}, [X], [])
-
-
 def test_an_invalid_model_is_refused():
     model = convert(lambda x: {"y": tf.nn.relu(x)}, [X], [])
     check_model(model)

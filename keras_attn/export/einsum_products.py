@@ -1,0 +1,221 @@
+"""How tf2onnx converts an einsum: as one matrix product.
+
+Its own optimizer tries every permutation of the letters, which takes minutes for six of them.
+"""
+
+import math
+from itertools import count
+
+import numpy as np
+
+
+def _einsum(graph, node, name, args):
+    """Replaces an einsum of one or two tensors.
+
+    The axes of two tensors are of four kinds: those of both and of the result (batch), those of one
+    tensor and of the result (left or right), those of both alone (contracted), and those of one
+    tensor alone, which are summed first. So the result is the transposition of the product of
+    `(batch ..., left, contracted)` and `(batch ..., contracted, right)`.
+    """
+    equation = node.get_attr_value("equation").decode()
+    inputs, outputs = list(node.input), node.output
+    shapes, types = node.output_shapes, node.output_dtypes
+    terms, result = _labels(equation, [graph.get_rank(each) for each in inputs])
+    graph.remove_node(node.name)
+    writer = _Writer(graph, types[0])
+    operands = []
+    for index, (value, labels) in enumerate(zip(inputs, terms, strict=True)):
+        others = {
+            *result,
+            *(label for term in terms[:index] + terms[index + 1 :] for label in term),
+        }
+        operands.append(writer.sum(_Tensor(value, labels, _sizes(graph, value)), others))
+    product = operands[0] if len(operands) == 1 else writer.product(*operands, result)
+    value = writer.transpose(product, result).value
+    graph.make_node("Identity", [value], name=name, outputs=outputs, shapes=shapes, dtypes=types)
+
+
+def _labels(equation, ranks):
+    """The labels of the axes of each tensor and of the result.
+
+    The axes that an ellipsis stands for get numbers, counted from the last one.
+    """
+    terms, arrow, result = equation.replace(" ", "").partition("->")
+    terms = terms.split(",")
+    if not arrow:
+        letters = sorted(set("".join(terms)) - {"."})
+        result = "".join(each for each in letters if "".join(terms).count(each) == 1)
+        result = ("..." if "..." in equation else "") + result
+    sizes = []
+    for term, rank in zip(terms, ranks, strict=True):
+        if "..." in term and rank is None:
+            raise ValueError(
+                "Expected tensors of known rank in an einsum with an ellipsis. "
+                f"Received: equation={equation!r}."
+            )
+        sizes.append(rank - len(term) + 3 if "..." in term else 0)
+
+    def expanded(term, size):
+        before, dots, after = term.partition("...")
+        numbers = [str(number) for number in reversed(range(size))] if dots else []
+        return [*before, *numbers, *after]
+
+    terms = [expanded(term, size) for term, size in zip(terms, sizes, strict=True)]
+    for term in terms:
+        if len(set(term)) < len(term):
+            raise ValueError(
+                "Expected different letters for the axes of each tensor of an einsum. "
+                f"Received: equation={equation!r}. Take the diagonal with `ops.diagonal`."
+            )
+    return terms, expanded(result, max(sizes))
+
+
+def _sizes(graph, value):
+    """List of ints, or pairs of the value and an axis where the size is unknown."""
+    shape = graph.get_shape(value)
+    if shape is None:
+        rank = graph.get_rank(value)
+        shape = None if rank is None else [-1] * rank
+    if shape is None:
+        return _Unknown(value)
+    return [size if size >= 0 else (value, axis) for axis, size in enumerate(shape)]
+
+
+class _Unknown:
+    """The sizes of a tensor of unknown shape."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __iter__(self):
+        return ((self.value, axis) for axis in count())
+
+
+class _Tensor:
+    """The name of a tensor, the labels of its axes, and a dictionary of their sizes."""
+
+    def __init__(self, value, labels, sizes):
+        self.value = value
+        self.labels = list(labels)
+        if not isinstance(sizes, dict):
+            sizes = dict(zip(labels, sizes, strict=False))
+        self.sizes = sizes
+
+
+class _Writer:
+    """Adds nodes to a graph of tf2onnx.
+
+    Args:
+        graph: `tf2onnx.graph.Graph`.
+        dtype: type of the tensors.
+    """
+
+    def __init__(self, graph, dtype):
+        self.graph = graph
+        self.dtype = dtype
+        self.shapes = {}
+
+    def sum(self, tensor, kept):
+        """Sums over the axes that are not among those kept."""
+        axes = [axis for axis, label in enumerate(tensor.labels) if label not in kept]
+        if not axes:
+            return tensor
+        value = self._make("ReduceSum", [tensor.value, self._constant(axes)], keepdims=0)
+        return _Tensor(value, [each for each in tensor.labels if each in kept], tensor.sizes)
+
+    def product(self, left, right, result):
+        """The product of two tensors, whose axes are those of the result in another order."""
+        both = {*left.labels} & {*right.labels}
+        batch = [label for label in result if label in both]
+        contracted = [label for label in left.labels if label in both and label not in result]
+        rows = [label for label in result if label in left.labels and label not in both]
+        columns = [label for label in result if label in right.labels and label not in both]
+        if result == [*batch, *columns, *rows] and rows and columns:  # spares a transposition
+            left, right, rows, columns = right, left, columns, rows
+        sizes = {**right.sizes, **left.sizes}
+        first = self.transpose(left, [*batch, *rows, *contracted])
+        second = self.transpose(right, [*batch, *contracted, *columns])
+        labels = [*batch, *rows, *columns]
+        if not contracted:
+            first = self._insert_axes(first, len(first.labels), len(columns))
+            second = self._insert_axes(second, len(batch), len(rows))
+            return _Tensor(self._make("Mul", [first, second]), labels, sizes)
+        # A product takes any number of axes on the left if there is no batch.
+        merged_rows = [rows] if batch or not rows else [[each] for each in rows]
+        alone = [[label] for label in batch]
+        first = self._merge(first, [*alone, *merged_rows, contracted])
+        second = self._merge(second, [*alone, contracted, columns])
+        value = self._make("MatMul", [first, second])
+        if all(len(group) == 1 for group in [*merged_rows, columns]):
+            return _Tensor(value, labels, sizes)
+        # The batch may have been broadcast, so its sizes are those of the product.
+        of_batch = [(value, axis) for axis in range(len(batch))]
+        wanted = [[size] for size in [*of_batch, *(sizes[each] for each in [*rows, *columns])]]
+        return _Tensor(self._reshape(value, wanted), labels, sizes)
+
+    def transpose(self, tensor, labels):
+        """The tensor with its axes in this order."""
+        if tensor.labels == labels:
+            return tensor
+        order = [tensor.labels.index(label) for label in labels]
+        return _Tensor(self._make("Transpose", [tensor.value], perm=order), labels, tensor.sizes)
+
+    def _merge(self, tensor, groups):
+        """A tensor with one axis for each group of labels."""
+        if all(len(group) == 1 for group in groups):
+            return tensor.value
+        return self._reshape(
+            tensor.value, [[tensor.sizes[each] for each in group] for group in groups]
+        )
+
+    def _insert_axes(self, tensor, axis, number):
+        """A tensor with so many axes of size 1 before an axis."""
+        if not number:
+            return tensor.value
+        axes = self._constant(list(range(axis, axis + number)))
+        return self._make("Unsqueeze", [tensor.value, axes])
+
+    def _reshape(self, value, groups):
+        """A tensor whose sizes are the products of these groups of sizes."""
+        if all(isinstance(size, int) for group in groups for size in group):
+            shape = self._constant([math.prod(group) for group in groups])
+        else:
+            parts = [self._product_of_sizes(group) for group in groups]
+            shape = parts[0] if len(parts) == 1 else self._make_integers("Concat", parts, axis=0)
+        return self._make("Reshape", [value, shape], allowzero=1)
+
+    def _product_of_sizes(self, group):
+        """The product of sizes as an array of one number."""
+        known = math.prod(size for size in group if isinstance(size, int))
+        factors = [self._size(*size) for size in group if not isinstance(size, int)]
+        if known != 1 or not factors:
+            factors.append(self._constant([known]))
+        product = factors[0]
+        for factor in factors[1:]:
+            product = self._make_integers("Mul", [product, factor])
+        return product
+
+    def _size(self, value, axis):
+        """The size of an axis as an array of one number."""
+        if value not in self.shapes:
+            self.shapes[value] = self._make_integers("Shape", [value])
+        return self._make_integers("Gather", [self.shapes[value], self._constant([axis])], axis=0)
+
+    def _make(self, kind, inputs, **attributes):
+        node = self.graph.make_node(kind, inputs, attr=attributes, dtypes=[self.dtype])
+        return node.output[0]
+
+    def _make_integers(self, kind, inputs, **attributes):
+        from onnx import TensorProto
+
+        node = self.graph.make_node(kind, inputs, attr=attributes, dtypes=[TensorProto.INT64])
+        return node.output[0]
+
+    def _constant(self, numbers):
+        from tf2onnx.utils import make_name
+
+        return self.graph.make_const(make_name("einsum"), np.array(numbers, "int64")).output[0]
+
+
+HANDLERS = {"Einsum": (_einsum, [])}
+"""The argument `custom_op_handlers` of tf2onnx."""

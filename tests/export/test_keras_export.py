@@ -1,0 +1,82 @@
+"""Keras' own `model.export(format="onnx")`, with all of tf2onnx's optimizers."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import (
+    MultiHeadAttention,
+    RNNEncoder,
+    RotaryPositions,
+    TransformerDecoderBlock,
+    TransformerEncoder,
+    TransformerEncoderBlock,
+)
+from tests.contracts import assert_close, numpy
+from tests.export.small_translator import session
+
+
+def of_one(layer):
+    inputs = keras.Input((None, 8), name="x")
+    return keras.Model(inputs, layer(inputs))
+
+
+def of_two(layer, with_mask=False):
+    inputs = [keras.Input((None, 8), name=name) for name in ("x", "y")]
+    if with_mask:
+        inputs.append(keras.Input((None,), dtype="bool", name="mask"))
+    return keras.Model(inputs, layer(*inputs))
+
+
+def of_ids(encoder):
+    ids = keras.Input((None,), dtype="int32", name="ids")
+    return keras.Model(ids, encoder(ids)["encoder_outputs"])
+
+
+MODELS = {
+    "attention": lambda: of_one(MultiHeadAttention(2, 4)),
+    "attention without biases": lambda: of_two(MultiHeadAttention(2, 4, use_bias=False)),
+    "rotary attention": lambda: of_one(
+        MultiHeadAttention(4, 4, value_dim=3, num_key_value_heads=2, rotary=RotaryPositions())
+    ),
+    "encoder block": lambda: of_one(TransformerEncoderBlock(2, 16)),
+    "decoder block": lambda: of_two(TransformerDecoderBlock(2, 16), with_mask=True),
+    "Transformer encoder": lambda: of_ids(
+        TransformerEncoder(TransformerEncoderBlock(2, 16), keras.layers.Embedding(9, 8), 1)
+    ),
+    "recurrent encoder": lambda: of_ids(
+        RNNEncoder(keras.layers.LSTMCell(4), keras.layers.Embedding(9, 8))
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:In the future `np.object` will be defined:FutureWarning")
+@pytest.mark.parametrize("name", MODELS)
+def test_keras_export_writes_a_file_that_is_right_at_several_sizes(tmp_path, name):
+    model, rng = MODELS[name](), np.random.default_rng(0)
+
+    def random_inputs(batch, target, source):
+        feed = {}
+        for value in model.inputs:
+            steps = source if value.name in ("y", "mask") else target
+            shape = (batch, steps, *value.shape[2:])
+            feed[value.name] = {
+                "float32": rng.normal(size=shape).astype("float32"),
+                "int32": rng.integers(1, 9, shape).astype("int32"),
+                "bool": rng.random(shape) < 0.7,
+            }[value.dtype]
+        return feed
+
+    model(
+        list(random_inputs(2, 3, 3).values())
+        if len(model.inputs) > 1
+        else random_inputs(2, 3, 3)[model.inputs[0].name]
+    )
+    model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
+    opened = session(tmp_path / "model.onnx")
+    for sizes in ((2, 5, 4), (1, 7, 7), (3, 2, 6)):
+        feed = random_inputs(*sizes)
+        values = list(feed.values())
+        expected = numpy(model(values if len(values) > 1 else values[0]))
+        (found,) = opened.run(None, feed)
+        assert_close(found, expected)
