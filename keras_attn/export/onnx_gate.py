@@ -7,12 +7,12 @@ ALLOWED_OPERATORS = frozenset(
     Ceil Clip Concat Constant ConstantOfShape Conv ConvTranspose Cos CumSum DequantizeLinear Div
     DynamicQuantizeLinear Elu Equal Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND
     Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual HardSigmoid HardSwish Identity If
-    IsInf IsNaN
-    LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax Loop MatMul MatMulInteger Max
-    MaxPool Min Mod Mul Neg NonZero Not OneHot Or PRelu Pad Pow RNN Range Reciprocal ReduceL2
-    ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape ReverseSequence
-    Round ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Size Slice Softmax Softplus Softsign
-    Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze Where Xor
+    IsInf IsNaN LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax Loop MatMul
+    MatMulInteger Max MaxPool Min Mod Mul Neg NonZero Not OneHot Or PRelu Pad Pow RNN Range
+    Reciprocal ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu
+    Reshape ReverseSequence Round ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Size Slice
+    Softmax Softplus Softsign Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze
+    Where Xor
     """.split()
 )
 """Operators of the standard domain that an exported file may hold. Not among them: Einsum (no
