@@ -148,7 +148,8 @@ class AttentionMechanism(AttentionSteps, keras.layers.Layer):
         """Scores `(batch, target, source)` of queries against projected keys."""
         raise NotImplementedError(f"{type(self).__name__} must override `compute_scores`.")
 
-    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        check_second_input(self, "value", value_shape)
         return (*query_shape[:-1], value_shape[-1])
 
     def compute_output_spec(
