@@ -1,12 +1,22 @@
 """Translates text with one ONNX file exported by keras_attn; no Keras, no TensorFlow."""
 
-from keras_attn_runtime.errors import ModelFileError, ProviderError, SentenceError
+from keras_attn_runtime.cancellation import CancelToken
+from keras_attn_runtime.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    ModelFileError,
+    ProviderError,
+    SentenceError,
+)
 from keras_attn_runtime.stepped_model import SteppedModel
 from keras_attn_runtime.streaming_translator import StreamingTranslator
 from keras_attn_runtime.translation import Hypothesis, Translation
 from keras_attn_runtime.translator import Translator
 
 __all__ = [
+    "CancelToken",
+    "Cancelled",
+    "DeadlineExceeded",
     "Hypothesis",
     "ModelFileError",
     "ProviderError",

@@ -5,8 +5,13 @@ import os
 import sys
 from contextlib import ExitStack, suppress
 
-from keras_attn_runtime.errors import BatchError, ModelFileError, SentenceError
-from keras_attn_runtime.interruption import Interruption
+from keras_attn_runtime.errors import (
+    BatchError,
+    DeadlineExceeded,
+    ModelFileError,
+    SentenceError,
+)
+from keras_attn_runtime.interruption import SIGNAL, TIMED_OUT, Interruption
 from keras_attn_runtime.json_line import json_line
 from keras_attn_runtime.lines import read_lines
 from keras_attn_runtime.options import LARGEST_INT32
@@ -14,7 +19,6 @@ from keras_attn_runtime.progress import Progress
 from keras_attn_runtime.translator import Translator
 
 SUCCESS, FAILURE = 0, 1  # 2 is argparse's, for a wrong command line
-SIGNAL = 128  # and the signal's number, as in a shell
 
 
 def build_parser():
@@ -23,8 +27,9 @@ def build_parser():
         description="Translates standard input, one sentence a line, to standard output: as many "
         "lines come out as go in, in the same order. Only \\n ends a line.",
         epilog="Exit status: 0 all translated; 1 stopped by an error, with every line before it "
-        "translated if a line is to blame; 2 wrong command line; 130 interrupted by Ctrl-C, 143 by "
-        "SIGTERM, with whole windows translated.",
+        "translated if a line is to blame; 2 wrong command line; 124 stopped by --timeout, with "
+        "every line before the first unfinished one; 130 interrupted by Ctrl-C, 143 by SIGTERM, "
+        "with whole windows translated.",
     )
     parser.add_argument(
         "model", help="ONNX file exported by keras_attn, or the directory with model.onnx"
@@ -127,6 +132,18 @@ def build_parser():
         help="limit of input tokens (%(default)s)",
     )
     parser.add_argument(
+        "--max-source-characters",
+        type=positive_integer,
+        metavar="N",
+        help="limit of input characters, before the tokenizer (32 times the limit of tokens)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=number,
+        metavar="SECONDS",
+        help="limit of the whole command, with loading the model and waiting for lines (none)",
+    )
+    parser.add_argument(
         "--long-lines",
         choices=("truncate", "error"),
         default="truncate",
@@ -145,13 +162,18 @@ def main(arguments=None):
     """Runs the command and returns its exit status."""
     arguments = _parse(arguments)
     progress = Progress(sys.stderr, sys.stdout)
-    interruption = Interruption()
+    interruption = Interruption(arguments.timeout)
     try:
         with interruption:
             _translate(arguments, progress, interruption)
         return SUCCESS
     except KeyboardInterrupt:
         return SIGNAL + interruption.number
+    except DeadlineExceeded as error:
+        progress.message(
+            f"error: line {error.index + 1}: not finished within --timeout={arguments.timeout:g}"
+        )
+        return TIMED_OUT
     except BrokenPipeError:
         return FAILURE  # the reader has gone, as in `| head`: nobody is left to tell
     except (SentenceError, BatchError) as error:
@@ -193,6 +215,7 @@ def _translate(arguments, progress, interruption):
         num_workers=arguments.workers,
         max_source_length=arguments.max_source_length,
         truncate=arguments.long_lines == "truncate",
+        max_source_characters=arguments.max_source_characters,
     )
     if arguments.alignments and not translator.has_alignments:
         raise ModelFileError(
@@ -209,7 +232,8 @@ def _translate(arguments, progress, interruption):
     if window is None and sys.stdin.isatty():
         window = 1  # somebody types and waits for the answer
     errors = "strict" if arguments.invalid_utf8 == "error" else "replace"
-    lines = interruption.lines(read_lines(sys.stdin.buffer, errors))
+    lines = read_lines(sys.stdin.buffer, errors, translator.max_source_characters)
+    lines = interruption.lines(lines)
     options = {
         "length_penalty": arguments.length_penalty,
         "num_hypotheses": arguments.num_hypotheses or 1,
@@ -217,6 +241,7 @@ def _translate(arguments, progress, interruption):
         "window": window,
         "alignments": arguments.alignments,
         "seed": arguments.seed,
+        "timeout": interruption.remaining(),
     }
     if arguments.max_length is not None:
         options["max_length"] = arguments.max_length
@@ -227,7 +252,8 @@ def _translate(arguments, progress, interruption):
             )
         else:
             targets = stack.enter_context(open(arguments.score, "rb"))
-            targets = _lines_of(arguments.score, read_lines(targets, errors))
+            most = translator.max_target_characters
+            targets = _lines_of(arguments.score, read_lines(targets, errors, most))
             translations = translator.score_iterable(
                 lines, targets, arguments.skip_unscorable, **options
             )
@@ -247,7 +273,8 @@ def _write_all(translations, arguments, translator, progress, interruption):
         interruption.hold()
         if translation is not None and translation.truncated:
             progress.message(
-                f"warning: line {number}: cut to its first {translator.max_source_length} tokens"
+                f"warning: line {number}: cut to the limits of {translator.max_source_length} "
+                f"tokens and {translator.max_source_characters} characters"
             )
         if translation is None:  # a pair that cannot be scored
             line = "nan" if arguments.format == "text" else "null"
@@ -304,5 +331,14 @@ def _at_least(least, value):
     return value
 
 
+def run():
+    """Runs the command and ends the process."""
+    status = main()
+    if status >= TIMED_OUT:
+        # At once: a thread may wait for a line, or for an operator to end. All output is written.
+        os._exit(status)
+    sys.exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -1,4 +1,4 @@
-"""The errors of the runtime: each is a ValueError that tells which input is at fault."""
+"""The errors of the runtime: ValueErrors for the input, and those that end a call early."""
 
 import contextlib
 
@@ -45,6 +45,35 @@ class SentenceError(ValueError):
 
     def __reduce__(self):  # see `BatchError`
         return type(self), (self.index, self.reason)
+
+
+class DeadlineExceeded(TimeoutError):
+    """A call of a `Translator` did not finish within its `timeout`.
+
+    Attributes:
+        index: int, position in the input, from 0, of the first sentence without a translation.
+        translations: list, of a method that returns a list: a `Translation` for each sentence that
+            was read, `None` for those without one. An iterator has yielded what is before `index`;
+            there it is empty.
+    """
+
+    def __init__(self, message, index=0):
+        super().__init__(message)
+        self.index = index
+        self.translations = []
+
+
+class Cancelled(RuntimeError):
+    """A call of a `Translator` was ended by its `cancel_token`.
+
+    Attributes:
+        index, translations: see `DeadlineExceeded`.
+    """
+
+    def __init__(self, message, index=0):
+        super().__init__(message)
+        self.index = index
+        self.translations = []
 
 
 def in_one_line(error):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.checksum import verify_checksum
 from keras_attn_runtime.errors import ModelFileError, run_failures
 from keras_attn_runtime.file_checksum import (
@@ -80,7 +81,7 @@ class ExportedModel(PickledArguments):
         if "keras_attn.target_tokenizer" in metadata:
             self.target_tokenizer = self._tokenizer(metadata, "target")
 
-    def run(self, sentences, max_length, length_penalty, prefixes=None, seeds=None):
+    def run(self, sentences, max_length, length_penalty, prefixes=None, seeds=None, call=None):
         """Searches for the translations of one batch.
 
         Args:
@@ -91,6 +92,7 @@ class ExportedModel(PickledArguments):
             prefixes: list of lists of ints, target ids that each translation begins with, for a
                 file that `takes_target_prefix`. Default: nothing.
             seeds: list of ints in [0, 2**31), for a file that `draws`. Default: zeros.
+            call: `Call` that can stop the run. Default: none.
 
         Returns:
             Dict of arrays by output name: int32 `token_ids (batch, hypotheses, target_length)` and
@@ -99,12 +101,12 @@ class ExportedModel(PickledArguments):
             source_length)` and `token_log_probs (batch, hypotheses, target_length)`.
 
         Raises:
-            BatchError: if ONNX Runtime fails.
+            BatchError: if ONNX Runtime fails, or `call` is stopped.
             ModelFileError: if the outputs do not fit the batch.
         """
         with run_failures(len(sentences), max(map(len, sentences))):
             feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
-            outputs = self._search(feeds)
+            outputs = self._search(feeds, call or Call())
         check_outputs(outputs, len(sentences), self.settings)
         return outputs
 
@@ -142,9 +144,9 @@ class ExportedModel(PickledArguments):
         finally:
             self._free.put(session)
 
-    def _search(self, feeds):
-        with self._session() as session:
-            outputs = session.run(self._output_names, feeds)
+    def _search(self, feeds, call):
+        with self._session() as session, call.run_options() as run_options:
+            outputs = session.run(self._output_names, feeds, run_options)
         return dict(zip(self._output_names, outputs, strict=True))
 
     def _feeds(self, sentences, max_length, length_penalty, prefixes, seeds):

@@ -3,6 +3,7 @@ import os
 from pathlib import Path
 
 from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.regular_file import require_regular_file
 
 WEIGHTS_KEY = "keras_attn.weights_checksum"
 KEY = "keras_attn.file_checksum"
@@ -73,9 +74,11 @@ def load_unchanged(load, *paths):
         What `load` returns.
 
     Raises:
-        ModelFileError: the files were replaced each time.
+        ModelFileError: the files were replaced each time, or one is a pipe, a socket or a device.
         Exception: what `load` raises for files that stay as they are.
     """
+    for path in paths:
+        require_regular_file(path)
     for _ in range(_ATTEMPTS):
         before = [_identity(path) for path in paths]
         try:

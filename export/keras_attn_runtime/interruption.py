@@ -1,22 +1,42 @@
+import os
+import select
 import signal
+import socket
+import threading
+import time
+
+TIMED_OUT = 124  # the exit status of the command `timeout`
+SIGNAL = 128  # and the signal's number, as in a shell
+
+GRACE = 0.5
+"""Seconds in which the main thread must write a line or end, after a signal or the deadline."""
 
 
 class Interruption:
-    """Lets Ctrl-C (SIGINT) and SIGTERM end the command between two lines, never inside of one.
+    """Lets Ctrl-C (SIGINT), SIGTERM and a deadline end the command, between two lines if possible.
 
     As a context manager it handles the two signals. While a model is loaded and lines are read and
-    translated, a signal raises KeyboardInterrupt, as soon as a running call of ONNX Runtime is
-    done. What is translated already is written first: after `hold` a signal waits until the next
-    line is asked for. A second signal ends the process at once, for a reader of the output that has
-    stopped reading would make the wait endless.
+    translated, a signal raises KeyboardInterrupt. What is translated already is written first:
+    after `hold` a signal waits until the next line is asked for. A second signal ends the process
+    at once.
+
+    The main thread may be where no exception reaches it: it loads a model, or the reader of the
+    output has stopped reading. So after the first signal or the deadline another thread ends the
+    process, once the main thread has done nothing for half a second. It needs the lock of the
+    interpreter, which ONNX Runtime releases while it loads and runs; SentencePiece keeps it.
+
+    Args:
+        timeout: float, seconds from now to the deadline. Default: none.
 
     Attributes:
         number: int, the signal that came, or None.
     """
 
-    def __init__(self):
+    def __init__(self, timeout=None):
         self.number = None
+        self._deadline = None if timeout is None else time.monotonic() + timeout
         self._held = False
+        self._num_lines = 0
         self._before = {}
 
     def __enter__(self):
@@ -24,17 +44,33 @@ class Interruption:
             # A shell lets its background jobs ignore Ctrl-C, and so do these.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._handle)
+        # The system writes the number of each signal there, whatever the main thread does.
+        self._receiver, self._sender = socket.socketpair()
+        self._sender.setblocking(False)
+        self._previous = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
+        self._watcher = threading.Thread(target=self._watch, name="keras-attn-watch", daemon=True)
+        self._watcher.start()
         return self
 
     def __exit__(self, *_):
         if self.number is not None:
-            return  # the process ends, and a further signal ends its wait for workers at once
+            return  # the process ends, and the other thread sees to it
+        signal.set_wakeup_fd(self._previous)
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self._sender.send(b"\0")
+        self._watcher.join()
+        self._sender.close()
+        self._receiver.close()
+
+    def remaining(self):
+        """Seconds to the deadline, at least 0, or `None` without one."""
+        return None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
 
     def hold(self):
         """Makes a signal wait until the next of `lines` is asked for."""
         self._held = True
+        self._num_lines += 1
 
     def lines(self, lines):
         """Yields the lines of an iterable until a signal comes, then raises KeyboardInterrupt."""
@@ -55,3 +91,24 @@ class Interruption:
         self.number = number
         if not self._held:
             raise KeyboardInterrupt
+
+    def _watch(self):
+        number = self._wait(self.remaining())
+        num_lines = None
+        while number != 0 and num_lines != self._num_lines:
+            num_lines = self._num_lines
+            if self._wait(GRACE, of_signals=False) == 0:
+                return
+        if number != 0:
+            os._exit(TIMED_OUT if number is None else SIGNAL + number)
+
+    def _wait(self, seconds, of_signals=True):
+        """The number of the signal that came, 0 after the block has ended, or None in time."""
+        end = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = None if end is None else max(end - time.monotonic(), 0.0)
+            if not select.select([self._receiver], [], [], left)[0]:
+                return None
+            for number in self._receiver.recv(1):
+                if number == 0 or (of_signals and number in self._before):
+                    return number

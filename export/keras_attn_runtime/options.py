@@ -3,6 +3,8 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from keras_attn_runtime.cancellation import CancelToken
+
 LARGEST_INT32 = 2**31 - 1
 
 
@@ -26,6 +28,11 @@ class Options:
         alignments: bool, whether to keep the alignments of a file that has them: a float for each
             token of the translation and of the source, which are most of what many long ones take.
             Default: True.
+        timeout: float of at least 0, seconds for the whole call, with reading the input and
+            waiting for other calls. Then the call raises `DeadlineExceeded`. A list is read by
+            the thread of the call, any other iterable by another thread. Default: no limit.
+        cancel_token: `CancelToken`, by which another thread can end the call; it then raises
+            `Cancelled`. Default: none.
 
     Raises:
         ValueError: if an argument is of the wrong type or out of its range.
@@ -38,6 +45,8 @@ class Options:
     window: int | None = None
     seed: int | None = None
     alignments: bool = True
+    timeout: float | None = None
+    cancel_token: CancelToken | None = None
 
     def __post_init__(self):
         if self.max_length is not None:
@@ -51,6 +60,13 @@ class Options:
             require_integer("seed", self.seed, least=0)
         if self.length_penalty is not None:
             _require("length_penalty", self.length_penalty, Real, "a number", least=0)
+        if self.timeout is not None:
+            _require("timeout", self.timeout, Real, "a number of seconds", least=0)
+        if not isinstance(self.cancel_token, (CancelToken, type(None))):
+            raise ValueError(
+                "Expected cancel_token to be a CancelToken. Received: "
+                f"type={type(self.cancel_token).__name__}."
+            )
         for name in ("max_length", "num_hypotheses", "batch_size", "window", "seed"):
             value = getattr(self, name)
             if value is not None:  # NumPy's small integers overflow where they are multiplied

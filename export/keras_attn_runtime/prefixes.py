@@ -12,6 +12,9 @@ import numpy as np
 
 from keras_attn_runtime.errors import SentenceError
 
+LEAST_TARGET_CHARACTERS = 16_384
+"""A prefix or target may have so many characters, also of a file whose sources are shorter."""
+
 
 class PrefixReader:
     """Gives each `Source` the ids that its translation begins with.
@@ -19,11 +22,13 @@ class PrefixReader:
     Args:
         tokenizer: `Tokenizer` of the target language, or `None`.
         settings: `Settings` of the file.
+        max_characters: int, limit of characters (code points) of a text; a longer one is refused.
     """
 
-    def __init__(self, tokenizer, settings):
+    def __init__(self, tokenizer, settings, max_characters):
         self.tokenizer = tokenizer
         self.settings = settings
+        self.max_characters = max_characters
 
     def of_texts(self, sources, target_prefix):
         """Yields the sources with prefixes: a string for all, or an iterable of one for each."""
@@ -88,6 +93,12 @@ class PrefixReader:
             raise ValueError(
                 f"Expected a {name} that can be written as UTF-8. Received: {error.reason}."
             ) from error
+        if len(text) > self.max_characters:  # see `SourceReader`
+            raise ValueError(
+                f"Expected a {name} of at most {self.max_characters} characters. Received: a "
+                "longer text. Raise max_source_characters, which is the limit of targets too where "
+                f"it is above {LEAST_TARGET_CHARACTERS}."
+            )
         return self.tokenizer.encode(text)
 
     def _checked_ids(self, ids):

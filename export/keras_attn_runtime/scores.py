@@ -3,6 +3,7 @@
 import collections
 
 from keras_attn_runtime.errors import SentenceError
+from keras_attn_runtime.translation import UNFINISHED
 
 
 def require_tokens(sources):
@@ -21,7 +22,7 @@ def scores(sources, search, skip_unscorable=False):
             `skip_unscorable` all must have tokens.
         search: function from sources to their translations, lazily and in order.
         skip_unscorable: bool, whether to yield `None` for a source without tokens, and for a
-            translation that a limit has cut. Default False.
+            translation that a limit has cut. Default False. An `UNFINISHED` one stays so.
 
     Raises:
         SentenceError: if a limit has cut one.
@@ -35,6 +36,9 @@ def scores(sources, search, skip_unscorable=False):
 
     for index, translation in enumerate(search(noted())):
         source = read.popleft()
+        if translation is UNFINISHED:
+            yield translation
+            continue
         target = source.prefix
         if source.ids and translation.ended and translation.token_ids == target[:-1]:
             yield translation

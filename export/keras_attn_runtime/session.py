@@ -7,6 +7,7 @@ import sys
 from keras_attn_runtime.errors import ModelFileError, ProviderError, in_one_line
 from keras_attn_runtime.foreign_files import describe_foreign
 from keras_attn_runtime.options import require_integer
+from keras_attn_runtime.regular_file import require_regular_file
 
 MOST_THREADS = 1024
 """More would be a mistake: ONNX Runtime starts all of them, whatever the processor has."""
@@ -32,13 +33,14 @@ def create_session(path, providers=None, num_threads=None):
 
     Raises:
         FileNotFoundError: if there is no such file (or another OSError if it cannot be opened).
-        ModelFileError: if ONNX Runtime cannot load it.
+        ModelFileError: if it is no regular file, or ONNX Runtime cannot load it.
         ProviderError: if a provider is unknown, not installed or does not start.
         ValueError: if `num_threads` is not an integer in its range.
         ImportError: if ONNX Runtime is not installed, or cannot be loaded.
     """
     if num_threads is not None:
         require_integer("num_threads", num_threads, least=1, most=MOST_THREADS)
+    require_regular_file(path)
     # Opening it here turns a missing file or a missing permission into the usual OSError.
     with open(path, "rb"):
         pass

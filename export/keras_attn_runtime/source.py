@@ -32,13 +32,15 @@ class SourceReader:
         tokenizer: `Tokenizer` of the source language.
         settings: `Settings` of the file.
         max_source_length: int, limit of tokens of a sentence, start and end token not counted.
+        max_source_characters: int, limit of characters (code points) of a text.
         truncate: bool, whether longer sentences are cut instead of refused.
     """
 
-    def __init__(self, tokenizer, settings, max_source_length, truncate):
+    def __init__(self, tokenizer, settings, max_source_length, max_source_characters, truncate):
         self.tokenizer = tokenizer
         self.settings = settings
         self.max_source_length = max_source_length
+        self.max_source_characters = max_source_characters
         self.truncate = truncate
         self._start = [settings.start_token_id] if settings.source_start else []
         self._end = [settings.end_token_id] if settings.source_end else []
@@ -56,7 +58,7 @@ class SourceReader:
                 raise SentenceError(
                     index, f"expected text that can be written as UTF-8 ({error.reason})."
                 ) from error
-            yield self._source(index, self.tokenizer.encode(text))
+            yield self._source_of_text(index, text)
 
     def read_ids(self, sentences):
         """Yields the `Source` of each sequence of ids; raises `SentenceError` on an invalid one."""
@@ -76,9 +78,21 @@ class SourceReader:
                 )
             yield self._source(index, ids[num_start:])
 
-    def _source(self, index, ids):
-        truncated = len(ids) > self.max_source_length
-        if truncated and not self.truncate:
+    def _source_of_text(self, index, text):
+        # SentencePiece takes quadratic time for some long texts, and nothing can interrupt it.
+        is_too_long = len(text) > self.max_source_characters
+        if is_too_long and not self.truncate:
+            raise SentenceError(
+                index,
+                f"expected at most max_source_characters={self.max_source_characters} characters. "
+                "Received: a longer text. Split it, raise the limit or ask for truncation.",
+            )
+        ids = self.tokenizer.encode(text[: self.max_source_characters])
+        return self._source(index, ids, truncated=is_too_long)
+
+    def _source(self, index, ids, truncated=False):
+        is_too_long = len(ids) > self.max_source_length
+        if is_too_long and not self.truncate:
             raise SentenceError(
                 index,
                 f"expected at most max_source_length={self.max_source_length} tokens. "
@@ -87,6 +101,7 @@ class SourceReader:
         ids = ids[: self.max_source_length]
         # A language model can go on from its start token alone; another model has nothing to read.
         is_empty = not ids and (self._end or not self._start)
+        truncated = truncated or is_too_long
         return Source([] if is_empty else [*self._start, *ids, *self._end], truncated)
 
     def _checked_ids(self, index, sentence):

@@ -49,11 +49,11 @@ class SteppedModel(ExportedModel):
             [(first, *others) for first, others in zip(self._sessions, self._others, strict=True)]
         )
 
-    def start(self, sentences, max_length, length_penalty, prefixes=None, seeds=None):
+    def start(self, sentences, max_length, length_penalty, prefixes=None, seeds=None, call=None):
         """Reads one batch.
 
         Args:
-            sentences, max_length, length_penalty, prefixes, seeds: see `ExportedModel.run`.
+            sentences, max_length, length_penalty, prefixes, seeds, call: see `ExportedModel.run`.
 
         Returns:
             The `SteppedSearch` before its first step.
@@ -62,11 +62,11 @@ class SteppedModel(ExportedModel):
             BatchError: if ONNX Runtime fails.
         """
         feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
-        return SteppedSearch(next(self._turns), feeds)
+        return SteppedSearch(next(self._turns), feeds, call)
 
-    def _search(self, feeds):
+    def _search(self, feeds, call):
         with self._session() as sessions:
-            search = SteppedSearch(sessions, feeds)
+            search = SteppedSearch(sessions, feeds, call)
             for _ in search:
                 pass
             return search.results()

@@ -1,3 +1,4 @@
+from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.errors import run_failures
 
 NEXT = "next/"
@@ -15,6 +16,7 @@ class SteppedSearch:
     Args:
         sessions: tuple of the sessions of `start.onnx`, `step.onnx` and `finish.onnx`.
         feeds: dict of arrays, the inputs of `ExportedModel`.
+        call: `Call` that can stop the search. Default: none.
 
     Attributes:
         values: dict of `onnxruntime.OrtValue` by name, everything between two steps; `.numpy()`
@@ -24,10 +26,11 @@ class SteppedSearch:
         ModelFileError: if ONNX Runtime fails.
     """
 
-    def __init__(self, sessions, feeds):
+    def __init__(self, sessions, feeds, call=None):
         import onnxruntime  # may be missing, of which `create_session` tells first
 
         start, self._step, self._finish = sessions
+        self._call = call or Call()
         self.values = {
             name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()
         }
@@ -61,8 +64,8 @@ class SteppedSearch:
         names = [each.name for each in session.get_outputs()]
         for name in names:
             binding.bind_output(name, *device)
-        with run_failures(*self.values["source_ids"].shape()):
-            session.run_with_iobinding(binding)
+        with run_failures(*self.values["source_ids"].shape()), self._call.run_options() as options:
+            session.run_with_iobinding(binding, options)
         values = binding.get_outputs()
         self.values |= {
             name.removeprefix(NEXT): value for name, value in zip(names, values, strict=True)

@@ -1,3 +1,4 @@
+from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.outputs import check_partial
 from keras_attn_runtime.stepped_model import SteppedModel
 from keras_attn_runtime.translator import Translator
@@ -25,12 +26,22 @@ class StreamingTranslator(Translator):
 
     _model_class = SteppedModel
 
-    def stream(self, text, max_length=None, length_penalty=None, target_prefix=None, seed=None):
+    def stream(
+        self,
+        text,
+        max_length=None,
+        length_penalty=None,
+        target_prefix=None,
+        seed=None,
+        timeout=None,
+        cancel_token=None,
+    ):
         """Translates one text, token by token.
 
         Args:
             text: string.
-            max_length, length_penalty, seed: see `Options`.
+            max_length, length_penalty, seed, timeout, cancel_token: see `Options`. The timeout
+                begins with this call and holds until the last string.
             target_prefix: string that the translation begins with. Default: nothing.
 
         Returns:
@@ -42,22 +53,48 @@ class StreamingTranslator(Translator):
             ModelFileError: if ONNX Runtime fails, or the directory has no tokenizer, or takes no
                 `target_prefix`.
             ValueError: if an option is out of its range.
+            DeadlineExceeded: if `timeout` seconds are over.
+            Cancelled: if `cancel_token` is cancelled.
         """
         options = self._checked(
-            {"max_length": max_length, "length_penalty": length_penalty, "seed": seed}
+            {
+                "max_length": max_length,
+                "length_penalty": length_penalty,
+                "seed": seed,
+                "timeout": timeout,
+                "cancel_token": cancel_token,
+            }
         )
-        (source,) = self._seeded(self._read_texts([text], target_prefix), options)
+        call = Call(options.timeout, options.cancel_token)
+        (source,) = self._seeded(self._read_texts([text], target_prefix, call), options)
         if not source.ids or options.max_length == 0:
             return iter([""])
-        partials = self._model.start(
-            [source.ids], *self._limits(options), [source.prefix], [source.seed]
-        )
-        return self._texts(partials)
 
-    def _texts(self, partials):
+        def start():
+            prefixes, seeds = [source.prefix], [source.seed]
+            return self._model.start([source.ids], *self._limits(options), prefixes, seeds, call)
+
+        return self._texts(self._in_worker(start, call), call)
+
+    def _in_worker(self, function, call):
+        """The result of a function, for which a worker runs ONNX Runtime."""
+        try:
+            call.check()
+            self._submit(function, call)
+            _, result = self._result(call)
+        except BaseException:  # also KeyboardInterrupt
+            call.stop()
+            raise
+        return result
+
+    def _texts(self, partials, call):
         text = None
-        for text in map(self._text, partials):
-            yield text
+        try:
+            while (partial := self._in_worker(lambda: next(partials, None), call)) is not None:
+                text = self._text(partial)
+                yield text
+        finally:
+            call.stop()
         if text is None:  # a limit of no tokens
             yield ""
 

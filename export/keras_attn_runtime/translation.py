@@ -2,6 +2,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+UNFINISHED = object()
+"""In the place of a `Translation` that a call did not finish in its time."""
+
 
 @dataclass(frozen=True, repr=False)
 class Hypothesis:
@@ -58,7 +61,8 @@ class Translation(Hypothesis):
             own values.
         source_pieces: list of strings, the pieces the model read, the end token included; None
             where the file has no tokenizer.
-        truncated: bool, whether the sentence was longer than `max_source_length` and was cut.
+        truncated: bool, whether the sentence was longer than `max_source_length` tokens or
+            `max_source_characters` and was cut.
     """
 
     hypotheses: tuple[Hypothesis, ...]

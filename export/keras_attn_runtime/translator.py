@@ -2,23 +2,28 @@ import dataclasses
 import os
 import random
 from collections.abc import Mapping, Set
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from keras_attn_runtime.errors import BatchError, ModelFileError
+from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.errors import BatchError, Cancelled, DeadlineExceeded, ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn_runtime.options import LARGEST_INT32, Options, require_bool, require_integer
 from keras_attn_runtime.pickled_arguments import PickledArguments
-from keras_attn_runtime.prefixes import PrefixReader
+from keras_attn_runtime.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
+from keras_attn_runtime.reading import read
 from keras_attn_runtime.scores import require_tokens, scores
 from keras_attn_runtime.session import MOST_THREADS
 from keras_attn_runtime.source import SourceReader
-from keras_attn_runtime.translation import Hypothesis, Translation
+from keras_attn_runtime.translation import UNFINISHED, Hypothesis, Translation
 from keras_attn_runtime.windows import batches_by_length, windows
+from keras_attn_runtime.worker_pool import WorkerPool
 
 SEEDS = 2**31
 """So many seeds a file takes, from 0 on."""
+
+CHARACTERS_PER_TOKEN = 32
+"""The default limit of characters is this times the limit of tokens."""
 
 IMPOSSIBLE = -1e9
 """Log probability of a hypothesis that does not exist: the search found fewer than asked for."""
@@ -29,9 +34,10 @@ class Translator(PickledArguments):
 
     Sentences are sorted by length inside a bounded window, translated in batches and given back in
     the order of the input. A batch that ONNX Runtime cannot run, mostly for want of memory, is
-    halved until it can. One object may be used from several threads at once. The methods take the
-    keyword arguments of `Options`: `max_length`, `length_penalty`, `num_hypotheses`, `batch_size`,
-    `window`, `seed`, `alignments`.
+    halved until it can. ONNX Runtime runs in threads of this object, so that Ctrl-C, a deadline or
+    a `CancelToken` end a call within milliseconds. One object may be used from several threads at
+    once. The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
+    `num_hypotheses`, `batch_size`, `window`, `seed`, `alignments`, `timeout`, `cancel_token`.
 
     A Translator can be pickled, for Spark, Ray and spawned processes: it is stored as its path and
     its other arguments, and the process that receives it opens the file again.
@@ -48,8 +54,12 @@ class Translator(PickledArguments):
             memory once. Default: 1.
         max_source_length: int of at least 1, limit of tokens of a sentence, start and end token
             not counted. A model that knows fewer positions lowers it. Default: 512.
-        truncate: bool, whether a longer sentence is cut to the limit (`Translation.truncated`
-            tells) instead of refused with a `SentenceError`. Default: False.
+        truncate: bool, whether a longer sentence is cut to the limits (`Translation.truncated`
+            is then True) instead of refused with a `SentenceError`. Default: False.
+        max_source_characters: int of at least 1, limit of characters (code points) of a text. It
+            is applied before the tokenizer, whose time can grow with the square of the length.
+            Texts of targets and prefixes have the same limit, but at least 16,384, and are refused
+            beyond. Default: 32 times the limit of tokens that holds.
 
     Attributes:
         settings: `Settings`, what the file says about its model.
@@ -57,7 +67,8 @@ class Translator(PickledArguments):
         has_token_log_probs: bool, whether they have `token_log_probs`.
         takes_target_prefix: bool, whether they can be told what to begin with.
         draws: bool, whether they are drawn at random, by `seed`.
-        max_source_length: int, the limit that holds.
+        max_source_length, max_source_characters, max_target_characters: ints, the limits that
+            hold.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -65,6 +76,8 @@ class Translator(PickledArguments):
         ProviderError: if a provider cannot be used.
         ValueError: if another argument is out of its range.
         RuntimeError: by the methods, in a process that was forked since.
+        DeadlineExceeded: by the methods, if `timeout` seconds are over.
+        Cancelled: by the methods, a `RuntimeError`, if `cancel_token` is cancelled.
         TypeError: by the methods, for an option that there is not.
 
     Example:
@@ -84,8 +97,11 @@ class Translator(PickledArguments):
         num_workers=1,
         max_source_length=512,
         truncate=False,
+        max_source_characters=None,
     ):
         require_integer("max_source_length", max_source_length, least=1)
+        if max_source_characters is not None:
+            require_integer("max_source_characters", max_source_characters, least=1)
         require_integer("num_workers", num_workers, least=1, most=MOST_THREADS)
         require_bool("truncate", truncate)
         if not isinstance(path, (str, os.PathLike)):
@@ -98,7 +114,9 @@ class Translator(PickledArguments):
             most = MOST_THREADS // num_workers
             require_integer("num_threads", num_threads, least=1, most=most)
         self._model = self._model_class(path, providers, num_threads, num_workers)
-        self._workers = ThreadPoolExecutor(num_workers) if num_workers > 1 else None
+        self._num_workers = num_workers
+        # With one worker, each thread that calls has one of its own.
+        self._pool = WorkerPool(num_workers if num_workers > 1 else None)
         self._process = os.getpid()
         self.settings = self._model.settings
         self.has_alignments = self._model.has_alignments
@@ -106,10 +124,22 @@ class Translator(PickledArguments):
         self.takes_target_prefix = self._model.takes_target_prefix
         self.draws = self._model.draws
         self.max_source_length = min(max_source_length, self.settings.max_source_length)
+        if max_source_characters is None:
+            max_source_characters = CHARACTERS_PER_TOKEN * self.max_source_length
+        self.max_source_characters = max_source_characters
+        self.max_target_characters = max(max_source_characters, LEAST_TARGET_CHARACTERS)
         self._reader = SourceReader(
-            self._model.source_tokenizer, self.settings, self.max_source_length, truncate
+            self._model.source_tokenizer,
+            self.settings,
+            self.max_source_length,
+            self.max_source_characters,
+            truncate,
         )
-        self._prefixes = PrefixReader(self._model.target_tokenizer, self.settings)
+        self._prefixes = PrefixReader(
+            self._model.target_tokenizer,
+            self.settings,
+            self.max_target_characters,
+        )
 
     def __call__(self, texts, **options):
         """Translates a list of texts into a list of texts of the same length; see `translate`."""
@@ -137,8 +167,9 @@ class Translator(PickledArguments):
             ValueError: if an option is out of its range, or there are more or fewer prefixes.
         """
         options = self._checked(options)
-        sources = list(self._read_texts(texts, target_prefix))
-        return list(self._search(sources, options))
+        call = _call(options)
+        sources = self._read_texts(texts, target_prefix, call)
+        return _all(sources, lambda sources: self._search(sources, options, call))
 
     def translate_iterable(self, texts, target_prefix=None, **options):
         """Translates lazily, in constant memory: for files of any length.
@@ -150,7 +181,8 @@ class Translator(PickledArguments):
 
         Returns:
             Iterator of `Translation`, one for each text, in their order. When a text cannot be
-            translated or `texts` itself fails, the translations of everything before it come first.
+            translated, `texts` itself fails, or the call is stopped (its `timeout` begins with this
+            call, not with the first translation), the translations before it come first.
 
         Raises:
             SentenceError: if an item is not valid text or too long.
@@ -159,7 +191,9 @@ class Translator(PickledArguments):
             ValueError: if an option is out of its range, or there are more or fewer prefixes.
         """
         options = self._checked(options)
-        return self._search(self._read_texts(texts, target_prefix), options)
+        call = _call(options)
+        sources = self._read_texts(texts, target_prefix, call)
+        return _finished(self._search(sources, options, call))
 
     def translate_ids(self, sentences, target_prefix=None, **options):
         """Translates token ids, for callers with a tokenizer of their own; the file needs none.
@@ -185,11 +219,12 @@ class Translator(PickledArguments):
             ValueError: if an option is out of its range, or there are more or fewer prefixes.
         """
         options = self._checked(options)
-        sources = self._reader.read_ids(self._iterable(sentences, "sentences"))
+        call = _call(options)
+        sources = self._reader.read_ids(read(self._iterable(sentences, "sentences"), call))
         if target_prefix is not None:
             self._require_target_prefix()
-            sources = self._prefixes.of_ids(sources, target_prefix)
-        return list(self._search(list(sources), options))
+            sources = self._prefixes.of_ids(sources, _read_prefix(target_prefix, call))
+        return _all(sources, lambda sources: self._search(sources, options, call))
 
     def score(self, texts, targets, skip_unscorable=False, **options):
         """Says how probable given translations are: to choose among them, or to clean a corpus.
@@ -217,8 +252,9 @@ class Translator(PickledArguments):
             ValueError: if an option is out of its range, or there are more or fewer targets.
         """
         options = self._checked({"max_length": LARGEST_INT32, **options})
-        pairs = list(self._read_pairs(texts, targets, skip_unscorable))
-        return list(scores(pairs, lambda sources: self._search(sources, options), skip_unscorable))
+        call = _call(options)
+        pairs = self._read_pairs(texts, targets, skip_unscorable, call)
+        return _all(pairs, lambda pairs: self._scores(pairs, skip_unscorable, options, call))
 
     def score_iterable(self, texts, targets, skip_unscorable=False, **options):
         """As `score`, lazily and in constant memory: for files of any length.
@@ -236,10 +272,14 @@ class Translator(PickledArguments):
             See `score`.
         """
         options = self._checked({"max_length": LARGEST_INT32, **options})
-        pairs = self._read_pairs(texts, targets, skip_unscorable)
-        return scores(pairs, lambda sources: self._search(sources, options), skip_unscorable)
+        call = _call(options)
+        pairs = self._read_pairs(texts, targets, skip_unscorable, call)
+        return _finished(self._scores(pairs, skip_unscorable, options, call))
 
-    def _read_pairs(self, texts, targets, skip_unscorable):
+    def _scores(self, pairs, skip_unscorable, options, call):
+        return scores(pairs, lambda pairs: self._search(pairs, options, call), skip_unscorable)
+
+    def _read_pairs(self, texts, targets, skip_unscorable, call):
         """Yields the source of each text, with the target and the end token as its prefix."""
         require_bool("skip_unscorable", skip_unscorable)
         self._require_target_prefix()
@@ -248,8 +288,9 @@ class Translator(PickledArguments):
                 "Expected a file with an end token that is not padding, because a target ends "
                 f"with it. Received: id {self.settings.end_token_id} for both."
             )
-        sources = self._read_texts(texts)
-        sources = self._prefixes.of_targets(sources, self._iterable(targets, "targets"))
+        sources = self._read_texts(texts, None, call)
+        targets = read(self._iterable(targets, "targets"), call)
+        sources = self._prefixes.of_targets(sources, targets)
         return sources if skip_unscorable else require_tokens(sources)
 
     def _checked(self, options):
@@ -280,17 +321,17 @@ class Translator(PickledArguments):
                 "`export_onnx(..., target_prefix=True)`."
             )
 
-    def _read_texts(self, texts, target_prefix=None):
+    def _read_texts(self, texts, target_prefix, call):
         if self._model.source_tokenizer is None:
             raise ModelFileError(
                 "Expected a file with a tokenizer, because of text. Received: one without. Export "
                 "it with source_tokenizer=..., or give ids to `translate_ids`."
             )
-        sources = self._reader.read_texts(self._iterable(texts, "texts"))
+        sources = self._reader.read_texts(read(self._iterable(texts, "texts"), call))
         if target_prefix is None:
             return sources
         self._require_target_prefix()
-        return self._prefixes.of_texts(sources, target_prefix)
+        return self._prefixes.of_texts(sources, _read_prefix(target_prefix, call))
 
     @staticmethod
     def _iterable(sentences, name):
@@ -306,30 +347,84 @@ class Translator(PickledArguments):
             raise ValueError(f"Expected {name} of rank 1 or 2. Received: shape=().")
         return sentences
 
-    def _search(self, sources, options):
-        index = 0
-        for window in windows(self._seeded(sources, options), options.window_size):
-            translations = [self._empty(source, options) for source in window]
-            if options.max_length != 0:
-                rows = [row for row, source in enumerate(window) if source.ids]
-                lengths = [len(window[row].ids) for row in rows]
-                batches = [
-                    [rows[position] for position in positions]
-                    for positions in batches_by_length(lengths, options.batch_size)
-                ]
+    def _search(self, sources, options, call):
+        """Yields the translation of each source, or `UNFINISHED` before an error that ends it."""
+        index, first_unfinished = 0, None
+        try:
+            for window in windows(self._seeded(sources, options), options.window_size):
+                translations, error = self._search_window(window, options, call)
+                for translation in translations:
+                    if isinstance(translation, BatchError):
+                        raise BatchError(translation.reason, index) from translation
+                    if translation is UNFINISHED and first_unfinished is None:
+                        first_unfinished = index
+                    yield translation
+                    index += 1
+                if error is not None:
+                    raise error
+        except (Cancelled, DeadlineExceeded) as error:
+            found = index if first_unfinished is None else first_unfinished
+            raise call.error(found) or error from None
+        finally:
+            call.stop()  # what still runs where a caller wants no more
 
-                def search(batch, window=window):
-                    return self._search_batch([window[row] for row in batch], options)
+    def _search_window(self, window, options, call):
+        """The translations of a window, and the error that ended the call in it, or `None`."""
+        translations = [self._empty(source, options) for source in window]
+        if options.max_length == 0:
+            return translations, None
+        rows = [row for row, source in enumerate(window) if source.ids]
+        lengths = [len(window[row].ids) for row in rows]
+        batches = [
+            [rows[position] for position in positions]
+            for positions in batches_by_length(lengths, options.batch_size)
+        ]
+        for row in rows:
+            translations[row] = UNFINISHED
 
-                each = map if self._workers is None else self._workers.map
-                for batch, results in zip(batches, each(search, batches), strict=True):
-                    for row, result in zip(batch, results, strict=True):
-                        translations[row] = result
-            for translation in translations:
-                if isinstance(translation, BatchError):
-                    raise BatchError(translation.reason, index) from translation
-                yield translation
-                index += 1
+        def fill(batch, results):
+            for row, result in zip(batch, results, strict=True):
+                translations[row] = result
+
+        def submit(batch):
+            sources = [window[row] for row in batch]
+            self._submit(lambda: self._search_batch(sources, options, call), call, batch)
+
+        try:
+            call.check()
+            for batch in batches[: self._num_workers]:
+                submit(batch)
+            for position in range(len(batches)):
+                fill(*self._result(call))
+                if position + self._num_workers < len(batches):
+                    call.check()
+                    submit(batches[position + self._num_workers])
+        except (Cancelled, DeadlineExceeded) as error:
+            for batch, results, failure in call.received():
+                if failure is None:
+                    fill(batch, results)
+            return translations, error
+        return translations, None
+
+    def _submit(self, function, call, key=None):
+        """Runs a function in a worker, which sends its result to the call."""
+
+        def job():
+            try:
+                message = key, function(), None
+            except BaseException as error:  # for the thread of the call
+                message = key, None, error
+            call.send(message)
+
+        self._pool.submit(job)
+
+    def _result(self, call):
+        """Waits for the next result of a worker: its key and the result."""
+        key, result, error = call.receive()
+        if error is not None:
+            call.check()  # a run that was stopped fails too
+            raise error
+        return key, result
 
     def _seeded(self, sources, options):
         """Yields the sources with a seed for each, if the file takes them."""
@@ -342,7 +437,7 @@ class Translator(PickledArguments):
             for number, source in enumerate(sources)
         )
 
-    def _search_batch(self, sources, options):
+    def _search_batch(self, sources, options, call):
         """The translations of a batch, and the error in the place of each that has none."""
         try:
             outputs = self._model.run(
@@ -350,13 +445,16 @@ class Translator(PickledArguments):
                 *self._limits(options),
                 [source.prefix for source in sources],
                 [source.seed for source in sources],
+                call,
             )
         except BatchError as error:
+            if call.is_stopped:
+                raise
             if len(sources) == 1:
                 return [error]
             half = len(sources) // 2
             parts = sources[:half], sources[half:]
-            return [each for part in parts for each in self._search_batch(part, options)]
+            return [each for part in parts for each in self._search_batch(part, options, call)]
         log_probs = outputs["log_probs"]
         return [
             Translation.from_hypotheses(
@@ -418,6 +516,43 @@ class Translator(PickledArguments):
         log_probs = [] if self.has_token_log_probs else None
         nothing = Hypothesis(text, [], no_pieces, 0.0, 0.0, not source.ids, alignments, log_probs)
         return Translation.from_hypotheses([nothing], pieces, source.truncated)
+
+
+def _call(options):
+    return Call(options.timeout, options.cancel_token)
+
+
+def _read_prefix(target_prefix, call):
+    """As `read`, of what may be one string, or nothing to iterate over, which is checked later."""
+    if isinstance(target_prefix, (str, bytes)) or not hasattr(target_prefix, "__iter__"):
+        return target_prefix
+    if isinstance(target_prefix, (list, tuple, np.ndarray)):
+        return target_prefix  # may be one prefix, and cannot block
+    return read(target_prefix, call)
+
+
+def _all(sources, search):
+    """List of all results; an error that ends the call early has those that are finished."""
+    read, results = [], []
+    try:
+        for source in sources:
+            read.append(source)
+        for result in search(read):
+            results.append(result)
+    except (Cancelled, DeadlineExceeded) as error:
+        finished = [None if result is UNFINISHED else result for result in results]
+        error.translations = finished + [None] * (len(read) - len(finished))
+        raise
+    return results
+
+
+def _finished(results):
+    """Yields the results up to the first that is not finished; after those comes an error."""
+    is_finished = True
+    for result in results:
+        is_finished = is_finished and result is not UNFINISHED
+        if is_finished:
+            yield result
 
 
 def _pieces(tokenizer, token_ids):

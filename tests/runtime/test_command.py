@@ -49,6 +49,7 @@ def test_every_option_reaches_the_translator(monkeypatch):
 
     class Recorder:
         has_alignments = True
+        max_source_characters = 400
 
         def __init__(self, model, **options):
             given.update(options, model=model)
@@ -62,12 +63,15 @@ def test_every_option_reaches_the_translator(monkeypatch):
     options = {
         **{"threads": 3, "workers": 2, "batch-size": 5, "window": 7, "max-length": 9},
         **{"length-penalty": 0.5, "num-hypotheses": 2, "max-source-length": 11},
+        "max-source-characters": 400,
+        "timeout": 50,
         "target-prefix": "<2de>",
         "seed": 3,
     }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     others = ["--format", "jsonl", "--alignments", "--long-lines", "error"]
     assert main(["model.onnx", *arguments, *others]) == 0
+    assert 0 < given.pop("timeout") <= 50
     assert given == {
         "model": "model.onnx",
         "providers": [("cpu", {})],
@@ -79,6 +83,7 @@ def test_every_option_reaches_the_translator(monkeypatch):
         "length_penalty": 0.5,
         "num_hypotheses": 2,
         "max_source_length": 11,
+        "max_source_characters": 400,
         "target_prefix": "<2de>",
         "seed": 3,
         "alignments": True,
@@ -92,7 +97,7 @@ def test_long_line_is_cut_with_a_warning(start_command, model_path):
     first, cut, last = output.decode().splitlines()
     assert (status, first, last) == (0, "a tree", "a dog")
     assert cut and ("some text " * 20).startswith(cut)
-    assert messages == "warning: line 2: cut to its first 10 tokens\n"
+    assert messages == "warning: line 2: cut to the limits of 10 tokens and 320 characters\n"
 
 
 def test_long_line_stops_on_request(start_command, model_path):
@@ -200,7 +205,7 @@ def test_json_lines_tell_what_was_cut(start_command, model_path):
     options = ["--format", "jsonl", "--max-source-length", 3]
     _, output, messages = run(start_command, model_path, *options, text=b"two dogs run\na\n")
     assert [json.loads(line)["truncated"] for line in output.splitlines()] == [True, False]
-    assert messages == "warning: line 1: cut to its first 3 tokens\n"
+    assert messages == "warning: line 1: cut to the limits of 3 tokens and 96 characters\n"
 
 
 def test_hypotheses_and_alignments_that_the_file_lacks(write_model, capsys):
@@ -271,18 +276,18 @@ def test_signal_in_the_middle_of_a_file(
         assert json.loads(result)["text"].encode() == line.strip()
 
 
-def test_second_signal_ends_a_command_that_cannot_write(start_command, model_path, tmp_path):
+@SIGNALS
+def test_signal_ends_a_command_that_cannot_write(
+    start_command, model_path, tmp_path, number, expected
+):
     (tmp_path / "in.txt").write_bytes((b"some text " * 20 + b"\n") * 2000)
     with open(tmp_path / "in.txt", "rb") as lines:
         process = start_command(
             model_path, "--window", 2000, stdin=lines, preexec_fn=handle_interrupts
         )
         assert process.stdout.read(10) == b"some text "
-        process.send_signal(signal.SIGINT)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(timeout=0.5)  # the pipe is full
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == -signal.SIGINT
+        process.send_signal(number)  # the pipe is full
+        assert process.wait(timeout=60) == expected
 
 
 def test_non_blocking_input_is_read_to_its_end(start_command, model_path):
@@ -423,10 +428,10 @@ def test_messages_that_nobody_can_read_do_not_change_the_status(start_command, m
 
 
 def test_the_line_with_which_onnx_runtime_fails_is_named(model_path, monkeypatch, tmp_path, capsys):
-    def fail(model, feeds):
+    def fail(model, feeds, call):
         if (feeds["source_ids"] != 0).sum(1).max() > 8:
             raise RuntimeError("bad allocation")
-        return search(model, feeds)
+        return search(model, feeds, call)
 
     search = ExportedModel._search
     monkeypatch.setattr(ExportedModel, "_search", fail)

@@ -39,9 +39,9 @@ def test_each_text_can_have_its_own(translator):
 def test_a_batch_with_prefixes_of_several_lengths_is_padded(translator, monkeypatch):
     fed = []
 
-    def search(feeds):
+    def search(feeds, call):
         fed.append(feeds["prefix_ids"].tolist())
-        return original(feeds)
+        return original(feeds, call)
 
     original = translator._model._search
     monkeypatch.setattr(translator._model, "_search", search)

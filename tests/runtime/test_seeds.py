@@ -68,12 +68,12 @@ def test_without_one_each_call_draws_anew(translator):
 def test_a_batch_that_is_halved_keeps_them(translator, monkeypatch):
     original = translator._model._search
 
-    def search(feeds):
+    def search(feeds, call):
         from keras_attn_runtime.errors import BatchError
 
         if len(feeds["source_ids"]) > 1:
             raise BatchError("no memory")
-        return original(feeds)
+        return original(feeds, call)
 
     monkeypatch.setattr(translator._model, "_search", search)
     assert drawn(translator.translate_ids(SENTENCES[:4], seed=3)) == [

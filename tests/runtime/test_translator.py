@@ -241,13 +241,13 @@ def fail_where(monkeypatch, translator, fails):
     """Has ONNX Runtime fail on some batches; returns the sizes of all that will be tried."""
     sizes, run = [], translator._model._search
 
-    def search(feeds):
+    def search(feeds, call):
         batch = [row[row != 0] for row in feeds["source_ids"]]
         sizes.append(len(batch))
         with run_failures(*feeds["source_ids"].shape):
             if fails(batch):
                 raise RuntimeError("bad allocation")
-        return run(feeds)
+        return run(feeds, call)
 
     monkeypatch.setattr(translator._model, "_search", search)
     return sizes

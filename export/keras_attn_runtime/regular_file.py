@@ -1,0 +1,31 @@
+import os
+import stat
+
+from keras_attn_runtime.errors import ModelFileError
+
+KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def require_regular_file(path):
+    """Refuses a pipe, a socket or a device: opening one may never return.
+
+    Args:
+        path: string or path. A path without a file, or of a directory, is left to who opens it.
+
+    Raises:
+        ModelFileError: if the path is none of a file and a directory.
+    """
+    try:
+        kind = KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    except OSError:
+        return
+    if kind is not None:
+        raise ModelFileError(
+            f"Expected a regular file, because a model is read more than once. Received: "
+            f"{str(path)!r}, {kind}. Copy its content to a file."
+        )

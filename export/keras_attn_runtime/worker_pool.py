@@ -1,0 +1,81 @@
+"""Threads that run ONNX Runtime, so that the thread of a call can end its wait."""
+
+import atexit
+import queue
+import threading
+import time
+import weakref
+
+from keras_attn_runtime.cancellation import stop_all_calls
+
+LONGEST_EXIT = 5.0
+"""Seconds that the end of the process waits for a run that was stopped, but not yet ended."""
+
+_live_queues = weakref.WeakSet()
+
+
+class WorkerPool:
+    """Daemon threads that run jobs.
+
+    ONNX Runtime enables flush-to-zero for denormals in the thread that creates the first session,
+    and a new thread inherits this mode from the thread that starts it. So the first thread is
+    started by the thread that creates the pool, after the sessions, and every other one by a
+    thread of the pool: a thread that begins a job starts another one if none is free.
+
+    Args:
+        limit: int, most threads. Default: none, there are as many as jobs at the same time.
+    """
+
+    def __init__(self, limit=None):
+        self._queue = _Queue(limit)
+        # The threads know the queue alone, so that they do not keep what made the pool.
+        weakref.finalize(self, self._queue.close).atexit = False
+
+    def submit(self, job):
+        """Runs a function without arguments, which must not raise, in a thread of the pool."""
+        self._queue.jobs.put(job)
+
+
+class _Queue:
+    def __init__(self, limit):
+        self.jobs = queue.SimpleQueue()
+        self.num_busy = 0
+        self._num_threads = 0
+        self._limit = limit
+        self._lock = threading.Lock()
+        _live_queues.add(self)
+        with self._lock:
+            self._start_thread()
+
+    def close(self):
+        self.jobs.put(None)
+
+    def _start_thread(self):
+        self._num_threads += 1
+        threading.Thread(target=self._work, name="keras-attn-worker", daemon=True).start()
+
+    def _work(self):
+        while True:
+            job = self.jobs.get()
+            if job is None:
+                self.jobs.put(None)  # for the other threads
+                return
+            with self._lock:
+                self.num_busy += 1
+                is_last = self.num_busy == self._num_threads
+                if is_last and (self._limit is None or self._num_threads < self._limit):
+                    self._start_thread()
+            job()
+            del job  # it may hold a batch, and the next one may be far
+            with self._lock:
+                self.num_busy -= 1
+
+
+@atexit.register
+def _end_runs():
+    """Keeps the end of the process from destroying what a run still uses."""
+    if any(each.num_busy for each in list(_live_queues)):
+        stop_all_calls()
+    end = time.monotonic() + LONGEST_EXIT
+    while any(each.num_busy for each in list(_live_queues)) and time.monotonic() < end:
+        time.sleep(0.005)
