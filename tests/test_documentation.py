@@ -50,7 +50,7 @@ def test_readme_and_the_guide_of_the_runtime(tmp_path, monkeypatch, capsys):
     shutil.copy("translator.onnx", "model.onnx")
     shutil.copy("train.en", "in.txt")
     capsys.readouterr()
-    run_blocks("export/README.md", {}, 1, 2)
+    run_blocks("export/README.md", {}, 1, 3)
     assert len(capsys.readouterr().out.splitlines()) > 300
 
 

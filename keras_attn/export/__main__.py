@@ -74,6 +74,13 @@ def main(arguments=None):
         help="let the caller say what translations begin with",
     )
     parser.add_argument(
+        "--max-source-characters",
+        metavar="N",
+        type=int,
+        help="limit of characters of a text, before the tokenizer, of the formats saved-model and "
+        "onnx-text (32 times the limit of tokens)",
+    )
+    parser.add_argument(
         "--search-class",
         choices=tuple(SEARCH_CLASSES),
         help="another search than the one it was trained with",
@@ -95,6 +102,12 @@ def main(arguments=None):
         )
     if options.format != "onnx" and options.external_data:
         parser.error("only the format onnx can have external data")
+    has_text = options.format in ("saved-model", "onnx-text")
+    if not has_text and options.max_source_characters is not None:
+        parser.error(
+            "only the formats saved-model and onnx-text have a limit of characters; the runtime "
+            "has one of its own"
+        )
     if options.format == "onnx-text" and options.alignments:
         parser.error("the format onnx-text has no alignments")
     try:
@@ -110,6 +123,8 @@ def main(arguments=None):
         choice = {"target_prefix": options.target_prefix}
         if has_precision:
             choice["precision"] = options.precision
+        if options.max_source_characters is not None:
+            choice["max_source_characters"] = options.max_source_characters
         if options.format == "onnx":
             choice["external_data"] = options.external_data
         if options.format != "onnx-text":

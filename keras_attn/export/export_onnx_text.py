@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_attn.export import source_characters
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.export_onnx import export_onnx
 from keras_attn.export.external_data import require_one_file
@@ -13,7 +14,7 @@ from keras_attn.export.onnx_gate import open_session
 from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
-from keras_attn.export.text_graph import add_text
+from keras_attn.export.text_graph import MAX_CHARACTERS, add_text
 from keras_attn.export.verify import pad
 from keras_attn.models.with_search_settings import with_search_settings
 from keras_attn.replace_when_done import replace_when_done
@@ -34,6 +35,7 @@ def export_onnx_text(
     sentences=None,
     precision="float32",
     target_prefix=False,
+    max_source_characters=None,
 ):
     """Writes a search model as one ONNX file from strings to strings.
 
@@ -54,6 +56,9 @@ def export_onnx_text(
         source_tokenizer: `SentencePieceTokenizer`.
         target_prefix: bool, whether the caller may say what each translation begins with. Default
             `False`.
+        max_source_characters: int in [1, 32768], limit of characters (code points) of a text, at
+            which a longer one is cut before the tokenizer, as a `target_prefix` is at 16,384.
+            Default: 32 times the limit of tokens of the encoder, which is at most taken as 512.
 
     Returns:
         The `ParityReport` of the comparison of the file of ids with Keras.
@@ -81,6 +86,13 @@ def export_onnx_text(
     tokenizers = (source_tokenizer, target_tokenizer)
     function = SearchFunction(model)
     require_one_file(function.weights)
+    max_characters = source_characters.max_source_characters(function, max_source_characters)
+    if max_characters > MAX_CHARACTERS:
+        raise ValueError(
+            f"Expected max_source_characters of at most {MAX_CHARACTERS} for a file of strings. "
+            f"Received: max_source_characters={max_characters}. Export a file of ids, whose "
+            "runtime takes longer texts."
+        )
     if function.search.return_token_log_probs:  # nobody could tell which text each is of
         model = with_search_settings(model, return_token_log_probs=False)
     with replace_when_done(path, is_file=True, first_bytes=FIRST_BYTES) as partial:
@@ -105,7 +117,7 @@ def export_onnx_text(
         run = open_session(partial)
         expected = list(_translate(run, batches, *tokenizers, function))
         text_model = onnx.load(partial)
-        add_text(text_model, *tokenizers, function)
+        add_text(text_model, *tokenizers, function, max_characters)
         del text_model.metadata_props[:]  # the tokenizers among them, which are operators now
         onnx.checker.check_model(text_model, full_check=True)
         onnx.save(text_model, partial)

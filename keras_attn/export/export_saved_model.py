@@ -1,5 +1,6 @@
 import inspect
 
+from keras_attn.export import source_characters
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.folded_time import folded_time
 from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
@@ -21,6 +22,7 @@ def export_saved_model(
     alignments=None,
     sentences=None,
     target_prefix=False,
+    max_source_characters=None,
 ):
     """Writes a search model as a TensorFlow SavedModel, for TensorFlow Serving among others.
 
@@ -30,10 +32,12 @@ def export_saved_model(
     request, and `token_log_probs` of a search that returns them.
 
     Signature `serving_default`: inputs `text` string `(batch,)` and all but the first of `ids`;
-    outputs `text` string `(batch, hypotheses)`, as the search orders them, and those of `ids`. A
-    text without tokens has empty hypotheses of score 0, unless it is the prompt of a language model
-    that begins with a start token. The tokenizers are inside; the process that loads the model has
-    to `import tensorflow_text`. Without tokenizers `ids` is the only signature.
+    outputs `text` string `(batch, hypotheses)`, as the search orders them, those of `ids`, and
+    `truncated` boolean `(batch,)`, whether a text had more than `max_source_characters` characters
+    and was cut to these before the tokenizer. A text without tokens has empty hypotheses of score
+    0, unless it is the prompt of a language model that begins with a start token. The tokenizers
+    are inside; the process that loads the model has to `import tensorflow_text`. Without tokenizers
+    `ids` is the only signature.
 
     All inputs but the first have defaults in the signatures, `max_length` and `length_penalty` the
     model's own values, `seeds` 0, so that gRPC requests to TensorFlow Serving may leave them out.
@@ -56,7 +60,12 @@ def export_saved_model(
             has an input `prefix_ids` int32 `(batch, prefix_length)`, padded on the right, and
             `serving_default` an input `target_prefix` string `(batch,)`. Either may have one row
             for all, and by default there is nothing in it. Characters that the tokenizer does not
-            know are the unknown token. Default `False`.
+            know are the unknown token, and one of more than 16,384 characters is refused with an
+            `InvalidArgumentError`. Default `False`.
+        max_source_characters: int of at least 1, limit of characters (code points) of a text.
+            Without it a long line of some characters takes SentencePiece quadratic time, which no
+            deadline of a server ends. Default: 32 times the limit of tokens of the encoder, which
+            is at most taken as 512: 16,384.
 
     Returns:
         The `ParityReport` of the comparison.
@@ -70,6 +79,7 @@ def export_saved_model(
     import tensorflow as tf
 
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
+    max_characters = source_characters.max_source_characters(function, max_source_characters)
     sentences = parity_sentences(function, source_tokenizer, sentences)
     prefixes = parity_prefixes(function, len(sentences))
     with (
@@ -78,7 +88,9 @@ def export_saved_model(
         replace_when_done(directory, is_file=False) as partial,
         paused_collection(),
     ):
-        module = _module(function, source_tokenizer, target_tokenizer or source_tokenizer)
+        module = _module(
+            function, source_tokenizer, target_tokenizer or source_tokenizer, max_characters
+        )
         signatures = {"ids": module.translate_ids}
         if source_tokenizer is not None:
             signatures["serving_default"] = module.translate_texts
@@ -94,7 +106,7 @@ def export_saved_model(
     return report
 
 
-def _module(function, source_tokenizer, target_tokenizer):
+def _module(function, source_tokenizer, target_tokenizer, max_characters):
     """A `tf.Module` with the functions of both signatures, which holds all that they need."""
     import tensorflow as tf
 
@@ -128,20 +140,50 @@ def _module(function, source_tokenizer, target_tokenizer):
     }
 
     def translate_texts(text, *others):
+        text, truncated = _cut(text, max_characters)
         source_ids = module.source_tokenizer.encode(text)  # (B, S)
         ids = [
-            module.target_tokenizer.encode(value) if value.dtype == tf.string else value
+            module.target_tokenizer.encode(_short(value)) if value.dtype == tf.string else value
             for value in others
         ]
         results = module.translate_ids(source_ids, *ids)
         if not function.goes_on_from_start_token:
             has_tokens = module.source_tokenizer.has_tokens(text)  # (B,)
             results = _where(has_tokens, results, search.pad_token_id)
-        return {"text": _decode(module.target_tokenizer, results), **results}
+        texts = _decode(module.target_tokenizer, results)
+        return {"text": texts, "truncated": truncated, **results}
 
     signature = [of_text.get(spec.name, spec) for spec in function.signature]
     module.translate_texts = _compiled(translate_texts, signature, module.defaults)
     return module
+
+
+def _cut(text, max_characters):
+    """The first characters of each string `(batch,)`, and whether there are more, `(batch,)`."""
+    import tensorflow as tf
+
+    # Valid characters have at most 4 bytes; bytes of none count as no characters.
+    truncated = _are_long(text, max_characters)
+    text = tf.strings.substr(text, 0, max_characters, unit="UTF8_CHAR")
+    return tf.strings.substr(text, 0, 4 * max_characters), truncated
+
+
+def _are_long(text, max_characters):
+    import tensorflow as tf
+
+    num_characters = tf.strings.length(text, unit="UTF8_CHAR")
+    return (num_characters > max_characters) | (tf.strings.length(text) > 4 * max_characters)
+
+
+def _short(prefixes):
+    """The strings `(batch,)`; an error if one is too long, which must not be cut."""
+    import tensorflow as tf
+
+    most = source_characters.MAX_PREFIX_CHARACTERS
+    message = f"Expected each target_prefix to have at most {most} characters."
+    is_short = tf.logical_not(_are_long(prefixes, most))
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_short), [message])]):
+        return tf.identity(prefixes)
 
 
 def _where(has_tokens, results, pad_token_id):

@@ -1,4 +1,5 @@
 from keras_attn.export.passes.graph import defined_names, nested_graphs, rename_values
+from keras_attn.export.source_characters import MAX_PREFIX_CHARACTERS
 from keras_attn.text.tokenizer import UNKNOWN_TOKEN_ID
 
 DOMAIN = "ai.onnx.contrib"
@@ -15,8 +16,20 @@ encode (string[batch] text) => (int32[batch, source_length] source_ids, bool[bat
     int64 zero = {0}, int64 one = {1}
 >
 {
+    num_characters = ai.onnx.contrib.StringLength (text)        # (B,)
+    all_numbers = Concat <axis = 0> (from_first, num_characters)
+    most_characters = ReduceMax <keepdims = 0> (all_numbers)
+    is_any_long = Greater (most_characters, max_characters)
+    kept_text = If (is_any_long) <
+        then_branch = cut () => (string[batch] cut_text)
+        {
+            cut_text = ai.onnx.contrib.StringRegexReplace <global_replace = 0>
+                (text, long_text, its_beginning)
+        },
+        else_branch = keep () => (string[batch] same_text) { same_text = Identity (text) }
+    >
     tokens, splits, offsets = ai.onnx.contrib.SentencepieceTokenizer
-        (text, samples, alpha, no, no, no, no)
+        (kept_text, samples, alpha, no, no, no, no)
     first_positions = Slice (splits, from_first, last)
     end_positions = Slice (splits, from_second, far)
     begin = Unsqueeze (first_positions, last)                   # (B, 1)
@@ -95,7 +108,11 @@ decode (int32[batch, n, time] token_ids, int32[batch, n] lengths, float[batch, n
 """
 
 
-def add_text(model, source_tokenizer, target_tokenizer, function):
+MAX_CHARACTERS = 32_768
+"""A larger number makes a regular expression that the operator does not compile."""
+
+
+def add_text(model, source_tokenizer, target_tokenizer, function, max_characters):
     """Puts the tokenizers around a model of ids, as operators of onnxruntime-extensions.
 
         text -> source ids, padding -> the model -> the ids of each hypothesis -> text
@@ -111,6 +128,7 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
             `scores` and `log_probs`.
         source_tokenizer, target_tokenizer: `SentencePieceTokenizer`s.
         function: `SearchFunction`, for its settings.
+        max_characters: int in [1, 32768], number of characters to which a longer text is cut.
     """
     import numpy as np
     import onnx
@@ -119,9 +137,9 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
     graph, search = model.graph, function.search
     sizes = {each.name: each.type for each in graph.output}["scores"]
     rename_values(graph, {"scores": "found_scores", "log_probs": "found_log_probs"})
-    encode = _parse(
-        ENCODE,
+    encode = _parse_encode(
         source_tokenizer,
+        max_characters,
         pad_token_id=[search.pad_token_id],
         start_token_ids=[[search.start_token_id] * function.source_start],
         end_token_id=search.end_token_id if function.source_end else search.pad_token_id,
@@ -135,9 +153,9 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
     )
     before = [encode]
     if function.target_prefix:
-        read = _parse(
-            ENCODE,
+        read = _parse_encode(
             target_tokenizer,
+            MAX_PREFIX_CHARACTERS,
             name="prefix",
             pad_token_id=[search.pad_token_id],
             start_token_ids=[[]],
@@ -168,19 +186,39 @@ def add_text(model, source_tokenizer, target_tokenizer, function):
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
 
 
-def _parse(text, tokenizer=None, name=None, **numbers):
-    """The graph, with its tokenizer and int32 constants; what is inside of it has its name."""
+def _parse_encode(tokenizer, max_characters, **others):
+    """The graph `ENCODE`, which cuts a text of more characters before the tokenizer."""
+    import numpy as np
+
+    thousands, rest = divmod(max_characters, 1000)  # RE2 repeats at most 1,000 times
+    beginning = ".{1000}" * thousands + f".{{{rest}}}"
+    return _parse(
+        ENCODE,
+        tokenizer,
+        max_characters=np.array(max_characters),
+        long_text=np.array([f"(?s)^({beginning}).+$"], object),
+        its_beginning=np.array([r"\1"], object),
+        **others,
+    )
+
+
+def _parse(text, tokenizer=None, name=None, **constants):
+    """The graph, with its tokenizer and constants; what is inside of it has its name.
+
+    Constants are arrays, or of int32.
+    """
     import numpy as np
     from onnx import helper, numpy_helper, parser
 
     graph = parser.parse_graph(text)
     graph.name = name or graph.name
-    for constant, number in numbers.items():
-        graph.initializer.append(numpy_helper.from_array(np.array(number, "int32"), constant))
+    for constant, value in constants.items():
+        array = value if isinstance(value, np.ndarray) else np.array(value, "int32")
+        graph.initializer.append(numpy_helper.from_array(array, constant))
     shared = {value.name for value in [*graph.input, *graph.output]}
     for inner in nested_graphs(graph):
         for node in inner.node:
-            if node.domain == DOMAIN:
+            if node.op_type.startswith("Sentencepiece"):
                 node.attribute.append(helper.make_attribute("model", tokenizer.model))
         # All names of a model are different.
         rename_values(

@@ -14,6 +14,7 @@ from keras_attn.text.tokenizer import Tokenizer
 from keras_attn.working_directory import flush_directory, flush_to_disk, working_directory
 
 _PAIRS_PER_CHUNK = 8192
+_CHARACTERS_PER_TOKEN = 32  # as in the runtime
 _REPORT = "corpus.json"
 
 
@@ -80,7 +81,8 @@ class ParallelCorpus:
             source_path, target_path: text files in UTF-8, plain or `.gz`, one sentence per line.
             source_tokenizer, target_tokenizer: a `Tokenizer` for each side; may be the same.
             max_source_length, max_target_length: int, most tokens of a side, without start and
-                end ids. A pair with a longer side is left out and counted.
+                end ids. A pair with a longer side is left out and counted, as is one with a side
+                of more than 32 characters for each of these tokens, before it is encoded.
             directory: folder to make.
 
         Raises:
@@ -89,6 +91,13 @@ class ParallelCorpus:
         """
         directory = Path(directory)
         _refuse_existing(directory)
+
+        def is_too_long(source, target):
+            return (
+                len(source) > _CHARACTERS_PER_TOKEN * max_source_length
+                or len(target) > _CHARACTERS_PER_TOKEN * max_target_length
+            )
+
         directory.parent.mkdir(parents=True, exist_ok=True)
         with working_directory(directory, os.path.lexists) as temporary:
             encoded = temporary / directory.name
@@ -100,7 +109,10 @@ class ParallelCorpus:
             ):
                 pairs = _read_pairs(source_path, target_path)
                 while chunk := list(islice(pairs, _PAIRS_PER_CHUNK)):
-                    sources, targets = zip(*chunk, strict=True)
+                    # SentencePiece takes quadratic time for some long lines.
+                    short = [pair for pair in chunk if not is_too_long(*pair)]
+                    report["dropped_long"] += len(chunk) - len(short)
+                    sources, targets = zip(*short, strict=True) if short else ((), ())
                     sources = source_tokenizer.encode(sources)
                     targets = target_tokenizer.encode(targets)
                     kept = []

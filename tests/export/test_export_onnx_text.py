@@ -10,10 +10,12 @@ from keras_attn_runtime import ModelFileError, Translator
 
 from keras_attn.export import ExportError, export_onnx_text
 from keras_attn.export.export_onnx_text import ODD_TEXTS, PROGRAM
-from keras_attn.export.text_graph import add_text
+from keras_attn.export.text_graph import MAX_CHARACTERS, add_text
 from keras_attn.text import SentencePieceTokenizer
 from tests.export.small_translator import SOURCE, make_translator
+from tests.runtime.endless import within_a_minute
 from tests.runtime.fake_model import SENTENCES, build_model, train_tokenizer
+from tests.runtime.test_source_characters import WRITING_SYSTEMS
 
 pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
 
@@ -112,7 +114,7 @@ def test_translations_begin_as_they_are_told_to(translator, tokenizers, exported
 def copying(tmp_path):
     """Writes a model whose first hypothesis is the source, and whose second one is empty."""
 
-    def write(target_tokenizer=None):
+    def write(target_tokenizer=None, max_characters=1000):
         source = SentencePieceTokenizer(train_tokenizer())
         search = SimpleNamespace(start_token_id=1, end_token_id=2, pad_token_id=0)
         function = SimpleNamespace(
@@ -124,7 +126,7 @@ def copying(tmp_path):
             target_prefix=False,
         )
         model = build_model({}, alignments=False)
-        add_text(model, source, target_tokenizer or source, function)
+        add_text(model, source, target_tokenizer or source, function, max_characters)
         onnx.checker.check_model(model, full_check=True)
         onnx.save(model, tmp_path / "copying.onnx")
         return tmp_path / "copying.onnx"
@@ -141,6 +143,31 @@ def test_a_model_that_copies_gives_the_text_back(copying):
     )
     assert copies == [[text, ""] for text in plain]
     assert nothing == [] and blank == [["", ""]] * 2 and one == [[SENTENCES[0], ""]]
+
+
+@pytest.mark.parametrize("limit", [1, 8, 1000, MAX_CHARACTERS])
+def test_a_long_text_is_cut_at_its_characters(copying, limit):
+    path = copying(max_characters=limit)
+    text = "a dog\nran" * (limit // 9 + 1)
+    others = ["\U0001f469" * limit, "\U0001f469" * (limit + 1) + "a"]
+    for texts in ([text, text[:limit], "a"], others, [text[:limit]]):
+        cut, whole = run(path, {"text": texts}, {"text": [each[:limit] for each in texts]})
+        assert cut == whole
+
+
+@pytest.mark.parametrize("text", WRITING_SYSTEMS.values(), ids=list(WRITING_SYSTEMS))
+def test_a_text_of_ten_megabytes_is_cut(copying, text):
+    path = copying(max_characters=16_384)
+    result = within_a_minute(lambda: run(path, {"text": [text]}))
+    assert result == run(path, {"text": [text[:16_384]]})
+
+
+def test_a_limit_of_characters_out_of_range(translator, tokenizers, tmp_path):
+    for limit in (0, MAX_CHARACTERS + 1, 1.5, True):
+        with pytest.raises(ValueError, match="max_source_characters"):
+            export_onnx_text(
+                translator, tmp_path / "x.onnx", *tokenizers, max_source_characters=limit
+            )
 
 
 def test_ids_beyond_the_target_vocabulary_are_unknown(copying):

@@ -7,11 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras_attn_runtime import translator as runtime
+from keras_attn_runtime.prefixes import LEAST_TARGET_CHARACTERS
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_attn import with_search_settings
 from keras_attn.export import ExportError, export_saved_model
+from keras_attn.export.export_saved_model import _cut
+from keras_attn.export.search_function import SearchFunction
+from keras_attn.export.source_characters import (
+    CHARACTERS_PER_TOKEN,
+    MAX_PREFIX_CHARACTERS,
+    max_source_characters,
+)
 from tests.export.small_translator import SOURCE
+from tests.runtime.endless import within_a_minute
+from tests.runtime.test_source_characters import WRITING_SYSTEMS
 
 LIMITS = {"max_length": tf.constant(30), "length_penalty": tf.constant(1.0)}
 IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
@@ -195,3 +206,60 @@ def test_translations_begin_as_they_are_told_to(beginning, loaded):
     np.testing.assert_array_equal(own[2], without[2])
     with pytest.raises(TypeError, match="prefix_ids"):
         loaded.translate_ids(IDS, prefix_ids=[[5]])
+
+
+@pytest.fixture(scope="module")
+def limited(translator, tokenizers, tmp_path_factory):
+    """A SavedModel that reads eight characters of a text."""
+    path = tmp_path_factory.mktemp("limited") / "translator"
+    options = {"sentences": SOURCE, "target_prefix": True, "max_source_characters": 8}
+    export_saved_model(translator, path, *tokenizers, **options)
+    return tf.saved_model.load(str(path))
+
+
+def test_a_long_text_is_cut_at_its_characters(limited):
+    short = ["a dog ea", "the cat", "", "\u00e9\U0001f469" * 4, "  a dog "]
+    longer = ["ts", "\n\u00e9x", " " * 9, "\u00e9", "eats"]
+    long = [text + more for text, more in zip(short, longer, strict=True)]
+    expected, actual = limited.translate_texts(short), limited.translate_texts(long)
+    assert not any(expected["truncated"]) and all(actual["truncated"])
+    np.testing.assert_array_equal(actual["text"], expected["text"])
+    np.testing.assert_array_equal(actual["scores"], expected["scores"])
+    mixed = limited.translate_texts([short[0], long[1]])
+    assert mixed["truncated"].numpy().tolist() == [False, True]
+    assert limited.translate_texts(tf.constant([], tf.string))["truncated"].shape == (0,)
+
+
+def test_invalid_bytes_are_cut_too(limited):
+    for invalid in (b"\x80", b"\xff", b"\xe2"):
+        result = limited.translate_texts([invalid * 32, invalid * 40])
+        assert result["truncated"].numpy()[1]
+        np.testing.assert_array_equal(result["token_ids"][0], result["token_ids"][1])
+
+
+@pytest.mark.parametrize("text", WRITING_SYSTEMS.values(), ids=list(WRITING_SYSTEMS))
+def test_a_text_of_ten_megabytes_is_cut(text):
+    limit = 16_384
+    cut, truncated = within_a_minute(lambda: _cut(tf.constant([text, "a"]), limit))
+    assert [each.decode() for each in cut.numpy()] == [text[:limit], "a"]
+    assert truncated.numpy().tolist() == [True, False]
+
+
+def test_the_default_limit_of_characters(translator, tokenizers):
+    function = SearchFunction(translator, *tokenizers)
+    assert max_source_characters(function) == 32 * 512
+    function.max_source_length = 40
+    assert max_source_characters(function) == 1280
+    assert CHARACTERS_PER_TOKEN == runtime.CHARACTERS_PER_TOKEN
+    assert MAX_PREFIX_CHARACTERS == LEAST_TARGET_CHARACTERS
+
+
+def test_a_long_prefix_is_refused(limited):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 16384 characters"):
+        limited.translate_texts(["a dog"], target_prefix=["ein " * 5000])
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "9"])
+def test_a_limit_of_characters_out_of_range(translator, tokenizers, tmp_path, limit):
+    with pytest.raises(ValueError, match="max_source_characters"):
+        export_saved_model(translator, tmp_path / "x", *tokenizers, max_source_characters=limit)

@@ -56,6 +56,9 @@ def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
     ((model, out, source, _, options),) = calls
     assert (model.name, out) == ("translator", tmp_path / "model")
     assert options == {"sentences": None, "alignments": None, "target_prefix": False}
+    if form == "saved-model":
+        assert main([form, str(run), str(out), "--max-source-characters", "9"]) == 0
+        assert calls[1][-1] == {**options, "max_source_characters": 9}
     assert source.model == (run / "source.spm").read_bytes()
 
 
@@ -85,6 +88,7 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
         ("saved-model", ["--precision", "int8"], "have a precision, received int8"),
         ("saved-model", ["--external-data"], "only the format onnx can have external data"),
         ("onnx-text", ["--alignments"], "the format onnx-text has no alignments"),
+        ("onnx-steps", ["--max-source-characters", "9"], "have a limit of characters"),
     ]:
         with pytest.raises(SystemExit):
             main([other, str(run), str(tmp_path / "model"), *options])

@@ -42,6 +42,19 @@ def test_pairs_are_encoded_filtered_and_counted(encode, tmp_path, packed):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["corpus"]
 
 
+def test_pairs_of_too_many_characters_are_not_encoded(encode, monkeypatch):
+    encoded, encode_words = [], Words.encode
+    monkeypatch.setattr(
+        Words, "encode", lambda self, texts: encoded.extend(texts) or encode_words(self, texts)
+    )
+    longest, long_target = "11" + " " * 158, "21" + " " * 127
+    corpus = encode(f"{longest}\n{longest} \n13", f"21\n22\n{long_target}")
+    assert (lists(corpus.source), corpus.dropped_long) == ([[11]], 2)
+    assert encoded == [longest, "21"]
+    with pytest.raises(ValueError, match="No pair .* 1 a side longer than"):
+        encode("9" * 10_000, "21")
+
+
 def test_more_pairs_than_a_chunk_stay_in_order(encode, monkeypatch):
     monkeypatch.setattr("keras_attn.text.parallel_corpus._PAIRS_PER_CHUNK", 7)
     numbers = range(10, 60)
