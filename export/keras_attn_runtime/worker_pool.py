@@ -1,6 +1,7 @@
 """Threads that run ONNX Runtime, so that the thread of a call can end its wait."""
 
 import atexit
+import os
 import queue
 import threading
 import time
@@ -40,6 +41,7 @@ class _Queue:
     def __init__(self, limit):
         self.jobs = queue.SimpleQueue()
         self.num_busy = 0
+        self.process = os.getpid()
         self._num_threads = 0
         self._limit = limit
         self._lock = threading.Lock()
@@ -74,8 +76,13 @@ class _Queue:
 @atexit.register
 def _end_runs():
     """Keeps the end of the process from destroying what a run still uses."""
-    if any(each.num_busy for each in list(_live_queues)):
+    if _is_any_busy():
         stop_all_calls()
     end = time.monotonic() + LONGEST_EXIT
-    while any(each.num_busy for each in list(_live_queues)) and time.monotonic() < end:
+    while _is_any_busy() and time.monotonic() < end:
         time.sleep(0.005)
+
+
+def _is_any_busy():
+    # A process that was forked has none of the threads.
+    return any(each.num_busy and each.process == os.getpid() for each in list(_live_queues))

@@ -102,7 +102,8 @@ def export_saved_model(
         report = compare_translations(expected, _runner(loaded), function.search)
         report.check()
         if source_tokenizer is not None:
-            _check_texts(run, function, module, loaded, sentences[:16], prefixes and prefixes[:16])
+            few = sentences[:16], prefixes and prefixes[:16]
+            _check_texts(run, function, module, loaded, max_characters, *few)
     return report
 
 
@@ -236,7 +237,7 @@ def _runner(loaded):
     return run
 
 
-def _check_texts(run, function, module, loaded, sentences, prefixes):
+def _check_texts(run, function, module, loaded, max_characters, sentences, prefixes):
     """Compares the loaded string signature with the tokenizers around the model."""
     import tensorflow as tf
 
@@ -248,10 +249,11 @@ def _check_texts(run, function, module, loaded, sentences, prefixes):
         del strings["prefix_ids"]
         strings["target_prefix"] = module.target_tokenizer.decode(pad(prefixes))
         ids["prefix_ids"] = module.target_tokenizer.encode(strings["target_prefix"])
-    source_ids = module.source_tokenizer.encode(texts)
+    read, _ = _cut(texts, max_characters)
+    source_ids = module.source_tokenizer.encode(read)
     expected = _decode(module.target_tokenizer, run(source_ids=source_ids, **ids))
     if not function.goes_on_from_start_token:
-        expected = tf.where(module.source_tokenizer.has_tokens(texts)[:, None], expected, "")
+        expected = tf.where(module.source_tokenizer.has_tokens(read)[:, None], expected, "")
     actual = loaded.signatures["serving_default"](text=texts, **strings)["text"]
     if expected.shape != actual.shape or not bool(tf.reduce_all(expected == actual)):
         raise ExportError(

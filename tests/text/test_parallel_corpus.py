@@ -51,7 +51,10 @@ def test_pairs_of_too_many_characters_are_not_encoded(encode, monkeypatch):
     corpus = encode(f"{longest}\n{longest} \n13", f"21\n22\n{long_target}")
     assert (lists(corpus.source), corpus.dropped_long) == ([[11]], 2)
     assert encoded == [longest, "21"]
-    with pytest.raises(ValueError, match="No pair .* 1 a side longer than"):
+
+
+def test_a_corpus_of_one_line_of_too_many_characters_is_refused(encode):
+    with pytest.raises(ValueError, match="No pair .* and 1 a side longer than"):
         encode("9" * 10_000, "21")
 
 
