@@ -312,7 +312,7 @@ def check_search(make_decoder, encoded, vocabulary_size=5, limit=4):
         return [search(table.__getitem__, limit, **arguments) for table in tables]
 
     exact = BeamDecoder(decoder, widest, num_hypotheses=3, stop="exact", max_length=limit)
-    every = expected(oracles.every_hypothesis, vocabulary_size=vocabulary_size)
+    every = expected(oracles.every_hypothesis)
     assert_found(numpy(exact(**encoded)), [hypotheses[:3] for hypotheses in every])
 
     greedy = [

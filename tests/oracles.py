@@ -5,7 +5,6 @@ a mistake. Matrices are stored as Keras stores them, input size first: "W x" of 
 """
 
 import collections
-import itertools
 import math
 
 import numpy as np
@@ -319,14 +318,14 @@ def with_prefix(log_probs_after, forced):
 
 
 def greedy_search(log_probs_after, limit, min_length=0, end=2, suppressed=(0, 1)):
-    """The tokens and their log probability."""
+    """The tokens and their log probability; in a dead end those so far."""
     prefix, total = (), 0.0
     while len(prefix) < limit and prefix[-1:] != (end,):
         log_probs = log_probs_after(prefix)
-        best = max(
-            allowed_tokens(log_probs, prefix, min_length, end, suppressed),
-            key=lambda token: log_probs[token],
-        )
+        allowed = list(allowed_tokens(log_probs, prefix, min_length, end, suppressed))
+        if not allowed:
+            break
+        best = max(allowed, key=lambda token: log_probs[token])
         prefix, total = prefix + (best,), total + log_probs[best]
     return prefix, total
 
@@ -349,6 +348,9 @@ def beam_search(
 ):
     """Beam search with a pool of ended hypotheses, the `num_hypotheses` best first.
 
+    A beam without continuations, a dead end, moves to the pool too if its group has at most as many
+    possible continuations as beams. Dead ends come last.
+
     `more(tokens)` is added to the score of a hypothesis. The groups are those of Vijayakumar et
     al., 2018, with Hamming diversity.
 
@@ -358,17 +360,30 @@ def beam_search(
     if limit <= 0:
         return [((), 0, 0.0, 0.0)]
     group_size = beam_width // num_groups
-    groups, pool = [[((), 0.0)] for _ in range(num_groups)], []
+    groups, pool, all_dead_ends = [[((), 0.0)] for _ in range(num_groups)], [], []
+
+    def sorted_hypotheses(found):
+        hypotheses = []
+        for tokens, log_prob in found:
+            *named, score, log_prob = hypothesis(tokens, log_prob, length_penalty, form, end)
+            hypotheses.append((*named, score + more(tokens), log_prob))
+        return sorted(hypotheses, key=lambda each: -each[2])
+
     for length in range(1, limit + 1):
-        times_chosen, ended = collections.Counter(), []
+        times_chosen, ended, dead_ends = collections.Counter(), [], []
         for group, beams in enumerate(groups):
-            candidates = []
+            candidates, without_continuation = [], []
             for prefix, log_prob in beams:
                 following = log_probs_after(prefix)
-                for token in allowed_tokens(following, prefix, min_length, end, suppressed):
+                allowed = list(allowed_tokens(following, prefix, min_length, end, suppressed))
+                if not allowed:
+                    without_continuation.append((prefix, log_prob))
+                for token in allowed:
                     total = log_prob + following[token]
                     value = total - diversity_strength * times_chosen[token]
                     candidates.append((value, prefix + (token,), total))
+            if len(candidates) <= group_size:
+                dead_ends += [each for each in without_continuation if each not in dead_ends]
             candidates.sort(key=lambda candidate: -candidate[0])
             candidates = [candidate[1:] for candidate in candidates[: 2 * group_size]]
             for tokens, log_prob in candidates[:group_size]:
@@ -378,10 +393,8 @@ def beam_search(
                     ended.append((tokens, log_prob))
             open_ones = [candidate for candidate in candidates if candidate[0][-1] != end]
             groups[group] = open_ones[:group_size]
-        for tokens, log_prob in ended:
-            *found, score, log_prob = hypothesis(tokens, log_prob, length_penalty, form, end)
-            pool.append((*found, score + more(tokens), log_prob))
-        pool.sort(key=lambda ended: -ended[2])
+        pool += ended
+        all_dead_ends += dead_ends
         best_open = max((log_prob for beams in groups for _, log_prob in beams), default=None)
         if best_open is None:
             break
@@ -392,23 +405,34 @@ def beam_search(
                 best_open / length_divisor(final, length_penalty, form, final < limit)
                 for final in range(length, limit + 1)
             )
-            if pool[num_hypotheses - 1][2] >= attainable:
+            if sorted_hypotheses(pool)[num_hypotheses - 1][2] >= attainable:
                 break
-    return pool[:num_hypotheses]
+    return [*sorted_hypotheses(pool), *sorted_hypotheses(all_dead_ends)][:num_hypotheses]
 
 
 def every_hypothesis(
-    log_probs_after, limit, vocabulary_size, length_penalty=1.0, form="average", end=2
+    log_probs_after,
+    limit,
+    length_penalty=1.0,
+    form="average",
+    min_length=0,
+    end=2,
+    suppressed=(0, 1),
 ):
-    """All hypotheses there are, best first: those that end, and those that the limit cuts."""
-    inner = [token for token in range(vocabulary_size) if token not in (0, 1, end)]
-    found = []
-    for length in range(limit + 1):
-        for prefix in itertools.product(inner, repeat=length):
-            log_prob = sum(log_probs_after(prefix[:i])[prefix[i]] for i in range(length))
-            if length == limit:
-                tokens = prefix
-            else:
-                tokens, log_prob = prefix + (end,), log_prob + log_probs_after(prefix)[end]
-            found.append(hypothesis(tokens, log_prob, length_penalty, form, end))
-    return sorted(found, key=lambda each: -each[2])
+    """All hypotheses there are, best first: those that end, and those that the limit cuts.
+
+    After them come the dead ends, which no token may follow, best first.
+    """
+    found, dead_ends, open_ones = [], [], [((), 0.0)]
+    while open_ones:
+        prefix, log_prob = open_ones.pop()
+        if len(prefix) == limit or prefix[-1:] == (end,):
+            found.append(hypothesis(prefix, log_prob, length_penalty, form, end))
+            continue
+        log_probs = log_probs_after(prefix)
+        allowed = list(allowed_tokens(log_probs, prefix, min_length, end, suppressed))
+        open_ones += [(prefix + (token,), log_prob + log_probs[token]) for token in allowed]
+        if not allowed:
+            dead_ends.append(hypothesis(prefix, log_prob, length_penalty, form, end))
+    best_first = lambda hypotheses: sorted(hypotheses, key=lambda each: -each[2])  # noqa: E731
+    return [*best_first(found), *best_first(dead_ends)]

@@ -18,8 +18,9 @@ class Hypothesis:
             coverage penalty, if the file was exported with one. What is drawn at random is not
             ranked: there it is `log_prob`, and hypotheses stand in the order of the draws.
         log_prob: float, natural-log probability of the output, its end token included.
-        ended: bool, whether there was an end token; False for an output that a limit has cut, None
-            if the file pads with the end token.
+        ended: bool, whether there was an end token. False for an output that a limit has cut or
+            after which the rules of the search left no token; None if the file pads with the end
+            token.
         alignments: float32 array `(target_length, source_length)`, the attention weights of each of
             `pieces` over `Translation.source_pieces`, or None where the file has no alignments.
         token_log_probs: list of floats, natural-log probability of each of `token_ids`, and of the

@@ -23,6 +23,11 @@ class Decoder(keras.layers.Layer):
     none.
     """
 
+    forbids_tokens = False
+    """bool, whether all tokens that a search allows may be impossible, with logits that are 5e8 or
+    more below others, such as those of a decoder that writes valid JSON only. Without it a beam
+    search does not find such dead ends, unless its own rules can lead to them."""
+
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True

@@ -178,6 +178,10 @@ class EnsembleDecoder(Decoder):
         return logits, self._state({name: new_state for name, (_, new_state) in steps.items()})
 
     @property
+    def forbids_tokens(self):
+        return any(decoder.forbids_tokens for decoder in self.decoders)
+
+    @property
     def archive_every(self):
         intervals = [decoder.archive_every for decoder in self.decoders]
         return min((each for each in intervals if each is not None), default=None)

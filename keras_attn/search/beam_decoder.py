@@ -1,6 +1,7 @@
 import numbers
 
 import keras
+import numpy as np
 from keras import ops, tree
 
 from keras_attn import gather, history
@@ -8,6 +9,12 @@ from keras_attn.arguments import check_positive_integer, is_finite
 from keras_attn.search.beam_groups import candidates_of_groups, first_open, is_repeated
 from keras_attn.search.best_continuations import best_continuations
 from keras_attn.search.coverage_penalty import coverage_penalty
+from keras_attn.search.dead_ends import (
+    NO_RANK,
+    find_dead_ends,
+    ranks_of_dead_ends,
+    ranks_to_scores,
+)
 from keras_attn.search.length_penalty import best_attainable, divisor
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
@@ -23,6 +30,8 @@ class BeamDecoder(Search):
     `beam_width` of them are open whatever ends. A continuation ends if it is among the `beam_width`
     best and is the end token, or if its sentence has reached its limit; it then moves to the pool,
     where hypotheses are ranked by score. Ties go to the earlier beam, then to the lower token id.
+    If the rules leave a beam no token, and its group has no more possible continuations than beams,
+    the beam moves to the pool as it is and ranks below all hypotheses that have ended.
     The conventions are those of CTranslate2 and fairseq; to rank as they do, the end token counted,
     ask for `length_penalty_form="average_with_end"`.
 
@@ -147,7 +156,7 @@ class BeamDecoder(Search):
             "hypotheses": {
                 "token_ids": new_history(pool),
                 "num_tokens": ops.zeros(pool, dtype="int32"),
-                "scores": empty_log_probs,
+                "ranks": ops.cast(ops.where(is_empty, 0.0, NO_RANK), "float32"),
                 "log_probs": empty_log_probs,
             },
         }
@@ -177,11 +186,17 @@ class BeamDecoder(Search):
 
         at_limit = step + 1 >= limits  # (B,)
         is_end = candidates["last"] == self.end_token_id  # (B, 2K)
-        pool, ended = self._collect(carry, candidates, is_end, at_limit, limits, length_penalty)
+        is_dead_end = candidates.pop("is_dead_end", None)  # (B, 2K)
+        if is_dead_end is not None:  # padding may be the end token
+            is_end = is_end & ops.logical_not(is_dead_end)
+        pool, ended = self._collect(
+            carry, candidates, is_end, is_dead_end, at_limit, limits, length_penalty
+        )
         collected = carry["collected"] + ops.sum(ops.cast(ended, "int32"), axis=1)
 
-        candidates["log_probs"] = ops.where(is_end, 2 * IMPOSSIBLE, candidates["log_probs"])
-        chosen = first_open(candidates["log_probs"], is_end, self.num_groups)  # (B, K)
+        is_closed = is_end if is_dead_end is None else is_end | is_dead_end
+        candidates["log_probs"] = ops.where(is_closed, 2 * IMPOSSIBLE, candidates["log_probs"])
+        chosen = first_open(candidates["log_probs"], is_closed, self.num_groups)  # (B, K)
         beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), candidates)
         # The size of the limits, unlike that of the beams, is a constant of the loop.
         rows = gather.flat_rows(beams.pop("parents"), ops.shape(limits)[0], self.beam_width)
@@ -195,7 +210,7 @@ class BeamDecoder(Search):
             attainable = best_attainable(
                 best_open, step + 1, limits, length_penalty, self.length_penalty_form
             )
-            done = done | (pool["scores"][:, -1] >= attainable)
+            done = done | (pool["ranks"][:, -1] >= attainable)
         return {
             **carry,
             "step": step + 1,
@@ -248,6 +263,19 @@ class BeamDecoder(Search):
             self.diversity_strength,
         )
         candidates = {"log_probs": log_probs, "last": tokens, "parents": parents}
+        if self.may_reach_dead_end(vocabulary_size):
+            is_dead_end, own = find_dead_ends(
+                log_probs, parents, beams["log_probs"], self.num_groups
+            )
+            own_log_probs = gather.gather_rows(beams["log_probs"], own, axis=1)  # (B, 2K)
+            tokens = ops.where(is_dead_end, self.pad_token_id, tokens)
+            parents = ops.where(is_dead_end, own, parents)
+            candidates = {
+                "log_probs": ops.where(is_dead_end, own_log_probs, log_probs),
+                "last": tokens,
+                "parents": parents,
+                "is_dead_end": is_dead_end,
+            }
         if self.return_token_log_probs:
             # Not the difference of two sums, which is the less exact the longer the hypothesis.
             flat = ops.reshape(next_log_probs, (batch, self.beam_width * vocabulary_size))
@@ -278,39 +306,73 @@ class BeamDecoder(Search):
         token_ids = gather.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
         candidates["token_ids"] = history.append(token_ids, candidates["last"], step)
 
-    def _collect(self, carry, candidates, is_end, at_limit, limits, length_penalty):
-        """Moves what ends at this step to the pool; returns the pool and what ended, `(B, K)`."""
+    def _collect(self, carry, candidates, is_end, is_dead_end, at_limit, limits, length_penalty):
+        """Moves what ends at this step to the pool.
+
+        Args:
+            carry: of the search.
+            candidates: dict, leaves `(batch, 2 * beams, ...)`.
+            is_end: boolean `(batch, 2 * beams)`.
+            is_dead_end: boolean `(batch, 2 * beams)`, or `None` if there are no dead ends.
+            at_limit: boolean `(batch,)`.
+            limits: int32 `(batch,)`.
+            length_penalty: float32 scalar.
+
+        Returns:
+            Tuple of the pool, and which candidates have ended, boolean `(batch, candidates)`, dead
+            ends not among them.
+        """
         step, pool = carry["step"], dict(carry["hypotheses"])
-        first = {
-            name: candidates[name][:, : self.beam_width] for name in pool if name in candidates
-        }
-        is_end = is_end[:, : self.beam_width]
-        ended = (
-            (is_end | at_limit[:, None])
-            & (first["log_probs"] > IMPOSSIBLE / 2)
-            & ops.logical_not(carry["done"])[:, None]
-        )
-        if self.num_groups > 1:
-            ended = ended & ops.logical_not(is_repeated(first["token_ids"], ended))
+        # The first half may end; the second half can only have dead ends.
+        count = self.beam_width if is_dead_end is None else 2 * self.beam_width
+        found = {name: candidates[name][:, :count] for name in pool if name in candidates}
+        is_end = is_end[:, :count]  # (B, C)
+        is_open = ops.logical_not(carry["done"])[:, None]
+        ended = (is_end | at_limit[:, None]) & (found["log_probs"] > IMPOSSIBLE / 2) & is_open
         num_tokens = step + 1
-        beams = (ops.shape(limits)[0], self.beam_width)
-        first["num_tokens"] = ops.zeros(beams, dtype="int32") + num_tokens
-        scores = first["log_probs"] / divisor(
+        if is_dead_end is None:
+            collected = ended
+        else:
+            ended = ended & (np.arange(count) < self.beam_width)
+            collected = ended | (is_dead_end & is_open)
+            num_tokens = num_tokens - ops.cast(is_dead_end, "int32")  # (B, C)
+        if self.num_groups > 1:
+            is_new = ops.logical_not(is_repeated(found["token_ids"], collected))
+            ended, collected = ended & is_new, collected & is_new
+        beams = (ops.shape(limits)[0], count)
+        found["num_tokens"] = ops.zeros(beams, dtype="int32") + num_tokens
+        scores = found["log_probs"] / divisor(
             num_tokens, is_end, length_penalty, self.length_penalty_form
         )
         if self.coverage_penalty:
-            coverage = candidates["coverage"][:, : self.beam_width]  # (B, K, S)
-            scores = scores + coverage_penalty(coverage, self.coverage_penalty)
-        first["scores"] = ops.where(ended, scores, IMPOSSIBLE)
+            scores = scores + self._coverage_penalty(carry, candidates, is_dead_end)
+        if is_dead_end is not None:
+            scores = ops.where(is_dead_end, ranks_of_dead_ends(scores), scores)
+        found["ranks"] = ops.where(collected, scores, NO_RANK)
 
         for name in ("token_ids", "token_log_probs", "alignments"):
             if name in pool:
                 shape = (ops.shape(limits)[0], self.num_hypotheses, *ops.shape(pool[name])[3:])
                 nothing = ops.zeros(shape, dtype=pool[name].dtype)
                 pool[name] = history.append(pool[name], nothing, step)
-        both = {name: ops.concatenate([pool[name], first[name]], axis=1) for name in pool}
-        _, chosen = ops.top_k(both["scores"], self.num_hypotheses)
-        return tree.map_structure(lambda t: gather.gather_beams(t, chosen), both), ended
+        both = {name: ops.concatenate([pool[name], found[name]], axis=1) for name in pool}
+        _, chosen = ops.top_k(both["ranks"], self.num_hypotheses)
+        pool = tree.map_structure(lambda t: gather.gather_beams(t, chosen), both)
+        return pool, ended
+
+    def _coverage_penalty(self, carry, candidates, is_dead_end):
+        if is_dead_end is None:
+            coverage = candidates["coverage"][:, : self.beam_width]  # (B, K, S)
+            return coverage_penalty(coverage, self.coverage_penalty)
+        penalties = coverage_penalty(candidates["coverage"], self.coverage_penalty)  # (B, 2K)
+        # Without the attention of the step that found no token.
+        own = coverage_penalty(carry["beams"]["coverage"], self.coverage_penalty)  # (B, K)
+        return ops.where(is_dead_end, ops.concatenate([own, own], axis=1), penalties)
+
+    def finish(self, hypotheses):
+        hypotheses = dict(hypotheses)
+        scores = ranks_to_scores(hypotheses.pop("ranks"))
+        return super().finish({**hypotheses, "scores": scores})
 
     def get_config(self):
         return {

@@ -3,6 +3,7 @@ from keras import ops
 from keras_attn import history
 from keras_attn.search import prefix
 from keras_attn.search.length_penalty import divisor
+from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
 
 
@@ -68,22 +69,23 @@ class IndependentSearch(Search):
         allowed = allowed + self.penalties(step_logits.shape[-1], step)
         chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry))
         tokens, values = prefix.follow(self.forced_tokens(carry, step_logits), *chosen)
-        last = ops.where(is_open, tokens, self.pad_token_id)
-        values = ops.where(is_open, values, 0.0)
-        is_end = last == self.end_token_id
-        ended = carry["ended"] | is_end | (step + 1 >= limits)[:, None]
-        num_tokens = hypotheses["num_tokens"] + ops.cast(is_open, "int32")
+        # In a dead end no token is possible: the hypothesis ends as it is.
+        goes_on = is_open & (values > IMPOSSIBLE / 2)
+        last = ops.where(goes_on, tokens, self.pad_token_id)
+        values = ops.where(goes_on, values, 0.0)
+        is_end = goes_on & (last == self.end_token_id)
+        ended = ops.logical_not(goes_on) | is_end | (step + 1 >= limits)[:, None]
+        num_tokens = hypotheses["num_tokens"] + ops.cast(goes_on, "int32")
         log_probs = hypotheses["log_probs"] + values
         scores = self.scores(log_probs, num_tokens, is_end, length_penalty)
         new_hypotheses = {
             "token_ids": history.append(hypotheses["token_ids"], last, step),
             "num_tokens": num_tokens,
-            "scores": ops.where(is_open, scores, hypotheses["scores"]),
+            "scores": ops.where(goes_on, scores, hypotheses["scores"]),
             "log_probs": log_probs,
         }
         if self.return_alignments:
             weights = ops.reshape(state["alignments"], (*rows, -1))  # (B, N, S)
-            weights = weights * ops.cast(is_open, weights.dtype)[:, :, None]
             new_hypotheses["alignments"] = history.append(hypotheses["alignments"], weights, step)
         if self.return_token_log_probs:
             so_far = hypotheses["token_log_probs"]

@@ -39,9 +39,8 @@ class Search(keras.layers.Layer):
         start_token_id: int >= 0. Default 1.
         end_token_id: int >= 0. Default 2.
         pad_token_id: int >= 0. Default 0.
-        suppressed_token_ids: list of int >= 0 that are never chosen, unless a search of one
-            hypothesis finds no other. Default `None`: padding and start, unless they are the end
-            too.
+        suppressed_token_ids: list of int >= 0 that are never chosen. Default `None`: padding and
+            start, unless they are the end too.
         repetition_penalty: float > 0, above 1 makes the tokens that a hypothesis has less probable,
             see `keras_attn.search.repetition`. It is applied to the logits; Hugging Face's beam
             search applies it to the log probabilities. Default 1: as probable as they are. Of this
@@ -85,7 +84,9 @@ class Search(keras.layers.Layer):
         `token_log_probs` float32 `(batch, hypotheses, time)`, on request: natural-log probability
         of each token and of the end token, given what is before it, whose sum is `log_probs`.
         A hypothesis that does not exist (fewer were found than asked for) has score and log
-        probability -1e9.
+        probability -1e9. A hypothesis after which no token is possible, a dead end, is returned as
+        if the maximum length had cut it there: without an end token, with its own score. It ranks
+        below all hypotheses that have ended.
 
     Attributes:
         draws: bool, whether tokens are drawn at random, by `seeds`.
@@ -346,9 +347,13 @@ class Search(keras.layers.Layer):
             "lengths": hypotheses["num_tokens"] - has_end,
         }
         del results["num_tokens"]
+        is_token = time < num_tokens  # (B, N, T)
         if "token_log_probs" in results:
-            log_probs = ops.where(time < num_tokens, results["token_log_probs"], 0.0)
-            results["token_log_probs"] = log_probs
+            results["token_log_probs"] = ops.where(is_token, results["token_log_probs"], 0.0)
+        if "alignments" in results:
+            weights = results["alignments"]  # (B, N, T, S)
+            nothing = ops.zeros((), weights.dtype)
+            results["alignments"] = ops.where(is_token[..., None], weights, nothing)
         return results
 
     def partial(self, carry):
@@ -396,6 +401,17 @@ class Search(keras.layers.Layer):
     def penalized_token_ids(self):
         """Set of int, the tokens whose log probability `penalties` may lower."""
         return {*self.suppressed_token_ids, *([self.end_token_id] if self.min_length else [])}
+
+    def may_reach_dead_end(self, vocabulary_size):
+        """Whether a hypothesis may have no possible continuation, by the rules or the decoder.
+
+        A beam search looks for dead ends only then, because that takes about 20 operators a step.
+        """
+        return (
+            self.no_repeat_ngram_size > 0
+            or self.decoder.forbids_tokens
+            or len(self.penalized_token_ids) == vocabulary_size
+        )
 
     def compute_mask(self, inputs, previous_mask):
         return None  # hypotheses have lengths of their own

@@ -241,7 +241,7 @@ def test_searches_find_the_best_continuations(name):
     arguments = {"max_length": limit, "relative_max_length": None}
 
     exact = BeamDecoder(model, 24, num_hypotheses=3, stop="exact", **arguments)
-    every = [oracles.every_hypothesis(lookup, limit, VOCABULARY_SIZE)[:3] for lookup in lookups]
+    every = [oracles.every_hypothesis(lookup, limit)[:3] for lookup in lookups]
     assert_found(numpy(exact(**encoded)), every)
 
     greedy = [[oracles.hypothesis(*oracles.greedy_search(lookup, limit))] for lookup in lookups]

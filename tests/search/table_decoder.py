@@ -17,6 +17,10 @@ class TableDecoder(Decoder):
     alignments are one where the node is.
     """
 
+    def __init__(self, forbids_tokens=False, **kwargs):
+        super().__init__(**kwargs)
+        self.forbids_tokens = forbids_tokens
+
     def build(self, *shapes):
         pass
 
@@ -39,6 +43,9 @@ class TableDecoder(Decoder):
         if "alignments" in state:
             new_state["alignments"] = ops.one_hot(node, nodes, dtype="float32")
         return ops.reshape(logits, (-1, vocabulary_size)), new_state
+
+    def get_config(self):
+        return {**super().get_config(), "forbids_tokens": self.forbids_tokens}
 
 
 def node_after(prefix, nodes, start=1):

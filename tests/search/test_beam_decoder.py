@@ -91,8 +91,7 @@ def test_a_wide_beam_that_stops_exactly_finds_the_best_of_all():
             length_penalty_form=form,
         )
         every = [
-            oracles.every_hypothesis(log_probs_of(table), limit, vocabulary_size, penalty, form)
-            for table in tables
+            oracles.every_hypothesis(log_probs_of(table), limit, penalty, form) for table in tables
         ]
         assert_found(results, [hypotheses[:10] for hypotheses in every])
 
