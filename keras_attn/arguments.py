@@ -33,6 +33,25 @@ def check_second_input(layer, name, value, alternative=""):
         )
 
 
+def check_compute_dtype(layer, **parts):
+    """Raises a `ValueError` unless a layer and its parts compute in one dtype.
+
+    Args:
+        layer: the outer Keras layer.
+        **parts: layers by the names of the arguments that hold them. `None`, and objects without a
+            `compute_dtype`, are not checked.
+    """
+    for name, part in parts.items():
+        dtype = getattr(part, "compute_dtype", layer.compute_dtype)
+        if dtype != layer.compute_dtype:
+            raise ValueError(
+                f"Expected a {type(layer).__name__} and its {name} to compute in one dtype. "
+                f"Received: {type(layer).__name__} with compute_dtype={layer.compute_dtype!r}, "
+                f"{name}={type(part).__name__} with compute_dtype={dtype!r}. Create both with the "
+                "same dtype."
+            )
+
+
 def check_cell(cell):
     """Raises a `ValueError` for what cannot take one step of a sequence, as a layer cannot."""
     if isinstance(cell, keras.layers.RNN) or not hasattr(cell, "state_size"):

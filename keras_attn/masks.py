@@ -240,16 +240,26 @@ def _fits(size, other):
     return size == other or bool({1, None} & {size, other})
 
 
-def scores_of_mask(mask):
-    """What is added to scores, float32 of the shape of the mask: 0 where may be attended."""
-    return (1.0 - ops.cast(mask, "float32")) * MASKED_SCORE
+def scores_of_mask(mask, dtype="float32"):
+    """Returns what is added to scores, of the shape of the mask: 0 where may be attended."""
+    return (1.0 - ops.cast(mask, dtype)) * MASKED_SCORE
+
+
+def wide_dtype(*values):
+    """Returns the dtype for sums and softmaxes: float64 if a value has it, otherwise float32.
+
+    Args:
+        *values: tensors or dtypes.
+    """
+    dtypes = [keras.backend.standardize_dtype(getattr(each, "dtype", each)) for each in values]
+    return "float64" if "float64" in dtypes else "float32"
 
 
 def masked_softmax(scores, mask):
     """Softmax over the last axis in which masked positions get weight exactly 0.
 
     A row in which everything is masked gets only zeros, so its context is zero too. Computed in
-    float32.
+    float32, or in float64 for scores of that dtype.
 
     Args:
         scores: `(batch, target, source)` floats.
@@ -258,12 +268,13 @@ def masked_softmax(scores, mask):
     Returns:
         Weights of the shape and dtype of `scores`.
     """
-    masked = ops.cast(scores, "float32") + scores_of_mask(mask)
+    dtype = wide_dtype(scores)
+    masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)
     if scores.shape[-1] == 1:
         weights = ops.ones_like(masked)  # Keras warns of a softmax over an axis of size one.
     else:
         weights = ops.softmax(masked, axis=-1)
-    return ops.cast(weights * ops.cast(mask, "float32"), scores.dtype)
+    return ops.cast(weights * ops.cast(mask, dtype), scores.dtype)
 
 
 def masked_mean(values, mask=None):

@@ -2,6 +2,8 @@ import copy
 
 import keras
 
+from keras_attn.arguments import check_compute_dtype
+
 
 class Pattern:
     """A layer after which others are made.
@@ -31,13 +33,53 @@ class Pattern:
         return config
 
     def new_layer(self, **arguments):
-        """A new layer like it, with some arguments changed, and a name of its own."""
+        """Returns a new layer like it, with a new name.
+
+        Args:
+            **arguments: arguments that differ. `dtype` is also the dtype of the parts of the layer.
+        """
         config = self.config()
+        if "dtype" in arguments:
+            config = with_dtype(config, arguments.pop("dtype"))
         config["config"].pop("name", None)
         config["config"] |= arguments
         # The class of a user need not be registered.
         custom_objects = {config["class_name"]: self._class}
         return keras.saving.deserialize_keras_object(config, custom_objects)
+
+
+def check_pattern_dtype(owner, name, layer):
+    """Raises a `ValueError` if a pattern was created with a dtype that its copies will not have.
+
+    Copies have the dtype of `owner`. A pattern without a dtype of its own has the global one.
+
+    Args:
+        owner: the layer that makes copies.
+        name: str, the argument of `owner` that holds the pattern.
+        layer: the pattern.
+    """
+    default = keras.config.dtype_policy().compute_dtype
+    if getattr(layer, "compute_dtype", default) != default:
+        check_compute_dtype(owner, **{name: layer})
+
+
+def with_dtype(config, dtype):
+    """Returns a copy of a serialized layer with a dtype for it and the layers in its config."""
+    config = copy.deepcopy(config)
+    _set_dtype(config, dtype)
+    return config
+
+
+def _set_dtype(config, dtype):
+    if isinstance(config, list):
+        for each in config:
+            _set_dtype(each, dtype)
+    elif isinstance(config, dict) and isinstance(config.get("config"), dict):
+        if "dtype" in config["config"]:
+            config["config"]["dtype"] = dtype
+        for name, value in config["config"].items():
+            if name != "dtype":
+                _set_dtype(value, dtype)
 
 
 def _remove(config, key):

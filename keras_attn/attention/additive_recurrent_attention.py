@@ -3,6 +3,7 @@ from keras import ops
 from keras_attn.arguments import check_positive_integer
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn.attention.recurrent_attention import RecurrentAttention
+from keras_attn.masks import wide_dtype
 
 
 class AdditiveRecurrentAttention(RecurrentAttention):
@@ -49,7 +50,7 @@ class AdditiveRecurrentAttention(RecurrentAttention):
     def initial_state(self, memory, rows, max_steps=None):
         source = ops.shape(memory["values"])[1]
         # In half precision a sum of many weights would lose the small ones.
-        return {"alignments": ops.zeros((rows, source), dtype="float32")}
+        return {"alignments": ops.zeros((rows, source), dtype=wide_dtype(memory["values"]))}
 
     def attend_once(self, query, memory, state):
         before = state["alignments"]  # (B, K, S)
@@ -58,7 +59,7 @@ class AdditiveRecurrentAttention(RecurrentAttention):
         hidden = query[:, :, None] + memory["keys"][:, None] + features
         scores = ops.matmul(ops.tanh(hidden), self.vector)[..., 0]  # (B, K, S)
         weights = PROBABILITY_FUNCTIONS[self.probability_fn](scores, memory["mask"])
-        alignments = ops.cast(weights, "float32")
+        alignments = ops.cast(weights, before.dtype)
         return weights, {"alignments": before + alignments if self.cumulative else alignments}
 
     def get_config(self):

@@ -1,6 +1,7 @@
 from keras import ops
 
 from keras_attn.attention.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
+from keras_attn.masks import wide_dtype
 
 
 def additive_score(query, keys, vector, bias=None, chunk_size=None):
@@ -62,7 +63,7 @@ def _chunked(query, chunks, vector):
             sums = add_same_shape(query_sum, of_query), add_same_shape(vector_sum, of_vector)
             return number + 1, chunks, *sums
 
-        sums = (ops.zeros(ops.shape(x), "float32") for x in (query, vector))
+        sums = (ops.zeros(ops.shape(x), wide_dtype(x)) for x in (query, vector))
         num_chunks = ops.shape(chunks)[0]
         _, of_chunks, *sums = while_in_turn(
             lambda number, *_: number < num_chunks, add_chunk, (0, chunks, *sums)

@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_attn.attention.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
 from keras_attn.attention.scaled_dot_product import matmul_groups, scaled_dot_product
-from keras_attn.masks import causal_mask, window_mask
+from keras_attn.masks import causal_mask, wide_dtype, window_mask
 
 
 def blockwise_dot_product(
@@ -109,7 +109,7 @@ def blockwise_dot_product(
                     )
                 return number + 1, blocks, *map(add_same_shape, sums, addends)
 
-            sums = (ops.zeros(ops.shape(x), "float32") for x in shared)
+            sums = (ops.zeros(ops.shape(x), wide_dtype(x)) for x in shared)
             _, query_gradients, *sums = while_in_turn(
                 lambda number, *_: number < num_blocks, add_block, (0, query_blocks, *sums)
             )
@@ -162,8 +162,8 @@ def block_gradients(context_gradient, weights, query, keys, values):
     """Gradients with respect to the query, the scores, the keys and the values."""
     groups = keys.shape[1]
     weight_gradient = matmul_groups(context_gradient, ops.transpose(values, (0, 1, 3, 2)))
-    wide = ops.cast(weights, "float32")
-    products = wide * ops.cast(weight_gradient, "float32")  # (B, H, T, S)
+    wide = ops.cast(weights, wide_dtype(weights))
+    products = wide * ops.cast(weight_gradient, wide.dtype)  # (B, H, T, S)
     score_gradient = products - wide * ops.sum(products, axis=-1, keepdims=True)
     score_gradient = ops.cast(score_gradient, query.dtype)  # (B, H, T, S)
     return (
@@ -216,7 +216,8 @@ def skew(columns, heads, size, source):
 def unskew(gradient, heads, size, source):
     """The gradient of `skew`: `(batch, heads, size, source)` to `(1, heads, 1, source + size)`."""
     length = source + size
-    rows = ops.sum(ops.cast(gradient, "float32"), axis=0, keepdims=True)  # (1, H, t, S)
+    rows = ops.cast(gradient, wide_dtype(gradient))
+    rows = ops.sum(rows, axis=0, keepdims=True)  # (1, H, t, S)
     rows = ops.pad(rows, ((0, 0), (0, 0), (0, 0), (size - 1, 0)))  # (1, H, t, S+t-1)
     rows = ops.reshape(rows, (1, heads, size * (length - 1)))
     rows = ops.pad(rows, ((0, 0), (0, 0), (0, size)))

@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn.attention.attention_mechanism import AttentionMechanism, check_same_size
+from keras_attn.masks import wide_dtype
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -60,6 +61,7 @@ class CosineAttention(AttentionMechanism):
 
 def _unit_length(vectors):
     """Vectors `(..., D)` divided by their length; a vector of zeros stays one."""
-    wide = ops.cast(vectors, "float32")  # float16 has no factor as large as that of zeros
+    # float16 cannot hold the factor of a vector of zeros.
+    wide = ops.cast(vectors, wide_dtype(vectors))
     squares = ops.sum(ops.square(wide), axis=-1, keepdims=True)
     return ops.cast(wide * ops.rsqrt(squares + 1e-12), vectors.dtype)

@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import masks
+from keras_attn.arguments import check_compute_dtype
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.attention.local_attention import check_scores_pairs
 from keras_attn.build_once import build_once
@@ -60,6 +61,7 @@ class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
     def __init__(self, mechanism, **kwargs):
         super().__init__(**kwargs)
         check_scores_pairs(mechanism)
+        check_compute_dtype(self, mechanism=mechanism)
         self.mechanism = mechanism
         self.supports_masking = True
 

@@ -82,7 +82,7 @@ class IntraSentenceAttention(keras.layers.Layer):
         return self.with_mask(first, mask=first_mask), self.with_mask(second, mask=second_mask)
 
     def _attend(self, average, words, mask):
-        keys = self.transform(words)  # (B, T, U)
+        keys = ops.cast(self.transform(words), self.compute_dtype)  # (B, T, U)
         scores = ops.matmul(keys, ops.transpose(keys, (0, 2, 1)))  # (B, T, T)
         bias = self._bias(ops.shape(words)[1])  # (T, T)
         return average(scores + bias, words, masks.attention_mask(words, mask))[0]  # (B, T, D)

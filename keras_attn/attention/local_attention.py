@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from keras_attn.arguments import check_positive_integer
+from keras_attn.arguments import check_compute_dtype, check_positive_integer
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.location_attention import LocationAttention
@@ -9,6 +9,7 @@ from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn.build_once import build_once
 from keras_attn.fold_beams import merge_beams, split_beams
 from keras_attn.gather import gather_rows
+from keras_attn.masks import wide_dtype
 from keras_attn.serialize_shared import serialize_shared
 
 ALIGNMENTS = ("predictive", "monotonic")
@@ -71,6 +72,7 @@ class LocalAttention(AttentionMechanism):
             raise ValueError(
                 f"alignment must be one of {ALIGNMENTS}. Received: alignment={alignment!r}."
             )
+        check_compute_dtype(self, mechanism=mechanism)
         self.mechanism = mechanism
         self.window = window
         self.units = units
@@ -124,12 +126,12 @@ class LocalAttention(AttentionMechanism):
             center = self.predict_position(query, memory["lengths"])[..., None]  # (B, T, 1)
         else:
             last = ops.maximum(memory["lengths"] - 1, 0)[:, None]  # (B, 1)
-            center = ops.cast(ops.minimum(steps, last), "float32")[..., None]  # (B, T, 1)
+            center = ops.cast(ops.minimum(steps, last), wide_dtype(query))[..., None]  # (B, T, 1)
         # Clipped, because a center that is no number could be any position.
         nearest = ops.clip(ops.cast(ops.round(center), "int32"), 0, source)  # (B, T, 1)
         start = nearest - self.window  # (B, T, 1)
         positions = start + ops.arange(width, dtype="int32")  # (B, T, W)
-        distance = ops.cast(positions, "float32") - center  # (B, T, W)
+        distance = ops.cast(positions, center.dtype) - center  # (B, T, W)
         is_inside = (positions >= 0) & (positions < source) & (ops.abs(distance) <= self.window)
         columns = ops.clip(positions, 0, source - 1)  # (B, T, W)
         rows = ops.reshape(ops.arange(batch, dtype="int32") * source, (-1, 1, 1)) + columns
@@ -171,10 +173,11 @@ class LocalAttention(AttentionMechanism):
         return placed[:, :, self.window : self.window + source]
 
     def predict_position(self, query, lengths):
-        """The centers p `(batch, target)`, float32, of the windows of queries."""
+        """Returns the centers p `(batch, target)` of the windows, in float32 or float64."""
         hidden = ops.tanh(ops.matmul(query, self.position_kernel))  # (B, T, U)
-        logits = ops.cast(ops.matmul(hidden, self.position_vector), "float32")[..., 0]  # (B, T)
-        return ops.cast(lengths, "float32")[:, None] * ops.sigmoid(logits)
+        logits = ops.matmul(hidden, self.position_vector)[..., 0]  # (B, T)
+        logits = ops.cast(logits, wide_dtype(logits))
+        return ops.cast(lengths, logits.dtype)[:, None] * ops.sigmoid(logits)
 
     def get_config(self):
         return {

@@ -1,10 +1,12 @@
 import keras
 from keras import ops
 
+from keras_attn.arguments import check_compute_dtype
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.local_attention import LocalAttention
 from keras_attn.attention.recurrent_attention import RecurrentAttention
 from keras_attn.build_once import build_once
+from keras_attn.masks import wide_dtype
 from keras_attn.scan import scan
 from keras_attn.serialize_shared import serialize_shared
 
@@ -85,6 +87,7 @@ class MonotonicAttention(RecurrentAttention):
             raise ValueError(
                 f"sigmoid_noise must not be negative. Received: sigmoid_noise={sigmoid_noise}."
             )
+        check_compute_dtype(self, mechanism=mechanism)
         self.mechanism = mechanism
         self.mode = mode
         self.sigmoid_noise = sigmoid_noise
@@ -105,23 +108,25 @@ class MonotonicAttention(RecurrentAttention):
 
     def initial_state(self, memory, rows, max_steps=None):
         source = ops.shape(memory["values"])[1]
-        first = ops.cast(ops.equal(ops.arange(source), 0), "float32")  # (S,)
+        dtype = wide_dtype(memory["values"])
+        first = ops.cast(ops.equal(ops.arange(source), 0), dtype)  # (S,)
         alignments = ops.broadcast_to(first, (rows, source))
         noise = {} if max_steps is None else self.noise(alignments, num_steps=max_steps)
         return {"alignments": alignments, **noise}
 
     def attend_once(self, query, memory, state):
         scores = self.mechanism.compute_scores(query, memory["keys"])  # (B, K, S)
-        scores = ops.cast(scores, "float32") + ops.cast(self.bias, "float32")
+        dtype = wide_dtype(scores)
+        scores = ops.cast(scores, dtype) + ops.cast(self.bias, dtype)
         new_state = {}
         if "noise" in state:
             noise, step = ops.stop_gradient(state["noise"]), state["step"]
             step = ops.broadcast_to(step[..., None], (*ops.shape(step), ops.shape(noise)[3]))
-            scores = scores + ops.take_along_axis(noise, step, axis=2)[:, :, 0]
+            scores = scores + ops.cast(ops.take_along_axis(noise, step, axis=2)[:, :, 0], dtype)
             new_state = {"noise": noise, "step": state["step"] + 1}
-        allowed = ops.cast(memory["mask"], "float32")  # (B, 1, S)
+        allowed = ops.cast(memory["mask"], dtype)  # (B, 1, S)
         if self.mode == "hard":
-            chosen = allowed * ops.cast(scores > 0, "float32")
+            chosen = allowed * ops.cast(scores > 0, dtype)
             weights = _first_chosen(chosen, state["alignments"])
         else:
             chosen = allowed * ops.sigmoid(scores)
@@ -193,5 +198,5 @@ def _expected_recursive(chosen, before):
 def _first_chosen(chosen, before):
     """Algorithm 1: all on the first chosen position that is not before the last one."""
     chosen = chosen * ops.cumsum(before, axis=-1)  # (B, K, S), 0 or 1 each
-    is_first = ops.cast(ops.cumsum(chosen, axis=-1) < 1.5, "float32")
+    is_first = ops.cast(ops.cumsum(chosen, axis=-1) < 1.5, chosen.dtype)
     return ops.stop_gradient(chosen * is_first)

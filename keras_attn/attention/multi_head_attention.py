@@ -693,10 +693,11 @@ def _with_heads(mask):
 
 
 def _sum(bias, other):
-    """The sum of a bias and another one of float32, each of which may be `None`."""
+    """Returns the sum of two biases in float32 or float64; each may be `None`."""
     if bias is None or other is None:
         return other if bias is None else bias
-    return ops.cast(bias, "float32") + other
+    dtype = masks.wide_dtype(bias, other)
+    return ops.cast(bias, dtype) + ops.cast(other, dtype)
 
 
 def _bias(position_bias, query_positions, key_positions):

@@ -3,7 +3,7 @@ from keras import ops
 
 from keras_attn import masks
 from keras_attn.another_initializer import another_initializer
-from keras_attn.arguments import check_positive_integer, check_second_input
+from keras_attn.arguments import check_compute_dtype, check_positive_integer, check_second_input
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.build_once import build_once
 from keras_attn.serialize_shared import serialize_shared
@@ -81,6 +81,9 @@ class MultipleAttention(AttentionSteps, keras.layers.Layer):
                 "attentions must be a dict from names to attentions, at least one. "
                 f"Received: attentions={attentions}."
             )
+        check_compute_dtype(
+            self, **{f"attentions[{name!r}]": each for name, each in attentions.items()}
+        )
         if combination not in COMBINATIONS:
             raise ValueError(
                 f"combination must be one of {COMBINATIONS}. Received: combination={combination!r}."

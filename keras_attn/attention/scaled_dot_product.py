@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.masks import MASKED_SCORE, masked_softmax
+from keras_attn.masks import MASKED_SCORE, masked_softmax, wide_dtype
 
 
 def scaled_dot_product(query, keys, values, mask=None, bias=None, dropout=None):
@@ -52,7 +52,8 @@ def scaled_dot_product(query, keys, values, mask=None, bias=None, dropout=None):
     scores = scores[0] if len(scores) == 1 else ops.concatenate(scores, axis=-1)
     scores = _ungrouped(scores, heads, target)  # (B, H, T, S)
     if bias is not None:
-        scores = ops.cast(scores, "float32") + _finite(bias)
+        dtype = wide_dtype(scores)
+        scores = ops.cast(scores, dtype) + ops.cast(_finite(bias), dtype)
     weights = softmax_over_keys(scores) if mask is None else masked_softmax(scores, mask)
     weights = ops.cast(weights, query.dtype)
     dropped = weights if dropout is None else dropout(weights)
@@ -67,9 +68,9 @@ def scaled_dot_product(query, keys, values, mask=None, bias=None, dropout=None):
 
 
 def _finite(bias):
-    """A bias as float32; where float16 has made a large negative one infinite, what masks have."""
+    """Returns a bias in float32 or float64, with `MASKED_SCORE` for the infinities of float16."""
     is_half = keras.backend.standardize_dtype(bias.dtype) == "float16"
-    bias = ops.cast(bias, "float32")
+    bias = ops.cast(bias, wide_dtype(bias))
     return ops.maximum(bias, MASKED_SCORE) if is_half else bias
 
 
@@ -105,7 +106,7 @@ def _ungrouped(products, heads, target):
 
 
 def softmax_over_keys(scores):
-    """Softmax over the last axis, computed in float32."""
+    """Softmax over the last axis, computed in float32, or in float64 for scores of that dtype."""
     if scores.shape[-1] == 1:
         return ops.ones_like(scores)  # Keras warns of a softmax over an axis of size one.
-    return ops.cast(ops.softmax(ops.cast(scores, "float32"), axis=-1), scores.dtype)
+    return ops.cast(ops.softmax(ops.cast(scores, wide_dtype(scores)), axis=-1), scores.dtype)

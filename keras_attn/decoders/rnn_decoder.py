@@ -1,7 +1,7 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.arguments import check_dropout, check_second_input
+from keras_attn.arguments import check_compute_dtype, check_dropout, check_second_input
 from keras_attn.attention.coverage_loss import coverage_loss
 from keras_attn.build_once import build_once
 from keras_attn.decoders.token_decoder import TokenDecoder
@@ -64,6 +64,7 @@ class RNNDecoder(TokenDecoder):
     ):
         super().__init__(embedding, head, **kwargs)
         check_dropout("dropout", dropout)
+        check_compute_dtype(self, cell=cell)
         self.rnn = AttentionRNN(cell, dtype=self.dtype_policy)
         self.cell = self.rnn.cell
         if coverage_loss < 0 or (coverage_loss and self.cell.attention is None):

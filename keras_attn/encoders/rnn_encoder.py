@@ -2,10 +2,15 @@ import keras
 from keras import ops, tree
 
 from keras_attn import masks
-from keras_attn.arguments import check_cell, check_dropout, check_positive_integer
+from keras_attn.arguments import (
+    check_cell,
+    check_compute_dtype,
+    check_dropout,
+    check_positive_integer,
+)
 from keras_attn.build_once import build_once
 from keras_attn.dropout import Dropout
-from keras_attn.pattern import Pattern
+from keras_attn.pattern import Pattern, check_pattern_dtype, with_dtype
 from keras_attn.rnn.recurrent_layer import recurrent_layer
 from keras_attn.serialize_shared import serialize_shared
 
@@ -19,7 +24,8 @@ class RNNEncoder(keras.layers.Layer):
 
     Args:
         cell: the pattern of all cells, for instance `keras.layers.LSTMCell(256)`; each layer and
-            direction gets a new cell like it, with a seed of its own if it has one.
+            direction gets a new cell like it in the dtype of the encoder, with a seed of its own
+            if it has one.
         embedding: layer that turns ids into vectors, for instance `keras.layers.Embedding`. `None`
             for sequences of real-valued features. Default `None`.
         num_layers: int, recurrent layers. Default 1.
@@ -79,6 +85,7 @@ class RNNEncoder(keras.layers.Layer):
         check_positive_integer("num_layers", num_layers)
         check_dropout("dropout", dropout)
         check_cell(cell)
+        check_pattern_dtype(self, "cell", cell)
         self.pattern = Pattern(cell)
         self.embedding = embedding
         self.num_layers = num_layers
@@ -98,9 +105,11 @@ class RNNEncoder(keras.layers.Layer):
 
         def direction(number, **kwargs):
             """With one seed, the cells of all layers and directions would drop the same."""
-            own = cell if seed is None else self.pattern.new_layer(seed=seed + 2 * index + number)
+            seeds = {} if seed is None else {"seed": seed + 2 * index + number}
+            own = self.pattern.new_layer(dtype=self.dtype_policy, **seeds)
+            check_compute_dtype(self, cell=own)
             layer = recurrent_layer(own, return_sequences=True, return_state=True, **kwargs)
-            self.pattern.kept_alive.append(layer)  # `Bidirectional` copies it
+            self.pattern.kept_alive += [own, layer]  # `Bidirectional` copies it
             return layer
 
         if not self.bidirectional:
@@ -172,8 +181,7 @@ class RNNEncoder(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        parts = {
-            name: keras.saving.deserialize_keras_object(config[name])
-            for name in ("cell", "embedding")
-        }
+        cell = with_dtype(config["cell"], config["dtype"])
+        parts = {"cell": cell, "embedding": config["embedding"]}
+        parts = {name: keras.saving.deserialize_keras_object(each) for name, each in parts.items()}
         return cls(**{**config, **parts})

@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.arguments import check_positive_integer
+from keras_attn.masks import wide_dtype
 from keras_attn.positions.position_range import check_position_shapes
 
 
@@ -29,9 +30,10 @@ class AlibiBias(keras.layers.Layer):
         key_positions: int32 `(1 or batch, source)`.
 
     Returns:
-        float32 `(1 or batch, num_heads, target, source)`, to be added to the scores before masking;
-        float32 under every dtype policy, because float16 does not hold large distances. (A layer
-        in half precision that it is given to as an argument rounds it, as Keras rounds all.)
+        `(1 or batch, num_heads, target, source)`, to be added to the scores before masking: float64
+        if that is the compute dtype, otherwise float32, because float16 does not hold large
+        distances. (A layer in half precision that it is given to as an argument rounds it, as Keras
+        rounds all.)
 
     Masking:
         None: the scores are masked after the bias is added.
@@ -53,11 +55,11 @@ class AlibiBias(keras.layers.Layer):
 
     def build(self, query_positions_shape, key_positions_shape):
         check_position_shapes(query_positions_shape, key_positions_shape)
-        self.slopes = alibi_slopes(self.num_heads)
+        self.slopes = alibi_slopes(self.num_heads).astype(wide_dtype(self.compute_dtype))
 
     def call(self, query_positions, key_positions):
         differences = ops.expand_dims(query_positions, 2) - ops.expand_dims(key_positions, 1)
-        distances = ops.cast(ops.abs(differences), "float32")  # (1 or B, T, S)
+        distances = ops.cast(ops.abs(differences), wide_dtype(self.compute_dtype))  # (1 or B, T, S)
         return ops.expand_dims(distances, 1) * -self.slopes[:, None, None]  # (1 or B, H, T, S)
 
     def get_config(self):
@@ -65,8 +67,8 @@ class AlibiBias(keras.layers.Layer):
 
 
 def alibi_slopes(num_heads):
-    """Slopes m_h of the heads, a float32 array `(num_heads,)`."""
+    """Returns the slopes m_h of the heads, a float64 array `(num_heads,)`."""
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = 2.0 ** (-8.0 / power * np.arange(1, power + 1))
     between = 2.0 ** (-8.0 / (2 * power) * np.arange(1, 2 * power, 2))
-    return np.concatenate([slopes, between])[:num_heads].astype("float32")
+    return np.concatenate([slopes, between])[:num_heads]

@@ -2,6 +2,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn.masks import wide_dtype
 from keras_attn.positions.position_range import position_range
 
 
@@ -21,7 +22,8 @@ class RotaryPositions(keras.layers.Layer):
     Introduced by [Su et al., 2021](https://arxiv.org/abs/2104.09864), equation 34, as
     `"interleaved"` (also in GPT-J); GPT-NeoX and LLaMA have `"halves"`.
 
-    The angles, sines and cosines are computed in float32 and cast to the compute dtype.
+    The angles, sines and cosines are computed in float32 and cast to the compute dtype; under
+    float64 they are computed in it.
 
     Args:
         max_wavelength: positive float L, the base of the frequencies. Default 10000.0.
@@ -82,11 +84,12 @@ class RotaryPositions(keras.layers.Layer):
         signed = np.stack([-frequencies, frequencies])  # (2, d/2)
         if self.layout == "interleaved":
             signed = signed.T
-        self.frequencies = signed.reshape(-1).astype("float32")  # (d,)
+        self.frequencies = signed.reshape(-1).astype(wide_dtype(self.compute_dtype))  # (d,)
 
     def call(self, heads, start_index=0):
         positions = position_range(ops.shape(heads)[2], start_index)  # (1 or B, T)
-        angles = ops.expand_dims(ops.cast(positions, "float32"), (1, 3)) * self.frequencies
+        angles = ops.cast(positions, wide_dtype(self.compute_dtype))
+        angles = ops.expand_dims(angles, (1, 3)) * self.frequencies  # (1 or B, 1, T, d)
         cosines = ops.cast(ops.cos(angles), self.compute_dtype)  # (1 or B, 1, T, d)
         sines = ops.cast(ops.sin(angles), self.compute_dtype)  # (1 or B, 1, T, d)
         return heads * cosines + self._partners(heads) * sines

@@ -2,6 +2,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn.masks import wide_dtype
 from keras_attn.positions.position_range import position_range
 
 
@@ -19,7 +20,8 @@ class SinusoidalPositions(keras.layers.Layer):
     other exponents, so that the last wavelength is exactly 2 pi L: `"halves"`, which fairseq and
     OpenNMT took over.
 
-    The encoding is computed in float32 and cast to the compute dtype.
+    The encoding is computed in float32 and cast to the compute dtype; under float64 it is computed
+    in it.
 
     Args:
         layout: `"interleaved"` or `"halves"`. Default `"interleaved"`.
@@ -80,11 +82,13 @@ class SinusoidalPositions(keras.layers.Layer):
         else:
             exponents = np.arange(0, features, 2) / features
         self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: features})
-        self.frequencies = (self.max_wavelength**-exponents).astype("float32")  # (ceil(D/2),)
+        frequencies = self.max_wavelength**-exponents
+        self.frequencies = frequencies.astype(wide_dtype(self.compute_dtype))  # (ceil(D/2),)
 
     def call(self, inputs, start_index=0):
         positions = position_range(ops.shape(inputs)[1], start_index)  # (1 or B, T)
-        angles = ops.expand_dims(ops.cast(positions, "float32"), 2) * self.frequencies
+        angles = ops.cast(positions, wide_dtype(self.compute_dtype))
+        angles = ops.expand_dims(angles, 2) * self.frequencies  # (1 or B, T, ceil(D/2))
         encoding = ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
         if self.layout == "interleaved":
             encoding = ops.take(encoding, _interleaved(inputs.shape[-1]), axis=-1)  # (1 or B, T, D)

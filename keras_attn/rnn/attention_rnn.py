@@ -3,7 +3,7 @@ from keras import ops, tree
 
 from keras_attn import masks
 from keras_attn.all_layers import all_layers
-from keras_attn.arguments import check_second_input
+from keras_attn.arguments import check_compute_dtype, check_second_input
 from keras_attn.build_once import build_once
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.recurrent_layer import recurrent_layer
@@ -51,9 +51,10 @@ class AttentionRNN(keras.layers.Layer):
         Padding of the memory gets weight 0. Outputs at masked steps have no meaning.
 
     Raises:
-        ValueError: if `inputs` is not of rank 3, a cell with attention is given nothing to attend
-            to, weights are asked of a cell without attention, or attention with dropout is to be
-            trained on JAX where each step needs that of the step before.
+        ValueError: if `cell` has another compute dtype, `inputs` is not of rank 3, a cell with
+            attention is given nothing to attend to, weights are asked of a cell without attention,
+            or attention with dropout is to be trained on JAX where each step needs that of the
+            step before.
 
     Example:
 
@@ -70,6 +71,7 @@ class AttentionRNN(keras.layers.Layer):
         self.supports_masking = True
         if not isinstance(cell, AttentionRNNCell):
             cell = AttentionRNNCell(cell, dtype=self.dtype_policy)
+        check_compute_dtype(self, cell=cell)
         self.cell = cell
         self.return_state = return_state
         self.rnn = None

@@ -1,7 +1,7 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.arguments import check_cell, check_positive_integer
+from keras_attn.arguments import check_cell, check_compute_dtype, check_positive_integer
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.build_once import build_once
 from keras_attn.rnn.composed_query import ComposedQuery
@@ -67,7 +67,8 @@ class AttentionRNNCell(keras.layers.Layer):
 
     Raises:
         ValueError: if `query` is unknown, `attention` is of another kind, `attention_units` is not
-            a positive integer, or a memory or the features are missing.
+            a positive integer, a cell or the attention has another compute dtype, or a memory or
+            the features are missing.
     """
 
     def __init__(
@@ -88,18 +89,15 @@ class AttentionRNNCell(keras.layers.Layer):
                 "attention must be an attention layer of keras_attn, such as BahdanauAttention(256)"
                 f". Received: attention={attention}."
             )
-        if attention is not None and attention.compute_dtype != self.compute_dtype:
-            raise ValueError(
-                "A cell and its attention must compute in the same precision. Received: a cell in "
-                f"{self.compute_dtype} and attention in {attention.compute_dtype}. Give both the "
-                "same dtype."
-            )
+        check_compute_dtype(self, attention=attention)
         if attention_units is not None:
             check_positive_integer("attention_units", attention_units)
         for each in cell if isinstance(cell, list | tuple) else [cell]:
             check_cell(each)
+            check_compute_dtype(self, cell=each)
         if isinstance(cell, list | tuple):
-            cell = cell[0] if len(cell) == 1 else keras.layers.StackedRNNCells(cell)
+            stack = keras.layers.StackedRNNCells
+            cell = cell[0] if len(cell) == 1 else stack(cell, dtype=self.dtype_policy)
         self.cell = cell
         self.attention = attention
         self.input_feeding = input_feeding

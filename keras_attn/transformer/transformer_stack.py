@@ -4,7 +4,7 @@ from keras import ops
 from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.build_once import build_once
 from keras_attn.dropout import Dropout
-from keras_attn.pattern import Pattern
+from keras_attn.pattern import Pattern, check_pattern_dtype, with_dtype
 from keras_attn.serialize_shared import serialize_shared
 
 
@@ -43,6 +43,7 @@ class TransformerStack(keras.layers.Layer):
         super().__init__(**kwargs)
         check_positive_integer("num_layers", num_layers)
         check_dropout("dropout", dropout)
+        check_pattern_dtype(self, "block", block)
         self.pattern = Pattern(block)
         self.embedding = embedding
         self.num_layers = num_layers
@@ -116,6 +117,7 @@ class TransformerStack(keras.layers.Layer):
             vectors = vectors * vectors.shape[-1] ** 0.5
         if self.positions is not None:
             vectors = self.positions(vectors, start_index=start_index)
+            vectors = ops.cast(vectors, self.compute_dtype)
         return self.input_dropout(vectors)
 
     def bias(self, query_positions, key_positions):
@@ -174,6 +176,8 @@ class TransformerStack(keras.layers.Layer):
         """The config of an encoder or decoder, with layers in place of their configs."""
         layers = {
             name: keras.saving.deserialize_keras_object(config[name])
-            for name in ("block", "embedding", "positions", "position_bias")
+            for name in ("embedding", "positions", "position_bias")
         }
+        block = with_dtype(config["block"], config["dtype"])
+        layers["block"] = keras.saving.deserialize_keras_object(block)
         return {**config, **layers}

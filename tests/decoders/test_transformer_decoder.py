@@ -198,9 +198,9 @@ def test_a_built_block_is_a_pattern_for_other_sizes():
 
 def test_the_last_norm_has_the_precision_of_the_blocks():
     embedding = keras.layers.ReversibleEmbedding(5, 8)
-    block = TransformerDecoderBlock(2, 12, dtype="mixed_bfloat16")
-    made = TransformerDecoder(block, embedding, num_layers=1, dtype="float32")
-    assert made.stack.final_norm.compute_dtype == made.stack.blocks[0].compute_dtype == "float32"
+    block = TransformerDecoderBlock(2, 12)
+    made = TransformerDecoder(block, embedding, num_layers=1, dtype="mixed_bfloat16")
+    assert made.stack.final_norm.compute_dtype == made.stack.blocks[0].compute_dtype == "bfloat16"
 
 
 def test_a_built_block_with_rotary_positions_is_a_pattern_for_other_sizes():

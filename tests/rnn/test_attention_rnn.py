@@ -549,18 +549,6 @@ def test_what_needs_no_loop_of_its_own_may_be_compiled():
     assert AttentionRNN(cell).supports_jit
 
 
-@pytest.mark.parametrize("input_feeding", [False, True])
-def test_the_precision_of_the_cell_is_that_of_its_loop(input_feeding):
-    cell = AttentionRNNCell(
-        keras.layers.GRUCell(4), BahdanauAttention(3), input_feeding=input_feeding
-    )
-    layer = AttentionRNN(cell, dtype="mixed_bfloat16")
-    inputs, memory = np.ones((2, 5, 3), "float32"), np.ones((2, 7, 6), "float32")
-    outputs = layer(inputs, memory)
-    assert outputs.shape == (2, 5, 10)
-    assert keras.backend.standardize_dtype(outputs.dtype) == "float32"
-
-
 def test_attention_drops_inside_of_a_loop_where_the_backend_can_draw_there():
     attention = MultiHeadAttention(2, 4, dropout=0.5)
     layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(5), attention))
