@@ -67,6 +67,7 @@ from keras_attn.positions.learned_positions import LearnedPositions
 from keras_attn.positions.relative_position_bias import RelativePositionBias
 from keras_attn.positions.rotary_positions import RotaryPositions
 from keras_attn.positions.sinusoidal_positions import SinusoidalPositions
+from keras_attn.quantization import refuse_quantization
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.rnn_cell import RNNCell
@@ -78,6 +79,8 @@ from keras_attn.search.search import Search
 from keras_attn.transformer.feed_forward import FeedForward
 from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
+
+refuse_quantization()
 
 __version__ = "0.1.0"
 

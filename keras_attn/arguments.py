@@ -1,7 +1,36 @@
+import functools
+import inspect
 import math
 import numbers
 
 import keras
+import numpy as np
+
+
+def accepts_numpy_numbers(function):
+    """Decorates a function so that numbers of NumPy among its arguments become those of Python.
+
+    Keras refuses NumPy integers as sizes, and JSON refuses them in a configuration.
+    """
+
+    @functools.wraps(function)
+    def with_python_numbers(*args, **kwargs):
+        args = [_python_numbers(each) for each in args]
+        return function(*args, **{name: _python_numbers(each) for name, each in kwargs.items()})
+
+    # Keras reads the arguments of a layer by `inspect.getfullargspec`, which sees no `__wrapped__`.
+    with_python_numbers.__signature__ = inspect.signature(function)
+    return with_python_numbers
+
+
+def _python_numbers(value):
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) in (list, tuple):
+        return type(value)(_python_numbers(each) for each in value)
+    if type(value) is dict:
+        return {name: _python_numbers(each) for name, each in value.items()}
+    return value
 
 
 def check_positive_integer(name, value):

@@ -1,6 +1,15 @@
 import keras
 
 
+def build_activation(activation, shape):
+    """Builds an activation that is a layer, such as `keras.layers.PReLU`, for inputs of a shape.
+
+    Other activations have nothing to build.
+    """
+    if isinstance(activation, keras.layers.Layer):
+        build_once(activation, shape)
+
+
 def build_once(layer, *shapes):
     """Builds a layer unless it is built: one that is shared, or that came built from a saved file.
 

@@ -1,4 +1,6 @@
 import copy
+import types
+import warnings
 
 import keras
 
@@ -21,8 +23,8 @@ class Pattern:
     """
 
     def __init__(self, layer):
-        self._config = keras.saving.serialize_keras_object(layer)
-        self._class = type(layer)
+        self._config = serialize_quietly(layer)
+        self._layer = layer
         self.kept_alive = [layer]
 
     def config(self):
@@ -42,10 +44,53 @@ class Pattern:
         if "dtype" in arguments:
             config = with_dtype(config, arguments.pop("dtype"))
         config["config"].pop("name", None)
+        custom_objects = restore_objects(config, self._layer)
         config["config"] |= arguments
-        # The class of a user need not be registered.
-        custom_objects = {config["class_name"]: self._class}
         return keras.saving.deserialize_keras_object(config, custom_objects)
+
+
+def serialize_quietly(layer):
+    """Serializes a layer to copy it, without the warning that a lambda cannot be loaded."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*includes a `lambda`", UserWarning)
+        return keras.saving.serialize_keras_object(layer)
+
+
+def restore_objects(config, layer):
+    """Makes a config independent of what is registered for saving.
+
+    Args:
+        config: the serialized layer, changed in place: functions take the place of their names.
+        layer: the layer.
+
+    Returns:
+        Dict from names to the classes of the layer and of objects in its config, and to functions.
+    """
+    custom_objects = {}
+    _restore_objects(config, layer, custom_objects)
+    return custom_objects
+
+
+def _restore_objects(config, layer, custom_objects):
+    custom_objects[config["class_name"]] = type(layer)
+    for name, value in config["config"].items():
+        own = getattr(layer, name, None)
+        if isinstance(value, list | tuple) and isinstance(own, list | tuple):
+            pairs = zip(value, own, strict=False)
+            config["config"][name] = [_restored(*pair, custom_objects) for pair in pairs]
+        else:
+            config["config"][name] = _restored(value, own, custom_objects)
+
+
+def _restored(value, own, custom_objects):
+    """A value of a config, given the attribute that it was made of."""
+    if isinstance(own, types.FunctionType) and isinstance(value, dict):
+        custom_objects[own.__name__] = own
+        return own
+    if isinstance(value, dict) and isinstance(value.get("config"), dict) and own is not None:
+        if value.get("class_name") == type(own).__name__:
+            _restore_objects(value, own, custom_objects)
+    return value
 
 
 def check_pattern_dtype(owner, name, layer):
@@ -66,6 +111,10 @@ def check_pattern_dtype(owner, name, layer):
 def with_dtype(config, dtype):
     """Returns a copy of a serialized layer with a dtype for it and the layers in its config."""
     config = copy.deepcopy(config)
+    if isinstance(dtype, keras.DTypePolicy) and not isinstance(
+        dtype, keras.dtype_policies.DTypePolicyMap
+    ):
+        dtype = dtype.name  # Keras can serialize a layer of a user that was given a name.
     _set_dtype(config, dtype)
     return config
 

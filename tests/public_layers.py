@@ -190,8 +190,8 @@ LAYERS = {
 }
 
 
-def layer_and_inputs(name, **arguments):
+def layer_and_inputs(layer_name, /, **arguments):
     """A new layer with further arguments, and a dict of its call arguments."""
-    make, inputs = LAYERS[name]
+    make, inputs = LAYERS[layer_name]
     layer = make(**arguments)
     return layer, inputs(layer) if callable(inputs) else inputs

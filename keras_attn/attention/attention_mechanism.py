@@ -7,9 +7,10 @@ from keras_attn.arguments import check_second_input
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
+from keras_attn.layer import Layer
 
 
-class AttentionMechanism(AttentionSteps, keras.layers.Layer):
+class AttentionMechanism(AttentionSteps, Layer):
     """Base of all attention mechanisms: scores, weights, context.
 
     For queries `q_t` and a memory of keys `k_s` and values `m_s`:

@@ -6,11 +6,12 @@ from keras_attn.arguments import check_compute_dtype
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.attention.local_attention import check_scores_pairs
 from keras_attn.build_once import build_once
+from keras_attn.layer import Layer
 from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class IntraDecoderAttention(AttentionSteps, keras.layers.Layer):
+class IntraDecoderAttention(AttentionSteps, Layer):
     """Attends to the queries before this one: what the decoder itself has been.
 
         e_tt' = score(q_t, q_t')                                        for t' < t

@@ -6,13 +6,14 @@ from keras_attn.arguments import check_positive_integer, check_second_input
 from keras_attn.attention.weighted_average import WeightedAverage
 from keras_attn.build_once import build_once
 from keras_attn.gather import gather_rows
+from keras_attn.layer import Layer
 from keras_attn.positions.position_range import position_range
 from keras_attn.serialize_shared import serialize_shared
 from keras_attn.with_mask import WithMask
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class IntraSentenceAttention(keras.layers.Layer):
+class IntraSentenceAttention(Layer):
     """Lets each of two sentences attend to itself, with a learned number for each distance.
 
         f_ij = F(a_i) . F(a_j)

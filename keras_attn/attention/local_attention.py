@@ -4,6 +4,7 @@ from keras import ops
 from keras_attn.arguments import check_compute_dtype, check_positive_integer
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record
+from keras_attn.attention.in_turn import at_least_one
 from keras_attn.attention.location_attention import LocationAttention
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn.build_once import build_once
@@ -92,6 +93,10 @@ class LocalAttention(AttentionMechanism):
 
     def prepare_memory(self, value, key=None, attention_mask=None):
         memory = self.mechanism.prepare_memory(value, key, attention_mask)
+        # A position after the last one that no query may attend to: an empty source has it alone.
+        allowed = ops.pad(memory["mask"], ((0, 0), (0, 0), (0, 1)))  # (B, 1 or T, S + 1)
+        keys, values = (_with_a_position(memory[name]) for name in ("keys", "values"))
+        memory = {**memory, "keys": keys, "values": values, "allowed": allowed}
         is_real = ops.any(memory["mask"], axis=1)  # (B, S)
         positions = ops.arange(ops.shape(is_real)[1], dtype="int32")  # (S,)
         lengths = ops.max(ops.where(is_real, positions + 1, 0), axis=1, initial=0)  # (B,)
@@ -119,9 +124,9 @@ class LocalAttention(AttentionMechanism):
 
     def _attend_around(self, query, memory, steps):
         query = ops.cast(query, self.compute_dtype)
-        keys, values, mask = memory["keys"], memory["values"], memory["mask"]
+        keys, values, allowed = memory["keys"], memory["values"], memory["allowed"]
         batch, target = ops.shape(query)[0], ops.shape(query)[1]
-        source, width = ops.shape(values)[1], 2 * self.window + 1
+        source, width = ops.shape(memory["mask"])[2], 2 * self.window + 1
         if steps is None:
             center = self.predict_position(query, memory["lengths"])[..., None]  # (B, T, 1)
         else:
@@ -133,14 +138,17 @@ class LocalAttention(AttentionMechanism):
         positions = start + ops.arange(width, dtype="int32")  # (B, T, W)
         distance = ops.cast(positions, center.dtype) - center  # (B, T, W)
         is_inside = (positions >= 0) & (positions < source) & (ops.abs(distance) <= self.window)
-        columns = ops.clip(positions, 0, source - 1)  # (B, T, W)
-        rows = ops.reshape(ops.arange(batch, dtype="int32") * source, (-1, 1, 1)) + columns
-        if mask.shape[1] == 1:
-            mask = ops.broadcast_to(mask, (batch, 1, source))
-            allowed = gather_rows(ops.reshape(mask, (-1,)), rows)  # (B, T, W)
+        last = at_least_one(source) - 1
+        columns = ops.clip(positions, 0, last)  # (B, T, W)
+        sentences = ops.reshape(ops.arange(batch, dtype="int32"), (-1, 1, 1))
+        rows = sentences * (last + 1) + columns  # (B, T, W)
+        if allowed.shape[1] == 1:
+            allowed = ops.broadcast_to(allowed, (batch, 1, source + 1))
+            places = sentences * (source + 1) + columns  # (B, T, W)
+            allowed = gather_rows(ops.reshape(allowed, (-1,)), places)  # (B, T, W)
         else:
-            mask = ops.broadcast_to(mask, (batch, target, source))
-            allowed = ops.take_along_axis(mask, columns, axis=2)  # (B, T, W)
+            allowed = ops.broadcast_to(allowed, (batch, target, source + 1))
+            allowed = ops.take_along_axis(allowed, columns, axis=2)  # (B, T, W)
         allowed = allowed & is_inside
 
         # Each query is a sentence of its own, whose memory is its window.
@@ -192,6 +200,14 @@ class LocalAttention(AttentionMechanism):
     def from_config(cls, config):
         mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
         return cls(**{**config, "mechanism": mechanism})
+
+
+def _with_a_position(vectors):
+    """Vectors `(B, S, D)`, of an empty source with one position of zeros."""
+    if vectors.shape[1]:  # known, and not 0
+        return vectors
+    source = ops.shape(vectors)[1]
+    return ops.pad(vectors, ((0, 0), (0, at_least_one(source) - source), (0, 0)))
 
 
 def _windows(vectors, rows, width):

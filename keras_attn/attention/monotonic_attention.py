@@ -188,7 +188,7 @@ def _expected_recursive(chosen, before):
         return {"left": reached - weights, "weights": weights}
 
     along_source = tuple(ops.transpose(each, (2, 0, 1)) for each in (chosen, before))  # (S, B, K)
-    zeros = ops.zeros_like(chosen[..., 0])  # (B, K)
+    zeros = ops.zeros(ops.shape(chosen)[:-1], dtype=chosen.dtype)  # (B, K)
     _, weights = scan(
         step, {"left": zeros, "weights": zeros}, along_source, lambda carry: carry["weights"]
     )

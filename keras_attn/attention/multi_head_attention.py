@@ -14,12 +14,13 @@ from keras_attn.attention.scaled_dot_product import scaled_dot_product
 from keras_attn.build_once import build_once
 from keras_attn.dropout import Dropout
 from keras_attn.fold_beams import fold_beams
+from keras_attn.layer import Layer
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer import kv_cache
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class MultiHeadAttention(AttentionSteps, keras.layers.Layer):
+class MultiHeadAttention(AttentionSteps, Layer):
     """Several scaled dot products side by side, each over projections of its own.
 
         head_i = softmax((q W_i^Q) (k W_i^K)^T / sqrt(key_dim)) (v W_i^V)

@@ -6,13 +6,14 @@ from keras_attn.another_initializer import another_initializer
 from keras_attn.arguments import check_compute_dtype, check_positive_integer, check_second_input
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.build_once import build_once
+from keras_attn.layer import Layer
 from keras_attn.serialize_shared import serialize_shared
 
 COMBINATIONS = ("concatenate", "gate")
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class MultipleAttention(AttentionSteps, keras.layers.Layer):
+class MultipleAttention(AttentionSteps, Layer):
     """Several attentions at once, each to a memory of its own.
 
     The contexts c_i are joined as they are, or weighed by how much each has to say:

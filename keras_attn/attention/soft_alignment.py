@@ -5,12 +5,13 @@ from keras_attn import masks
 from keras_attn.arguments import check_second_input
 from keras_attn.attention.weighted_average import WeightedAverage
 from keras_attn.build_once import build_once
+from keras_attn.layer import Layer
 from keras_attn.serialize_shared import serialize_shared
 from keras_attn.with_mask import WithMask
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class SoftAlignment(keras.layers.Layer):
+class SoftAlignment(Layer):
     """Aligns two sentences with each other: attention in both directions, from one score matrix.
 
         e_ij    = F(a_i) . F(b_j)

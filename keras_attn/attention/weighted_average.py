@@ -2,11 +2,12 @@ import keras
 from keras import ops
 
 from keras_attn.attention.attention_recorder import record
+from keras_attn.layer import Layer
 from keras_attn.masks import masked_softmax
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class WeightedAverage(keras.layers.Layer):
+class WeightedAverage(Layer):
     """Averages values by the softmax of scores that are already there.
 
         c_t = sum_s exp(e_ts) / sum_s' exp(e_ts') m_s      (over the positions that are not masked)

@@ -1,11 +1,11 @@
-import keras
 from keras import ops, tree
 
 from keras_attn import history
 from keras_attn.gather import gather_leaves
+from keras_attn.layer import Layer
 
 
-class Decoder(keras.layers.Layer):
+class Decoder(Layer):
     """The contract between a decoder and everything that drives it: training, search, export.
 
     With B sentences, K beams, S source positions, T target positions and a vocabulary of V:
@@ -27,6 +27,8 @@ class Decoder(keras.layers.Layer):
     """bool, whether all tokens that a search allows may be impossible, with logits that are 5e8 or
     more below others, such as those of a decoder that writes valid JSON only. Without it a beam
     search does not find such dead ends, unless its own rules can lead to them."""
+
+    is_container = True
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

@@ -11,6 +11,8 @@ from keras_attn.serialize_shared import serialize_shared
 from keras_attn.vocabulary_size import vocabulary_size
 
 AVERAGES = ("arithmetic", "geometric")
+LEAST_LOGIT = -1e37
+"""The largest logit of no positions, which an empty target has."""
 LEAST_PROBABILITY = 1e-37  # the logarithm of 0 is infinite, and loops in ONNX take no infinities
 
 
@@ -259,8 +261,8 @@ class EnsembleDecoder(Decoder):
         mean = _weighted(probabilities, self.member_weights)
         # How far logits lie above the log probabilities, seen at the largest.
         levels = [
-            ops.max(each, axis=-1, keepdims=True)
-            - ops.log(ops.max(probability, axis=-1, keepdims=True))
+            ops.max(each, axis=-1, keepdims=True, initial=LEAST_LOGIT)
+            - ops.log(ops.max(probability, axis=-1, keepdims=True, initial=LEAST_PROBABILITY))
             for each, probability in zip(logits, probabilities, strict=True)
         ]  # (..., 1)
         level = _weighted(levels, self.member_weights)

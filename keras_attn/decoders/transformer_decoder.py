@@ -83,7 +83,9 @@ class TransformerDecoder(StackDecoder):
         positions = position_range(ops.shape(vectors)[1])
         bias = self.stack.bias(positions, positions)
         for block, block_memory in zip(self.stack.blocks, memory["blocks"], strict=True):
-            vectors, weights = block.run(vectors, block_memory, position_bias=bias)
+            vectors, weights = block.rematerialized(
+                block.run, vectors, block_memory, position_bias=bias
+            )
         logits = self.project(self.stack.normalize(vectors), training)  # (B, T, V)
         return (logits, ops.mean(weights, axis=1)) if return_attention_scores else logits
 

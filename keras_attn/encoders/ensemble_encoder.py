@@ -3,12 +3,13 @@ import inspect
 import keras
 
 from keras_attn.build_once import build_once
+from keras_attn.layer import Layer
 from keras_attn.serialize_shared import serialize_shared
 from keras_attn.vocabulary_size import vocabulary_size
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class EnsembleEncoder(keras.layers.Layer):
+class EnsembleEncoder(Layer):
     """Several encoders of one source, each for a decoder of its own in an `EnsembleDecoder`.
 
     Args:
@@ -40,6 +41,8 @@ class EnsembleEncoder(keras.layers.Layer):
     >>> {name: tuple(outputs.shape) for name, outputs in encoded["encoder_outputs"].items()}
     {'0': (1, 4, 128), '1': (1, 4, 128)}
     """
+
+    is_container = True
 
     def __init__(self, encoders, **kwargs):
         kwargs.setdefault("autocast", False)  # each encoder has a precision of its own

@@ -2,10 +2,11 @@ import keras
 from keras import ops
 
 from keras_attn.arguments import check_positive_integer
+from keras_attn.layer import Layer
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class PatchEmbedding(keras.layers.Layer):
+class PatchEmbedding(Layer):
     """Cuts images into square patches, row by row, and makes a vector of each.
 
         y[t] = W patch[t] + b

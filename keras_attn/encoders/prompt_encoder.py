@@ -1,10 +1,11 @@
 import keras
 
 from keras_attn import masks
+from keras_attn.layer import Layer
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class PromptEncoder(keras.layers.Layer):
+class PromptEncoder(Layer):
     """Hands a prompt to a causal language model, for which it is what a source is to a translator.
 
     `search_model(PromptEncoder(), BeamDecoder(language_model))` maps prompts to what follows them.
@@ -38,6 +39,8 @@ class PromptEncoder(keras.layers.Layer):
 
     source_end = False
     """Whether a source that was text ends with the end token: the text is to go on here."""
+
+    is_container = True
 
     def __init__(self, vocabulary_size=None, pad_token_id=0, source_start=False, **kwargs):
         kwargs.setdefault("autocast", False)  # ids given as floats would be rounded

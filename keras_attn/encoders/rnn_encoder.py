@@ -2,21 +2,29 @@ import keras
 from keras import ops, tree
 
 from keras_attn import masks
+from keras_attn.all_layers import all_layers
 from keras_attn.arguments import (
     check_cell,
     check_compute_dtype,
     check_dropout,
     check_positive_integer,
 )
-from keras_attn.build_once import build_once
+from keras_attn.build_once import build_activation, build_once
 from keras_attn.dropout import Dropout
-from keras_attn.pattern import Pattern, check_pattern_dtype, with_dtype
+from keras_attn.layer import Layer
+from keras_attn.pattern import (
+    Pattern,
+    check_pattern_dtype,
+    restore_objects,
+    serialize_quietly,
+    with_dtype,
+)
 from keras_attn.rnn.recurrent_layer import recurrent_layer
 from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class RNNEncoder(keras.layers.Layer):
+class RNNEncoder(Layer):
     """Reads a sequence with a stack of recurrent layers.
 
     With one bidirectional layer it is the encoder of [Bahdanau et al.,
@@ -115,9 +123,11 @@ class RNNEncoder(keras.layers.Layer):
         if not self.bidirectional:
             return direction(0)
         backward = None if seed is None else direction(1, go_backwards=True)
-        return keras.layers.Bidirectional(
-            direction(0), backward_layer=backward, dtype=self.dtype_policy
-        )
+        # `Bidirectional` makes its layers of configs, in which functions are names.
+        with keras.saving.custom_object_scope(restore_objects(serialize_quietly(cell), cell)):
+            return keras.layers.Bidirectional(
+                direction(0), backward_layer=backward, dtype=self.dtype_policy
+            )
 
     def build(self, inputs_shape):
         shape = tuple(inputs_shape)
@@ -132,6 +142,10 @@ class RNNEncoder(keras.layers.Layer):
             )
         for layer in self.recurrent_layers:
             build_once(layer, shape)
+            for part in all_layers([layer]):
+                if isinstance(getattr(part, "units", None), int):  # a cell, or its layer
+                    for name in ("activation", "recurrent_activation"):
+                        build_activation(getattr(part, name, None), (None, part.units))
             shape = layer.compute_output_shape(shape)[0]
 
     def call(self, inputs, mask=None, inputs_mask=None):
@@ -142,6 +156,12 @@ class RNNEncoder(keras.layers.Layer):
         elif mask is None:
             mask = ops.ones(ops.shape(features)[:2], dtype="bool")  # (B, S)
         features = self.dropout_layers[0](ops.cast(features, self.compute_dtype))
+        is_empty = features.shape[1] == 0
+        if is_empty:  # Keras' recurrent layers need a time step; they skip one that is masked.
+            features, mask = (
+                ops.pad(each, ((0, 0), (0, 1), *[(0, 0)] * (len(each.shape) - 2)))
+                for each in (features, mask)
+            )
         encoder_state = []
         for layer, dropout in zip(self.recurrent_layers, self.dropout_layers[1:], strict=True):
             outputs, *state = layer(features, mask=mask)
@@ -157,6 +177,8 @@ class RNNEncoder(keras.layers.Layer):
                 outputs = outputs + features
             features = dropout(outputs)
             encoder_state.append(state)
+        if is_empty:
+            features, mask = features[:, :0], mask[:, :0]
         return {
             "encoder_outputs": features,
             "encoder_mask": mask,

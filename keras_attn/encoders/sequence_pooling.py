@@ -1,12 +1,13 @@
 import keras
 
+from keras_attn.layer import Layer
 from keras_attn.masks import join, masked_mean
 
 POOLINGS = ("mean", "first")
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class SequencePooling(keras.layers.Layer):
+class SequencePooling(Layer):
     """Makes one vector of what an encoder found in a sequence.
 
         mean     y = sum_s mask[s] x[s] / sum_s mask[s]

@@ -1,6 +1,7 @@
 import keras
 
 from keras_attn.build_once import build_once
+from keras_attn.layer import Layer
 from keras_attn.layer_normalization import LayerNormalization
 from keras_attn.projection import logits_of
 from keras_attn.serialize_shared import serialize_shared
@@ -8,7 +9,7 @@ from keras_attn.transformer.feed_forward import erf_gelu
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class TiedLogits(keras.layers.Layer):
+class TiedLogits(Layer):
     """Turns outputs of an encoder into logits, with the matrix of an embedding.
 
         y = E norm(gelu(W x + b)) + c
@@ -30,6 +31,8 @@ class TiedLogits(keras.layers.Layer):
     Raises:
         ValueError: for an embedding of another class.
     """
+
+    is_container = True
 
     def __init__(self, embedding, **kwargs):
         super().__init__(**kwargs)

@@ -2,12 +2,13 @@ import keras
 from keras import ops
 
 from keras_attn import masks
+from keras_attn.layer import Layer
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer.transformer_stack import TransformerStack
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class TransformerEncoder(keras.layers.Layer):
+class TransformerEncoder(Layer):
     """Reads a sequence with a stack of Transformer blocks.
 
     Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
@@ -58,6 +59,8 @@ class TransformerEncoder(keras.layers.Layer):
     >>> tuple(encoded["encoder_outputs"].shape)
     (2, 4, 8)
     """
+
+    is_container = True
 
     def __init__(
         self,

@@ -1,12 +1,14 @@
 import keras
 from keras import ops
 
+from keras_attn.arguments import accepts_numpy_numbers
 from keras_attn.attention.intra_sentence_attention import IntraSentenceAttention
 from keras_attn.attention.soft_alignment import SoftAlignment
 from keras_attn.dropout import Dropout
 from keras_attn.masks import padding_mask
 
 
+@accepts_numpy_numbers
 def decomposable_attention(
     embedding,
     num_classes,

@@ -1,5 +1,6 @@
 import keras
 
+from keras_attn.arguments import accepts_numpy_numbers
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
 from keras_attn.attention.luong_attention import LuongAttention
 from keras_attn.decoders.rnn_decoder import RNNDecoder
@@ -10,6 +11,7 @@ from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 CELLS = {"lstm": keras.layers.LSTMCell, "gru": keras.layers.GRUCell}
 
 
+@accepts_numpy_numbers
 def rnn_seq2seq(
     source_vocabulary_size,
     target_vocabulary_size,

@@ -1,9 +1,11 @@
 import keras
 
+from keras_attn.arguments import accepts_numpy_numbers
 from keras_attn.dropout import Dropout
 from keras_attn.encoders.sequence_pooling import SequencePooling
 
 
+@accepts_numpy_numbers
 def sequence_classifier(
     encoder, num_classes, pooling="mean", dropout=0.1, inputs=None, name="classifier"
 ):

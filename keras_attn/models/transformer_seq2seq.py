@@ -1,5 +1,6 @@
 import keras
 
+from keras_attn.arguments import accepts_numpy_numbers
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.models.seq2seq_embeddings import seq2seq_embeddings
@@ -14,6 +15,7 @@ from keras_attn.transformer.transformer_encoder_block import TransformerEncoderB
 POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative")
 
 
+@accepts_numpy_numbers
 def transformer_seq2seq(
     source_vocabulary_size,
     target_vocabulary_size,

@@ -1,10 +1,12 @@
 import inspect
 
+from keras_attn.arguments import accepts_numpy_numbers
 from keras_attn.models.encoder_and_search import encoder_and_search
 from keras_attn.models.search_model import search_model
 from keras_attn.search.search import Search
 
 
+@accepts_numpy_numbers
 def with_search_settings(model, search_class=None, **settings):
     """A search model that searches otherwise: the same encoder and decoder, other settings.
 

@@ -5,12 +5,13 @@ import numpy as np
 from keras import ops
 
 from keras_attn.arguments import check_positive_integer
+from keras_attn.layer import Layer
 from keras_attn.masks import wide_dtype
 from keras_attn.positions.position_range import check_position_shapes
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class AlibiBias(keras.layers.Layer):
+class AlibiBias(Layer):
     """Lowers attention scores in proportion to the distance, without weights.
 
         b[h, t, s] = -m_h |t - s|,  m_h = 2^(-8h/H),  h = 1 ... H

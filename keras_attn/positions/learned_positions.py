@@ -3,11 +3,12 @@ from keras import ops
 
 from keras_attn.arguments import check_positive_integer
 from keras_attn.gather import gather_rows
+from keras_attn.layer import Layer
 from keras_attn.positions.position_range import position_range
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class LearnedPositions(keras.layers.Layer):
+class LearnedPositions(Layer):
     """Adds a learned vector for each position.
 
         y[t] = x[t] + E[t]

@@ -4,11 +4,12 @@ from keras import ops
 
 from keras_attn.arguments import check_positive_integer
 from keras_attn.gather import gather_rows
+from keras_attn.layer import Layer
 from keras_attn.positions.position_range import check_position_shapes
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class RelativePositionBias(keras.layers.Layer):
+class RelativePositionBias(Layer):
     """Adds a learned number to attention scores, for each head and each bucket of distances.
 
         b[h, t, s] = E[bucket(s - t), h]

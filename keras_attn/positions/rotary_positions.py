@@ -2,12 +2,13 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn.layer import Layer
 from keras_attn.masks import wide_dtype
 from keras_attn.positions.position_range import position_range
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class RotaryPositions(keras.layers.Layer):
+class RotaryPositions(Layer):
     """Rotates pairs of features of queries and keys by angles that grow with the position.
 
     For position t, pair i of the d features of a head, theta_i = L^(-2i/d):

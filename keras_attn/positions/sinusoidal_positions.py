@@ -2,12 +2,13 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn.layer import Layer
 from keras_attn.masks import wide_dtype
 from keras_attn.positions.position_range import position_range
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class SinusoidalPositions(keras.layers.Layer):
+class SinusoidalPositions(Layer):
     """Adds sines and cosines of the position, without weights and for any length.
 
     With D features, for position t:

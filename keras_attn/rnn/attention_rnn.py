@@ -5,6 +5,7 @@ from keras_attn import masks
 from keras_attn.all_layers import all_layers
 from keras_attn.arguments import check_compute_dtype, check_second_input
 from keras_attn.build_once import build_once
+from keras_attn.layer import Layer
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.recurrent_layer import recurrent_layer
 from keras_attn.scan import scan, supports_jit
@@ -12,7 +13,7 @@ from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class AttentionRNN(keras.layers.Layer):
+class AttentionRNN(Layer):
     """Loops an `AttentionRNNCell` over a sequence, given what it attends to.
 
     What `keras.layers.RNN` is to a cell, this is to a cell with attention. Where no step needs the
@@ -65,6 +66,8 @@ class AttentionRNN(keras.layers.Layer):
     >>> tuple(layer(targets, memory).shape)
     (2, 5, 12)
     """
+
+    is_container = True
 
     def __init__(self, cell, return_state=False, **kwargs):
         super().__init__(**kwargs)
@@ -178,7 +181,9 @@ class AttentionRNN(keras.layers.Layer):
         weights = None
         if self.cell.attention is not None:
             inputs = ops.cast(inputs, self.cell.compute_dtype)
-            context, weights = self.cell.attend_all(inputs, outputs, memory)
+            context, weights = self.cell.rematerialized(
+                self.cell.attend_all, inputs, outputs, memory
+            )
             outputs, _ = self.cell.combine(outputs, context)
         return outputs, weights, {**state, "cell": cell_state}
 

@@ -3,14 +3,15 @@ from keras import ops, tree
 
 from keras_attn.arguments import check_cell, check_compute_dtype, check_positive_integer
 from keras_attn.attention.attention_steps import AttentionSteps
-from keras_attn.build_once import build_once
+from keras_attn.build_once import build_activation, build_once
+from keras_attn.layer import Layer
 from keras_attn.rnn.composed_query import ComposedQuery
 from keras_attn.rnn.state_sizes import state_sizes
 from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class AttentionRNNCell(keras.layers.Layer):
+class AttentionRNNCell(Layer):
     """Puts attention around any Keras cell.
 
     With `query="cell_output"`, the order of [Luong et al., 2015](https://arxiv.org/abs/1508.04025),
@@ -114,6 +115,13 @@ class AttentionRNNCell(keras.layers.Layer):
             )
 
     @property
+    def state_size(self):
+        raise ValueError(
+            "Expected a cell whose state is all that changes. Received: an AttentionRNNCell, which "
+            "also attends to a memory. Loop it with AttentionRNN(cell)(inputs, encoder_outputs)."
+        )
+
+    @property
     def feeds_back(self):
         """Whether a step needs the attention of the step before, so that time must be a loop."""
         return self.attention is not None and (
@@ -172,6 +180,7 @@ class AttentionRNNCell(keras.layers.Layer):
             self.output_size = self.attention_units or joined_size
             if self.attention_layer is not None:
                 build_once(self.attention_layer, (None, joined_size))
+                build_activation(self.attention_activation, (None, self.attention_units))
         build_once(self.cell, (inputs_shape[0], self.cell_features))
 
     def _context_size(self, query_size, encoder_outputs_shape):
@@ -249,6 +258,16 @@ class AttentionRNNCell(keras.layers.Layer):
             kwargs["mechanism"] = _Hidden(state["mechanism"])
             state = {name: value for name, value in state.items() if name != "mechanism"}
         return super().__call__(inputs, state, memory, **kwargs)
+
+    def rematerialized_call(self, layer_call, inputs, state, memory=None, mechanism=None):
+        def whole(state, mechanism):
+            # Gradients reach the tensors of a checkpoint that are not hidden.
+            return state if mechanism is None else {**state, "mechanism": mechanism.value}
+
+        call = super().rematerialized_call(layer_call, inputs, whole(state, mechanism), memory)
+        return lambda inputs, state, memory=None, mechanism=None: call(
+            inputs, whole(state, mechanism), memory
+        )
 
     def call(self, inputs, state, memory=None, mechanism=None):
         if mechanism is not None:

@@ -1,6 +1,6 @@
 import keras
 
-from keras_attn.pattern import Pattern
+from keras_attn.pattern import Pattern, restore_objects, serialize_quietly
 
 FUSED = {keras.layers.LSTMCell: keras.layers.LSTM, keras.layers.GRUCell: keras.layers.GRU}
 
@@ -19,13 +19,16 @@ def recurrent_layer(cell, share_cell=False, **kwargs):
         A `keras.layers.RNN`.
     """
     if type(cell) in FUSED:
-        config = {key: value for key, value in cell.get_config().items() if key != "name"}
+        config = serialize_quietly(cell)
+        restore_objects(config, cell)
+        config = {key: value for key, value in config["config"].items() if key != "name"}
         layer = FUSED[type(cell)].from_config({**config, **kwargs})
         if share_cell:
             layer.cell = cell
         return layer
     if not share_cell:
-        cell = Pattern(cell).new_layer()
+        dtype = {"dtype": kwargs["dtype"]} if "dtype" in kwargs else {}
+        cell = Pattern(cell).new_layer(**dtype)
     # JAX would take the state for the output at masked steps, which may be of another size.
     return keras.layers.RNN(
         cell, zero_output_for_mask=True, **{"dtype": cell.dtype_policy, **kwargs}

@@ -3,10 +3,12 @@ from keras import ops
 
 from keras_attn.another_initializer import another_initializer
 from keras_attn.arguments import check_positive_integer
+from keras_attn.build_once import build_activation
+from keras_attn.layer import Layer
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class RNNCell(keras.layers.Layer):
+class RNNCell(Layer):
     """The simple recurrent cell, with an output layer of its own.
 
         h_t = tanh(W_xh x_t + W_hh h_{t-1} + b)
@@ -66,6 +68,7 @@ class RNNCell(keras.layers.Layer):
         self.output_size = output_units
 
     def build(self, input_shape):
+        build_activation(self.activation, (input_shape[0], self.units))
         kernel_initializer = another_initializer(self.kernel_initializer, "output_kernel")
         self.kernel = self.add_weight(
             name="kernel", shape=(input_shape[-1], self.units), initializer=self.kernel_initializer

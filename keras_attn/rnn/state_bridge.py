@@ -2,6 +2,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn.build_once import build_once
+from keras_attn.layer import Layer
 from keras_attn.masks import join, masked_mean
 from keras_attn.rnn.state_sizes import plain_lists
 
@@ -9,7 +10,7 @@ MODES = ("copy", "dense", "zero")
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class StateBridge(keras.layers.Layer):
+class StateBridge(Layer):
     """Makes the first state of a decoder from the last state of an encoder.
 
     - `"copy"`: the encoder's states as they are; numbers and sizes must agree.

@@ -19,6 +19,7 @@ from keras_attn.search.length_penalty import best_attainable, divisor
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
 
+MAX_BEAM_WIDTH = 4096
 STOPS = ("collected", "exact")
 
 
@@ -47,7 +48,7 @@ class BeamDecoder(Search):
 
     Args:
         decoder: a `Decoder`.
-        beam_width: int, open hypotheses of a sentence. Default 4.
+        beam_width: int of at most 4096, open hypotheses of a sentence. Default 4.
         num_hypotheses: int, hypotheses returned, at most `beam_width`. Default 1.
         stop: when a sentence is done. `"collected"`: `beam_width * patience` hypotheses, rounded to
             the nearest whole number and at least one, have ended.
@@ -84,6 +85,12 @@ class BeamDecoder(Search):
     ):
         super().__init__(decoder, **kwargs)
         check_positive_integer("beam_width", beam_width)
+        if beam_width > MAX_BEAM_WIDTH:
+            raise ValueError(
+                f"beam_width must be at most {MAX_BEAM_WIDTH}: the memory of a search grows with "
+                f"its square. Received: beam_width={beam_width}. Use a smaller one, or a "
+                "SamplingDecoder for many hypotheses."
+            )
         check_positive_integer("num_groups", num_groups)
         if (
             not isinstance(num_hypotheses, numbers.Integral)

@@ -8,6 +8,7 @@ from keras_attn import history
 from keras_attn.arguments import is_finite
 from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
+from keras_attn.layer import Layer
 from keras_attn.masks import join, of_each
 from keras_attn.search import logits, prefix
 from keras_attn.search.length_penalty import FORMS
@@ -16,7 +17,7 @@ from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repeti
 from keras_attn.serialize_shared import serialize_shared
 
 
-class Search(keras.layers.Layer):
+class Search(Layer):
     """Base of all searches: the loop around the steps of a decoder.
 
     A search is three functions over a *carry*, a nested dict of tensors: `prepare` makes it (by the
@@ -97,6 +98,8 @@ class Search(keras.layers.Layer):
 
     draws = False
 
+    is_container = True
+
     def __init__(
         self,
         decoder,
@@ -120,9 +123,9 @@ class Search(keras.layers.Layer):
         self.supports_masking = True
         lengths = (min_length, max_length)
         whole = all(isinstance(each, numbers.Real) and each % 1 == 0 for each in lengths)
-        if not whole or max_length < 0 or min_length < 0 or min_length > max_length:
+        if not whole or not 0 <= min_length <= max_length < 2**31:
             raise ValueError(
-                "Expected whole numbers, 0 <= min_length <= max_length. "
+                "Expected whole numbers, 0 <= min_length <= max_length < 2**31. "
                 f"Received: min_length={min_length}, max_length={max_length}."
             )
         if not is_finite(length_penalty):

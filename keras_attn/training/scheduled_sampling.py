@@ -6,12 +6,13 @@ from keras import ops
 from keras_attn.arguments import check_positive_integer
 from keras_attn.build_once import build_once
 from keras_attn.draw_index import draw_index
+from keras_attn.layer import Layer
 from keras_attn.masks import join
 from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class ScheduledSampling(keras.layers.Layer):
+class ScheduledSampling(Layer):
     """Trains a decoder on what it would have written itself, in some places.
 
     A decoder that is only ever shown the truth has not learned to go on from its own mistakes.
@@ -66,6 +67,8 @@ class ScheduledSampling(keras.layers.Layer):
     >>> tuple(sampling(np.array([[1, 8, 9]]), **encoded, training=True).shape)
     (1, 3, 30)
     """
+
+    is_container = True
 
     def __init__(self, decoder, probability, num_passes=1, pad_token_id=0, seed=None, **kwargs):
         kwargs.setdefault("autocast", False)  # the decoder has a precision of its own

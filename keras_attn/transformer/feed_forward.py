@@ -3,11 +3,13 @@ from keras import ops
 
 from keras_attn.another_initializer import another_initializer
 from keras_attn.arguments import check_dropout, check_positive_integer
+from keras_attn.build_once import build_activation
 from keras_attn.dropout import Dropout
+from keras_attn.layer import Layer
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class FeedForward(keras.layers.Layer):
+class FeedForward(Layer):
     """Two dense layers at each position, the first one larger.
 
         relu, gelu, ...   y = W_2 f(W_1 x + b_1) + b_2
@@ -78,6 +80,8 @@ class FeedForward(keras.layers.Layer):
 
     def build(self, inputs_shape):
         self.expansion.build(inputs_shape)
+        if not self.is_gated:
+            build_activation(self.activation, (*inputs_shape[:-1], self.intermediate_dim))
         self.contraction = self._dense(inputs_shape[-1], "contraction")
         self.contraction.build((*inputs_shape[:-1], self.intermediate_dim))
 

@@ -5,6 +5,7 @@ from keras_attn.another_initializer import another_initializer
 from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.attention.multi_head_attention import MultiHeadAttention, check_position_bias
 from keras_attn.dropout import Dropout
+from keras_attn.layer import Layer
 from keras_attn.layer_normalization import LayerNormalization
 from keras_attn.transformer.feed_forward import FeedForward
 
@@ -15,7 +16,7 @@ NORMALIZATIONS = {
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class TransformerEncoderBlock(keras.layers.Layer):
+class TransformerEncoderBlock(Layer):
     """Self-attention and a feed-forward network, each with a residual connection and a norm.
 
         pre-norm    y = x + f(norm(x))
@@ -106,7 +107,6 @@ class TransformerEncoderBlock(keras.layers.Layer):
         self.intermediate_dim = intermediate_dim
         self.key_dim = key_dim
         self.num_key_value_heads = num_key_value_heads
-        self.activation = activation
         self.normalization = normalization
         self.normalize_first = normalize_first
         self.dropout = dropout
@@ -139,6 +139,11 @@ class TransformerEncoderBlock(keras.layers.Layer):
         self.feed_forward_norm = self.new_norm("feed_forward_norm")
         self.attention_norm = self.new_norm("attention_norm")
         self.residual_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    @property
+    def activation(self):
+        """The activation of the feed-forward network."""
+        return self.feed_forward.activation
 
     def build(self, inputs_shape):
         if len(inputs_shape) != 3:

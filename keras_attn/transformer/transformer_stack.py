@@ -4,11 +4,12 @@ from keras import ops
 from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.build_once import build_once
 from keras_attn.dropout import Dropout
+from keras_attn.layer import Layer
 from keras_attn.pattern import Pattern, check_pattern_dtype, with_dtype
 from keras_attn.serialize_shared import serialize_shared
 
 
-class TransformerStack(keras.layers.Layer):
+class TransformerStack(Layer):
     """What Transformer encoders and decoders are made of: embedding, positions, blocks, last norm.
 
     Args:
@@ -27,6 +28,8 @@ class TransformerStack(keras.layers.Layer):
     Raises:
         ValueError: for arguments out of range.
     """
+
+    is_container = True
 
     def __init__(
         self,
