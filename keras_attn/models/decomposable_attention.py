@@ -6,6 +6,7 @@ from keras_attn.attention.intra_sentence_attention import IntraSentenceAttention
 from keras_attn.attention.soft_alignment import SoftAlignment
 from keras_attn.dropout import Dropout
 from keras_attn.masks import padding_mask
+from keras_attn.models.functional_model import functional_model
 
 
 @accepts_numpy_numbers
@@ -77,7 +78,7 @@ def decomposable_attention(
     ]
     hidden = _two_layers(units, dropout, "aggregate")(ops.concatenate(sums, axis=-1))  # (B, U)
     logits = keras.layers.Dense(num_classes, dtype="float32", name="logits")(hidden)
-    return keras.Model(inputs, logits, name=name)
+    return functional_model(inputs, logits, name)
 
 
 def _joined(words, contexts):

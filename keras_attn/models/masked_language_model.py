@@ -1,6 +1,7 @@
 import keras
 
 from keras_attn.encoders.tied_logits import TiedLogits
+from keras_attn.models.functional_model import functional_model
 
 
 def masked_language_model(encoder, name="masked_language_model"):
@@ -28,4 +29,4 @@ def masked_language_model(encoder, name="masked_language_model"):
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     outputs = encoder(token_ids)["encoder_outputs"]
     logits = TiedLogits(getattr(encoder, "embedding", None), name="logits")(outputs)
-    return keras.Model(token_ids, logits, name=name)
+    return functional_model(token_ids, logits, name)

@@ -1,5 +1,6 @@
 import keras
 
+from keras_attn.models.functional_model import functional_model
 from keras_attn.search.search import Search
 
 
@@ -27,4 +28,4 @@ def search_model(encoder, search, name="translator"):
             f"search={type(search).__name__}."
         )
     source_ids = keras.Input((None,), dtype="int32", name="source_ids")
-    return keras.Model(source_ids, search(**encoder(source_ids)), name=name)
+    return functional_model(source_ids, search(**encoder(source_ids)), name)

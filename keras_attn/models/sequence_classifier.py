@@ -3,6 +3,7 @@ import keras
 from keras_attn.arguments import accepts_numpy_numbers
 from keras_attn.dropout import Dropout
 from keras_attn.encoders.sequence_pooling import SequencePooling
+from keras_attn.models.functional_model import functional_model
 
 
 @accepts_numpy_numbers
@@ -36,4 +37,4 @@ def sequence_classifier(
     )
     pooled = Dropout(dropout, name="dropout")(pooled)
     logits = keras.layers.Dense(num_classes, dtype="float32", name="logits")(pooled)
-    return keras.Model(inputs, logits, name=name)
+    return functional_model(inputs, logits, name)

@@ -1,6 +1,7 @@
 import keras
 
 from keras_attn.decoders.decoder import Decoder
+from keras_attn.models.functional_model import functional_model
 
 
 def training_model(encoder, decoder, name="trainer"):
@@ -26,4 +27,5 @@ def training_model(encoder, decoder, name="trainer"):
     source_ids = keras.Input((None,), dtype="int32", name="source_ids")
     target_ids = keras.Input((None,), dtype="int32", name="target_ids")
     logits = decoder(target_ids, **encoder(source_ids))
-    return keras.Model({"source_ids": source_ids, "target_ids": target_ids}, logits, name=name)
+    inputs = {"source_ids": source_ids, "target_ids": target_ids}
+    return functional_model(inputs, logits, name)
