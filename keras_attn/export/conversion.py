@@ -4,7 +4,7 @@ import threading
 
 import keras
 
-from keras_attn.export import einsum_products, integer_division, recurrent_operator
+from keras_attn.export import einsum_products, integer_division, operators, recurrent_operator
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.passes.graph import rename_values
 
@@ -12,6 +12,15 @@ OPSET = 18
 """The newest opset tf2onnx writes, and the newest whose Loop, TopK and LSTM all have CUDA kernels
 in ONNX Runtime."""
 
+
+HANDLERS = {
+    **recurrent_operator.HANDLERS,
+    **integer_division.HANDLERS,
+    **einsum_products.HANDLERS,
+    **operators.HANDLERS,
+}
+"""Functions that convert TensorFlow operators which tf2onnx converts wrongly or not at all, by the
+name of the operator: the argument `custom_op_handlers` of tf2onnx."""
 
 # What changes tf2onnx while it works is there for all threads.
 _LOCK = threading.Lock()
@@ -26,17 +35,19 @@ def convert(function, signature, weights):
 
     Args:
         function: callable that takes the tensors of `signature` in this order and returns a
-            dictionary from output name to tensor. It may use any of `weights`.
+            dictionary from output name to tensor. It may use any of `weights`. Other tensors that
+            it reads become constants.
         signature: list of `tf.TensorSpec`, each with a name: the inputs of the ONNX model.
-        weights: list of `keras.Variable`: all variables that `function` reads.
+        weights: list of `keras.Variable`: all variables that `function` reads, the states of
+            random generators included.
 
     Returns:
         An `onnx.ModelProto` of opset 18. Its outputs are in the order of the function's.
 
     Raises:
         ExportError: tf2onnx reported an operator or a construct that it cannot convert (it would
-            go on and return an invalid model), or the function reads a tensor or variable which
-            is neither an input nor a weight, or an output is named like an input.
+            go on and return an invalid model), or the function reads a variable that is not among
+            `weights`, or an output is named like an input.
     """
     import tensorflow as tf
 
@@ -53,7 +64,13 @@ def convert(function, signature, weights):
     graph_function = tf.function(
         function_of_weights, input_signature=[*signature, *weight_specs], autograph=False
     )
-    concrete = graph_function.get_concrete_function()
+    try:
+        concrete = graph_function.get_concrete_function()
+    except (TypeError, NotImplementedError, AttributeError, tf.errors.OpError) as error:
+        raise ExportError(
+            "Expected a model that TensorFlow can trace, without Python code that reads values of "
+            f"tensors. Received: {type(error).__name__}: {error}"
+        ) from error
     input_names = [spec.name for spec in signature]
     output_names = list(concrete.structured_outputs)
     if set(input_names) & set(output_names):
@@ -61,19 +78,35 @@ def convert(function, signature, weights):
             "Expected outputs named differently from the inputs. "
             f"Received: inputs={input_names}, outputs={output_names}."
         )
-    model = _to_onnx(concrete, [*input_names, *(spec.name for spec in weight_specs)], output_names)
+    given_names = [*input_names, *(spec.name for spec in weight_specs)]
+    model = _to_onnx(concrete, given_names, output_names, _captured(concrete))
     _attach_weights(model.graph, weights, weight_specs)
     left_over = [value.name for value in model.graph.input if value.name not in input_names]
     if left_over:
         raise ExportError(
-            "Expected a function of its inputs and its weights alone. "
-            f"Received: a function that reads other tensors too, {left_over}. Make the constants "
-            "inside the function (or keep them as NumPy arrays), or as weights of a layer."
+            "Expected a function of its inputs, its weights and constants only. "
+            f"Received: a function that also reads {left_over}. Make these variables weights of a "
+            "layer of the model."
         )
     return model
 
 
-def _to_onnx(concrete, input_names, output_names):
+def _captured(concrete):
+    """Dictionary from the name of a graph input to the constant tensor that it stands for.
+
+    TensorFlow makes an input of each eager tensor that a function reads, such as the operand of
+    `x * keras.ops.convert_to_tensor([1.0, 2.0])`, unless it is very small.
+    """
+    import tensorflow as tf
+
+    return {
+        placeholder.op.name: value.numpy()
+        for value, placeholder in concrete.graph.captures
+        if isinstance(value, tf.Tensor) and value.dtype not in (tf.resource, tf.variant, tf.string)
+    }
+
+
+def _to_onnx(concrete, input_names, output_names, constants):
     import tensorflow as tf
     from tf2onnx import tf_loader, tfonnx
     from tf2onnx.optimizer import optimize_graph
@@ -88,17 +121,16 @@ def _to_onnx(concrete, input_names, output_names):
     with _LOCK, _logged_errors() as errors, _one_walk_for_all_outputs(), tf.device("/cpu:0"):
         try:
             frozen = tf_loader.from_function(concrete, tensor_names, result_names)
+            frozen = _inline_compiled(frozen, tensor_names, result_names)
+            _insert_constants(frozen, constants)
+            tensor_names = [name for name in tensor_names if name.split(":")[0] not in constants]
             with tf.Graph().as_default() as tf_graph:
                 tf.import_graph_def(frozen, name="")
                 graph = tfonnx.process_tf_graph(
                     tf_graph,
                     continue_on_error=True,
                     opset=OPSET,
-                    custom_op_handlers={
-                        **recurrent_operator.HANDLERS,
-                        **integer_division.HANDLERS,
-                        **einsum_products.HANDLERS,
-                    },
+                    custom_op_handlers=HANDLERS,
                     input_names=tensor_names,
                     output_names=result_names,
                     tensors_to_rename=renamed,
@@ -109,8 +141,52 @@ def _to_onnx(concrete, input_names, output_names):
             reasons = "\n".join([*errors, f"{type(error).__name__}: {error}"])
             raise ExportError(f"tf2onnx could not convert the model:\n{reasons}") from error
     if errors:
-        raise ExportError("tf2onnx could not convert the model:\n" + "\n".join(errors))
+        raise ExportError(
+            "tf2onnx could not convert the model:\n" + "\n".join(errors) + "\nReplace these "
+            "operations; docs/exported_operations.md lists those that can be exported."
+        )
     return model
+
+
+def _inline_compiled(graph_def, input_names, output_names):
+    """Inlines functions with `jit_compile=True`, such as Keras' convolutions with groups."""
+    import tensorflow as tf
+    from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
+    from tensorflow.python.grappler import tf_optimizer
+
+    functions = graph_def.library.function
+    nodes = [*graph_def.node, *(node for function in functions for node in function.node_def)]
+    if not any(node.op in ("PartitionedCall", "StatefulPartitionedCall") for node in nodes):
+        return graph_def
+    for holder in (*nodes, *functions):
+        for attribute in ("_XlaMustCompile", "_noinline"):
+            if attribute in holder.attr:
+                del holder.attr[attribute]
+    with tf.Graph().as_default():
+        tf.import_graph_def(graph_def, name="")
+        meta_graph = tf.compat.v1.train.export_meta_graph(graph_def=graph_def)
+    fetched = meta_graph_pb2.CollectionDef()
+    fetched.node_list.value.extend([*input_names, *output_names])
+    meta_graph.collection_def["train_op"].CopyFrom(fetched)
+    config = config_pb2.ConfigProto()
+    options = config.graph_options.rewrite_options
+    options.min_graph_nodes = -1
+    options.optimizers.append("function")
+    options.function_optimization = rewriter_config_pb2.RewriterConfig.AGGRESSIVE
+    return tf_optimizer.OptimizeGraph(config, meta_graph)
+
+
+def _insert_constants(graph_def, constants):
+    """Replaces inputs of a `GraphDef` by constants, in place; `constants` is a dict of arrays."""
+    import tensorflow as tf
+
+    for node in graph_def.node:
+        if node.name in constants:
+            value = constants[node.name]
+            node.op = "Const"
+            node.attr.clear()
+            node.attr["dtype"].type = tf.as_dtype(value.dtype).as_datatype_enum
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
 
 
 def _optimizers():

@@ -7,9 +7,9 @@ _ALL = (*_NUMBERS, *_BYTES, "BOOL")
 
 _TYPES = {
     _ALL: """
-        Cast Concat Constant ConstantOfShape Expand Flatten Gather GatherElements Identity If Loop
-        Reshape ReverseSequence ScatterElements ScatterND Shape Size Slice Split Squeeze Transpose
-        Trilu Unsqueeze""",
+        Cast Compress Concat Constant ConstantOfShape Expand Flatten Gather GatherElements Identity
+        If Loop Reshape ReverseSequence ScatterElements ScatterND Shape Size Slice Split Squeeze
+        Transpose Trilu Unsqueeze""",
     (*_NUMBERS, *_BYTES): "Abs Add Div Mul ReduceMin Sign Sub",
     (*_NUMBERS, "INT8"): "Neg",
     (*_NUMBERS, "UINT8"): "Where",
@@ -20,19 +20,24 @@ _TYPES = {
         TopK""",
     (*_FLOATS, "INT64", "BOOL"): "GatherND",
     (*_FLOATS, "INT64", *_BYTES): "Clip",
+    (*_FLOATS, "INT32", "UINT8"): "Resize",
     (*_FLOATS, "INT64"): "OneHot",
     (*_FLOATS, "INT32"): "ReduceL2 ReduceMean ReduceProd",
     (*_FLOATS, "BOOL"): "Pad",
-    ("FLOAT", "INT32", "INT64"): "Range",
+    ("FLOAT", "INT32", "INT64"): "EyeLike Range",
     _FLOATS: """
-        ArgMax ArgMin AveragePool BatchNormalization Ceil Conv ConvTranspose Cos Elu Erf Exp Floor
-        GRU Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish LSTM LayerNormalization
-        LeakyRelu Log LogSoftmax MatMul MaxPool PRelu RNN Reciprocal ReduceSumSquare Relu Round Selu
-        Sigmoid Sin Softmax Softplus Softsign Sqrt Sum Tanh""",
+        ArgMax ArgMin AveragePool BatchNormalization Ceil Conv ConvTranspose Cos DepthToSpace Elu
+        Erf Exp Floor GRU Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish IsNaN LSTM
+        LayerNormalization LeakyRelu Log LogSoftmax MatMul MaxPool PRelu RNN Reciprocal
+        ReduceSumSquare Relu Round Selu Sigmoid Sin Softmax Softplus Softsign SpaceToDepth Sqrt Sum
+        Tanh ThresholdedRelu""",
+    ("FLOAT",): "IsInf",
     ("BOOL",): "And Not Or Xor",
     ("INT8",): "MatMulInteger",
     ("INT4",): "DequantizeLinear",
-    (): "BitShift BitwiseAnd BitwiseXor DynamicQuantizeLinear",
+    (): """
+        Acos Acosh Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cosh
+        Det DynamicQuantizeLinear Sinh Tan Unique""",
 }
 
 CUDA_KERNELS = {name: types for types, names in _TYPES.items() for name in names.split()}

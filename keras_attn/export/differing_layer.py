@@ -79,7 +79,7 @@ def _differing_layer(model, function, traced, signature, feed, differs):
             )
             return outputs
 
-        write_onnx(path, convertible, signature, model.weights, dimensions, {}, lambda run: None)
+        write_onnx(path, convertible, signature, model.variables, dimensions, {}, lambda run: None)
         session = onnxruntime.InferenceSession(
             str(path), session_options, providers=["CPUExecutionProvider"]
         )

@@ -14,6 +14,13 @@ from keras_attn.export.in_float32 import in_float32
 from keras_attn.export.onnx_file import write_onnx
 from keras_attn.export.require import require
 from keras_attn.export.without_cudnn import without_cudnn
+from keras_attn.export.without_dropout import without_dropout
+
+DTYPES = (
+    *("float16", "float32", "float64", "bool"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+)
+"""The dtypes that an input of an exported file can have."""
 
 
 def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5, *, dynamic_sizes=None):
@@ -50,7 +57,8 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5, *, dynami
             a different output. No file is written; an existing one stays as it was.
         ImportError: tf2onnx, onnx or onnxruntime is missing.
         ValueError: `model` is not functional (a `Sequential` that is built is), a layer is
-            stateful, or the sample or `dynamic_sizes` does not fit the inputs.
+            stateful, an input is of strings, sparse or ragged, or the sample or `dynamic_sizes`
+            does not fit the inputs.
     """
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     import tensorflow as tf
@@ -61,6 +69,7 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5, *, dynami
         model = keras.Model(model.inputs, model.outputs)
     check_stateless(model)
     inputs, names = dict(zip(_input_names(model), model.inputs, strict=True)), _output_names(model)
+    _check_dense_numbers(inputs)
     arrays = _in_order(sample_inputs, inputs)
 
     def function(*tensors):
@@ -99,7 +108,7 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5, *, dynami
             largest = max(largest, difference)
         return largest
 
-    with without_cudnn(model), in_float32(model):
+    with without_cudnn(model), without_dropout(model), in_float32(model):
         batches = [(arrays, function(*arrays))]
         others, fixed = batches_of_other_sizes(function, inputs, arrays, dynamic_sizes)
         if all(
@@ -125,9 +134,34 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5, *, dynami
             )
             axes[name] = _axes(name, value.shape, first="batch" if as_many else f"{name}_0")
         difference, _ = write_onnx(
-            path, traced(function), signature, model.weights, axes, {}, verify
+            path, traced(function), signature, model.variables, axes, {}, verify
         )
     return difference
+
+
+def _check_dense_numbers(inputs):
+    """Refuses inputs that an ONNX file cannot have, by name: `inputs` is a dict of them."""
+    strings = [name for name, value in inputs.items() if value.dtype == "string"]
+    if strings:
+        raise ValueError(
+            f"Expected inputs of numbers. Received: inputs of dtype string, {strings}. An exported "
+            "file has no operators for strings. Export the part of the model after its "
+            "TextVectorization or StringLookup layer, whose input are ids, and apply that layer to "
+            "the strings before you run the file."
+        )
+    others = {name: value.dtype for name, value in inputs.items() if value.dtype not in DTYPES}
+    if others:
+        raise ValueError(
+            f"Expected inputs of the dtypes {', '.join(DTYPES)}. Received: {others}. Make the "
+            "input float32, and convert it in the model with keras.ops.cast."
+        )
+    for kind in ("sparse", "ragged"):
+        found = [name for name, value in inputs.items() if getattr(value, kind, False)]
+        if found:
+            raise ValueError(
+                f"Expected dense inputs. Received: {kind} inputs, {found}. Make the model with "
+                f"keras.Input(..., {kind}=False)."
+            )
 
 
 def _input_names(model):

@@ -11,6 +11,7 @@ from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.verify import compare_translations, translated_batches, whole_batches
 from keras_attn.export.without_cudnn import without_cudnn
+from keras_attn.export.without_dropout import without_dropout
 
 
 def export_onnx(
@@ -96,7 +97,12 @@ def export_onnx(
         if report.precision is None or found.mean_difference > report.precision.mean_difference:
             report.precision = found
 
-    with without_cudnn(model), folded_time(model), in_float32(model):
+    with (
+        without_cudnn(model),
+        without_dropout(model),
+        folded_time(model),
+        in_float32(model),
+    ):
         # Keras translates while the model is converted, which keeps one core busy.
         batches = translated_batches(function.runner(), sentences, function.search, prefixes)
         with in_background(batches) as expected:

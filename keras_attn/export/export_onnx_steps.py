@@ -10,6 +10,7 @@ from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.search_steps import NEXT, SearchSteps
 from keras_attn.export.verify import compare_translations, translated_batches
 from keras_attn.export.without_cudnn import without_cudnn
+from keras_attn.export.without_dropout import without_dropout
 from keras_attn.replace_when_done import replace_when_done
 
 
@@ -62,6 +63,7 @@ def export_onnx_steps(
     prefixes = parity_prefixes(function, len(sentences))
     with (
         without_cudnn(model),
+        without_dropout(model),
         folded_time(model),
         in_float32(model),
         replace_when_done(directory, is_file=False) as partial,

@@ -9,6 +9,7 @@ from keras_attn.export.require import require
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.verify import compare_translations, pad, translated_batches
 from keras_attn.export.without_cudnn import without_cudnn
+from keras_attn.export.without_dropout import without_dropout
 from keras_attn.replace_when_done import replace_when_done
 from keras_attn.text.tokenizer import PAD_TOKEN_ID
 
@@ -84,6 +85,7 @@ def export_saved_model(
     prefixes = parity_prefixes(function, len(sentences))
     with (
         without_cudnn(model),
+        without_dropout(model),
         folded_time(model),
         replace_when_done(directory, is_file=False) as partial,
         paused_collection(),

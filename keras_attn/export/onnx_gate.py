@@ -3,16 +3,18 @@ from keras_attn.export.telemetry import disable_telemetry
 
 ALLOWED_OPERATORS = frozenset(
     """
-    Abs Add And ArgMax ArgMin AveragePool BatchNormalization BitShift BitwiseAnd BitwiseXor Cast
-    Ceil Clip Concat Constant ConstantOfShape Conv ConvTranspose Cos CumSum DequantizeLinear Div
-    DynamicQuantizeLinear Elu Equal Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND
-    Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual HardSigmoid HardSwish Identity If
-    IsInf IsNaN LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax Loop MatMul
-    MatMulInteger Max MaxPool Min Mod Mul Neg NonZero Not OneHot Or PRelu Pad Pow RNN Range
-    Reciprocal ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu
-    Reshape ReverseSequence Round ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Size Slice
-    Softmax Softplus Softsign Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze
-    Where Xor
+    Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization
+    BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Clip Compress Concat Constant
+    ConstantOfShape Conv ConvTranspose Cos Cosh CumSum DepthToSpace DequantizeLinear Det Div
+    DynamicQuantizeLinear Elu Equal Erf Exp Expand EyeLike Flatten Floor GRU Gather GatherElements
+    GatherND Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual HardSigmoid HardSwish
+    Identity If IsInf IsNaN LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax
+    Loop MatMul MatMulInteger Max MaxPool Min Mod Mul Neg NonZero Not OneHot Or PRelu Pad Pow
+    RNN Range Reciprocal ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
+    ReduceSumSquare Relu Reshape Resize ReverseSequence Round ScatterElements ScatterND Selu
+    Shape Sigmoid Sign Sin Sinh Size Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt
+    Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile TopK Transpose Trilu Unique Unsqueeze Where
+    Xor
     """.split()
 )
 """Operators of the standard domain that an exported file may hold. Not among them: Einsum (no

@@ -95,27 +95,25 @@ def test_division_rounds_down(dtype):
         np.testing.assert_array_equal(found["rest"], x % divisor)
 
 
-def test_a_tensor_from_outside_is_refused():
+def test_a_tensor_from_outside_becomes_a_constant():
     outside = tf.constant(np.arange(400, dtype="float32"))
-    with pytest.raises(ExportError, match="a function that reads other tensors"):
-        convert(lambda x: {"y": x[:, :1] * outside}, [X], [])
+    model = convert(lambda x: {"y": x[:, :1] * outside}, [X], [])
+    np.testing.assert_array_equal(run(model, ARRAY)["y"], ARRAY[:, :1] * np.arange(400))
 
 
 def test_a_variable_that_is_not_among_the_weights_is_refused():
     variable = keras.Variable(np.ones(3, "float32"), name="forgotten")
-    with pytest.raises(ExportError, match="as weights of a layer"):
+    with pytest.raises(ExportError, match="weights of a layer"):
         convert(lambda x: {"y": x + variable}, [X], [])
 
 
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: ops.gelu(x, approximate=False),
-        lambda x: ops.slice_update(x, (0, ops.cast(x[0, 0], "int32")), x[:, :1]),
         lambda x: tf.random.stateless_uniform(tf.shape(x), (1, 2)),
-        lambda x: tf.cast(ops.argmax(x, axis=-1), tf.float32),
+        lambda x: tf.bitcast(x, tf.int32),
     ],
-    ids=["exact gelu", "slice_update", "stateless random", "argmax"],
+    ids=["stateless random", "bitcast"],
 )
 def test_what_tf2onnx_only_logs_is_an_error(function):
     """If this fails, tf2onnx has learnt an operator: good news."""
@@ -171,14 +169,14 @@ def test_tensor_arrays_are_still_written_at_the_loop_counter():
     assert np.abs(actual - expected).max() > 0
 
 
-def test_where_with_infinities_is_still_wrong():
-    """A silent error of tf2onnx, for which masks are finite. If this fails, it was fixed."""
+def test_where_with_an_infinity_that_is_not_selected():
+    """tf2onnx by itself writes products, in which the infinity becomes NaN."""
 
     def function(mask, x):
-        return {"y": tf.where(mask, tf.zeros_like(x), x)}
+        return {"y": tf.where(mask, tf.zeros_like(x), x), "z": tf.where(mask[:, :1], x, -np.inf)}
 
     mask, array = np.array([[False, True, False]]), np.array([[1, np.inf, 2]], "float32")
-    np.testing.assert_array_equal(function(mask, tf.constant(array))["y"], [[1, 0, 2]])
     mask_spec = tf.TensorSpec((None, 3), tf.bool, name="mask")
-    actual = run(convert(function, [mask_spec, X], []), mask, array)["y"]
-    assert np.isnan(actual[0, 1])
+    found = run(convert(function, [mask_spec, X], []), mask, array)
+    np.testing.assert_array_equal(found["y"], [[1, 0, 2]])
+    np.testing.assert_array_equal(found["z"], [[-np.inf] * 3])

@@ -19,7 +19,6 @@ from keras_attn.export.passes.plain_indices import plain_indices
 from keras_attn.export.passes.remove_identities import remove_identities
 from keras_attn.export.passes.remove_unused import remove_unused
 from keras_attn.export.passes.reshape_to_zero import reshape_to_zero
-from keras_attn.export.passes.restore_where import restore_where
 from keras_attn.export.passes.share_initializers import share_initializers
 
 PASSES = (
@@ -28,7 +27,6 @@ PASSES = (
     reshape_to_zero,
     hoist_invariants,
     remove_identities,
-    restore_where,
     plain_gather,
     matmul_of_any_rank,
     constant_reshapes,
@@ -64,6 +62,5 @@ __all__ = [
     "remove_identities",
     "remove_unused",
     "reshape_to_zero",
-    "restore_where",
     "share_initializers",
 ]

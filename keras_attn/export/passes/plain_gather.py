@@ -7,8 +7,7 @@ WRAPPED = ("Where", ("Less", ("Cast", "x"), "zero"), ("Add", "x", "size"), "x")
 def plain_gather(model):
     """Lets `Gather` count negative indices from the end by itself, as it does in ONNX.
 
-    Keras adds the size of the axis to them before. Expects `Where` nodes, see `restore_where`, and
-    all constants in the main graph.
+    Keras adds the size of the axis to them before. Expects all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto` with unique names; changed in place.

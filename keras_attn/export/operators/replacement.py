@@ -1,0 +1,73 @@
+import numpy as np
+
+
+class Replacement:
+    """Builds the ONNX nodes that replace one node of tf2onnx's graph.
+
+    Args:
+        graph: `tf2onnx.graph.Graph`.
+        node: the node to replace; it is removed from the graph.
+
+    Attributes:
+        inputs: names of the node's inputs.
+        dtype: element type of its first output, as a number of `onnx.TensorProto`.
+        numpy_dtype: the same as a `numpy.dtype`.
+    """
+
+    def __init__(self, graph, node):
+        from tf2onnx import utils
+
+        self.graph, self.inputs, self.outputs = graph, list(node.input), list(node.output)
+        self._shapes, self._dtypes = node.output_shapes, node.output_dtypes
+        self._name = node.name
+        self.dtype = self._dtypes[0]
+        self.numpy_dtype = np.dtype(utils.map_onnx_to_numpy_type(self.dtype))
+        graph.remove_node(node.name)
+
+    def __call__(self, operator, *inputs, outputs=1, **attributes):
+        """Adds a node; returns the name of its output, or a list of names if there are several."""
+        node = self.graph.make_node(
+            operator,
+            list(inputs),
+            attr=attributes,
+            output_count=outputs,
+            op_name_scope=self._name,
+        )
+        return node.output[0] if outputs == 1 else list(node.output)
+
+    def constant(self, value, dtype=None):
+        """Adds a constant, by default of the dtype of the result; returns its name."""
+        from tf2onnx import utils
+
+        name = utils.make_name(f"{self._name}/constant")
+        return self.graph.make_const(name, np.array(value, dtype or self.numpy_dtype)).output[0]
+
+    def cast(self, value, dtype):
+        """Adds a conversion to an element type, a number of `onnx.TensorProto`."""
+        return self("Cast", value, to=dtype)
+
+    def where(self, condition, x, y):
+        """Adds a selection between tensors of the dtype of the result."""
+        from onnx import TensorProto
+
+        if self.dtype == TensorProto.BOOL:
+            return self("Or", self("And", condition, x), self("And", self("Not", condition), y))
+        # ONNX Runtime has no `Where` for these; the conversions keep all bits.
+        wide = {
+            TensorProto.INT16: TensorProto.INT32,
+            TensorProto.UINT16: TensorProto.INT32,
+            TensorProto.UINT64: TensorProto.INT64,
+        }.get(self.dtype)
+        if wide is None:
+            return self("Where", condition, x, y)
+        selected = self("Where", condition, self.cast(x, wide), self.cast(y, wide))
+        return self.cast(selected, self.dtype)
+
+    def result(self, *values):
+        """Makes values the outputs of the node that is replaced."""
+        for value, output, shape, dtype in zip(
+            values, self.outputs, self._shapes, self._dtypes, strict=True
+        ):
+            self.graph.make_node(
+                "Identity", [value], outputs=[output], shapes=[shape], dtypes=[dtype]
+            )

@@ -1,0 +1,565 @@
+"""Exports every operation of `keras.ops` and layer of `keras.layers`, and compares it with Keras.
+
+    python -m tests.export.sweep_keras_operations            # writes docs/exported_operations.md
+    python -m tests.export.sweep_keras_operations ops.sort   # prints the results of these alone
+
+Each case becomes a functional model, which `export_functional_onnx` converts. If a file is
+written, ONNX Runtime runs it on the sample, at a second set of sizes, on values that are hard
+(ties, extreme integers), on NaN and infinities, and on empty inputs. The results must have the
+values, the dtypes and the shapes of Keras. The same model is exported with Keras' own
+`model.export(format="onnx")`, to know what that gets right.
+"""
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import io
+import json
+import logging
+import re
+import tempfile
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_attn.export import ExportError, conversion, export_functional_onnx
+from tests.export import layer_cases
+from tests.export.operation_cases import CASES, NOT_IN_A_MODEL, Case
+
+TABLE = Path(__file__).parents[2] / "docs" / "exported_operations.md"
+SIZES = ((2, 5), (3, 7))
+"""Two sets of sizes of the first axis and of the others, where they are dynamic."""
+FINITE = (0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 1e-8, 1e-3, 80.0, -80.0, 1.0, 1.0, -1.0, 2.0)
+INFINITE = (np.nan, np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.0, 1e30, -1e30)
+TOLERANCE = {"float16": 4e-3, "float32": 2e-5, "float64": 2e-5}
+
+
+class Operation(keras.layers.Layer):
+    """A function as a layer."""
+
+    def __init__(self, function, **options):
+        super().__init__(**options)
+        self.function = function
+
+    def call(self, *tensors):
+        return self.function(*tensors)
+
+
+@dataclass
+class Result:
+    """What became of a case.
+
+    Attributes:
+        status: "exported", "rewritten" if a handler of this project was needed, "refused", "wrong",
+            or "not in Keras" if Keras itself cannot make the model.
+        message: why.
+        limits: for which values the file differs from Keras.
+        keras: status of Keras' own export.
+    """
+
+    status: str = ""
+    message: str = ""
+    limits: list = field(default_factory=list)
+    keras: str = ""
+
+
+def model_of(case):
+    """A functional model of a case."""
+    inputs = [
+        keras.Input(each.shape[1:], batch_size=each.shape[0], dtype=each.dtype, name=f"in{index}")
+        for index, each in enumerate(case.inputs)
+    ]
+    leaves = keras.tree.flatten(case.function(*inputs) if case.is_joined else called(case, inputs))
+    return keras.Model(inputs, {f"out{index:03}": each for index, each in enumerate(leaves)})
+
+
+def of_fixed_sizes(case):
+    """The case without dynamic axes."""
+    inputs = [
+        dataclasses.replace(
+            each,
+            shape=tuple(
+                SIZES[0][min(axis, 1)] if size is None else size
+                for axis, size in enumerate(each.shape)
+            ),
+        )
+        for each in case.inputs
+    ]
+    return dataclasses.replace(case, inputs=tuple(inputs))
+
+
+def called(case, inputs):
+    """The outputs of a case for the inputs of a functional model."""
+    make = getattr(case.function, "make", None)
+    if make is None:
+        try:
+            return Operation(case.function)(*inputs)
+        except Exception:  # some functions know the shape of what they cannot trace
+            return case.function(*inputs)
+    keras.utils.set_random_seed(0)
+    call = case.function.call or (lambda made, *tensors: made(*tensors))
+    return call(make(), *inputs)
+
+
+def draw(values, sizes, kind, rng):
+    """An array for an input.
+
+    Args:
+        values: a `Values`.
+        sizes: size of the first axis and of the others, where they are dynamic.
+        kind: "normal", "finite", "infinite", "empty batch" or "empty time".
+        rng: NumPy's generator.
+    """
+    shape = [
+        size if size is not None else sizes[0] if axis == 0 else sizes[1]
+        for axis, size in enumerate(values.shape)
+    ]
+    if kind == "empty batch" and values.shape[0] is None:
+        shape[0] = 0
+    if kind == "empty time":
+        shape = [
+            0 if axis and size is None else have
+            for axis, (size, have) in enumerate(zip(values.shape, shape, strict=True))
+        ]
+    name, dtype = values.draw, np.dtype(values.dtype if values.dtype != "string" else object)
+    if name == "string":
+        return rng.choice(np.array(["a", "b", "c"], object), shape)
+    if name == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if name.endswith(" ids"):
+        return rng.integers(0, int(name.split()[0]), shape).astype(dtype)
+    if name == "distinct":
+        return rng.permutation(6)[: np.prod(shape)].reshape(shape).astype(dtype)
+    if name == "shift":
+        return rng.integers(0, 7, shape).astype(dtype)
+    if dtype.kind in "iu":
+        if kind in ("finite", "infinite"):
+            info = np.iinfo(dtype)
+            pool = [info.min, info.max, 0, 1, 2, 3, 100, info.min // 2, info.max // 2, 2**24 + 1]
+            pool = [each for each in pool if info.min <= each <= info.max]
+            if name == "nonzero":
+                pool = [each for each in pool if each]
+            drawn = rng.choice(np.array(pool, dtype), shape)
+            return np.where(
+                rng.random(shape) < 0.5, drawn, _integers(name, dtype, shape, rng)
+            ).astype(dtype)
+        return _integers(name, dtype, shape, rng)
+    if kind in ("finite", "infinite"):
+        pool = np.array(FINITE if kind == "finite" else INFINITE, "float64")
+        if dtype == np.float16:
+            pool = np.where(np.isfinite(pool), np.clip(pool, -3e4, 3e4), pool)
+        drawn, usual = rng.choice(pool, shape), rng.normal(size=shape) * 2
+        return np.where(
+            rng.random(shape) < (0.7 if kind == "finite" else 0.25), drawn, usual
+        ).astype(dtype)
+    usual = rng.normal(size=shape)
+    if name == "positive":
+        usual = np.exp(usual)
+    elif name == "unit":
+        usual = rng.uniform(-0.9, 0.9, shape)
+    elif name == "above one":
+        usual = 1 + np.exp(usual)
+    elif name == "byte":
+        usual = rng.integers(0, 256, shape)
+    elif name == "nonzero":
+        usual = np.sign(usual) * (0.3 + np.abs(usual))
+    else:
+        usual = usual * 2
+    return usual.astype(dtype)
+
+
+def _integers(name, dtype, shape, rng):
+    if name == "nonzero":
+        drawn = rng.integers(1, 6, shape)
+        return (drawn * (1 if dtype.kind == "u" else rng.choice([-1, 1], shape))).astype(dtype)
+    low = 0 if name == "natural" or dtype.kind == "u" else -9
+    return rng.integers(low, 10, shape).astype(dtype)
+
+
+def differs(expected, found):
+    """How two arrays differ, or `None`."""
+    if expected.dtype != found.dtype:
+        return f"dtype {found.dtype} instead of {expected.dtype}"
+    if expected.shape != found.shape:
+        return f"shape {found.shape} instead of {expected.shape}"
+    if expected.dtype.kind in "biu":
+        wrong = expected != found
+    else:
+        first, second = expected.astype("float64"), found.astype("float64")
+        with np.errstate(all="ignore"):
+            close = np.abs(first - second) <= TOLERANCE[expected.dtype.name] * np.maximum(
+                1, np.abs(first)
+            )
+        wrong = ~(close | (first == second) | (np.isnan(first) & np.isnan(second)))
+    if not wrong.any():
+        return None
+    index = tuple(np.argwhere(wrong)[0]) if wrong.ndim else ()
+    return f"{found[index]} instead of {expected[index]} ({int(wrong.sum())} of {wrong.size})"
+
+
+def runner(path):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return session
+
+
+def compare(model, session, arrays, by_position=False):
+    """How a file differs from Keras, `None` if it is equal, or "Keras fails"."""
+    try:
+        expected = {
+            name: np.asarray(value) for name, value in model(arrays, training=False).items()
+        }
+    except Exception:
+        return "Keras fails"
+    inputs = session.get_inputs()
+    if by_position:
+        names = {re.sub(r"\D", "", each.name): each.name for each in inputs}
+        feeds = {names[str(i)]: a for i, a in enumerate(arrays) if str(i) in names}
+        wanted = list(expected)  # sorted by name, as TensorFlow does
+    else:
+        feeds = {each.name: arrays[int(each.name[2:])] for each in inputs}
+        wanted = [each.name for each in session.get_outputs()]
+    try:
+        found = dict(zip(wanted, session.run(None, feeds), strict=True))
+    except Exception as error:
+        return f"ONNX Runtime fails: {str(error).splitlines()[0][-150:]}"
+    for name, value in expected.items():
+        difference = differs(value, found[name])
+        if difference:
+            return difference
+    return None
+
+
+KINDS = {
+    "finite": "extreme values",
+    "infinite": "NaN or infinities",
+    "empty batch": "no rows",
+    "empty time": "an empty axis",
+}
+
+
+def check_usual(model, case, session, by_position=False):
+    """How a file differs from Keras at usual values of three sets of sizes, or `None`."""
+    rng = np.random.default_rng(7)
+    for sizes in (*SIZES, (1, 4)):
+        arrays = [draw(each, sizes, "normal", rng) for each in case.inputs]
+        difference = compare(model, session, arrays, by_position)
+        if difference == "Keras fails" and sizes == SIZES[0]:
+            return f"Keras fails at sizes {sizes}"
+        if difference not in (None, "Keras fails"):
+            return f"{difference} at sizes {sizes}"
+    return None
+
+
+def check_hard(model, case, session):
+    """For which special values a file differs from Keras: a list."""
+    rng, limits = np.random.default_rng(8), []
+    for kind, name in KINDS.items():
+        if kind in ("finite", "infinite") and not case.hard:
+            continue
+        if kind == "infinite" and all(np.dtype(e.dtype).kind in "biu" for e in case.inputs):
+            continue
+        if kind == "empty time" and not any(None in each.shape[1:] for each in case.inputs):
+            continue
+        arrays = [draw(each, (6, 8), kind, rng) for each in case.inputs]
+        difference = compare(model, session, arrays)
+        if difference not in (None, "Keras fails"):
+            limits.append(f"{name}: {difference}")
+    return limits
+
+
+@contextlib.contextmanager
+def used_handlers():
+    """Collects the names of this project's handlers that convert something."""
+    used, before = set(), dict(conversion.HANDLERS)
+
+    def recording(name, function):
+        def handler(graph, node, *others):
+            used.add(name)
+            return function(graph, node, *others)
+
+        return handler
+
+    conversion.HANDLERS.update(
+        {name: (recording(name, f), args) for name, (f, args) in before.items()}
+    )
+    try:
+        yield used
+    finally:
+        conversion.HANDLERS.update(before)
+
+
+def ours(case, folder):
+    result, is_fixed = Result(), False
+    try:
+        model = model_of(case)
+    except Exception:
+        case, is_fixed = of_fixed_sizes(case), True
+        try:
+            model = model_of(case)
+        except Exception as error:
+            return Result("not in Keras", short(error))
+    sample = [draw(each, SIZES[0], "normal", np.random.default_rng(1)) for each in case.inputs]
+    path = Path(folder) / "ours.onnx"
+    path.unlink(missing_ok=True)
+    with used_handlers() as used:
+        try:
+            export_functional_onnx(model, path, sample, tolerance=tolerance_of(model))
+        except (ExportError, ValueError) as error:
+            if "disagrees" in str(error):
+                result.status = "caught"
+            else:
+                result.status = "refused"
+            result.message = short(error)
+            return result
+        except Exception as error:
+            result.status, result.message = "crashed", f"{type(error).__name__}: {short(error)}"
+            return result
+    session = runner(path)
+    difference = check_usual(model, case, session)
+    result.limits = [] if difference else check_hard(model, case, session)
+    if is_fixed:
+        result.limits.append("dynamic sizes, which Keras cannot trace")
+    result.status = "wrong" if difference else "rewritten" if used else "exported"
+    result.message = difference or ", ".join(sorted(used))
+    return result
+
+
+def tolerance_of(model):
+    half = any(
+        "16" in keras.backend.standardize_dtype(each.dtype)
+        for each in (*model.inputs, *model.outputs)
+    )
+    return TOLERANCE["float16"] if half else TOLERANCE["float32"]
+
+
+def short(error):
+    return re.sub(r"\x1b\[\d*m|\s+", " ", str(error)).strip()[:260]
+
+
+def theirs(case, folder):
+    """Status of Keras' own export: right at the usual values, wrong, or failing."""
+    try:
+        model = model_of(case)
+    except Exception:
+        return ""
+    path = Path(folder) / "keras.onnx"
+    path.unlink(missing_ok=True)
+    logger = logging.getLogger("tf2onnx")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.export(str(path), format="onnx", verbose=False)
+        difference = check_usual(model, case, runner(path), by_position=True)
+        return f"wrong: {difference}" if difference else "right"
+    except Exception as error:
+        return f"fails: {short(error)[:80]}"
+    finally:
+        logger.setLevel(level)
+
+
+def joined(cases):
+    """One case that does what several do, each with inputs of its own."""
+
+    def function(*tensors):
+        results, first = [], 0
+        for case in cases:
+            last = first + len(case.inputs)
+            results.append(called(case, tensors[first:last]))
+            first = last
+        return results
+
+    inputs = tuple(each for case in cases for each in case.inputs)
+    return Case(function, inputs, hard=all(case.hard for case in cases), is_joined=True)
+
+
+def sweep(names=(), say=print):
+    """Exports the cases of the named operations, by default of all.
+
+    Returns:
+        Dictionary from each name to its list of pairs of a case and its `Result`.
+    """
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names or CASES:
+            cases = CASES[name]
+            result = ours(joined(cases), folder) if len(cases) > 1 else None
+            # All at once is faster; if anything is special, each case is looked at by itself.
+            if result and result.status in ("exported", "rewritten") and not result.limits:
+                results[name] = [(case, dataclasses.replace(result)) for case in cases]
+            else:
+                results[name] = [(case, ours(case, folder)) for case in cases]
+            for case, each in results[name]:
+                say(name, f"[{case.label}]", each.status, each.message, each.limits)
+    return results
+
+
+def add_keras(results, cache):
+    """Adds what Keras' own export gives to the results of a sweep.
+
+    Args:
+        results: as from `sweep`.
+        cache: `Path` of a JSON file of earlier answers, which this project does not change.
+    """
+    known = json.loads(cache.read_text()) if cache.exists() else {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, each in results.items():
+            cases = [case for case, _ in each]
+            if name not in known:
+                all_right = len(cases) > 1 and theirs(joined(cases), folder) == "right"
+                known[name] = {
+                    case.label: "right" if all_right else theirs(case, folder) for case in cases
+                }
+                cache.write_text(json.dumps(known, indent=1))
+                print(name, known[name], flush=True)
+            for case, result in each:
+                result.keras = known[name].get(case.label, "")
+
+
+REASONS = (
+    (r"Unsupported ops: Counter\(\{(.*?)\}\)", r"no conversion of \1"),
+    (r"Received: a model with \[(.*?)\]", r"needs \1"),
+    (r"Could not find an implementation for (\w+)", r"ONNX Runtime has no \1 of this dtype"),
+    (r"Type 'tensor\((\w+)\)' of input parameter \(.*?\) of operator \((\w+)\)", r"no \2 of \1"),
+    (r"tf2onnx could not convert the model: (.*)", r"\1"),
+)
+"""Patterns of error messages, and what the table says."""
+
+
+def reason(message):
+    for pattern, text in REASONS:
+        found = re.search(pattern, message)
+        if found:
+            short_text = found.expand(text).replace("ai.onnx:", "").replace("'", "")
+            return re.sub(r": \d+", "", short_text)[:90]
+    return message[:90]
+
+
+def row(name, results):
+    """A row of the table: the name, what our export does, Keras' own, and the limits of ours."""
+    groups = collections.defaultdict(list)
+    for case, result in results:
+        kind = "exported" if result.status == "rewritten" else result.status
+        why = reason(result.message) if kind not in ("exported", "not in Keras") else ""
+        groups[kind, why].append(case.label or "usual")
+    done = [result for _, result in results if result.status in ("exported", "rewritten")]
+    parts = []
+    if done:
+        parts.append("rewritten" if any(r.status == "rewritten" for r in done) else "exported")
+    for (kind, why), labels in groups.items():
+        if kind in ("exported", "not in Keras"):
+            continue
+        which = "" if len(labels) == len(results) else f" ({', '.join(labels)})"
+        parts.append(f"{kind}{which}: {why}")
+    limits = sorted({limit.split(":")[0] for _, result in results for limit in result.limits})
+    theirs = collections.Counter(
+        "right" if result.keras.startswith("right") else result.keras.split(":")[0]
+        for _, result in results
+        if result.keras
+    )
+    shown = ", ".join(
+        kind if len(theirs) == 1 else f"{kind} {count}" for kind, count in theirs.items()
+    )
+    return name, "; ".join(parts) or "not in Keras", shown, ", ".join(limits)
+
+
+def missing(results):
+    """The cases that Keras' own export gets right, and ours does not."""
+    return [
+        (name, case.label, result.message)
+        for name, each in results.items()
+        for case, result in each
+        if result.keras.startswith("right") and result.status not in ("exported", "rewritten")
+    ]
+
+
+def document(results):
+    """The page with the table."""
+    rows = [row(name, results[name]) for name in sorted(results)]
+    kinds = collections.Counter(re.split(r"[;: (]", each[1])[0] for each in rows)
+    cases = [result for each in results.values() for _, result in each]
+    right = sum(result.keras.startswith("right") for result in cases)
+    ours = sum(result.status in ("exported", "rewritten") for result in cases)
+    known = sum(result.status != "not in Keras" for result in cases)
+    lines = [
+        *INTRODUCTION.format(
+            operations=sum(each[0].startswith("ops.") for each in rows),
+            layers=sum(each[0].startswith("layers.") for each in rows),
+            cases=known,
+            ours=ours,
+            theirs=right,
+            kinds=", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())),
+            versions=", ".join(f"{name} {version(name)}" for name in PACKAGES),
+        ).splitlines(),
+        "",
+        "| Operation | This export | Keras' own | Differs from Keras at |",
+        "|---|---|---|---|",
+        *("| " + " | ".join(cell.replace("|", "/") for cell in each) + " |" for each in rows),
+        "",
+        "## Not part of an exported model",
+        "",
+        *(f"- `{name}`: {why}." for name, why in sorted(NOT_IN_A_MODEL.items())),
+        *(
+            f"- `layers.{alias}`: another name of `layers.{name}`."
+            for alias, name in sorted(layer_cases.ALIASES.items())
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+PACKAGES = ("keras", "tensorflow", "tf2onnx", "onnxruntime")
+
+INTRODUCTION = """\
+# Keras operations in exported files
+
+What `export_functional_onnx` does with every function of `keras.ops` and every layer of
+`keras.layers`. `tests/export/sweep_keras_operations.py` writes this page: it exports {cases} small
+models of {operations} functions and {layers} layers, runs each file in ONNX Runtime at three sets
+of sizes, and compares values, dtypes and shapes with Keras. {ours} are exported and equal to Keras;
+the others are refused with an error, and no file is written. Keras' own
+`model.export(format="onnx")` gets {theirs} right. By name: {kinds}. Versions: {versions}.
+
+- *exported*: tf2onnx converts it. *rewritten*: this project converts one of its TensorFlow
+  operators.
+- *refused (...)*: these dtypes or arguments are refused, with the reason; the others work.
+  *caught*: the file would have been wrong, and the comparison with Keras refused it.
+- *Keras' own*: *right* in the same comparison, *wrong* without an error, or *fails*. Numbers count
+  the models of a row.
+- *Differs from Keras at*: inputs for which the file gives something else than Keras. It is equal at
+  all other values that were tried: ties, zeros of both signs, halves, the largest and smallest
+  integers, NaN and infinities, no rows, and empty axes."""
+
+
+def version(package):
+    from importlib import metadata
+
+    return metadata.version(package)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="names such as ops.sort; by default all")
+    parser.add_argument("--cache", type=Path, help="JSON file of the results of Keras' own export")
+    options = parser.parse_args()
+    results = sweep(options.names, lambda *values: print(*values, flush=True))
+    if options.names and not options.cache:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        add_keras(results, options.cache or Path(folder) / "keras.json")
+    for each in missing(results):
+        print("Keras' own export is right:", *each)
+    if not options.names:
+        TABLE.write_text(document(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
