@@ -16,9 +16,9 @@ def penalize_repetition(logits, token_ids, step, penalty):
 
     Introduced by [Keskar et al., 2019](https://arxiv.org/abs/1909.05858), section 4.1, where x is
     divided whatever its sign, which would favour tokens of negative logits. This form is that of
-    CTranslate2, and of Hugging Face's greedy search and sampling. Hugging Face's beam search applies
-    it to the log probabilities instead, which are all negative: the same penalty then has another
-    effect, and the results differ.
+    CTranslate2, and of Hugging Face's greedy search and sampling. Hugging Face's beam search
+    applies it to the log probabilities instead, which are all negative: there the same penalty has
+    another effect.
 
     Args:
         logits: float32 `(batch * hypotheses, V)`.

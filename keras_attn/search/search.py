@@ -45,8 +45,8 @@ class Search(Layer):
         repetition_penalty: float > 0, above 1 makes the tokens that a hypothesis has less probable,
             see `keras_attn.search.repetition`. It is applied to the logits; Hugging Face's beam
             search applies it to the log probabilities. Default 1: as probable as they are. Of this
-            and the next one, a prompt is no part of the hypothesis, a prefix is. `log_probs` are then
-            those of the changed logits, but for the tokens of a prefix.
+            and the next one, a prompt is no part of the hypothesis, a prefix is. `log_probs` are
+            then those of the changed logits, but for the tokens of a prefix.
         no_repeat_ngram_size: int >= 0, a hypothesis has no sequence of so many tokens twice.
             Default 0: it may have.
         return_alignments: bool, whether to return the attention weights. Default `False`.
