@@ -40,4 +40,6 @@ class LinearScoreAttention(AttentionMechanism):
 
     def compute_scores(self, query, keys):
         query = ops.matmul(query, self.query_kernel) + self.bias  # (B, T, 1)
-        return query + ops.transpose(keys, (0, 2, 1))  # (B, T, S)
+        # Not a transposition: tf2onnx's optimizers make a wrong reshape of one with an axis of
+        # size 1 after a product.
+        return query + keys[:, None, :, 0]  # (B, T, S)

@@ -81,6 +81,11 @@ def main(arguments=None):
         "onnx-text (32 times the limit of tokens)",
     )
     parser.add_argument(
+        "--allow-nonfinite",
+        action="store_true",
+        help="accept weights that are NaN or infinite",
+    )
+    parser.add_argument(
         "--search-class",
         choices=tuple(SEARCH_CLASSES),
         help="another search than the one it was trained with",
@@ -120,7 +125,10 @@ def main(arguments=None):
             sentences = list(read_lines(options.sentences))
             if not sentences:
                 raise ValueError(f"Expected sentences. Received: an empty {options.sentences}.")
-        choice = {"target_prefix": options.target_prefix}
+        choice = {
+            "target_prefix": options.target_prefix,
+            "allow_nonfinite": options.allow_nonfinite,
+        }
         if has_precision:
             choice["precision"] = options.precision
         if options.max_source_characters is not None:

@@ -4,6 +4,7 @@ from itertools import count
 import keras
 import numpy as np
 
+from keras_attn.export.check_finite import check_finite
 from keras_attn.export.check_stateless import check_stateless
 from keras_attn.export.differing_layer import differing_layer
 from keras_attn.export.dynamic_sizes import batches_of_other_sizes
@@ -23,7 +24,9 @@ DTYPES = (
 """The dtypes that an input of an exported file can have."""
 
 
-def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5, *, dynamic_sizes=None):
+def export_functional_onnx(
+    model, path, sample_inputs, tolerance=1e-5, *, dynamic_sizes=None, allow_nonfinite=False
+):
     """Writes any functional model as an ONNX file, for instance a classifier with attention.
 
     The same conversion and the same checks as in `export_onnx`. Inputs are called like the inputs
@@ -48,6 +51,8 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5, *, dynami
             dynamic axis gets another size. Axes with equal sizes in `sample_inputs` get equal
             sizes, but batch axes only change with each other. If Keras itself fails at every
             size tried for an axis, the axis has a fixed size in the file, and a warning names it.
+        allow_nonfinite: bool, whether weights may be NaN or infinite. The results must still equal
+            those of Keras, which NaN never does. Defaults to `False`.
 
     Returns:
         float, the largest difference found.
@@ -68,6 +73,7 @@ def export_functional_onnx(model, path, sample_inputs, tolerance=1e-5, *, dynami
     if isinstance(model, keras.Sequential):
         model = keras.Model(model.inputs, model.outputs)
     check_stateless(model)
+    check_finite(model.weights, allow_nonfinite)
     inputs, names = dict(zip(_input_names(model), model.inputs, strict=True)), _output_names(model)
     _check_dense_numbers(inputs)
     arrays = _in_order(sample_inputs, inputs)

@@ -1,3 +1,4 @@
+from keras_attn.export.check_finite import check_finite
 from keras_attn.export.cuda_report import CudaReport
 from keras_attn.export.folded_time import folded_time
 from keras_attn.export.fused_recurrence import fused_recurrence
@@ -25,6 +26,7 @@ def export_onnx(
     precision="float32",
     external_data=False,
     target_prefix=False,
+    allow_nonfinite=False,
 ):
     """Writes a search model as one ONNX file, with its search loop and its vocabularies inside.
 
@@ -59,6 +61,8 @@ def export_onnx(
             because one file could not hold them. Default False.
         target_prefix: bool, whether `prefix_ids`, what each hypothesis begins with, padded on the
             right, is an input too. Default False.
+        allow_nonfinite: bool, whether weights may be NaN or infinite. The results must still equal
+            those of Keras, which NaN never does. Defaults to `False`.
         sentences: optional list of texts (needs `source_tokenizer`) or of lists of ids for the
             comparison; if there are fewer than 200, random ones are added.
 
@@ -82,6 +86,7 @@ def export_onnx(
         raise ValueError(f"precision must be one of {tuple(PRECISIONS)}. Received: {precision=}.")
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
+    check_finite(function.weights, allow_nonfinite)
     sentences = parity_sentences(function, source_tokenizer, sentences)
     prefixes = parity_prefixes(function, len(sentences))
 

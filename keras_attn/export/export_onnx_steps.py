@@ -1,3 +1,4 @@
+from keras_attn.export.check_finite import check_finite
 from keras_attn.export.external_data import require_one_file
 from keras_attn.export.folded_time import folded_time
 from keras_attn.export.fused_recurrence import fused_recurrence
@@ -23,6 +24,7 @@ def export_onnx_steps(
     alignments=None,
     sentences=None,
     target_prefix=False,
+    allow_nonfinite=False,
 ):
     """Writes a search model as three ONNX files, for a host that runs the loop of the search.
 
@@ -43,8 +45,8 @@ def export_onnx_steps(
     Args:
         model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
         directory: name of the directory; that of an earlier export is replaced.
-        source_tokenizer, target_tokenizer, alignments, sentences, target_prefix: as for
-            `export_onnx`.
+        source_tokenizer, target_tokenizer, alignments, sentences, target_prefix, allow_nonfinite:
+            as for `export_onnx`.
 
     Returns:
         The `ParityReport` of the comparison with Keras.
@@ -59,6 +61,7 @@ def export_onnx_steps(
 
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     require_one_file(function.weights)
+    check_finite(function.weights, allow_nonfinite)
     sentences = parity_sentences(function, source_tokenizer, sentences)
     prefixes = parity_prefixes(function, len(sentences))
     with (

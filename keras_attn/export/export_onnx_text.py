@@ -36,6 +36,7 @@ def export_onnx_text(
     precision="float32",
     target_prefix=False,
     max_source_characters=None,
+    allow_nonfinite=False,
 ):
     """Writes a search model as one ONNX file from strings to strings.
 
@@ -52,7 +53,8 @@ def export_onnx_text(
     without TensorFlow, exactly the texts that the file of ids gives with the tokenizers around it.
 
     Args:
-        model, path, target_tokenizer, sentences, precision: as for `export_onnx`.
+        model, path, target_tokenizer, sentences, precision, allow_nonfinite: as for
+            `export_onnx`.
         source_tokenizer: `SentencePieceTokenizer`.
         target_prefix: bool, whether the caller may say what each translation begins with. Default
             `False`.
@@ -104,6 +106,7 @@ def export_onnx_text(
             sentences=sentences,
             precision=precision,
             target_prefix=target_prefix,
+            allow_nonfinite=allow_nonfinite,
         )
         function = SearchFunction(model, target_prefix=target_prefix)
         ids = parity_sentences(function, source_tokenizer, sentences)

@@ -1,6 +1,7 @@
 import inspect
 
 from keras_attn.export import source_characters
+from keras_attn.export.check_finite import check_finite
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.folded_time import folded_time
 from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
@@ -24,6 +25,7 @@ def export_saved_model(
     sentences=None,
     target_prefix=False,
     max_source_characters=None,
+    allow_nonfinite=False,
 ):
     """Writes a search model as a TensorFlow SavedModel, for TensorFlow Serving among others.
 
@@ -67,6 +69,8 @@ def export_saved_model(
             Without it a long line of some characters takes SentencePiece quadratic time, which no
             deadline of a server ends. Default: 32 times the limit of tokens of the encoder, which
             is at most taken as 512: 16,384.
+        allow_nonfinite: bool, whether weights may be NaN or infinite. The results must still equal
+            those of Keras, which NaN never does. Defaults to `False`.
 
     Returns:
         The `ParityReport` of the comparison.
@@ -81,6 +85,7 @@ def export_saved_model(
 
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     max_characters = source_characters.max_source_characters(function, max_source_characters)
+    check_finite(function.weights, allow_nonfinite)
     sentences = parity_sentences(function, source_tokenizer, sentences)
     prefixes = parity_prefixes(function, len(sentences))
     with (

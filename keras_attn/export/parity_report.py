@@ -7,6 +7,10 @@ from keras_attn.export.precision_report import PrecisionReport
 TOLERANCE = 1e-4
 """Largest difference allowed of a score, a log probability or an attention weight."""
 
+LOW_EQUAL, LOW_EQUAL_OF_PRECISION = 0.99, 0.8
+"""Shares of equal ids below which the text of a report starts with a warning: of a file and Keras,
+and of a file of lower precision and the float32 model. Trained models have higher ones."""
+
 TIE = 1e-3
 """Scores of two hypotheses that may change places: where their prefixes tied within float32
 resolution, the order of a sum decided which one was searched further."""
@@ -32,6 +36,8 @@ class ParityReport:
         precision: `PrecisionReport` of a file of lower precision, whose float32 form is what all
             else is about; otherwise `None`.
         cuda: `CudaReport` of the file, if it is an ONNX file; otherwise `None`.
+
+    The text of a report starts with a warning if few ids are equal, although it passed `check`.
     """
 
     draws: bool = False
@@ -49,13 +55,27 @@ class ParityReport:
 
     def __str__(self):
         sizes = ", ".join(str(size) for size in sorted(self.batch_sizes))
-        return (
+        return self._low_agreement() + (
             f"{self.sentences} sentences in batches of {sizes}, {self.cut} cut by max_length: "
             f"the same best ids for {self.best_equal:.1%} ({self.best_tied:.1%} with ties), all "
             f"hypotheses in the same order for {self.all_equal:.1%} ({self.all_tied:.1%}), "
             f"largest difference of a score {self.largest_difference:.1e}"
             + "".join(f"; {part}" for part in (self.precision, self.cuda) if part is not None)
         )
+
+    def _low_agreement(self):
+        """A warning that the text of a report starts with, or nothing."""
+        low = []
+        if self.draws and self.each_equal < LOW_EQUAL:
+            low.append(f"{1 - self.each_equal:.1%} of the hypotheses differ from Keras")
+        if not self.draws and self.best_equal < LOW_EQUAL:
+            low.append(
+                f"{1 - self.best_equal:.1%} of the best hypotheses differ from those of Keras"
+            )
+        if self.precision is not None and self.precision.best_equal < LOW_EQUAL_OF_PRECISION:
+            share = 1 - self.precision.best_equal
+            low.append(f"{self.precision.precision} changes {share:.1%} of the best hypotheses")
+        return f"WARNING, LOW AGREEMENT: {'; '.join(low)}. Details: " if low else ""
 
     def check(self):
         """Refuses an export that disagrees.

@@ -1,4 +1,5 @@
 import contextlib
+import warnings
 
 from keras_attn.export.check_stateless import check_stateless
 from keras_attn.models.encoder_and_search import encoder_and_search
@@ -223,5 +224,11 @@ def _vocabulary_size(side, layer, tokenizer):
             f"Expected a {side} tokenizer of at most {size} ids, as many as the embedding has. "
             f"Received: a tokenizer with vocabulary_size={tokenizer.vocabulary_size}. "
             "Is it the one that the model was trained with?"
+        )
+    if tokenizer is not None and tokenizer.vocabulary_size < size:
+        warnings.warn(
+            f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, the model {size}. Is it "
+            "the one that the model was trained with? Ids that the tokenizer lacks have no text.",
+            stacklevel=4,
         )
     return size

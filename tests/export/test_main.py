@@ -55,7 +55,8 @@ def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
     assert capsys.readouterr().out.endswith("Compared with Keras on a report.\n")
     ((model, out, source, _, options),) = calls
     assert (model.name, out) == ("translator", tmp_path / "model")
-    assert options == {"sentences": None, "alignments": None, "target_prefix": False}
+    plain = {"alignments": None, "target_prefix": False, "allow_nonfinite": False}
+    assert options == {"sentences": None, **plain}
     if form == "saved-model":
         assert main([form, str(run), str(out), "--max-source-characters", "9"]) == 0
         assert calls[1][-1] == {**options, "max_source_characters": 9}
@@ -71,7 +72,7 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
         lambda *arguments, **options: calls.append(options) or "a report",
     )
     out = str(tmp_path / "model.onnx")
-    plain = {"target_prefix": False}
+    plain = {"target_prefix": False, "allow_nonfinite": False}
     if form == "onnx":
         plain |= {"external_data": False, "alignments": None}
     assert main([form, str(run), out, "--precision", "int8"]) == 0
@@ -81,6 +82,7 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
             (["--external-data"], {"external_data": True}),
             (["--external-data", "--no-alignments"], {"external_data": True, "alignments": False}),
             (["--target-prefix"], {"target_prefix": True}),
+            (["--allow-nonfinite"], {"allow_nonfinite": True}),
         ]:
             assert main([form, str(run), out, *arguments]) == 0
             assert calls.pop() == {"sentences": None, "precision": "float32", **plain, **expected}

@@ -6,6 +6,7 @@ import pytest
 
 from keras_attn.export import ExportError, ParityReport
 from keras_attn.export.parity_sentences import random_sentences
+from keras_attn.export.precision_report import PrecisionReport
 from keras_attn.export.verify import compare_translations, pad, translated_batches
 
 SEARCH = types.SimpleNamespace(
@@ -188,6 +189,17 @@ def test_the_report_says_what_was_compared():
     report = ParityReport(sentences=200, batch_sizes={32, 1}, cut=12, largest_difference=2e-6)
     assert str(report).startswith("200 sentences in batches of 1, 32, 12 cut by max_length")
     assert str(report).endswith("2.0e-06")
+
+
+def test_the_report_starts_with_a_warning_if_the_agreement_is_low():
+    assert str(ParityReport(best_equal=0.99)).startswith("0 sentences")
+    assert str(ParityReport(best_equal=0.96)).startswith("WARNING, LOW AGREEMENT: 4.0% of the best")
+    assert str(ParityReport(draws=True, each_equal=0.96)).startswith("WARNING")
+    assert not str(ParityReport(draws=True, best_equal=0.9)).startswith("WARNING")
+    precision = PrecisionReport("int8", 200, 0.6, 0.05)
+    assert "int8 changes 40.0% of the best" in str(ParityReport(precision=precision))
+    precision = PrecisionReport("int8", 200, 0.9, 0.05)
+    assert str(ParityReport(precision=precision)).startswith("0 sentences")
 
 
 def test_random_sentences_have_no_special_ids_and_repeat():

@@ -1,0 +1,34 @@
+import numpy as np
+
+from keras_attn.export.export_error import ExportError
+
+SHOWN = 8
+"""Weights that the message names at most."""
+
+
+def check_finite(weights, allow_nonfinite=False):
+    """Refuses weights that are NaN or infinite, the result of a training that diverged.
+
+    Args:
+        weights: list of `keras.Variable`.
+        allow_nonfinite: bool, whether to accept them.
+
+    Raises:
+        ExportError: names the weights, with the number of such values in each.
+    """
+    if allow_nonfinite:
+        return
+    found = []
+    for weight in weights:
+        if weight.dtype.startswith(("float", "bfloat")):
+            array = weight.numpy()
+            count = array.size - int(np.isfinite(array).sum())
+            if count:
+                found.append(f"{weight.path} ({count} of {array.size} values)")
+    if found:
+        others = f" and {len(found) - SHOWN} others" if len(found) > SHOWN else ""
+        raise ExportError(
+            "Expected finite weights. Received: NaN or infinite values in "
+            f"{', '.join(found[:SHOWN])}{others}. Restore a checkpoint from before they appeared, "
+            "or pass allow_nonfinite=True (--allow-nonfinite)."
+        )
