@@ -13,6 +13,7 @@ from keras_attn.export.folded_time import folded_time
 from keras_attn.export.fused_recurrence import fused_recurrence
 from keras_attn.export.in_float32 import in_float32
 from keras_attn.export.onnx_file import write_onnx
+from keras_attn.export.passes import PASSES, top_k_of_no_rows
 from keras_attn.export.require import require
 from keras_attn.export.without_cudnn import without_cudnn
 from keras_attn.export.without_dropout import without_dropout
@@ -140,7 +141,14 @@ def export_functional_onnx(
             )
             axes[name] = _axes(name, value.shape, first="batch" if as_many else f"{name}_0")
         difference, _ = write_onnx(
-            path, traced(function), signature, model.variables, axes, {}, verify
+            path,
+            traced(function),
+            signature,
+            model.variables,
+            axes,
+            {},
+            verify,
+            passes=(*PASSES, top_k_of_no_rows),
         )
     return difference
 

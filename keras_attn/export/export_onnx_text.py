@@ -43,11 +43,11 @@ def export_onnx_text(
     It is the file of `export_onnx` with the tokenizers around it, as operators of
     onnxruntime-extensions, whose library a session has to register. Inputs: `text` string
     `(batch,)`, and `max_length` int32 `()` and `length_penalty` float32 `()`, which may be left
-    out, as may, each with an entry for each text or one for all, `target_prefix` string, if the
-    file was made to have it, and `seeds` int32, by default 0, of a search that draws at random.
-    Outputs: `translations` string `(batch, hypotheses)`, as the search orders them, `scores` and
-    `log_probs` float32 `(batch, hypotheses)`; there are no `token_log_probs`. A text without tokens
-    has empty translations.
+    out (they are optional inputs of ONNX), as may, each with an entry for each text or one for all,
+    `target_prefix` string, if the file was made to have it, and `seeds` int32, by default 0, of a
+    search that draws at random. Outputs: `translations` string `(batch, hypotheses)`, as the search
+    orders them, `scores` and `log_probs` float32 `(batch, hypotheses)`; there are no
+    `token_log_probs`. A text without tokens has empty translations.
 
     The file appears under its name only after `export_onnx` passed, and after it gave, in a process
     without TensorFlow, exactly the texts that the file of ids gives with the tokenizers around it.

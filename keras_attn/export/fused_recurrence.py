@@ -78,20 +78,21 @@ def _fused_loop(layer, sequences, initial_state, mask):
     import tensorflow as tf
 
     batch, time = tf.shape(mask)[0], tf.shape(mask)[1]
-    # ONNX Runtime aborts on an empty batch. So there is one row and one step at least: (R, S).
+    # TopK, LSTM and GRU of ONNX Runtime before 1.31 end the process on an empty batch. So they get
+    # at least one row and one step: (R, S).
     more_rows, more_steps = 1 - tf.minimum(batch, 1), 1 - tf.minimum(time, 1)
-    rows = tf.expand_dims(tf.range(batch), 1)  # (B, 1)
+    rows, steps = batch + more_rows, time + more_steps
     if layer.go_backwards:
         mask = tf.reverse(mask, [1])
-    # All keys are different: first the real positions, in order, then the others.
-    positions = tf.math.top_k(mask * time - tf.range(time), time).indices  # (B, T)
-    if layer.go_backwards:
-        positions = time - 1 - positions
     # Integers are not padded but concatenated: that ONNX Runtime does on CUDA too.
-    more = tf.zeros((batch, more_steps), tf.int32)
-    positions = tf.concat([rows * time + positions, more], 1)  # (B, S)
-    more = tf.zeros((more_rows, time + more_steps), tf.int32)
-    positions = tf.concat([positions, more], 0)  # (R, S)
+    is_real = tf.concat([mask, tf.zeros((batch, more_steps), tf.int32)], 1)  # (B, S)
+    is_real = tf.concat([is_real, tf.zeros((more_rows, steps), tf.int32)], 0)  # (R, S)
+    # All keys are different: first the real positions, in order, then the others.
+    positions = tf.math.top_k(is_real * steps - tf.range(steps), steps).indices  # (R, S)
+    if layer.go_backwards:
+        positions = steps - 1 - positions
+    positions = tf.expand_dims(tf.range(rows), 1) * time + positions  # (R, S)
+    positions = tf.minimum(positions, batch * time)  # what was added reads the zeros at the end
     features = sequences.shape[-1]
     flat = tf.concat([tf.reshape(sequences, (-1, features)), tf.zeros((1, features))], 0)
     counts = tf.reduce_sum(mask, 1, keepdims=True)  # (B, 1)
@@ -112,7 +113,7 @@ def _fused_loop(layer, sequences, initial_state, mask):
         done, mask = counts, mask[:, -1:]  # (B, 1)
     outputs = tf.gather(
         tf.reshape(outputs, (-1, layer.cell.units)),
-        tf.maximum(done - 1, 0) * (batch + more_rows) + rows,
+        tf.maximum(done - 1, 0) * rows + tf.expand_dims(tf.range(batch), 1),
     )  # (B, T, H)
     # At a masked position Keras repeats the output before it, or gives zero.
     visible = mask if layer.zero_output_for_mask else tf.minimum(done, 1)

@@ -47,6 +47,7 @@ def write_onnx(
     precision="float32",
     verify_precision=None,
     external_data=False,
+    passes=PASSES,
 ):
     """Converts a function to an ONNX file that exists only if it passed every check.
 
@@ -64,6 +65,7 @@ def write_onnx(
             other. It is called for what becomes the file, and then for its emulation, if any.
         external_data: bool, whether to write a directory, see `write_weights`. More than 2 GB of
             weights are always written so.
+        passes: the passes that need nothing but the model.
 
     Returns:
         Tuple of what `verify` returned and the `onnx.ModelProto` that was written.
@@ -81,7 +83,7 @@ def write_onnx(
         paused_collection(),
     ):
         model = convert(function, signature, weights)
-        for change in PASSES:
+        for change in passes:
             change(model)
         name_dimensions(model, dimensions)
         del model.opset_import[:]

@@ -23,7 +23,6 @@ def main(path):
     import onnxruntime_extensions
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # else it warns that an input has a default
     options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     results = []

@@ -1,4 +1,6 @@
-from keras_attn.export.passes.graph import defined_names, nested_graphs, rename_values
+import numpy as np
+
+from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, rename_values
 from keras_attn.export.source_characters import MAX_PREFIX_CHARACTERS
 from keras_attn.text.tokenizer import UNKNOWN_TOKEN_ID
 
@@ -123,16 +125,14 @@ def add_text(model, source_tokenizer, target_tokenizer, function, max_characters
     Args:
         model: `onnx.ModelProto` with the inputs and outputs of `export_onnx`; changed in place.
             Its inputs become `text`, string `(batch,)`, and `max_length`, `length_penalty` and
-            `seeds`, which have defaults, as has `target_prefix`, string `(batch,)` or `(1,)`, in
+            `seeds`, which may be left out, as may `target_prefix`, string `(batch,)` or `(1,)`, in
             the place of `prefix_ids`; its outputs `translations`, string `(batch, hypotheses)`,
             `scores` and `log_probs`.
         source_tokenizer, target_tokenizer: `SentencePieceTokenizer`s.
         function: `SearchFunction`, for its settings.
         max_characters: int in [1, 32768], number of characters to which a longer text is cut.
     """
-    import numpy as np
-    import onnx
-    from onnx import helper, numpy_helper
+    from onnx import helper
 
     graph, search = model.graph, function.search
     sizes = {each.name: each.type for each in graph.output}["scores"]
@@ -165,31 +165,58 @@ def add_text(model, source_tokenizer, target_tokenizer, function, max_characters
         names = {"text": "target_prefix", "source_ids": "read_prefix", "has_tokens": "has_prefix"}
         rename_values(read, names)
         before += [read, _parse(SPREAD)]
-        nothing = helper.make_tensor("target_prefix", onnx.TensorProto.STRING, [1], [b""])
-        graph.initializer.append(nothing)
-    defaults = function.defaults
-    others = [value for value in graph.input if value.name in defaults]
-    inputs = [value for each in before[:2] for value in each.input]
-    nodes = [*(node for each in before for node in each.node), *graph.node, *decode.node]
+    defaults = {"target_prefix": [b""], **function.defaults}
+    declared = [value for each in (*before[:2], graph) for value in each.input]
+    text, *others = [copy_of(each) for each in declared if each.name in ("text", *defaults)]
+    for each in (graph, *before):
+        rename_values(each, {value.name: f"{value.name}/value" for value in others})
+    nodes = [node for value in others for node in _choice(value, defaults[value.name])]
+    nodes += [*(node for each in before for node in each.node), *graph.node, *decode.node]
     del graph.node[:], graph.input[:], graph.output[:]
     graph.node.extend(nodes)
-    graph.input.extend([*inputs, *others])
+    graph.input.extend([text, *map(_optional, others)])
     graph.output.extend(decode.output)
     for output in graph.output:
         output.type.tensor_type.shape.CopyFrom(sizes.tensor_type.shape)
     for each in (*before, decode):
         graph.initializer.extend(each.initializer)
-    for value in others:
-        kind = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        default = np.array(defaults[value.name], kind)
-        graph.initializer.append(numpy_helper.from_array(default, value.name))
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+
+
+def _optional(value):
+    """An input that may be left out. ONNX Runtime would warn of one with a default value."""
+    from onnx import helper
+
+    kind = helper.make_optional_type_proto(value.type)
+    return helper.make_value_info(value.name, kind)
+
+
+def _choice(value, default):
+    """The nodes that give `name/value`: an optional input, or its default if it was left out."""
+    from onnx import helper
+
+    name, kind = value.name, value.type.tensor_type.elem_type
+    default = np.array(default)
+    tensor = helper.make_tensor(name, kind, default.shape, default.ravel().tolist())
+    given = copy_of(value)
+    given.name = f"{name}/given"
+    missing = helper.make_tensor_value_info(f"{name}/default", kind, default.shape)
+    get = helper.make_node("OptionalGetElement", [name], [given.name])
+    constant = helper.make_node("Constant", [], [missing.name], value=tensor)
+    return [
+        helper.make_node("OptionalHasElement", [name], [f"{name}/is_given"]),
+        helper.make_node(
+            "If",
+            [f"{name}/is_given"],
+            [f"{name}/value"],
+            then_branch=helper.make_graph([get], given.name, [], [given]),
+            else_branch=helper.make_graph([constant], missing.name, [], [missing]),
+        ),
+    ]
 
 
 def _parse_encode(tokenizer, max_characters, **others):
     """The graph `ENCODE`, which cuts a text of more characters before the tokenizer."""
-    import numpy as np
-
     thousands, rest = divmod(max_characters, 1000)  # RE2 repeats at most 1,000 times
     beginning = ".{1000}" * thousands + f".{{{rest}}}"
     return _parse(
@@ -207,7 +234,6 @@ def _parse(text, tokenizer=None, name=None, **constants):
 
     Constants are arrays, or of int32.
     """
-    import numpy as np
     from onnx import helper, numpy_helper, parser
 
     graph = parser.parse_graph(text)

@@ -15,7 +15,8 @@ from keras_attn.export.conversion import convert
 from keras_attn.export.fused_recurrence import fused_recurrence
 from keras_attn.export.onnx_gate import check_model
 from keras_attn.export.passes import PASSES
-from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.graph import copy_of, nested_graphs
+from keras_attn.export.passes.value_types import value_types
 from keras_attn.export.without_cudnn import without_cudnn
 from tests.export.small_graphs import run
 from tests.export.small_translator import make_translator, session
@@ -244,6 +245,29 @@ def test_no_rows_and_no_steps(layer):
         if not time:
             for state, last_state in zip(states.values(), last_states, strict=True):
                 np.testing.assert_array_equal(last_state, state)
+
+
+def searched_shapes(model, **inputs):
+    """The shapes of what each operator that needs a row reads: TopK, LSTM and GRU."""
+    read = [node.input[0] for node in model.graph.node if node.op_type in ("TopK", "LSTM", "GRU")]
+    types = value_types(model)
+    for name in read:
+        rank = 2 if types[name] == onnx.TensorProto.INT32 else 3
+        shape = [f"{name}/{axis}" for axis in range(rank)]
+        model.graph.output.append(onnx.helper.make_tensor_value_info(name, types[name], shape))
+    values = run(model, **inputs)
+    return [value.shape for value in values[-len(read) :]]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("layer", [LSTM, GRU])
+def test_operators_have_a_row_and_a_step(layer, backwards):
+    """ONNX Runtime before 1.31 ends the process otherwise."""
+    made, _ = exported(layer(UNITS, go_backwards=backwards))
+    for batch, time in ((0, 3), (2, 0), (0, 0)):
+        inputs = {"x": np.ones((batch, time, FEATURES), "f"), "mask": np.ones((batch, time), "?")}
+        shapes = searched_shapes(copy_of(made), **inputs)
+        assert len(shapes) == 2 and all(min(shape) > 0 for shape in shapes)
 
 
 def test_a_layer_inside_a_loop():

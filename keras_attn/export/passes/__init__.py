@@ -14,12 +14,14 @@ from keras_attn.export.passes.lower_constants import lower_constants
 from keras_attn.export.passes.make_names_unique import make_names_unique
 from keras_attn.export.passes.matmul_of_any_rank import matmul_of_any_rank
 from keras_attn.export.passes.name_dimensions import name_dimensions
+from keras_attn.export.passes.nonnegative_axes import nonnegative_axes
 from keras_attn.export.passes.plain_gather import plain_gather
 from keras_attn.export.passes.plain_indices import plain_indices
 from keras_attn.export.passes.remove_identities import remove_identities
 from keras_attn.export.passes.remove_unused import remove_unused
 from keras_attn.export.passes.reshape_to_zero import reshape_to_zero
 from keras_attn.export.passes.share_initializers import share_initializers
+from keras_attn.export.passes.top_k_of_no_rows import top_k_of_no_rows
 
 PASSES = (
     make_names_unique,
@@ -35,6 +37,7 @@ PASSES = (
     plain_indices,
     fuse_normalization,
     fold_recurrent_weights,
+    nonnegative_axes,
     remove_unused,
 )
 """The passes that need nothing but the model, in the order they run. `half_precision`,
@@ -57,10 +60,12 @@ __all__ = [
     "make_names_unique",
     "matmul_of_any_rank",
     "name_dimensions",
+    "nonnegative_axes",
     "plain_gather",
     "plain_indices",
     "remove_identities",
     "remove_unused",
     "reshape_to_zero",
     "share_initializers",
+    "top_k_of_no_rows",
 ]

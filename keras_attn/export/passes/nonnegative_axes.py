@@ -1,0 +1,62 @@
+from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
+
+REDUCTIONS = ("Reduce", "Arg")
+"""What the names of the operators begin with."""
+
+
+def nonnegative_axes(model):
+    """Counts the axes of reductions from the first one, where the rank is known.
+
+    ONNX Runtime before 1.31 ignores a negative axis of an empty tensor and returns the shape of the
+    input. A mean that only normalizes keeps its axis -1, by which ONNX Runtime recognizes the
+    normalization: there a result that is as large as the input changes nothing. Expects unique
+    names.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place.
+    """
+    from onnx import numpy_helper
+
+    symbolic = SymbolicShapes(model)
+    graphs = list(nested_graphs(model.graph))
+    constants = {tensor.name: tensor for graph in graphs for tensor in graph.initializer}
+    readers, results = {}, {value.name for graph in graphs for value in graph.output}
+    for graph in graphs:
+        for node in graph.node:
+            for name in node.input:
+                readers.setdefault(name, []).append(node.op_type)
+
+    def normalizes(node):
+        read_by = set(readers.get(node.output[0], []))
+        is_mean = node.op_type == "ReduceMean" and _attribute(node, "keepdims", 1)
+        return is_mean and node.output[0] not in results and read_by <= {"Sub", "Add"}
+
+    for graph in graphs:
+        for node in graph.node:
+            shape = symbolic.shapes.get(node.input[0]) if node.input else None
+            if shape is None or not node.op_type.startswith(REDUCTIONS) or normalizes(node):
+                continue
+            for attribute in node.attribute:
+                if attribute.name == "axis":  # of ArgMax and ArgMin
+                    attribute.i %= len(shape)
+            tensor = constants.get(node.input[1]) if len(node.input) > 1 else None
+            if tensor is not None and tensor.data_type == tensor.INT64:
+                axes = numpy_helper.to_array(tensor)
+                if (axes < 0).any():
+                    node.input[1] = _constant(model, constants, axes % len(shape))
+
+
+def _attribute(node, name, default):
+    return next((each.i for each in node.attribute if each.name == name), default)
+
+
+def _constant(model, constants, axes):
+    """The name of an initializer of the main graph with these axes."""
+    from onnx import numpy_helper
+
+    name = "nonnegative_axes/" + "_".join(map(str, axes.tolist()))
+    if name not in constants:
+        constants[name] = numpy_helper.from_array(axes, name)
+        model.graph.initializer.append(constants[name])
+    return name
