@@ -47,10 +47,14 @@ def _bitcast(graph, node, name, args):
         for reader in readers
     )
     dtypes = graph.get_dtype(node.input[0]), graph.get_dtype(node.output[0])
-    if dtypes != (TensorProto.FLOAT, TensorProto.INT32) or not reads_sign:
+    is_sign = dtypes == (TensorProto.FLOAT, TensorProto.INT32) and readers and reads_sign
+    if dtypes[0] != dtypes[1] and not is_sign:
         raise ValueError(f"{name} reinterprets the bits of a tensor, which ONNX cannot do.")
     new = Replacement(graph, node)
     (x,) = new.inputs
+    if dtypes[0] == dtypes[1]:
+        new.result(x)
+        return
     zero = new.constant(0, "float32")
     is_below = new("Less", x, zero)
     # Of two zeros, the one whose reciprocal is -infinity.
