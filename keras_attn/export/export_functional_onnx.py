@@ -74,7 +74,7 @@ def export_functional_onnx(
     if isinstance(model, keras.Sequential):
         model = keras.Model(model.inputs, model.outputs)
     check_stateless(model)
-    check_finite(model.weights, allow_nonfinite)
+    check_finite(model.variables, allow_nonfinite)
     inputs, names = dict(zip(_input_names(model), model.inputs, strict=True)), _output_names(model)
     _check_dense_numbers(inputs)
     arrays = _in_order(sample_inputs, inputs)
