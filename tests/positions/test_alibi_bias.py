@@ -17,7 +17,7 @@ from tests.positions.bias_checks import (
 @pytest.mark.parametrize("num_heads", range(1, 34))
 def test_slopes_equal_the_recipe(num_heads):
     slopes = alibi_slopes(num_heads)
-    assert slopes.dtype == "float32"
+    assert slopes.dtype == "float64"
     assert_close(slopes, np.array(position_oracles.alibi_slopes(num_heads)), 1e-6)
 
 
