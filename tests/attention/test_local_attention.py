@@ -94,7 +94,7 @@ def test_nobody_asks(shape):
 
 def test_weights_in_half_precision():
     layers = [
-        LocalAttention(LuongAttention("general"), window=2, dtype=dtype, name="same")
+        LocalAttention(LuongAttention("general", dtype=dtype), window=2, dtype=dtype, name="same")
         for dtype in ("float32", "mixed_float16")
     ]
     results = []

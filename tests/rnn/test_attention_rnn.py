@@ -517,7 +517,9 @@ def test_the_implicit_mask_of_the_inputs_counts(input_feeding):
 
 
 def test_cell_and_attention_have_one_precision():
-    with pytest.raises(ValueError, match="a cell in float32 and attention in float16"):
+    with pytest.raises(
+        ValueError, match="'float32', attention=BahdanauAttention with compute_dtype='float16'"
+    ):
         AttentionRNNCell(keras.layers.GRUCell(4), BahdanauAttention(3, dtype="float16"))
 
 
