@@ -143,7 +143,7 @@ def _to_onnx(concrete, input_names, output_names, constants):
     if errors:
         raise ExportError(
             "tf2onnx could not convert the model:\n" + "\n".join(errors) + "\nReplace these "
-            "operations; docs/exported_operations.md lists those that can be exported."
+            "operations by others of keras.ops."
         )
     return model
 
