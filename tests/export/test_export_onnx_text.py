@@ -28,7 +28,9 @@ def run(path, *batches):
         capture_output=True,
         text=True,
     )
-    assert process.returncode == 0 and not process.stderr, process.stderr  # nor any warning
+    # RE2, which cuts long texts, reports that it changes to an algorithm that needs less memory.
+    others = [line for line in process.stderr.splitlines() if "re2.cc" not in line and line.strip()]
+    assert process.returncode == 0 and not others, process.stderr  # nor any warning
     return json.loads(process.stdout)
 
 
