@@ -164,8 +164,14 @@ def main(arguments=None):
     progress = Progress(sys.stderr, sys.stdout)
     interruption = Interruption(arguments.timeout)
     try:
-        with interruption:
-            _translate(arguments, progress, interruption)
+        try:
+            with interruption:
+                _translate(arguments, progress, interruption)
+        except Exception:
+            # Where a signal comes in an extension module, it can make another error of it.
+            if interruption.number is not None:
+                raise KeyboardInterrupt from None
+            raise
         return SUCCESS
     except KeyboardInterrupt:
         return SIGNAL + interruption.number
@@ -217,6 +223,7 @@ def _translate(arguments, progress, interruption):
         truncate=arguments.long_lines == "truncate",
         max_source_characters=arguments.max_source_characters,
     )
+    interruption.started()
     if arguments.alignments and not translator.has_alignments:
         raise ModelFileError(
             "Expected a file with alignments, because of --alignments. Received: "

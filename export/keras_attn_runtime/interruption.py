@@ -15,15 +15,17 @@ GRACE = 0.5
 class Interruption:
     """Lets Ctrl-C (SIGINT), SIGTERM and a deadline end the command, between two lines if possible.
 
-    As a context manager it handles the two signals. While a model is loaded and lines are read and
-    translated, a signal raises KeyboardInterrupt. What is translated already is written first:
-    after `hold` a signal waits until the next line is asked for. A second signal ends the process
-    at once.
+    As a context manager it handles the two signals. Until `started` the system ends the process,
+    because nothing can be lost. Process 1 of a container is the exception: for it the system
+    ignores signals without a handler. Then, while lines are read and translated, a signal raises
+    KeyboardInterrupt. What is translated already is written first: after `hold` a signal waits
+    until the next line is asked for. A second signal ends the process at once.
 
     The main thread may be where no exception reaches it: it loads a model, or the reader of the
     output has stopped reading. So after the first signal or the deadline another thread ends the
     process, once the main thread has done nothing for half a second. It needs the lock of the
-    interpreter, which ONNX Runtime releases while it loads and runs; SentencePiece keeps it.
+    interpreter, which ONNX Runtime releases while it loads and runs; SentencePiece keeps it, and so
+    does the system while it loads a library.
 
     Args:
         timeout: float, seconds from now to the deadline. Default: none.
@@ -43,7 +45,8 @@ class Interruption:
         for number in (signal.SIGINT, signal.SIGTERM):
             # A shell lets its background jobs ignore Ctrl-C, and so do these.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._handle)
+                early = self._handle if os.getpid() == 1 else signal.SIG_DFL
+                self._before[number] = signal.signal(number, early)
         # The system writes the number of each signal there, whatever the main thread does.
         self._receiver, self._sender = socket.socketpair()
         self._sender.setblocking(False)
@@ -62,6 +65,12 @@ class Interruption:
         self._watcher.join()
         self._sender.close()
         self._receiver.close()
+
+    def started(self):
+        """Handles the signals from now on, because there will be output."""
+        for number in self._before:
+            if self.number is None:
+                signal.signal(number, self._handle)
 
     def remaining(self):
         """Seconds to the deadline, at least 0, or `None` without one."""

@@ -1,5 +1,7 @@
 import numpy as np
 
+from keras_attn.export.source_characters import max_source_characters
+
 SENTENCES = 200
 """Sentences an export is compared on, at least."""
 
@@ -14,7 +16,7 @@ def parity_sentences(function, tokenizer=None, given=None):
 
     Returns:
         List of at least 200 lists of ids as the encoder reads them: those given, without the texts
-        that have no tokens, then random ones.
+        that have no tokens and cut to the default limit of characters, then random ones.
 
     Raises:
         ValueError: texts without a tokenizer, an empty list of ids, or ids outside the vocabulary.
@@ -28,7 +30,9 @@ def parity_sentences(function, tokenizer=None, given=None):
                 f"source_tokenizer. Received: {len(texts)} texts, "
                 f"{len(sentences) - len(texts)} others, source_tokenizer={tokenizer}."
             )
-        encoded = tokenizer.encode(texts)  # the runtime does not run the model without tokens
+        most = max_source_characters(function)
+        encoded = tokenizer.encode([text[:most] for text in texts])
+        # The runtime does not run the model without tokens.
         sentences = [function.source(ids) for ids in encoded if len(ids)]
     size = function.source_vocabulary_size
     for ids in sentences:

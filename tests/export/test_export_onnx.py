@@ -364,6 +364,15 @@ def test_texts_without_tokens_are_not_compared(translator):
     assert sentences[:2] == [[7, 7, 7, 2], [7, 2]] and all(len(ids) > 1 for ids in sentences)
 
 
+def test_texts_to_compare_are_cut_before_the_tokenizer(translator):
+    tokenizer = SimpleNamespace(encode=lambda texts: [[len(text) % 7 + 3] for text in texts])
+    function = SearchFunction(translator)
+    long, cut = "a" * 20_000, "a" * 16_384
+    assert parity_sentences(function, tokenizer, [long]) == (
+        parity_sentences(function, tokenizer, [cut])
+    )
+
+
 def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tmp_path):
     """The check compares with encoder and search, so it would not see what the model does more."""
     encoder, search = encoder_and_search(translator)

@@ -185,6 +185,37 @@ def test_signal_while_it_tokenizes(start_command, model_path, tmp_path):
     assert process.stdout.read() == process.stderr.read() == b""
 
 
+CHANGED = """
+import signal
+import keras_attn_runtime.__main__ as command
+
+class Translator:
+    def __init__(self, *_, **options):
+        self.max_source_characters = 9
+
+    def translate_iterable(self, lines, **options):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise ImportError("initialization failed")
+
+command.Translator = Translator
+command.run()
+"""
+
+
+@POSIX
+def test_an_interrupt_that_becomes_another_error_stays_one():
+    result = subprocess.run(
+        [sys.executable, "-c", CHANGED, "model.onnx"],
+        env=dict(os.environ, PYTHONPATH=str(RUNTIME)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=SECONDS,
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (143, b"", b"")
+
+
 @POSIX
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.1, 0.2, 0.4, 0.8])
