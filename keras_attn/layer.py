@@ -45,7 +45,7 @@ class Layer(keras.layers.Layer):
     def __init__(self, **kwargs):
         unknown = sorted(set(kwargs) - KERAS_ARGUMENTS - {"input_dim"})
         if unknown:
-            known = [name for name in inspect.signature(type(self)).parameters if name != "kwargs"]
+            known = self._argument_names()
             received = ", ".join(f"{name}={kwargs[name]!r}" for name in unknown)
             advice = [OTHER_WAYS[name] for name in unknown if name in OTHER_WAYS]
             advice = " ".join(advice) or "Use one of these."
@@ -60,6 +60,16 @@ class Layer(keras.layers.Layer):
                 f"dtype={self.dtype_policy.name!r} for {type(self).__name__}. Quantize the model "
                 'when it is exported: export_onnx(..., precision="int8").'
             )
+
+    def _argument_names(self):
+        """The arguments of the class and of its bases up to this one."""
+        names = {}
+        for cls in type(self).__mro__:
+            if cls is Layer:
+                break
+            if "__init__" in vars(cls):
+                names |= dict.fromkeys(inspect.signature(cls.__init__).parameters)
+        return [name for name in names if name not in ("self", "kwargs")]
 
     def __call__(self, *args, **kwargs):
         if args and isinstance(args[0], list | tuple):

@@ -15,7 +15,7 @@ class TransformerEncoder(Layer):
 
     Args:
         block: the pattern of all blocks, for instance `TransformerEncoderBlock(8, 2048)`; each
-            layer is a new one like it.
+            layer is a new one like it in the dtype of the encoder.
         embedding: layer that turns ids, or images, into vectors. `None` for sequences of vectors of
             the block's size. Default `None`.
         num_layers: int. Default 6.
