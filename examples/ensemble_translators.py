@@ -51,7 +51,8 @@ def main():
             if (args.runs[0] / name).exists():
                 shutil.copyfile(args.runs[0] / name, args.run_dir / name)
     report = history(args, beam_width=ensemble.get_layer("search").beam_width)
-    (args.run_dir / "history.json").write_text(json.dumps(report, indent=2, default=str))
+    with replace_when_done(args.run_dir / "history.json") as partial:
+        partial.write_text(json.dumps(report, indent=2, default=str))
     print(f"{ensemble.count_params():,} weights: {args.run_dir / 'translator.keras'}")
 
 
@@ -91,4 +92,7 @@ def history(args, beam_width):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OSError as error:  # such as a full disk
+        raise SystemExit(f"Stopped: {' '.join(str(error).split())}") from error

@@ -26,6 +26,7 @@ import json
 import math
 import os
 import time
+from contextlib import ExitStack
 
 # On processors without VNNI, TensorFlow takes twice as long where this is not asked for.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
@@ -52,11 +53,25 @@ from keras_attn.training import (
     fit,
     strategy,
 )
+from keras_attn.training.path_lock import PathLock
 
 
 def main():
     args = parse_arguments()
     args.run_dir.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as locks:
+        try:
+            locks.enter_context(PathLock(args.run_dir, "run"))
+        except RuntimeError as error:
+            raise SystemExit(str(error)) from error
+        try:
+            train(args)
+        except OSError as error:  # such as a full disk
+            raise SystemExit(f"Stopped: {' '.join(str(error).split())}") from error
+
+
+def train(args):
+    """Trains a translator and writes it to the run directory."""
     if args.bfloat16:
         multiply_in_bfloat16()
     files = find_files(args) if args.data else {}
@@ -65,7 +80,7 @@ def main():
         files = write_dates(args.run_dir / "data", args.seed)
     copy_test_set(files, args.run_dir)
     source_tokenizer, target_tokenizer = train_tokenizers(files, args)
-    train, valid = encode(files, source_tokenizer, target_tokenizer, args)
+    training, validation = encode(files, source_tokenizer, target_tokenizer, args)
 
     with strategy(args.strategy).scope():
         encoder, decoder = make_model(
@@ -83,30 +98,32 @@ def main():
         learner = decoder
         if args.scheduled_sampling:
             rising = keras.optimizers.schedules.PolynomialDecay(
-                0.0, args.epochs * train.steps_per_epoch, args.scheduled_sampling
+                0.0, args.epochs * training.steps_per_epoch, args.scheduled_sampling
             )
             learner = ScheduledSampling(decoder, rising, seed=args.seed)
         trainer = keras_attn.training_model(encoder, learner)
         translator = keras_attn.search_model(encoder, search)
         compile_for_training(
             trainer,
-            learning_rate=make_schedule(args, train.steps_per_epoch),
+            learning_rate=make_schedule(args, training.steps_per_epoch),
             label_smoothing=args.label_smoothing,
             beta_2=args.beta_2,
         )
 
-    print(f"{trainer.count_params():,} weights, {train.steps_per_epoch} steps per epoch")
+    print(f"{trainer.count_params():,} weights, {training.steps_per_epoch} steps per epoch")
     clock = Clock()
     average = AverageWeights(args.run_dir / "epochs", num_epochs=args.average)
     best = BestCheckpoint(args.run_dir / "translator.keras", saved_model=translator)
     history = fit(
         trainer,
-        train,
+        training,
         epochs=args.epochs,
         directory=args.run_dir / "state",
-        validation_batches=valid,
+        validation_batches=validation,
         callbacks=[average, best, clock],
         verbose=2,
+        # These schedules end with the last epoch, so that more epochs change them.
+        on_mismatch="warn" if args.decay or args.scheduled_sampling else "error",
     )
     average.apply()
     with replace_when_done(args.run_dir / "translator.keras") as partial:
@@ -118,7 +135,8 @@ def main():
         "arguments": {**vars(args), "epochs": len(history.epoch)},
         "history": history.history,
     }
-    (args.run_dir / "history.json").write_text(json.dumps(report, indent=2, default=str))
+    with replace_when_done(args.run_dir / "history.json") as partial:
+        partial.write_text(json.dumps(report, indent=2, default=str))
     print(f"Trained for {minutes:.1f} minutes: {args.run_dir / 'translator.keras'}")
 
 

@@ -22,8 +22,9 @@ def working_directory(path, is_whole):
     """Makes a new directory next to `path` for the time of the block, and removes it afterwards.
 
     Its name is unique, so that several processes can write the same path, also in containers in
-    which all of them have the same process id. A lock says that its process lives; a kill releases
-    it. The next `working_directory` of the same path removes what killed processes left behind.
+    which all of them have the same process id. A lock shows that its process lives; a kill releases
+    it. The next `working_directory` of the same path removes what killed processes left, unless the
+    file system has no locks.
 
     Args:
         path: the final path, in an existing directory.
@@ -41,45 +42,52 @@ def working_directory(path, is_whole):
         yield directory
     finally:
         _clean_up(directory, path, is_whole)
-        with contextlib.suppress(OSError):
-            lock.release()
+        if lock is not None:
+            with contextlib.suppress(OSError):
+                lock.release()
 
 
 def _create(path):
-    """A new directory and its lock, which is held."""
+    """A new directory and its lock, which is held; `None` on a file system without locks."""
     while True:
         directory = Path(tempfile.mkdtemp("-" + path.name, _PREFIX, path.parent))
-        lock = _acquire(directory)
-        if lock is not None:
-            return directory, lock
-        # Another process took it for one that was left behind, before it was locked.
+        try:
+            return directory, _acquire(directory)
+        except (filelock.Timeout, FileNotFoundError):
+            continue  # another process took it for one that was left behind, before it was locked
+        except OSError:
+            return directory, None
 
 
 def _recover(path, is_whole):
     """Cleans up after processes that were killed while they wrote `path`."""
     pattern = re.compile(re.escape(_PREFIX) + "[^-]+-" + re.escape(path.name))
-    left = [each for each in path.parent.iterdir() if pattern.fullmatch(each.name)]
+    left = []
+    with contextlib.suppress(PermissionError):  # a directory that can be written and not read
+        left = [each for each in path.parent.iterdir() if pattern.fullmatch(each.name)]
     for directory in left:
-        # Of another user, gone meanwhile, or on a file system without locks: leave it.
-        with contextlib.suppress(OSError):
+        # Of a living process, of another user, gone meanwhile, or without locks: leave it.
+        with contextlib.suppress(filelock.Timeout, OSError):
             lock = _acquire(directory)
-            if lock is not None:
-                try:
-                    _clean_up(directory, path, is_whole)
-                finally:
-                    lock.release()
+            try:
+                _clean_up(directory, path, is_whole)
+            finally:
+                lock.release()
 
 
 def _acquire(directory):
-    """The lock of a working directory, or None if another process has it or has removed it."""
+    """The lock of a working directory.
+
+    Raises:
+        Timeout: another process has it.
+        FileNotFoundError: another process has removed it.
+        OSError: the file system has no locks.
+    """
     lock = filelock.FileLock(directory / _LOCK, timeout=0, thread_local=False)
-    try:
-        lock.acquire()
-    except (filelock.Timeout, FileNotFoundError):
-        return None
+    lock.acquire()
     if not (directory / _LOCK).exists():
         lock.release()
-        return None
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
     return lock
 
 

@@ -6,6 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import filelock
 import pytest
 
 from keras_attn.replace_when_done import replace_when_done
@@ -251,6 +252,19 @@ def test_directory_of_a_living_writer_is_kept(tmp_path):
             fast.write_text("fast")
         assert slow.read_text() == "slow"
     assert (tmp_path / "model.onnx").read_text() == "slow"
+
+
+def test_file_system_without_locks_can_be_written(tmp_path, monkeypatch):
+    def refuse(lock):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    path, left = tmp_path / "saved", tmp_path / ".partial-abcdefgh-saved"
+    left.mkdir()
+    monkeypatch.setattr(filelock.FileLock, "acquire", refuse)
+    for content in ("old", "new"):
+        write_export(path, content)
+        assert (path / "saved_model.pb").read_text() == content
+    assert set(tmp_path.iterdir()) == {path, left}  # its process may live
 
 
 @pytest.mark.parametrize("left", ["nothing", "a part"])

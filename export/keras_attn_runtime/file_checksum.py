@@ -107,7 +107,9 @@ def _identity(path):
         status = os.stat(path)
     except FileNotFoundError:
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    # The time of the last change of its entry too: copies may keep the other one.
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, *times
 
 
 def _sha256(file, size):

@@ -99,7 +99,8 @@ def write_repository(path, repository, name=None):
 
 def _remove_leftovers(directory, name):
     """Removes what killed processes left of the model of this name."""
-    for left in directory.iterdir():
+    found = directory.iterdir() if os.access(directory, os.R_OK) else ()
+    for left in list(found):
         if re.fullmatch(rf"\.partial-[^-]+-{re.escape(name)}", left.name):
             lock = _locked(left)
             if lock is not None:

@@ -140,7 +140,8 @@ def main(arguments=None):
         export = exports[options.format]
         report = export(model, options.out, *tokenizers, sentences=sentences, **choice)
     except (ExportError, ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
-        print(f"Nothing was exported. {error}", file=sys.stderr)
+        reason = " ".join(str(error).split())  # in one line, also if it comes from C++ code
+        print(f"Nothing was exported. {reason}", file=sys.stderr)
         return 1
     print(f"Wrote {options.out}. Compared with Keras on {report}.")
     return 0

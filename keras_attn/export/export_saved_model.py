@@ -78,6 +78,7 @@ def export_saved_model(
     Raises:
         ExportError: the SavedModel disagrees with Keras. No directory is written.
         ImportError: tensorflow_text is missing and there are tokenizers.
+        OSError: it cannot be written, for instance to a full disk. No directory is written.
         ValueError: `model` is not a search model, or an argument does not fit it.
     """
     require("tensorflow", *(["tensorflow_text"] if source_tokenizer is not None else []))
@@ -101,7 +102,7 @@ def export_saved_model(
         signatures = {"ids": module.translate_ids}
         if source_tokenizer is not None:
             signatures["serving_default"] = module.translate_texts
-        tf.saved_model.save(module, str(partial), signatures=signatures)
+        _save(module, partial, signatures)
         # Kept in a variable: its signatures do not keep its weights alive.
         loaded = tf.saved_model.load(str(partial))
         run = function.runner()
@@ -112,6 +113,16 @@ def export_saved_model(
             few = sentences[:16], prefixes and prefixes[:16]
             _check_texts(run, function, module, loaded, max_characters, *few)
     return report
+
+
+def _save(module, directory, signatures):
+    """Writes the SavedModel; a full disk is an `OSError`, as from Python's own files."""
+    import tensorflow as tf
+
+    try:
+        tf.saved_model.save(module, str(directory), signatures=signatures)
+    except tf.errors.OpError as error:
+        raise OSError(f"TensorFlow cannot write the SavedModel: {error.message}") from error
 
 
 def _module(function, source_tokenizer, target_tokenizer, max_characters):

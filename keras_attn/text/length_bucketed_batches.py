@@ -200,6 +200,13 @@ class LengthBucketedBatches:
 
         Returns:
             Dataset of `({"source_ids", "target_ids"}, labels)`, int32, `(None, None)` each.
+
+        Example:
+
+        ```python
+        steps = batches.steps_per_epoch
+        trainer.fit(batches.dataset(), steps_per_epoch=steps, epochs=18, shuffle=False)
+        ```
         """
         try:
             import tensorflow as tf

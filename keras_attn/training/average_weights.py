@@ -5,9 +5,9 @@ import numpy as np
 
 from keras_attn.training.checkpoint_file import (
     read_checkpoint,
-    require_directory,
     write_checkpoint,
 )
+from keras_attn.training.path_lock import PathLock
 
 
 class AverageWeights(keras.callbacks.Callback):
@@ -15,7 +15,8 @@ class AverageWeights(keras.callbacks.Callback):
 
     Averaging checkpoints: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 6.1. It
     often gives some tenths of a BLEU point for nothing, most of all on small data. An epoch that
-    ends with weights that are no numbers does not count.
+    ends with weights that are no numbers does not count. While it trains, no other training can use
+    the directory.
 
     Args:
         directory: where one file of weights per kept epoch lies, and one of the epoch before them.
@@ -42,9 +43,15 @@ class AverageWeights(keras.callbacks.Callback):
         self.directory = Path(directory)
         self.num_epochs = num_epochs
         self.kept_epochs = []
+        self.lock = PathLock(directory, "weights")
 
     def on_train_begin(self, logs=None):
-        require_directory(self.directory)  # not only after the first epoch
+        # It also shows that the directory can be written, not only after the first epoch.
+        self._release_at_end = self.lock.acquire()  # False: `fit` holds it
+
+    def on_train_end(self, logs=None):
+        if self._release_at_end:
+            self.lock.release()
 
     def on_epoch_end(self, epoch, logs=None):
         weights = self.model.get_weights()

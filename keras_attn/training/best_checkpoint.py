@@ -4,7 +4,7 @@ from pathlib import Path
 import keras
 
 from keras_attn.replace_when_done import replace_when_done
-from keras_attn.training.checkpoint_file import require_directory
+from keras_attn.training.path_lock import PathLock
 
 
 class BestCheckpoint(keras.callbacks.Callback):
@@ -13,6 +13,7 @@ class BestCheckpoint(keras.callbacks.Callback):
     The file is replaced in one step: a kill leaves the former best. Unlike
     `keras.callbacks.ModelCheckpoint` it can save another model than the one that is trained, such
     as a search model with the same layers, and knows the best value again after `fit` resumed.
+    While it trains, no other training can use the path.
 
     Args:
         path: file name ending with `.keras` (the model) or `.weights.h5` (its weights).
@@ -51,14 +52,19 @@ class BestCheckpoint(keras.callbacks.Callback):
         self.saved_model = saved_model
         self.best = None
         self.best_epoch = None
+        self.lock = PathLock(path, Path(path).name, is_file=True)
 
     def on_train_begin(self, logs=None):
-        # Not only after the first epoch.
-        require_directory(Path(self.path).parent)
         if Path(self.path).is_dir():
             raise FileExistsError(
                 f"Expected the name of a file. Received: path={str(self.path)!r}, a directory."
             )
+        # It also shows that the path can be written, not only after the first epoch.
+        self._release_at_end = self.lock.acquire()  # False: `fit` holds it
+
+    def on_train_end(self, logs=None):
+        if self._release_at_end:
+            self.lock.release()
 
     def on_epoch_end(self, epoch, logs=None):
         logs = logs or {}

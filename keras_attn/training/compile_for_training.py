@@ -5,6 +5,7 @@ from keras_attn.training.clipped_adam import ClippedAdam
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
 from keras_attn.training.perplexity import Perplexity
 from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
+from keras_attn.training.strategy import refuse_gradient_accumulation
 from keras_attn.training.token_accuracy import TokenAccuracy
 from keras_attn.training.token_crossentropy import TokenCrossentropy
 
@@ -43,7 +44,8 @@ def compile_for_training(
         The model.
 
     Raises:
-        ValueError: weights of half precision, which small updates leave as they were.
+        ValueError: weights of half precision, which small updates leave as they were, or
+            `gradient_accumulation_steps` under a `tf.distribute` strategy, which Keras cannot do.
     """
     halves = [each for each in model.trainable_variables if each.dtype.endswith("float16")]
     if halves:
@@ -65,5 +67,6 @@ def compile_for_training(
         weighted_metrics=None if model.losses else [mean_loss],
         jit_compile=False if keras.backend.backend() == "tensorflow" else "auto",
     )
+    refuse_gradient_accumulation(model)
     optimizer.build(model.trainable_variables)
     return model

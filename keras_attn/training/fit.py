@@ -1,9 +1,20 @@
+from contextlib import ExitStack
 from itertools import islice
 
 import keras
 
-from keras_attn.training.replicas import pad_to_replicas
-from keras_attn.training.training_checkpoint import TrainingCheckpoint
+from keras_attn.training.path_lock import PathLock
+from keras_attn.training.replicas import (
+    num_data_replicas,
+    pad_batch_to_replicas,
+    pad_to_replicas,
+)
+from keras_attn.training.strategy import refuse_gradient_accumulation
+from keras_attn.training.training_checkpoint import (
+    TrainingCheckpoint,
+    nonfinite_weight,
+    warn_of_nonfinite_weights,
+)
 
 
 def fit(
@@ -15,8 +26,9 @@ def fit(
     validation_batches=None,
     callbacks=(),
     verbose="auto",
+    on_mismatch="error",
 ):
-    """`model.fit` on batches, going on where a killed training stopped.
+    """`model.fit` on batches, which resumes a training that was killed.
 
     With a `directory` the state is saved there while training (see `TrainingCheckpoint`). Called
     again with the same arguments after a kill, it restores the last state and runs the rest of
@@ -27,18 +39,29 @@ def fit(
     `epochs` was raised; where a callback ended the training with an epoch, it trains no more at
     all (a training that ended in the middle of one goes on from the last state).
 
-    The state has the learning rate of the optimizer, so that another number, compiled for what is
-    left to train, does not count; a schedule does, as does `LearningRateScheduler` of Keras.
+    The state has the learning rate of the optimizer, so a number that was compiled for the rest of
+    the training is ignored; a schedule is not, nor is `LearningRateScheduler` of Keras.
 
-    Keras' own callbacks that count, such as `EarlyStopping`, start anew when training goes on;
-    those of this package do not.
+    The state also has a fingerprint: the configuration of the model, the optimizer and its
+    settings, the loss, the steps of an epoch and checksums of two batches. If any of them changed,
+    the error names it. More epochs, another directory, other callbacks and metrics, and a learning
+    rate that is a number may change.
+
+    One training at a time can use the directory, and those of callbacks: a lock, which a kill
+    releases, names the process that has it.
+
+    Keras' own callbacks that count, such as `EarlyStopping`, start from the beginning when training
+    resumes; those of this package do not.
+
+    Weights that become NaN or infinite give one warning.
 
     Args:
         model: built `keras.Model`, compiled, see `compile_for_training`.
         batches: object with `steps_per_epoch`, `dataset(start_step)` (TensorFlow: a
             `tf.data.Dataset` without end) and `stream(start_step)` (other backends: an iterator
             without end), such as `keras_attn.text.LengthBucketedBatches`. What is in a step must
-            follow from its number alone. Under a strategy, batches that its replicas cannot divide
+            follow from its number alone. Under a strategy of TensorFlow or a
+            `keras.distribution.DataParallel` of JAX, batches that the replicas cannot divide evenly
             get rows whose labels are the loss's `ignore_class`, by default 0, which loss and
             metrics must ignore, as those of this package do.
         epochs: int, epochs of the whole training, those before a kill included.
@@ -47,17 +70,23 @@ def fit(
         validation_batches: optional object like `batches`, whose first epoch is the validation set.
         callbacks: list of callbacks.
         verbose: as in `model.fit`. Default `"auto"`.
+        on_mismatch: `"error"` or `"warn"`, what to do if the saved state is of another model,
+            optimizer, loss or data. With `"warn"` training goes on if the variables have the same
+            shapes; if the steps of an epoch changed, after the last epoch that ended. Default
+            `"error"`.
 
     Returns:
         `keras.callbacks.History` of all epochs, those before a kill included.
 
     Raises:
         ValueError: `epochs` below 1, the model is not compiled, its `steps_per_execution` does not
-            divide `batches.steps_per_epoch`, the saved state does not fit, or with a `directory`
-            something else than a step sets the weights at the end of each call of `model.fit`: the
+            divide `batches.steps_per_epoch`, its optimizer accumulates gradients under a strategy
+            with several replicas, the saved state does not fit, or with a `directory` something
+            else than a step sets the weights at the end of each call of `model.fit`: the
             optimizer's `use_ema` (see `AverageWeights`), or a callback's `restore_best_weights`
             (see `BestCheckpoint`).
         OSError: nothing can be written to the `directory`.
+        RuntimeError: another training uses the `directory` or the path of a callback.
 
     Example:
 
@@ -80,32 +109,54 @@ def fit(
             f"Received: steps_per_execution={model.steps_per_execution}, "
             f"steps_per_epoch={steps_per_epoch}."
         )
+    refuse_gradient_accumulation(model)
     history = keras.callbacks.History()
     callbacks = [*callbacks, history]
     for callback in callbacks:
         callback.set_model(model)  # As Keras does, but where nothing is left to train too.
-    step = 0
-    if directory is not None:
-        if getattr(model.optimizer, "inner_optimizer", model.optimizer).use_ema:
-            raise ValueError(
-                "Expected an optimizer without use_ema, whose training cannot go on after a kill. "
-                "Received: use_ema=True. Use AverageWeights."
-            )
-        for callback in callbacks:
-            if getattr(callback, "restore_best_weights", False):
-                raise ValueError(
-                    "Expected callbacks that leave the weights as they are, for a training that "
-                    f"can go on. Received: {type(callback).__name__} with "
-                    "restore_best_weights=True. Use BestCheckpoint."
-                )
-        checkpoint = TrainingCheckpoint(directory, steps_per_epoch, epochs, save_steps, callbacks)
-        checkpoint.restore(model)
-        history.history = {name: list(values) for name, values in checkpoint.history.items()}
+    if directory is None:
+        checkpoint = None
+        callbacks.append(_WarnOfNonfiniteWeights())
+    else:
+        _refuse_other_weights(model, callbacks)
+        checkpoint = TrainingCheckpoint(
+            directory, steps_per_epoch, epochs, save_steps, callbacks, batches, on_mismatch
+        )
         callbacks.append(checkpoint)
-        if checkpoint.finished:
-            return _numbered(history)
-        step = checkpoint.step
+    with ExitStack() as locks:
+        for callback in callbacks:
+            if isinstance(getattr(callback, "lock", None), PathLock):
+                locks.enter_context(callback.lock)
+        step = 0
+        if checkpoint is not None:
+            checkpoint.restore(model)
+            history.history = {name: list(values) for name, values in checkpoint.history.items()}
+            if checkpoint.finished:
+                return _numbered(history)
+            step = checkpoint.step
+        _train(model, batches, epochs, step, validation_batches, callbacks, verbose)
+    return _numbered(history)
 
+
+def _refuse_other_weights(model, callbacks):
+    """Refuses what sets the weights at the end of each call of `model.fit`."""
+    if getattr(model.optimizer, "inner_optimizer", model.optimizer).use_ema:
+        raise ValueError(
+            "Expected an optimizer without use_ema, whose training cannot go on after a kill. "
+            "Received: use_ema=True. Use AverageWeights."
+        )
+    for callback in callbacks:
+        if getattr(callback, "restore_best_weights", False):
+            raise ValueError(
+                "Expected callbacks that leave the weights as they are, for a training that "
+                f"can go on. Received: {type(callback).__name__} with "
+                "restore_best_weights=True. Use BestCheckpoint."
+            )
+
+
+def _train(model, batches, epochs, step, validation_batches, callbacks, verbose):
+    """Runs `model.fit` from a step to the end of the last epoch."""
+    steps_per_epoch = batches.steps_per_epoch
     validation = {}
     if validation_batches is not None:
         validation["validation_data"] = _validation_data(model, validation_batches)
@@ -130,9 +181,8 @@ def fit(
         epoch += 1
         step = epoch * steps_per_epoch
         if stopped or epoch == epochs:
-            return _numbered(history)
+            return
     run(epoch, epochs, steps_per_epoch)
-    return _numbered(history)
 
 
 def _numbered(history):
@@ -144,35 +194,58 @@ def _numbered(history):
 def _training_data(model, batches, start_step):
     if keras.backend.backend() != "tensorflow":
         # Keras takes generators, and no other iterators.
-        return (batch for batch in batches.stream(start_step))
-    return _for_replicas(model, batches.dataset(start_step))
+        return (_for_replicas(model, batch) for batch in batches.stream(start_step))
+    return _dataset_for_replicas(model, batches.dataset(start_step))
 
 
 def _validation_data(model, batches):
     if keras.backend.backend() != "tensorflow":
-        return _OneEpoch(batches)
+        return _OneEpoch(model, batches)
     import tensorflow as tf
 
     steps = batches.steps_per_epoch
     # Keras reads a dataset of unknown size once more than there are epochs in it.
     dataset = batches.dataset(0).take(steps).apply(tf.data.experimental.assert_cardinality(steps))
-    return _for_replicas(model, dataset)
+    return _dataset_for_replicas(model, dataset)
 
 
-def _for_replicas(model, dataset):
-    replicas = model.distribute_strategy.num_replicas_in_sync
-    return pad_to_replicas(dataset, replicas, getattr(model.loss, "ignore_class", None) or 0)
+def _dataset_for_replicas(model, dataset):
+    return pad_to_replicas(dataset, num_data_replicas(model), _ignore_class(model))
+
+
+def _for_replicas(model, batch):
+    replicas = num_data_replicas(model)
+    if replicas == 1:
+        return batch
+    return pad_batch_to_replicas(batch, replicas, _ignore_class(model))
+
+
+def _ignore_class(model):
+    return getattr(model.loss, "ignore_class", None) or 0
 
 
 class _OneEpoch(keras.utils.PyDataset):
     """The first epoch of batches, which can be read again and again."""
 
-    def __init__(self, batches):
+    def __init__(self, model, batches):
         super().__init__()
-        self._batches = list(islice(batches.stream(0), batches.steps_per_epoch))
+        first = islice(batches.stream(0), batches.steps_per_epoch)
+        self._batches = [_for_replicas(model, batch) for batch in first]
 
     def __len__(self):
         return len(self._batches)
 
     def __getitem__(self, index):
         return self._batches[index]
+
+
+class _WarnOfNonfiniteWeights(keras.callbacks.Callback):
+    """Looks at the weights after each epoch, as `TrainingCheckpoint` does before it saves them."""
+
+    warned = False
+
+    def on_epoch_end(self, epoch, logs=None):
+        weight = None if self.warned else nonfinite_weight(self.model)
+        if weight is not None:
+            self.warned = True
+            warn_of_nonfinite_weights(weight, f"in epoch {epoch + 1}")

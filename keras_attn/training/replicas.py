@@ -5,6 +5,7 @@ On one device, on other backends (where a step already sees the global batch) an
 """
 
 import keras
+import numpy as np
 
 
 def num_replicas():
@@ -27,6 +28,51 @@ def sum_over_replicas(tensors):
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)
 
 
+def num_data_replicas(model):
+    """The number of devices among which `model.fit` divides the rows of a batch."""
+    if keras.backend.backend() == "tensorflow":
+        return model.distribute_strategy.num_replicas_in_sync
+    distribution = keras.distribution.distribution()
+    return 1 if distribution is None else distribution.num_model_replicas
+
+
+def pad_batch_to_replicas(batch, replicas, ignore_class=0):
+    """What `pad_to_replicas` does to each batch, for one batch of NumPy arrays.
+
+    Args:
+        batch: tuple of inputs and of what belongs to the labels, each nested arrays, batch axis
+            first.
+        replicas, ignore_class: see `pad_to_replicas`.
+
+    Returns:
+        Tuple of the same structure.
+    """
+
+    def fill_up(array, row):
+        missing = -len(array) % replicas
+        return np.concatenate([array, np.repeat(row, missing, axis=0)])  # (B + missing, ...)
+
+    def last_row(array):
+        array = np.asarray(array)
+        row = array[-1:].copy()
+        if np.issubdtype(row.dtype, np.integer) and row.ndim == 2:
+            row[:, 1:] = 0
+        return fill_up(array, row)
+
+    def padding(array):
+        array = np.asarray(array)
+        return fill_up(array, np.full_like(array[-1:], ignore_class))
+
+    def zeros(array):
+        array = np.asarray(array)
+        return fill_up(array, np.zeros_like(array[-1:]))
+
+    return tuple(
+        keras.tree.map_structure(fill, part)
+        for fill, part in zip((last_row, padding, zeros), batch, strict=False)
+    )
+
+
 def pad_to_replicas(dataset, replicas, ignore_class=0):
     """Adds rows to each batch until its rows can be divided by the number of replicas.
 
@@ -45,6 +91,7 @@ def pad_to_replicas(dataset, replicas, ignore_class=0):
     Returns:
         `tf.data.Dataset` of the same structure.
     """
+    # The same as `pad_batch_to_replicas`, in operations of the graph of the dataset.
     if replicas == 1:
         return dataset
     import tensorflow as tf

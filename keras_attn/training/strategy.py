@@ -78,3 +78,29 @@ def _mirrored(devices):
     import tensorflow as tf
 
     return tf.distribute.MirroredStrategy(list(devices))
+
+
+def refuse_gradient_accumulation(model):
+    """Raises if a compiled model accumulates gradients under a `tf.distribute` strategy.
+
+    Raises:
+        ValueError: it does; Keras would fail in the first step, also with one replica.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return
+    import tensorflow as tf
+
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    steps = getattr(optimizer, "gradient_accumulation_steps", None)
+    if not steps:
+        return
+    with model.distribute_strategy.scope():
+        if not tf.distribute.has_strategy():
+            return
+    raise ValueError(
+        "Expected an optimizer without gradient accumulation under a tf.distribute strategy: Keras "
+        "applies the accumulated gradients inside of a condition, in which TensorFlow cannot "
+        f"synchronize replicas. Received: gradient_accumulation_steps={steps}, "
+        f"strategy={type(model.distribute_strategy).__name__}. Use larger batches, which the "
+        "replicas divide, or train without the strategy."
+    )

@@ -8,20 +8,26 @@ import numpy as np
 
 from keras_attn.training.checkpoint_file import (
     read_checkpoint,
-    require_directory,
     write_checkpoint,
+)
+from keras_attn.training.path_lock import PathLock
+from keras_attn.training.training_fingerprint import (
+    differences_in_one_line,
+    fingerprint_differences,
+    training_fingerprint,
 )
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
-    """Saves the whole state of a training, so that it can go on after a kill as if never stopped.
+    """Saves the whole state of a training, so that it can resume after a kill.
 
     The state is every variable of the model (also the seeds of dropout) and of the optimizer, the
-    number of steps done, the logs of the ended epochs, and what the other callbacks want stored.
-    It is saved every `save_steps` steps and at the end of each epoch, after validation, unless a
-    weight is not finite: nothing can go on from there. The file is replaced in one step and the one
-    before it is kept. `keras_attn.training.fit` uses this
-    callback; it must be the last one, so that it sees what the others did.
+    number of steps, the logs of the ended epochs, the state of other callbacks, and a fingerprint
+    of the model, the optimizer, the loss and the data (see `keras_attn.training.fit`). It is saved
+    every `save_steps` steps and at the end of each epoch, after validation, unless a weight is NaN
+    or infinite. The file is replaced atomically and the one before it is kept.
+    `keras_attn.training.fit` uses this callback. It must be the last one, so that it sees what the
+    others did. While it trains, no other training can use the directory.
 
     Random numbers drawn from Keras' global generator (`keras.random` without a `SeedGenerator`)
     have no variable in the model, and start anew.
@@ -31,8 +37,12 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         steps_per_epoch: int, batches per epoch.
         epochs: int, epochs of the whole training.
         save_steps: int >= 1, steps between two saves. Default 1000.
-        callbacks: callbacks whose state is stored too: those that have `get_state()`, giving what
-            JSON can hold, and `set_state(state)`.
+        callbacks: callbacks whose state is stored too: those that have `get_state()`, which returns
+            what JSON can hold, and `set_state(state)`. A callback that the saved state lacks starts
+            from its beginning.
+        batches: optional batches of `fit`, whose fingerprint is stored too.
+        on_mismatch: `"error"` or `"warn"`, what `restore` does if the saved state is of another
+            model, optimizer, loss or data. Default `"error"`.
 
     Attributes:
         step: int, steps done since the beginning of the training.
@@ -41,13 +51,29 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         history: dict from names to lists, the logs of the ended epochs.
     """
 
-    def __init__(self, directory, steps_per_epoch, epochs, save_steps=1000, callbacks=()):
+    def __init__(
+        self,
+        directory,
+        steps_per_epoch,
+        epochs,
+        save_steps=1000,
+        callbacks=(),
+        batches=None,
+        on_mismatch="error",
+    ):
         super().__init__()
         if save_steps < 1:
             raise ValueError(
                 f"Expected save_steps of at least 1. Received: save_steps={save_steps}"
             )
+        if on_mismatch not in ("error", "warn"):
+            raise ValueError(
+                f'Expected on_mismatch "error" or "warn". Received: on_mismatch={on_mismatch!r}'
+            )
         self.directory = Path(directory)
+        self.lock = PathLock(directory, "training")
+        self.batches = batches
+        self.on_mismatch = on_mismatch
         self.steps_per_epoch = steps_per_epoch
         self.epochs = epochs
         self.save_steps = save_steps
@@ -57,6 +83,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self.history = {}
         self._saved_step = 0
         self._newest_is_damaged = False
+        self._fingerprint = None
+        self._release_at_end = self._warned = False
 
     @property
     def finished(self):
@@ -66,7 +94,13 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     """Keras need not wait for the device before it calls `on_train_batch_end`."""
 
     def on_train_begin(self, logs=None):
-        require_directory(self.directory)  # not only after the first hour
+        # It also shows that the directory can be written, not only after the first hour.
+        self._release_at_end = self.lock.acquire()  # False: `fit` holds it
+        self._warned = False
+
+    def on_train_end(self, logs=None):
+        if self._release_at_end:
+            self.lock.release()
 
     def on_epoch_begin(self, epoch, logs=None):
         self._first_step = self.step
@@ -100,20 +134,22 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     def save(self):
         """Saves the state, if all weights are finite. Called by `fit` at the right times."""
-        weights = map(keras.ops.convert_to_numpy, self.model.trainable_variables)
-        if not all(np.isfinite(weight).all() for weight in weights):
-            warnings.warn(
-                f"Expected finite weights. Received: others at step {self.step}, which are not "
-                f"saved in {str(self.directory)!r}. The learning rate may be too high, or a label "
-                "outside of the vocabulary that is not the ignore_class of the loss.",
-                stacklevel=2,
-            )
+        weight = nonfinite_weight(self.model)
+        if weight is not None:
+            if not self._warned:
+                self._warned = True
+                warn_of_nonfinite_weights(
+                    weight,
+                    f"at step {self.step}. States are not saved anymore; the last one, of step "
+                    f"{self._saved_step}, stays in {str(self.directory)!r}",
+                )
             return
         facts = {
             "step": self.step,
             "steps_per_epoch": self.steps_per_epoch,
             "stopped": self.stopped,
             "history": self.history,
+            "fingerprint": self._current_fingerprint(),
             "callback_names": _names(self.callbacks),
             "callbacks": [callback.get_state() for callback in self.callbacks],
         }
@@ -137,12 +173,10 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             bool, whether there was a state.
 
         Raises:
-            ValueError: all files are damaged, or are of another model, optimizer, list of
-                callbacks or number of steps per epoch.
+            ValueError: all files are damaged, or the state is of another model, optimizer, loss or
+                data. With `on_mismatch="warn"` it must only have variables of the same shapes.
         """
         self.set_model(model)
-        for partial in self.directory.glob(".partial-*-training.npz"):  # of a killed save
-            partial.unlink()
         # A killed save may have left the previous file alone.
         paths = [path for path in self._paths() if path.exists()]
         for path in paths:
@@ -168,24 +202,85 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             with _scope_of(self.model):
                 optimizer.build(self.model.trainable_variables)
         variables = self._variables()
-        _check(path, "steps per epoch", self.steps_per_epoch, facts["steps_per_epoch"])
-        _check(path, "callbacks", _names(self.callbacks), facts["callback_names"])
+        self._compare(path, facts)
         _check(path, "variables", len(variables), len(arrays))
         for variable, array in zip(variables, arrays, strict=True):
             _check(path, f"{variable.path} of shape", tuple(variable.shape), array.shape)
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
-        for callback, state in zip(self.callbacks, facts["callbacks"], strict=True):
-            callback.set_state(state)
-        self.step = self._saved_step = facts["step"]
+        states = list(zip(facts["callback_names"], facts["callbacks"], strict=True))
+        for callback in self.callbacks:
+            name = type(callback).__name__
+            state = next((each for each in states if each[0] == name), None)
+            if state is not None:
+                states.remove(state)
+                callback.set_state(state[1])
+        self.step = facts["step"]
+        if facts["steps_per_epoch"] != self.steps_per_epoch:  # the epochs that ended count
+            self.step = self.step // facts["steps_per_epoch"] * self.steps_per_epoch
+        self._saved_step = self.step
         self.stopped = facts["stopped"]
         self.history = facts["history"]
+
+    def _compare(self, path, facts):
+        """Raises or warns if a state is of another training."""
+        saved = facts.get("fingerprint")
+        differences = []
+        if facts["steps_per_epoch"] != self.steps_per_epoch:
+            steps = facts["steps_per_epoch"], self.steps_per_epoch
+            differences.append("data.steps_per_epoch: saved {}, now {}".format(*steps))
+        if saved is not None:
+            found = fingerprint_differences(saved, self._current_fingerprint())
+            differences += [each for each in found if each not in differences]
+        if differences:
+            message = (
+                "Expected the model, optimizer, loss and data that the saved state is of. "
+                f"Received: {differences_in_one_line(differences)}, in {str(path)!r}. "
+            )
+            if self.on_mismatch == "error":
+                raise ValueError(
+                    f"{message}Use another directory, delete this one to start from the beginning, "
+                    'or accept the change with on_mismatch="warn".'
+                )
+            warnings.warn(
+                f'{message}Training goes on, because of on_mismatch="warn".', stacklevel=5
+            )
+        if saved is None:
+            warnings.warn(
+                "Expected a saved state with a fingerprint of its training. Received: "
+                f"{str(path)!r}, which an earlier version wrote. It cannot be checked whether "
+                "model, optimizer, loss and data are the same.",
+                stacklevel=5,
+            )
+
+    def _current_fingerprint(self):
+        if self._fingerprint is None:
+            self._fingerprint = training_fingerprint(self.model, self.batches)
+        return self._fingerprint
 
     def _variables(self):
         return [*self.model.variables, *self.model.optimizer.variables]
 
     def _paths(self):
         return self.directory / "training.npz", self.directory / "training-previous.npz"
+
+
+def nonfinite_weight(model):
+    """The path of the first trainable weight with NaN or infinity; None if there is none."""
+    for variable in model.trainable_variables:
+        if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
+            return variable.path
+    return None
+
+
+def warn_of_nonfinite_weights(weight, where):
+    """Says once and clearly that a training is lost."""
+    warnings.warn(
+        f"Weights became NaN or infinite, the first one in {weight!r}, {where}. Lower the learning "
+        "rate, or check that each label is below the size of the vocabulary or the ignore_class of "
+        "the loss.",
+        stacklevel=3,
+    )
 
 
 def _names(callbacks):

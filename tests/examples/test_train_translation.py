@@ -1,7 +1,11 @@
 """What the example refuses; what it makes is the subject of `make demo`."""
 
+import os
+
 import pytest
 import train_translation
+
+from keras_attn.training.path_lock import PathLock
 
 
 @pytest.mark.parametrize(
@@ -19,6 +23,23 @@ def test_a_run_directory_belongs_to_one_text_and_model(tmp_path, monkeypatch, be
     with pytest.raises(SystemExit, match="another --run-dir") as raised:
         train_translation.main()
     assert changed in str(raised.value) and not (tmp_path / "translator.keras").exists()
+
+
+def test_run_directory_of_a_running_training_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["train_translation.py", "--run-dir", str(tmp_path)])
+    with PathLock(tmp_path, "run"), pytest.raises(SystemExit, match=f"process {os.getpid()} on"):
+        train_translation.main()
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_full_disk_is_one_line(tmp_path, monkeypatch):
+    def fail(args):
+        raise OSError("No space left\non device")
+
+    monkeypatch.setattr("sys.argv", ["train_translation.py", "--run-dir", str(tmp_path)])
+    monkeypatch.setattr(train_translation, "train", fail)
+    with pytest.raises(SystemExit, match="^Stopped: No space left on device$"):
+        train_translation.main()
 
 
 def test_the_clock_goes_on_from_what_was_stored():

@@ -172,3 +172,19 @@ def test_a_layer_that_is_not_registered_is_named(run, tmp_path, monkeypatch, cap
     monkeypatch.setattr("keras.saving.load_model", load_model)
     assert main(["onnx", str(run), str(tmp_path / "model.onnx")]) == 1
     assert "Nothing was exported. Could not locate class 'Mine'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["onnx", "onnx-steps", "onnx-text", "saved-model"])
+def test_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, capsys, form):
+    """A limit on the size of files stands for the disk: it fails in the same calls."""
+    resource = pytest.importorskip("resource", reason="Windows has no such limit")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        assert main([form, str(run), str(tmp_path / "model")]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    message = capsys.readouterr().err
+    assert message.startswith("Nothing was exported.") and "too large" in message
+    assert message.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,15 +1,23 @@
+import os
+import shutil
+import socket
+
 import keras
 import numpy as np
 import pytest
 
+from keras_attn.replace_when_done import replace_when_done
 from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
+    SequenceCrossentropy,
     TrainingCheckpoint,
     compile_for_training,
     fit,
+    strategy,
 )
-from tests.backend import precision
+from keras_attn.training.checkpoint_file import read_checkpoint, write_checkpoint
+from tests.backend import precision, requires_tensorflow
 from tests.training.toy_training import ToyBatches, toy_model, toy_translator
 
 STEPS = 4
@@ -111,22 +119,41 @@ def test_a_training_stopped_inside_an_epoch_goes_on_from_its_last_save(model, tm
     assert not checkpoint.finished
 
 
-@pytest.mark.filterwarnings("ignore:Expected finite weights. Received. others at step 4")
-def test_weights_that_are_not_finite_are_not_saved(tmp_path):
-    """A training that diverged goes on from the last state that was any good."""
+def make_nan(model):
+    weight = model.trainable_variables[0]
+    weight.assign(np.full(weight.shape, np.nan))
+
+
+def test_nan_weights_are_not_saved(tmp_path):
+    """A training that diverged resumes from the last state without NaN."""
     model = compile_for_training(toy_model(), learning_rate=0.02)
     fit(model, ToyBatches(), 1, tmp_path, verbose=0)
     saved = weights_of(model)
     kept = sorted((path.name, path.stat().st_mtime_ns) for path in tmp_path.iterdir())
     checkpoint = TrainingCheckpoint(tmp_path, STEPS, 2)
     checkpoint.restore(model)
-    weight = model.trainable_variables[0]
-    weight.assign(np.full(weight.shape, np.nan))
-    checkpoint.save()
+    make_nan(model)
+    path = model.trainable_variables[0].path
+    message = (
+        f"Weights became NaN or infinite, .*{path}.*step 4.*last one, of step 4.*learning rate"
+    )
+    with pytest.warns(UserWarning, match=message) as warned:
+        checkpoint.save()
+        checkpoint.save()
+    assert sum(each.category is UserWarning for each in warned) == 1
     assert kept == sorted((path.name, path.stat().st_mtime_ns) for path in tmp_path.iterdir())
     assert TrainingCheckpoint(tmp_path, STEPS, 2).restore(model)
     for expected, received in zip(saved, weights_of(model), strict=True):
         np.testing.assert_array_equal(received, expected)
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_nan_weights_are_reported_once(model, tmp_path, saved):
+    make_nan(model)
+    with pytest.warns(UserWarning) as warned:
+        fit(model, ToyBatches(), 3, tmp_path if saved else None, verbose=0)
+    (message,) = [str(each.message) for each in warned if each.category is UserWarning]
+    assert "Weights became NaN or infinite" in message
 
 
 @pytest.mark.parametrize("what", ["state", "best"])
@@ -217,16 +244,210 @@ def test_a_full_disk_keeps_the_last_state(model, tmp_path, monkeypatch):
     assert checkpoint.step == STEPS
 
 
-def test_a_state_of_another_training_is_refused(model, tmp_path):
+class OtherData(ToyBatches):
+    """Begins with the same batch."""
+
+    def batch(self, step):
+        return super().batch(step if step == 0 else step + 100)
+
+
+def embeddings_exchanged():
+    inputs = {
+        name: keras.Input((None,), dtype="int32", name=name)
+        for name in ("source_ids", "target_ids")
+    }
+    embedded = [keras.layers.Embedding(12, 8)(ids) for ids in reversed(inputs.values())]
+    hidden = keras.layers.Dense(8, "tanh", name="hidden")(keras.layers.Concatenate()(embedded))
+    return keras.Model(inputs, keras.layers.Dense(12, dtype="float32")(hidden))
+
+
+def with_optimizer(optimizer, loss=None):
+    model = toy_model()
+    loss = SequenceCrossentropy(0.1) if loss is None else loss
+    model.compile(optimizer, loss=loss, jit_compile=False)
+    return model
+
+
+SGD = keras.optimizers.SGD
+CHANGES = {
+    "activation": (
+        lambda: compiled(toy_model(activation="relu")),
+        {},
+        "model.layers.hidden.activation",
+    ),
+    "name": (lambda: compiled(toy_model(name="other")), {}, "saved 'hidden', now 'other'"),
+    "units": (
+        lambda: compiled(toy_model(units=9)),
+        {},
+        "model.layers.hidden.units: saved 8, now 9",
+    ),
+    "embeddings exchanged": (lambda: compiled(embeddings_exchanged()), {}, "model.layers"),
+    "optimizer": (
+        lambda: with_optimizer(keras.optimizers.Ftrl(0.02)),
+        {},
+        "optimizer.class_name: saved 'SGD', now 'Ftrl'",
+    ),
+    "optimizer's settings": (
+        lambda: with_optimizer(SGD(0.02, clipnorm=1.0)),
+        {},
+        "optimizer.clipnorm: saved None, now 1.0",
+    ),
+    "schedule": (
+        lambda: with_optimizer(SGD(keras.optimizers.schedules.CosineDecay(0.02, 9))),
+        {},
+        "optimizer.learning_rate",
+    ),
+    "loss": (
+        lambda: with_optimizer(SGD(0.02), SequenceCrossentropy(0.2)),
+        {},
+        "loss.label_smoothing: saved 0.1, now 0.2",
+    ),
+    "loss's class": (
+        lambda: with_optimizer(SGD(0.02), "sparse_categorical_crossentropy"),
+        {},
+        "loss: saved .*, now 'sparse_categorical_crossentropy'",
+    ),
+    "first batch": (lambda: with_optimizer(SGD(0.02)), {"seed": 9}, "data.batches.0: saved"),
+    "later batch": (
+        lambda: with_optimizer(SGD(0.02)),
+        {"data": OtherData},
+        "data.batches.2: saved",
+    ),
+    "steps": (
+        lambda: with_optimizer(SGD(0.02)),
+        {"sizes": (3, 4)},
+        "data.steps_per_epoch: saved 4, now 2",
+    ),
+}
+
+
+def compiled(model):
+    model.compile(SGD(0.02), loss=SequenceCrossentropy(0.1), jit_compile=False)
+    return model
+
+
+@pytest.fixture(scope="module")
+def saved_state(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("saved")
+    fit(compiled(toy_model()), ToyBatches(), epochs=1, directory=directory, verbose=0)
+    return directory
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_resume_names_what_changed(saved_state, tmp_path, change):
+    make, batches, message = CHANGES[change]
+    directory = shutil.copytree(saved_state, tmp_path / "state")
+    batches = dict(batches)
+    batches = batches.pop("data", ToyBatches)(**batches)
+    model = make()
+    with pytest.raises(ValueError, match=f"Received: .*{message}"):
+        fit(model, batches, epochs=2, directory=directory, verbose=0)
+    if change in ("units", "optimizer", "schedule"):  # variables of other shapes, or other ones
+        with (
+            pytest.warns(UserWarning, match=message),
+            pytest.raises(ValueError, match="shape|variables"),
+        ):
+            fit(model, batches, 2, directory, verbose=0, on_mismatch="warn")
+        return
+    with pytest.warns(UserWarning, match=message):
+        history = fit(model, batches, 2, directory, verbose=0, on_mismatch="warn")
+    assert len(history.history["loss"]) == 2
+    # The state that it saved is of the changed training.
+    fit(model, batches, epochs=2, directory=directory, verbose=0)
+
+
+class Counter(keras.callbacks.Callback):
+    def get_state(self):
+        return 1
+
+    def set_state(self, state):
+        pass
+
+
+def test_resume_accepts_changes_that_do_not_matter(saved_state, tmp_path):
+    directory = shutil.copytree(saved_state, tmp_path / "elsewhere")
+    model = toy_model()
+    loss = SequenceCrossentropy(0.1, name="other")
+    model.compile(SGD(0.5, name="other"), loss=loss, metrics=["accuracy"], jit_compile=False)
+    best = BestCheckpoint(tmp_path / "best.weights.h5", "loss")
+    history = fit(
+        model, ToyBatches(), 3, directory, save_steps=1, callbacks=[Counter(), best], verbose=0
+    )
+    assert len(history.history["loss"]) == 3 and best.best is not None
+    best = BestCheckpoint(tmp_path / "best.weights.h5", "loss")
+    fit(model, ToyBatches(), 3, directory, callbacks=[best], verbose=0)
+    assert best.best is not None  # found by its name, although the other callback is missing
+
+
+def test_state_without_fingerprint_gives_a_warning(saved_state, tmp_path):
+    arrays, facts = read_checkpoint(saved_state / "training.npz")
+    del facts["fingerprint"]
+    write_checkpoint(tmp_path / "training.npz", arrays, facts)
+    with pytest.warns(UserWarning, match="which an earlier version wrote"):
+        fit(compiled(toy_model()), ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
+    fit(compiled(toy_model()), ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
+
+
+def test_state_of_another_model_is_refused(model, tmp_path):
     fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
-    with pytest.raises(ValueError, match="steps per epoch 2. Received: .* with 4"):
-        fit(model, ToyBatches((3, 4)), epochs=1, directory=tmp_path, verbose=0)
+    before = (tmp_path / "training.npz").read_bytes()
     other = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
-    with pytest.raises(ValueError, match="variables"):
+    with pytest.raises(ValueError, match="model.class_name: saved 'Functional', now 'Sequential'"):
         fit(compile_for_training(other), ToyBatches(), 1, directory=tmp_path, verbose=0)
-    wider = compile_for_training(toy_model(units=9))
-    with pytest.raises(ValueError, match=r"kernel of shape \(16, 9\). Received: .*\(16, 8\)"):
-        fit(wider, ToyBatches(), 1, directory=tmp_path, verbose=0)
+    assert (tmp_path / "training.npz").read_bytes() == before
+
+
+class SecondTraining(keras.callbacks.Callback):
+    """Starts another training in the middle of one."""
+
+    def __init__(self, train):
+        super().__init__()
+        self.train = train
+        self.error = None
+
+    def on_epoch_end(self, epoch, logs=None):
+        with pytest.raises(RuntimeError) as error:
+            self.train()
+        self.error = str(error.value)
+
+
+@pytest.mark.parametrize("what", ["state", "average", "best"])
+def test_two_trainings_cannot_write_the_same_path(model, tmp_path, what):
+    def train(name, extra=()):
+        callbacks = [
+            AverageWeights(tmp_path / ("average" if what == "average" else f"average-{name}")),
+            BestCheckpoint(tmp_path / f"{'best' if what == 'best' else name}.weights.h5", "loss"),
+        ]
+        trained = compiled(toy_model())
+        directory = tmp_path / ("state" if what == "state" else f"state-{name}")
+        fit(trained, ToyBatches(), 1, directory, callbacks=[*callbacks, *extra], verbose=0)
+
+    second = SecondTraining(lambda: train("second"))
+    train("first", [second])
+    assert f"{what}" in second.error
+    assert f"process {os.getpid()} on host {socket.gethostname()!r}" in second.error
+    train("second")  # the first one has ended
+
+
+def test_failed_training_releases_its_directory(model, tmp_path):
+    class Fail(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            raise KeyError("failed")
+
+    for _ in range(2):
+        with pytest.raises(KeyError, match="failed"):
+            average = AverageWeights(tmp_path / "average")
+            fit(model, ToyBatches(), 1, tmp_path, callbacks=[average, Fail()], verbose=0)
+
+
+def test_checkpoint_locks_its_directory_in_the_fit_of_keras(model, tmp_path):
+    checkpoint = TrainingCheckpoint(tmp_path, STEPS, 1)
+    second = SecondTraining(lambda: fit(model, ToyBatches(), 1, tmp_path, verbose=0))
+    stream = (batch for batch in ToyBatches().stream())
+    callbacks = [second, checkpoint]
+    model.fit(stream, steps_per_epoch=STEPS, shuffle=False, callbacks=callbacks, verbose=0)
+    assert "Expected a path that no other training writes" in second.error
+    assert not checkpoint.lock.is_held
 
 
 def test_bad_arguments(model, tmp_path):
@@ -234,6 +455,8 @@ def test_bad_arguments(model, tmp_path):
         fit(model, ToyBatches(), epochs=0)
     with pytest.raises(ValueError, match="Received: save_steps=0"):
         fit(model, ToyBatches(), epochs=1, directory=tmp_path, save_steps=0)
+    with pytest.raises(ValueError, match="Received: on_mismatch='ignore'"):
+        fit(model, ToyBatches(), epochs=1, directory=tmp_path, on_mismatch="ignore")
     with pytest.raises(ValueError, match="Expected a compiled model"):
         fit(toy_model(), ToyBatches(), epochs=1, directory=tmp_path)
     best = keras.callbacks.EarlyStopping(restore_best_weights=True)
@@ -259,7 +482,33 @@ def test_several_steps_of_one_execution(tmp_path):
 
 
 def test_what_a_killed_save_left_is_removed(model, tmp_path):
-    left = tmp_path / ".partial-1-training.npz"
-    left.touch()
+    left = tmp_path / ".partial-abcdefgh-training.npz"
+    left.mkdir()
     fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
     assert not left.exists() and (tmp_path / "training.npz").exists()
+
+
+def test_what_a_living_save_writes_is_kept(model, tmp_path):
+    with replace_when_done(tmp_path / "training.npz") as partial:
+        partial.write_bytes(b"half of it")
+        fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
+        assert partial.read_bytes() == b"half of it"
+
+
+@requires_tensorflow("strategies of TensorFlow")
+@pytest.mark.parametrize("where", ["compile", "fit"])
+def test_gradient_accumulation_under_a_strategy_is_refused_before_training(where):
+    with strategy("mirrored", devices=["CPU:0"]).scope():
+        model = toy_model()
+        with pytest.raises(ValueError, match="gradient_accumulation_steps=2, strategy=Mirrored"):
+            if where == "compile":
+                compile_for_training(model, gradient_accumulation_steps=2)
+            else:
+                model.compile(SGD(gradient_accumulation_steps=2), "mse")
+                fit(model, ToyBatches(), 1, verbose=0)
+
+
+def test_gradient_accumulation_on_one_device(model):
+    compile_for_training(model, gradient_accumulation_steps=2)
+    fit(model, ToyBatches(), 1, verbose=0)
+    assert int(model.optimizer.iterations) == STEPS // 2

@@ -42,7 +42,7 @@ class ToyBatches:
         )
 
 
-def toy_model(units=8):
+def toy_model(units=8, activation="tanh", name="hidden"):
     """Source and target ids, equally many, to logits: a layer that is traced in no time."""
     inputs = {
         name: keras.Input((None,), dtype="int32", name=name)
@@ -50,7 +50,7 @@ def toy_model(units=8):
     }
     embedded = [keras.layers.Embedding(VOCABULARY_SIZE, 8)(ids) for ids in inputs.values()]
     joined = keras.layers.Concatenate()(embedded)
-    hidden = keras.layers.Dense(units, "tanh", name="hidden")(joined)
+    hidden = keras.layers.Dense(units, activation, name=name)(joined)
     logits = keras.layers.Dense(VOCABULARY_SIZE, dtype="float32")(hidden)
     return keras.Model(inputs, logits)
 

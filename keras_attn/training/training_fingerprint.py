@@ -1,0 +1,249 @@
+"""What a saved training must agree with to go on: model, optimizer, loss and data."""
+
+import hashlib
+import json
+import re
+
+import keras
+import numpy as np
+
+_LEFT_OUT = {"module", "registered_name", "build_config", "compile_config", "seed", "quantization"}
+"""Keys that do not change what a training with the same weights computes."""
+
+_REFERENCES = {"name", "keras_history", "input_layers", "output_layers"}
+"""Keys under which a configuration names its layers."""
+
+_LONG = 64
+"""Longer lists of numbers are arrays, of which the checksum is kept."""
+
+_MOST_SHOWN = 5
+
+
+def training_fingerprint(model, batches=None):
+    """Describes a training, so that a change between two runs can be named.
+
+    The learning rate, if it is a number, is left out, and so are metrics, callbacks, the seeds and
+    initializers of layers (the saved variables decide instead), and numbers that Keras appends to
+    names by itself.
+
+    Args:
+        model: compiled `keras.Model`.
+        batches: optional batches as for `keras_attn.training.fit`. Their part are the SHA-256 of
+            the first batch and of the one in the middle of the first epoch, and the steps of an
+            epoch.
+
+    Returns:
+        Dict with the keys `"model"`, `"optimizer"`, `"loss"` and, with batches, `"data"`, which
+        JSON can hold.
+    """
+    parts = {
+        "model": _model_config(model),
+        "optimizer": _optimizer_config(model.optimizer),
+        "loss": _loss_config(model.loss),
+    }
+    if batches is not None:
+        parts["data"] = _data(batches)
+    # As it will be read: JSON has lists for tuples, and strings for keys.
+    return json.loads(json.dumps(parts, default=repr))
+
+
+def fingerprint_differences(saved, current):
+    """Names what differs between two fingerprints.
+
+    Args:
+        saved, current: dicts, see `training_fingerprint`. A part that one lacks is not compared.
+
+    Returns:
+        List of strings such as `"model.hidden.activation: saved 'tanh', now 'relu'"`.
+    """
+    differences = []
+    for part in saved.keys() & current.keys():
+        differences += _differences(part, saved[part], current[part])
+    return sorted(differences)
+
+
+def differences_in_one_line(differences):
+    """The first of a list of differences, and how many more there are."""
+    shown = "; ".join(differences[:_MOST_SHOWN])
+    more = len(differences) - _MOST_SHOWN
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def _model_config(model):
+    config = {"class_name": type(model).__name__, "config": _config_of(model)}
+    if not isinstance(config["config"], dict) or "layers" not in config["config"]:
+        # The configuration of a subclass need not have its layers.
+        config["layers"] = [
+            {"class_name": type(layer).__name__, "config": _config_of(layer)}
+            for layer in model.layers
+        ]
+        variables = model.trainable_variables
+        config["weights"] = [[list(each.shape), each.dtype] for each in variables]
+    return _normalized(_plain(config))
+
+
+def _config_of(layer):
+    try:
+        return layer.get_config()
+    except Exception:  # whatever a subclass does in get_config
+        return None
+
+
+def _optimizer_config(optimizer):
+    try:
+        config = keras.optimizers.serialize(optimizer)
+    except Exception:  # whatever a subclass does in get_config
+        return {"class_name": type(optimizer).__name__}
+    return _without_rates(_plain(config))
+
+
+def _without_rates(value):
+    """An optimizer's configuration without its name and a learning rate that is a number."""
+    if isinstance(value, dict):
+        return {
+            key: _without_rates(each)
+            for key, each in value.items()
+            if key not in _LEFT_OUT
+            and key != "name"
+            and not (key == "learning_rate" and not isinstance(each, dict))
+        }
+    return [_without_rates(each) for each in value] if isinstance(value, list) else value
+
+
+def _loss_config(loss):
+    """A loss, or nested losses, as `model.compile` takes them."""
+    if loss is None or isinstance(loss, str):
+        return loss
+    if isinstance(loss, dict):
+        return {str(key): _loss_config(each) for key, each in loss.items()}
+    if isinstance(loss, (list, tuple)):
+        return [_loss_config(each) for each in loss]
+    if isinstance(loss, keras.losses.Loss):
+        config = _config_of(loss) or {}
+        config = {key: value for key, value in config.items() if key != "name"}
+        return {"class_name": type(loss).__name__, "config": _plain(config)}
+    return getattr(loss, "__qualname__", type(loss).__name__)
+
+
+def _data(batches):
+    steps = batches.steps_per_epoch
+    return {
+        "steps_per_epoch": steps,
+        "batches": {str(step): _checksum_of_batch(batches, step) for step in (0, steps // 2)},
+    }
+
+
+def _checksum_of_batch(batches, step):
+    stream = batches.stream(step) if hasattr(batches, "stream") else batches.dataset(step)
+    for batch in stream:
+        checksum = hashlib.sha256()
+        for path, value in keras.tree.flatten_with_path(batch):
+            array = np.asarray(keras.ops.convert_to_numpy(value))
+            checksum.update(f"{path} {array.dtype} {array.shape} ".encode())
+            content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
+            checksum.update(content)
+        return checksum.hexdigest()
+    return None  # it ended before
+
+
+def _plain(value):
+    """A configuration as dicts, lists and what JSON can hold, with checksums for arrays."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        if len(value) > _LONG and all(isinstance(each, (int, float)) for each in value):
+            return _checksum(np.asarray(value))
+        return [_plain(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return _checksum(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    try:
+        return _plain(keras.saving.serialize_keras_object(value))
+    except Exception:  # whatever an object does in get_config
+        return type(value).__name__
+
+
+def _checksum(array):
+    return f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
+
+
+def _normalized(config):
+    """A model's configuration in which layers that Keras named have the same names in any run."""
+    names, objects = {}, {}
+    _collect_names(config, names)
+
+    def walk(key, value):
+        if isinstance(value, dict):
+            if value.get("class_name") == "__keras_tensor__":  # its shape follows
+                value = {"keras_history": value["config"]["keras_history"]}
+            return {
+                name: walk(key if key in _REFERENCES else name, each)
+                for name, each in value.items()
+                if name not in _LEFT_OUT and "initializer" not in name
+            }
+        if isinstance(value, list):
+            return [walk(key, each) for each in value]
+        if key == "shared_object_id":
+            return objects.setdefault(value, len(objects))
+        if key in _REFERENCES and isinstance(value, str):
+            return names.get(value, value)
+        return value
+
+    return walk(None, config)
+
+
+def _collect_names(value, names):
+    """Fills a dict from the names that Keras gave to layers to such with numbers from 0."""
+    if isinstance(value, dict):
+        name = value["config"].get("name") if isinstance(value.get("config"), dict) else None
+        if isinstance(name, str) and isinstance(value.get("class_name"), str):
+            kind = _snake_case(value["class_name"])
+            base = re.sub(r"_\d+$", "", name)
+            if (base == kind or base.endswith(f"_{kind}")) and name not in names:
+                number = sum(each.rsplit("#", 1)[0] == base for each in names.values())
+                names[name] = f"{base}#{number}"
+        for each in value.values():
+            _collect_names(each, names)
+    elif isinstance(value, list):
+        for each in value:
+            _collect_names(each, names)
+
+
+def _snake_case(name):
+    name = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", re.sub(r"\W+", "", name))
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def _differences(path, saved, current):
+    if isinstance(saved, dict) and isinstance(current, dict):
+        return [
+            difference
+            for key in sorted(saved.keys() | current.keys())
+            for difference in _differences(
+                path if key == "config" else f"{path}.{key}", saved.get(key), current.get(key)
+            )
+        ]
+    if isinstance(saved, list) and isinstance(current, list) and len(saved) == len(current):
+        return [
+            difference
+            for index, (one, other) in enumerate(zip(saved, current, strict=True))
+            for difference in _differences(f"{path}.{_label(one, other, index)}", one, other)
+        ]
+    if saved == current or (saved != saved and current != current):  # both nan
+        return []
+    return [f"{path}: saved {_short(saved)}, now {_short(current)}"]
+
+
+def _label(one, other, index):
+    """The name of an item of a list, if it has one that did not change, or its number."""
+    names = [each.get("name") if isinstance(each, dict) else None for each in (one, other)]
+    return names[0].removesuffix("#0") if names[0] and names[0] == names[1] else index
+
+
+def _short(value):
+    if isinstance(value, (dict, list)):
+        return f"{json.dumps(value)[:60]}..."
+    return repr(value)
