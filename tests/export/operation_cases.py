@@ -745,7 +745,9 @@ add(
 )
 add(
     "ops.while_loop",
-    lambda a: ops.while_loop(lambda v: ops.sum(ops.abs(v)) < 1e3, lambda v: (v * 2.0,), (a,))[0],
+    lambda a: ops.while_loop(
+        lambda v: ops.sum(ops.abs(v)) < 1e3, lambda v: (v * 2.0,), (a,), maximum_iterations=30
+    )[0],
     x(),
     label="by value",
     hard=False,

@@ -276,3 +276,26 @@ def test_a_convolution_in_groups():
     halves = [x[..., :2], x[..., 2:]], [kernel[..., :3], kernel[..., 3:]]
     expected = np.concatenate([ops.conv(a, k) for a, k in zip(*halves, strict=True)], -1)
     np.testing.assert_allclose(run(model, x)["y"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["nearest", "bilinear", "bicubic"])
+def test_images_of_a_constant_size(method):
+    image = np.random.default_rng(0).normal(size=(2, 6, 7, 3)).astype("float32")
+    # ONNX Runtime cannot make images smaller with bicubic interpolation: such an export is refused.
+    for size in ((9, 12),) if method == "bicubic" else ((4, 5), (9, 12)):
+
+        def function(x, size=size):
+            return {"y": tf.image.resize(x, size, method)}
+
+        spec = tf.TensorSpec((None, 6, 7, 3), name="x")
+        model = convert(function, [spec], [])
+        check_model(model)
+        found = run(model, image)["y"]
+        tolerance = 1e-3 if method == "bicubic" else 1e-5  # TensorFlow reads a table of weights
+        np.testing.assert_allclose(found, function(image)["y"], atol=tolerance)
+
+
+def test_images_averaged_over_areas_are_refused():
+    with pytest.raises(ExportError, match="averages over areas"):
+        spec = tf.TensorSpec((None, 6, 6, 3), name="x")
+        convert(lambda x: {"y": tf.image.resize(x, (4, 4), "area")}, [spec], [])

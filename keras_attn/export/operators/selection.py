@@ -116,9 +116,27 @@ def _scatter_nd(graph, node, name, args):
     new.result(new("ScatterND", zeros, indices, updates, reduction="add"))
 
 
+def _resize(graph, node, name, args):
+    """Resizes images to a size, for which tf2onnx gives a rounded scale if the size is constant.
+
+    With a scale of 5 / 6, six pixels become four or five, depending on the runtime.
+    """
+    from tf2onnx.onnx_opset.nn import Resize
+
+    if node.type == "ResizeArea":
+        raise ValueError(f"{name} averages over areas, which ONNX cannot do. Use another method.")
+    if node.inputs[1].is_const():
+        graph.insert_new_node_on_input(node, "Identity", node.input[1])
+    Resize.version_11(graph, node)
+
+
 HANDLERS = {
     "MirrorPad": (_mirror_pad, []),
     "OneHot": (_one_hot, []),
+    "ResizeArea": (_resize, []),
+    "ResizeBicubic": (_resize, []),
+    "ResizeBilinear": (_resize, []),
+    "ResizeNearestNeighbor": (_resize, []),
     "ScatterNd": (_scatter_nd, []),
     "Select": (_select, []),
     "SelectV2": (_select, []),
