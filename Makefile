@@ -3,7 +3,8 @@
 #   make demo       train a translator of dates, export it, run it without TensorFlow, draw its attention
 #   make test       all tests but the slow ones         make test-slow  the slow ones
 #   make test-jax   tests of layers, searches and training on JAX, in an environment without TensorFlow
-#   make test-pytorch  the blocks against those of PyTorch, with the same weights
+#   make test-torch tests of layers, searches and training on PyTorch, in an environment without TensorFlow
+#   make test-parity-pytorch  the blocks against those of PyTorch, with the same weights
 #   make lint       check the code                      make format     mend what can be mended
 #   make bench      training speed against the peers    make clean      remove all that was made here
 #   make bench-decode RUN=... NAME=...  translation speed against CTranslate2
@@ -12,7 +13,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-jax test-pytorch lint format bench bench-decode bench-decode-rnn clean
+.PHONY: demo test test-slow test-jax test-torch test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
 
 PYTHON ?= python3
 # Warnings and errors of TensorFlow's C++ side, without its information about the machine.
@@ -39,6 +40,12 @@ DEMO := build/demo
 	@echo "== Installing keras-attn with JAX into .venv-jax"
 	$(PYTHON) -m venv --clear .venv-jax
 	.venv-jax/bin/pip install --quiet -e '.[test]'
+	touch $@
+
+.venv-torch/installed: $(PROJECT)
+	@echo "== Installing keras-attn with PyTorch into .venv-torch"
+	$(PYTHON) -m venv --clear .venv-torch
+	.venv-torch/bin/pip install --quiet -e '.[torch,test]'
 	touch $@
 
 # What a server would have: the runtime, as a package, and nothing else.
@@ -85,16 +92,21 @@ test: .venv/installed
 test-slow: .venv/installed
 	.venv/bin/python -m pytest -m slow
 
-JAX_TESTS := $(addprefix tests/,attention rnn encoders decoders search models positions training transformer) \
+BACKEND_TESTS := $(addprefix tests/,attention rnn encoders decoders search models positions training transformer) \
 	$(addprefix tests/test_,configurations.py draw_index.py dropout.py gather.py history.py layer_normalization.py masks.py scan.py \
 		serialize_shared.py time_distributed.py)
 
 # Nearly all the time goes into compiling small functions once: the less is optimised, the faster.
 test-jax: .venv-jax/installed
 	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
-		.venv-jax/bin/python -m pytest $(WORKERS) -rs -m "not slow" $(JAX_TESTS)
+		.venv-jax/bin/python -m pytest $(WORKERS) -rs -m "not slow" $(BACKEND_TESTS)
 
-test-pytorch: .venv-bench/installed
+# Not part of .ci/run: README.md says what differs on this backend.
+test-torch: .venv-torch/installed
+	KERAS_BACKEND=torch OMP_NUM_THREADS=1 \
+		.venv-torch/bin/python -m pytest $(WORKERS) -rs -m "not slow" $(BACKEND_TESTS)
+
+test-parity-pytorch: .venv-bench/installed
 	.venv-bench/bin/python -m pytest tests/transformer/test_against_pytorch.py
 
 lint: .venv/installed
@@ -116,6 +128,6 @@ bench-decode-rnn: .venv-bench/installed
 	.venv-bench/bin/python benchmarks/decode_rnn.py $(RUN) --name $(NAME)
 
 clean:
-	rm -rf .venv .venv-jax .venv-runtime .venv-bench build export/build
+	rm -rf .venv .venv-jax .venv-torch .venv-runtime .venv-bench build export/build
 	rm -rf *.egg-info export/*.egg-info .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -31,6 +31,13 @@ def gradients_of(function, *arrays):
         positions = tuple(range(len(arrays)))
         value, gradients = jax.jit(jax.value_and_grad(function, positions))(*arrays)
         return np.asarray(value), [np.asarray(gradient) for gradient in gradients]
+    if keras.backend.backend() == "torch":
+        import torch
+
+        tensors = [torch.tensor(array, requires_grad=True) for array in arrays]
+        value = function(*tensors)
+        gradients = torch.autograd.grad(value, tensors)
+        return value.detach().numpy(), [gradient.numpy() for gradient in gradients]
     import tensorflow as tf
 
     @tf.function

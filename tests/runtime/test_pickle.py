@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 from keras_attn_runtime import ModelFileError, ProviderError, SentenceError, Translator
-from keras_attn_runtime.errors import BatchError
+from keras_attn_runtime.errors import BatchError, Cancelled, DeadlineExceeded
 from keras_attn_runtime.exported_model import ExportedModel
 
 TEXTS = ["some text", "two dogs run", ""]
@@ -66,6 +66,8 @@ def test_pickle_of_a_missing_file(model_path, tmp_path):
         BatchError("no memory", 3),
         ProviderError("no driver"),
         SentenceError(4, "too long"),
+        DeadlineExceeded("too slow", 5),
+        Cancelled("not wanted", 6),
     ],
 )
 def test_error_pickles(error):
