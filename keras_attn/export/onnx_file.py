@@ -17,6 +17,7 @@ from keras_attn.export.passes import (
     half_precision,
     int4_weights,
     int8_weights,
+    int8_weights_of_rows,
     lower_constants,
     name_dimensions,
 )
@@ -28,6 +29,7 @@ PRECISIONS = {
     "float32": (),
     "float16": (half_precision, emulate_float16),
     "int8": (int8_weights,),
+    "int8-rows": (int8_weights_of_rows,),
     "int4": (int4_weights,),
 }
 """The pass that gives a file its precision, and one behind it that shows on a CPU what it costs."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_attn.export.export_error import ExportError
 
-TOLERANCES = {"float16": 0.01, "int8": 0.1, "int4": 0.3}
+TOLERANCES = {"float16": 0.01, "int8": 0.1, "int8-rows": 0.1, "int4": 0.3}
 """Largest mean difference allowed: 1, 10 or 30 % of the probability of each token."""
 
 LEAST_EQUAL = 0.1

@@ -8,7 +8,7 @@ from keras_attn.export.passes.gather_integers import gather_integers
 from keras_attn.export.passes.half_precision import half_precision
 from keras_attn.export.passes.hoist_invariants import hoist_invariants
 from keras_attn.export.passes.int4_weights import int4_weights
-from keras_attn.export.passes.int8_weights import int8_weights
+from keras_attn.export.passes.int8_weights import int8_weights, int8_weights_of_rows
 from keras_attn.export.passes.integer_top_k import integer_top_k
 from keras_attn.export.passes.lower_constants import lower_constants
 from keras_attn.export.passes.make_names_unique import make_names_unique
@@ -21,6 +21,7 @@ from keras_attn.export.passes.remove_identities import remove_identities
 from keras_attn.export.passes.remove_unused import remove_unused
 from keras_attn.export.passes.reshape_to_zero import reshape_to_zero
 from keras_attn.export.passes.share_initializers import share_initializers
+from keras_attn.export.passes.slice_empty_gathers import slice_empty_gathers
 from keras_attn.export.passes.top_k_of_no_rows import top_k_of_no_rows
 
 PASSES = (
@@ -35,6 +36,7 @@ PASSES = (
     gather_integers,
     integer_top_k,
     plain_indices,
+    slice_empty_gathers,
     fuse_normalization,
     fold_recurrent_weights,
     nonnegative_axes,
@@ -55,6 +57,7 @@ __all__ = [
     "hoist_invariants",
     "int4_weights",
     "int8_weights",
+    "int8_weights_of_rows",
     "integer_top_k",
     "lower_constants",
     "make_names_unique",
@@ -67,5 +70,6 @@ __all__ = [
     "remove_unused",
     "reshape_to_zero",
     "share_initializers",
+    "slice_empty_gathers",
     "top_k_of_no_rows",
 ]

@@ -5,7 +5,11 @@ LARGEST = 64
 overflow: 2 * 255 * 64 < 2^15."""
 
 
-def int8_weights(model):
+LEAST = 1e-30
+"""In the place of the largest value of a row of zeros."""
+
+
+def int8_weights(model, row_scales=False):
     """Stores the weights of matrix products in 8 bits, and multiplies integers.
 
     With one scale s_j for each output j, and for each input tensor the scale and zero point of
@@ -14,17 +18,27 @@ def int8_weights(model):
         w_ij ~ s_j v_ij,  v_ij an integer in [-64, 64],  s_j = max_i |w_ij| / 64
         x W  ~ scale * s_j * sum_i (q_i - zero_point) v_ij
 
-    Operators of the standard domain, which ONNX Runtime joins to one. Which products stay in
-    float32: see `keras_attn.export.passes.weight_products`. Expects unique names and all constants
-    in the main graph.
+    So the result for a sentence depends on the values of other sentences in its batch. With
+    `row_scales` each row of the input has a scale of its own, max_i |x_i| / 127, and a sentence has
+    the same result in every batch.
+
+    Operators of the standard domain, which ONNX Runtime joins to one without `row_scales`. Which
+    products stay in float32: see `keras_attn.export.passes.weight_products`. Expects unique names
+    and all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
+        row_scales: bool, whether each row of an input has a scale. Default False.
     """
+    import numpy as np
     from onnx import numpy_helper
 
     matrix_of = constant_matrices(model)
     quantized = {}
+    integer_product = _product_of_rows if row_scales else _product_of_tensor
+
+    def add_constant(name, array):
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
 
     def quantize(name):
         """Names of the integers and of their scales, or `None` if they are not constant."""
@@ -33,15 +47,26 @@ def int8_weights(model):
             if matrix is None:
                 return None
             quantized[name] = f"{name}/int8", f"{name}/int8_scale"
-            for tensor_name, values in zip(quantized[name], _quantize(matrix), strict=True):
-                model.graph.initializer.append(numpy_helper.from_array(values, tensor_name))
+            integers, scales = _quantize(matrix)
+            add_constant(quantized[name][0], integers)
+            add_constant(quantized[name][1], scales / np.float32(127) if row_scales else scales)
         return quantized[name]
 
     def nodes_of_product(product, graph, inputs):
         names = quantize(product.input[1])
-        return None if names is None else _integer_product(product, *names, inputs)
+        return None if names is None else integer_product(product, *names, inputs)
 
     replace_products(model, nodes_of_product)
+    if row_scales and quantized:
+        add_constant(ROW_CONSTANTS["axis"], np.array([-1], "int64"))
+        add_constant(ROW_CONSTANTS["least"], np.float32(LEAST))
+        add_constant(ROW_CONSTANTS["step"], np.float32(1 / 127))
+        add_constant(ROW_CONSTANTS["zero"], np.uint8(128))
+
+
+def int8_weights_of_rows(model):
+    """`int8_weights` with a scale for each row of the inputs."""
+    int8_weights(model, row_scales=True)
 
 
 def _quantize(weight):
@@ -53,7 +78,7 @@ def _quantize(weight):
     return np.rint(weight / scales).astype("int8"), scales
 
 
-def _integer_product(product, weight, scales, inputs):
+def _product_of_tensor(product, weight, scales, inputs):
     """The nodes in place of a `MatMul`; `inputs` are those of the graph that are quantized."""
     from onnx import TensorProto, helper
 
@@ -71,3 +96,36 @@ def _integer_product(product, weight, scales, inputs):
         helper.make_node("Mul", [name("sums"), name("scales")], [result]),
     ]
     return nodes
+
+
+ROW_CONSTANTS = {name: f"int8_rows/{name}" for name in ("axis", "least", "step", "zero")}
+
+
+def _product_of_rows(product, weight, scales, inputs):
+    """As `_product_of_tensor`, with a scale for each row.
+
+    The rows are divided by their largest values, so one constant scale suits all of them: ONNX
+    Runtime takes no tensor of scales or zero points for the rows of a `MatMulInteger`.
+    """
+    from onnx import TensorProto, helper
+
+    source, result = product.input[0], product.output[0]
+    axis, least, step, zero = ROW_CONSTANTS.values()
+    name = f"{result}/{{}}".format
+    nodes = []
+    if source not in inputs:
+        inputs[source] = name("quantized"), name("largest")
+        nodes += [
+            helper.make_node("Abs", [source], [name("absolute")]),
+            helper.make_node("ReduceMax", [name("absolute"), axis], [name("maximum")]),
+            helper.make_node("Max", [name("maximum"), least], [name("largest")]),
+            helper.make_node("Div", [source, name("largest")], [name("relative")]),
+            helper.make_node("QuantizeLinear", [name("relative"), step, zero], [name("quantized")]),
+        ]
+    quantized, largest = inputs[source]
+    return nodes + [
+        helper.make_node("MatMulInteger", [quantized, weight, zero], [name("integers")]),
+        helper.make_node("Cast", [name("integers")], [name("sums")], to=TensorProto.FLOAT),
+        helper.make_node("Mul", [name("sums"), scales], [name("of_rows")]),
+        helper.make_node("Mul", [name("of_rows"), largest], [result]),
+    ]

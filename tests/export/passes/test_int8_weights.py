@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from keras_attn.export.passes import int8_weights
+from keras_attn.export.passes import int8_weights, int8_weights_of_rows
 from tests.export.small_graphs import (
     constant,
     loop_bodies,
@@ -108,3 +108,48 @@ def test_weights_of_a_loop_are_quantized_too():
     assert operators(loop_bodies(made)[0]) == ["Identity", *QUANTIZED]
     received = run(made, x=X)[0]
     np.testing.assert_allclose(received, expected(expected(X, WEIGHT), WEIGHT), rtol=1e-2, atol=1)
+
+
+def expected_of_rows(x, weight):
+    """The product of what is left of both in 8 bits, each row of `x` with its own scale."""
+    scales = np.abs(weight).max(axis=0) / 64
+    steps = np.maximum(np.abs(x).max(axis=-1, keepdims=True), 1e-30) / 127
+    return (np.rint(x / steps) * steps) @ (np.rint(weight / scales) * scales)
+
+
+def test_scales_of_rows_do_not_depend_on_other_rows():
+    x = X * np.array([[1e-3], [1], [0], [1e3], [30]], "float32")
+    made = products()
+    int8_weights_of_rows(made)
+    a, y = run(made, x=x)
+    np.testing.assert_allclose(a, expected_of_rows(x, WEIGHT), rtol=1e-4, atol=1e-6)
+    assert not a[2].any() and np.isfinite(y).all()
+    for row in range(len(x)):
+        alone, _ = run(made, x=x[row : row + 1])
+        np.testing.assert_array_equal(alone[0], a[row])
+    of_tensor = products()
+    int8_weights(of_tensor)
+    differences = [np.abs(each[0] - (x @ WEIGHT)[0]).max() for each in (a, run(of_tensor, x=x)[0])]
+    assert differences[0] < 0.05 * differences[1]  # a small row beside large ones
+
+
+def test_an_input_of_two_products_has_one_scale_a_row():
+    made = products()
+    int8_weights_of_rows(made)
+    kinds = operators(made.graph)
+    assert [kinds.count(kind) for kind in ("QuantizeLinear", "MatMulInteger")] == [1, 2]
+    assert "DynamicQuantizeLinear" not in kinds
+
+
+def test_rows_of_a_loop_have_scales_too():
+    made = model(
+        [node("Loop", "trips yes x", "y", body=product_body())],
+        [value("x", shape=[None, 16])],
+        [value("y", shape=[None, 16])],
+        [constant("weight", WEIGHT), constant("trips", 2), constant("yes", True)],
+    )
+    int8_weights_of_rows(made)
+    received = run(made, x=X)[0]
+    np.testing.assert_allclose(
+        received, expected_of_rows(expected_of_rows(X, WEIGHT), WEIGHT), rtol=1e-2, atol=1
+    )

@@ -8,6 +8,7 @@ from keras_attn.export.passes import (
     remove_identities,
     remove_unused,
     reshape_to_zero,
+    slice_empty_gathers,
 )
 from keras_attn.export.passes.graph import defined_names, nested_graphs
 from tests.export.small_graphs import (
@@ -186,3 +187,24 @@ def test_dimensions_that_do_not_fit_are_refused(dimensions):
     made = model([node("Neg", "x", "y")], [value("x", shape=[2])], [value("y", shape=[2])])
     with pytest.raises(ValueError, match="Expected the dimensions of"):
         name_dimensions(made, dimensions)
+
+
+@pytest.mark.parametrize("axis", [None, 1, -1])
+def test_empty_gathers_become_slices(axis):
+    attributes = {} if axis is None else {"axis": axis}
+    made = model(
+        [
+            node("Gather", "x nothing", "y", **attributes),
+            node("Gather", "x first", "z", **attributes),
+        ],
+        [value("x", shape=[2, 3])],
+        [value("y", shape=["rows", "columns"]), value("z", shape=["rows", "columns"])],
+        [constant("nothing", np.zeros(0, "int64")), constant("first", np.array([0], "int64"))],
+    )
+    data = np.arange(6, dtype="float32").reshape(2, 3)
+    expected = run(made, x=data)
+    slice_empty_gathers(made)
+    assert [each.op_type for each in made.graph.node] == ["Slice", "Gather"]
+    received = run(made, x=data)
+    assert received[0].shape == expected[0].shape == ((0, 3) if axis is None else (2, 0))
+    np.testing.assert_array_equal(received[1], expected[1])

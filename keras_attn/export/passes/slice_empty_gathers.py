@@ -1,0 +1,32 @@
+from keras_attn.export.passes.graph import nested_graphs
+
+
+def slice_empty_gathers(model):
+    """Replaces each `Gather` of nothing, by a constant empty index, with a `Slice` from 0 to 0.
+
+    The results are equal: an axis of size 0, as a search has it before its first token. OpenVINO
+    reads the empty index as a scalar, drops the axis, and refuses the file.
+
+    Args:
+        model: `onnx.ModelProto`; changed in place. All constants are expected in the main graph.
+    """
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    empty = {tensor.name for tensor in model.graph.initializer if list(tensor.dims) == [0]}
+    added = {}
+
+    def constant(number):
+        """The name of an initializer, int64 `(1,)`."""
+        if number not in added:
+            added[number] = f"slice_empty_gathers/{number}"
+            tensor = numpy_helper.from_array(np.array([number], "int64"), added[number])
+            model.graph.initializer.append(tensor)
+        return added[number]
+
+    for graph in nested_graphs(model.graph):
+        for node in graph.node:
+            if node.op_type == "Gather" and node.input[1] in empty:
+                axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
+                inputs = [node.input[0], constant(0), constant(0), constant(axis)]
+                node.CopyFrom(helper.make_node("Slice", inputs, node.output, name=node.name))
