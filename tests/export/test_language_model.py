@@ -59,7 +59,7 @@ def generator(
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokenizer") / "text"
-    path.write_text("abc def\nfed cab\n" * 5)
+    path.write_text("abc def\nfed cab g\n" * 5)
     return SentencePieceTokenizer.train(path, VOCABULARY_SIZE, "char")
 
 
