@@ -90,10 +90,11 @@ test: .venv/installed
 	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(WORKERS) -m "not slow"
 
 test-slow: .venv/installed
-	.venv/bin/python -m pytest -m slow
+	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(WORKERS) -m slow
 
 BACKEND_TESTS := $(addprefix tests/,attention rnn encoders decoders search models positions training transformer) \
-	$(addprefix tests/test_,configurations.py draw_index.py dropout.py gather.py history.py layer_normalization.py masks.py scan.py \
+	$(addprefix tests/test_,configurations.py draw_index.py dropout.py dtypes.py gather.py history.py \
+		keras_style.py layer_normalization.py masks.py quantization.py rematerialization.py scan.py \
 		serialize_shared.py time_distributed.py)
 
 # Nearly all the time goes into compiling small functions once: the less is optimised, the faster.

@@ -12,6 +12,7 @@ from keras_attn.training import (
     token_metric,
 )
 from tests.backend import precision, requires_tensorflow
+from tests.slow_cases import all_slow_but
 
 pytestmark = requires_tensorflow("on other backends nothing is noted on tensors")
 
@@ -140,8 +141,15 @@ def of_other_tokens():
     return TokenCrossentropy(ignore_class=4, name="of_other_tokens")
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        *((name, "float32") for name in MODELS),
+        *all_slow_but(
+            ("rnn", "mixed_bfloat16"), cases=((name, "mixed_bfloat16") for name in MODELS)
+        ),
+    ],
+)
 def test_learns_what_it_learns_from_logits(name, policy, monkeypatch):
     tolerance = 1e-5 if policy == "float32" else 0.05
     with precision(policy):

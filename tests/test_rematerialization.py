@@ -18,6 +18,7 @@ from keras_attn import (
     transformer_seq2seq,
 )
 from tests.public_layers import LAYERS
+from tests.slow_cases import all_slow_but
 
 X = np.random.default_rng(0).normal(size=(2, 3, 8)).astype("float32")
 
@@ -173,7 +174,7 @@ def test_scope_recomputes_in_the_backward_pass(part, monkeypatch):
         )
 
 
-@pytest.mark.parametrize("kind", ["rnn", "transformer"])
+@pytest.mark.parametrize("kind", all_slow_but("transformer", cases=["rnn", "transformer"]))
 def test_model_of_a_scope_trains_as_without_it(kind):
     def trained(scope):
         with scope:

@@ -58,6 +58,7 @@ def test_padding_can_have_another_id():
     assert_close(numpy(other.losses), [0.5 * expected_loss(weights, TOKEN_IDS != 0)])
 
 
+@pytest.mark.slow
 def test_training_with_it_spreads_the_attention():
     def overlap_after_training(weight):
         keras.utils.set_random_seed(0)

@@ -19,6 +19,7 @@ from keras_attn import (
 )
 from tests import oracles
 from tests.contracts import assert_close, check_decoder, check_layer, check_search, numpy, randomize
+from tests.slow_cases import all_slow_but
 
 GENERATOR = np.random.default_rng(0)
 VOCABULARY_SIZE = 5
@@ -62,7 +63,9 @@ ENSEMBLES = {
 }
 
 
-@pytest.mark.parametrize("name", ["of two kinds", "geometric, weighted"])
+@pytest.mark.parametrize(
+    "name", all_slow_but("of two kinds", cases=["of two kinds", "geometric, weighted"])
+)
 def test_it_is_a_layer(name):
     inputs, masked = {"token_ids": TOKEN_IDS, **ENCODED}, {"encoder_outputs": "encoder_mask"}
     check_layer(ENSEMBLES[name], inputs, masked, mixed_dtype="float32")

@@ -19,6 +19,7 @@ from keras_attn import (
 from tests import position_oracles
 from tests.backend import precision
 from tests.contracts import assert_close, check_decoder, check_layer, check_search, numpy, randomize
+from tests.slow_cases import all_slow_but
 from tests.transformer_oracles import decoder_block, norm, weights_of
 
 GENERATOR = np.random.default_rng(0)
@@ -86,7 +87,17 @@ DECODERS = {
 }
 
 
-@pytest.fixture(params=DECODERS)
+SLOW = [
+    "sinusoidal in halves, post-norm",
+    "learned, gelu",
+    "rotary interleaved, multi-query",
+    "alibi",
+]
+
+
+@pytest.fixture(
+    params=all_slow_but(*(each for each in DECODERS if each not in SLOW), cases=DECODERS)
+)
 def name(request):
     return request.param
 
@@ -104,7 +115,12 @@ def test_searches_find_the_best_hypotheses(name):
     check_search(DECODERS[name], encoded, VOCABULARY_SIZE)
 
 
-@pytest.mark.parametrize("name", ["learned, gelu", "rotary, rms, swiglu, grouped"])
+@pytest.mark.parametrize(
+    "name",
+    all_slow_but(
+        "rotary, rms, swiglu, grouped", cases=["learned, gelu", "rotary, rms, swiglu, grouped"]
+    ),
+)
 def test_is_a_good_layer(name):
     check_layer(
         DECODERS[name],

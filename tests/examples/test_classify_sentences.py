@@ -24,6 +24,7 @@ def reloaded(run):
     return predict(run[0] / "classifier.keras", IDS)
 
 
+@pytest.mark.slow
 def test_learns_that_not_turns_the_meaning(run):
     assert float(re.search(r"^accuracy: ([\d.]+)", run[1], re.MULTILINE)[1]) > 0.98
 
@@ -37,6 +38,7 @@ def test_draws_the_attention(run):
     assert (run[0] / "attention.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_fresh_process_computes_from_the_saved_model(run, reloaded):
     """Against the file's own weights and NumPy: the equation of additive attention."""
     import keras

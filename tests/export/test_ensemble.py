@@ -49,6 +49,7 @@ def test_no_model_s_weights_go_through_the_loop(ensemble, exported_ensemble):
     assert products >= 11 + 4  # of a layer of the Transformer and its logits; of the RNN
 
 
+@pytest.mark.slow
 def test_all_forms_translate_alike(ensemble, exported_ensemble, tokenizers, tmp_path):
     expected = [each.text for each in Translator(exported_ensemble[0]).translate(SOURCE)]
     assert len(set(expected)) > 1
@@ -61,6 +62,7 @@ def test_all_forms_translate_alike(ensemble, exported_ensemble, tokenizers, tmp_
     assert [text.decode() for text in texts] == expected
 
 
+@pytest.mark.slow
 def test_a_prefix_is_for_all_models(tmp_path, tokenizers):
     sizes = [each.vocabulary_size for each in tokenizers]
     models = [make_translator(cell=cell, vocabulary_sizes=sizes) for cell in ("lstm", "gru")]

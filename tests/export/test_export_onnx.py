@@ -29,6 +29,7 @@ from keras_attn.models.encoder_and_search import encoder_and_search
 from tests.backend import precision
 from tests.export.small_graphs import all_initializers, assert_no_weights_in_loops
 from tests.export.small_translator import SOURCE, make_translator, session
+from tests.slow_cases import all_slow_but
 
 IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 
@@ -230,6 +231,7 @@ def test_weights_of_8_bits(translator, exported, tmp_path):
     assert 0 < np.abs(scores - float_scores).max() < 0.1
 
 
+@pytest.mark.slow
 def test_weights_of_4_bits(translator, exported, tmp_path):
     report = export_onnx(translator, tmp_path / "model.onnx", precision="int4")
     assert report.best_equal >= 0.95 and report.precision.precision == "int4"
@@ -478,6 +480,7 @@ def test_layers_that_cannot_be_saved_are_refused(tmp_path):
         export_onnx(model, tmp_path / "model.onnx")
 
 
+@pytest.mark.slow
 def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path):
     with precision("mixed_float16"):
         translator = make_translator()
@@ -501,7 +504,7 @@ def test_log_probabilities_of_tokens(tmp_path):
     np.testing.assert_allclose(sums, outputs["log_probs"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("search", [BeamDecoder, GreedyDecoder])
+@pytest.mark.parametrize("search", all_slow_but(BeamDecoder, cases=[BeamDecoder, GreedyDecoder]))
 def test_what_hypotheses_may_not_repeat(tmp_path, search):
     """Scattering to the logits, where a token may stand twice, survives the conversion."""
     encoder, beam_search = encoder_and_search(make_translator())
@@ -517,7 +520,7 @@ def test_what_hypotheses_may_not_repeat(tmp_path, search):
         assert len(pairs) > 2 and len(set(pairs)) == len(pairs)
 
 
-@pytest.mark.parametrize("alignments", [False, True])
+@pytest.mark.parametrize("alignments", all_slow_but(True, cases=[False, True]))
 def test_coverage_penalty(tmp_path, alignments):
     model = make_translator(coverage_penalty=0.7)
     export_onnx(model, tmp_path / "model.onnx", alignments=alignments)
@@ -529,6 +532,7 @@ def test_coverage_penalty(tmp_path, alignments):
     assert (outputs["scores"] < without - 1e-3)[0].all()  # the other source is covered
 
 
+@pytest.mark.slow
 def test_groups_of_beams(tmp_path):
     model = make_translator(beam_width=4, num_hypotheses=4, num_groups=2)
     report = export_onnx(model, tmp_path / "model.onnx")
@@ -538,7 +542,7 @@ def test_groups_of_beams(tmp_path):
     )
 
 
-@pytest.mark.parametrize("search", [BeamDecoder, GreedyDecoder])
+@pytest.mark.parametrize("search", all_slow_but(BeamDecoder, cases=[BeamDecoder, GreedyDecoder]))
 def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
     """Also where no sentence has a prefix, and where they are of several lengths."""
     encoder, beam_search = encoder_and_search(make_translator())

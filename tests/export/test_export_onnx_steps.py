@@ -51,6 +51,7 @@ def test_gives_the_results_of_the_one_file(directory, exported, max_length, leng
     )
 
 
+@pytest.mark.slow
 def test_greedy_search_with_alignments_and_a_cache_that_grows(tmp_path):
     encoder, decoder = transformer_seq2seq(
         20, 20, num_layers=1, num_heads=2, embedding_dim=8, intermediate_dim=16, seed=1
@@ -213,12 +214,14 @@ def test_the_implicit_mask_of_an_encoder_counts(tmp_path, names):
     assert report.best_equal == 1
 
 
+@pytest.mark.slow
 def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path):
     with precision("mixed_float16"):
         translator = make_translator()
     assert export_onnx_steps(translator, tmp_path / "steps").best_equal == 1
 
 
+@pytest.mark.slow
 def test_begins_as_it_is_told(translator, tokenizers, tmp_path):
     for export, name in ((export_onnx, "model.onnx"), (export_onnx_steps, "steps")):
         export(translator, tmp_path / name, *tokenizers, target_prefix=True)

@@ -171,6 +171,7 @@ def beginning(translator, tokenizers, tmp_path_factory):
     return tf.saved_model.load(str(path)), report
 
 
+@pytest.mark.slow
 def test_what_hypotheses_begin_with_is_an_input_on_request(beginning, translator):
     loaded, report = beginning
     assert report.best_equal > 0.95

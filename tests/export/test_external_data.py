@@ -70,6 +70,7 @@ def test_a_directory_in_the_place_of_a_file_is_refused_before_the_work(translato
             export_onnx(translator, tmp_path)
 
 
+@pytest.mark.slow
 def test_more_than_2_gb_are_written_so_unasked(translator, onnx_model, tmp_path, monkeypatch):
     monkeypatch.setattr("keras_attn.export.onnx_file.convert", lambda *_: copy_of(onnx_model))
     monkeypatch.setattr("keras_attn.export.onnx_file.LIMIT", 1000)
@@ -81,6 +82,7 @@ def test_more_than_2_gb_are_written_so_unasked(translator, onnx_model, tmp_path,
         export_onnx(translator, tmp_path / "translator")
 
 
+@pytest.mark.slow
 def test_the_weights_decide_what_is_written_at_every_precision(
     translator, onnx_model, tmp_path, monkeypatch
 ):

@@ -322,6 +322,7 @@ def test_the_encoder_of_a_translator(onnx_model):
     assert (outside_the_search["LSTM"], outside_the_search["Loop"]) == (2, 1)
 
 
+@pytest.mark.slow
 def test_a_translator_with_grus(tmp_path):
     path = tmp_path / "translator.onnx"
     export_onnx(make_translator(cell="gru"), path).check()

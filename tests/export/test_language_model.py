@@ -75,12 +75,14 @@ def test_the_file_continues_prompts_as_keras_does(exported_generator):
     assert_continues_as_keras_does(*exported_generator)
 
 
+@pytest.mark.slow
 def test_weights_of_4_bits(tmp_path):
     """Those of the blocks are in two graphs: before the loop of the search, and in it."""
     report = export_onnx(generator(scale=0.2), tmp_path / "generator.onnx", precision="int4")
     assert 0 < report.precision.mean_difference < 0.3
 
 
+@pytest.mark.slow
 def test_a_file_that_archives_does_too(tmp_path):
     model, path = generator(beam_width=3, min_length=2, archive_every=2), tmp_path / "model.onnx"
     assert_continues_as_keras_does(model, path, export_onnx(model, path))

@@ -97,6 +97,7 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_search_may_be_another_than_in_the_training(run, tmp_path, monkeypatch, capsys):
     calls = []
     monkeypatch.setattr(

@@ -114,6 +114,7 @@ def test_onnx_export_of_a_translator_with_dropout_in_its_cells(
     assert [each.text for each in found] == tokenizers[1].decode(best)
 
 
+@pytest.mark.slow
 def test_saved_model_of_a_translator_with_dropout_in_its_cells(translators, expected, tmp_path):
     import tensorflow as tf
 

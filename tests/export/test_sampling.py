@@ -20,6 +20,7 @@ from keras_attn.export.export_onnx_text import _run
 from tests.contracts import numpy
 from tests.export.small_translator import SOURCE
 from tests.export.test_language_model import PROMPT_IDS, generator
+from tests.slow_cases import all_slow_but
 
 SEEDS = np.array([3, -4, 0, 2**31 - 1], "int32")
 
@@ -38,13 +39,16 @@ def sampler_file(sampler, tokenizers, tmp_path_factory):
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {},
-        {"temperature": 0.6, "top_k": 4},
-        {"min_p": 0.1},
-        {"top_p": 0.8, "return_token_log_probs": True},
+    all_slow_but(
         {"top_k": 9, "top_p": 0.7, "no_repeat_ngram_size": 2, "min_length": 3},
-    ],
+        cases=[
+            {},
+            {"temperature": 0.6, "top_k": 4},
+            {"min_p": 0.1},
+            {"top_p": 0.8, "return_token_log_probs": True},
+            {"top_k": 9, "top_p": 0.7, "no_repeat_ngram_size": 2, "min_length": 3},
+        ],
+    ),
     ids=str,
 )
 def test_the_file_draws_what_keras_draws(tmp_path, settings):
@@ -85,6 +89,7 @@ def test_a_sentence_is_drawn_alike_whatever_is_beside_it(sampler_file):
     assert all(each.text.startswith("ein") for each in led)
 
 
+@pytest.mark.slow
 def test_all_forms_draw_alike(sampler, sampler_file, tokenizers, tmp_path):
     expected = Translator(sampler_file).translate(SOURCE, num_hypotheses=3, seed=5)
     texts = [[each.text for each in one.hypotheses] for one in expected]
@@ -121,6 +126,7 @@ def test_all_forms_draw_alike(sampler, sampler_file, tokenizers, tmp_path):
     assert default == [[each.decode() for each in row] for row in first]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["int8", "float16"])
 def test_other_precisions_are_compared_where_they_draw_alike(tmp_path, precision):
     model = generator(SamplingDecoder, scale=0.3)

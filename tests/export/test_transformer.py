@@ -47,6 +47,7 @@ def test_the_products_of_a_layer_are_as_few_as_they_can_be(steps):
     assert products[0] == 10 + 1
 
 
+@pytest.mark.slow
 def test_a_step_copies_what_the_last_ones_left_and_no_archive(steps, tmp_path):
     step, report = export(tmp_path, 2, archive_every=3)
     assert not report.cuda.missing and report.best_equal == report.all_equal == 1.0
@@ -56,6 +57,7 @@ def test_a_step_copies_what_the_last_ones_left_and_no_archive(steps, tmp_path):
     assert products[0] - products[1] == 2 * 2
 
 
+@pytest.mark.slow
 def test_half_precision_converts_little_and_runs_on_a_gpu(steps, tmp_path):
     step, report = export(tmp_path, 1, precision="float16")
     assert not report.cuda.missing
@@ -64,6 +66,7 @@ def test_half_precision_converts_little_and_runs_on_a_gpu(steps, tmp_path):
     assert casts[0] - casts[1] == 1 + 2 * 2 + 1
 
 
+@pytest.mark.slow
 def test_onnx_runtime_reads_weights_of_4_bits_in_every_product(tmp_path):
     export(tmp_path, 1, precision="int4")
     written = onnx.load(tmp_path / "model.onnx")

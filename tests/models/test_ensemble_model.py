@@ -82,6 +82,7 @@ def test_it_shares_the_weights_and_can_be_saved(tmp_path):
     assert (numpy(ensemble(SOURCE_IDS))["scores"] != expected["scores"]).any()
 
 
+@pytest.mark.slow
 def test_the_attention_of_each_model_is_recorded_apart(tmp_path):
     models = []
     for seed, heads in ((1, 2), (2, 4)):

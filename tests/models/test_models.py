@@ -25,6 +25,7 @@ from keras_attn import (
 )
 from keras_attn.training import compile_for_training
 from tests.contracts import assert_close, assert_identical, numpy
+from tests.slow_cases import all_slow_but
 
 SOURCE_IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 TARGET_IDS = np.array([[1, 4, 5], [1, 6, 0]], "int32")
@@ -37,7 +38,9 @@ def make_models(encoder, decoder):
     return training_model(encoder, decoder), search_model(encoder, search)
 
 
-@pytest.fixture(params=[False, True], ids=["two embeddings", "shared embedding"])
+@pytest.fixture(
+    params=all_slow_but(True, cases=[False, True]), ids=["two embeddings", "shared embedding"]
+)
 def models(request):
     return make_models(*rnn_seq2seq(10, 10, **SMALL, share_embeddings=request.param, seed=1))
 

@@ -23,6 +23,7 @@ from keras_attn.all_layers import all_layers
 from keras_attn.models.transformer_seq2seq import POSITIONS
 from tests.contracts import assert_close, assert_identical, numpy
 from tests.models.test_models import INPUTS, SOURCE_IDS, TARGET_IDS, make_models, weights_of
+from tests.slow_cases import all_slow_but
 
 LABELS = np.array([[4, 5, 2], [6, 2, 0]])
 SMALL = {"num_layers": 1, "num_heads": 2, "embedding_dim": 8, "intermediate_dim": 12}
@@ -63,7 +64,10 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    all_slow_but("rotary", "one embedding", "Transformer encoder, RNN decoder", cases=MODELS),
+)
 def test_learns_searches_and_comes_back_from_a_file(name, tmp_path):
     encoder, decoder = MODELS[name]()
     trainer, translator = make_models(encoder, decoder)

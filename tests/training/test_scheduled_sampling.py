@@ -114,7 +114,10 @@ def test_a_schedule_is_asked_for_each_step_of_training():
     "make",
     [
         lambda: rnn_seq2seq(20, 30, units=8, embedding_dim=8, seed=1),
-        lambda: transformer_seq2seq(20, 30, 1, 2, 8, 16, dropout=0.0, seed=1),
+        pytest.param(
+            lambda: transformer_seq2seq(20, 30, 1, 2, 8, 16, dropout=0.0, seed=1),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["rnn", "transformer"],
 )

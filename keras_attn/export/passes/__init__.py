@@ -40,9 +40,11 @@ PASSES = (
     fuse_normalization,
     fold_recurrent_weights,
     nonnegative_axes,
+    share_initializers,
     remove_unused,
 )
-"""The passes that need nothing but the model, in the order they run. `half_precision`,
+"""The passes that need nothing but the model, in the order they run. `share_initializers` runs
+again for the constants that other passes add. `half_precision`,
 `int8_weights` or `int4_weights` may follow, and `lower_constants` is the last one: after it
 constants are no longer in the main graph alone."""
 

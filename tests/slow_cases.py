@@ -1,0 +1,21 @@
+"""Cases of a test that only `make test-slow` runs, because others cover nearly as much."""
+
+import pytest
+
+
+def all_slow_but(*fast, cases):
+    """Cases for `pytest.mark.parametrize`.
+
+    Args:
+        *fast: the cases that every run has.
+        cases: iterable of all cases.
+    """
+    cases = list(cases)
+    missing = [each for each in fast if each not in cases]
+    assert not missing, f"Expected fast cases among {cases}. Received: {missing}."
+    return [each if each in fast else _slow(each) for each in cases]
+
+
+def _slow(case):
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=pytest.mark.slow)
