@@ -433,6 +433,9 @@ REASONS = (
     (r"Received: a model with \[(.*?)\]", r"needs \1"),
     (r"Could not find an implementation for (\w+)", r"ONNX Runtime has no \1 of this dtype"),
     (r"Type 'tensor\((\w+)\)' of input parameter \(.*?\) of operator \((\w+)\)", r"no \2 of \1"),
+    (r"Failed to convert node \S*?(\w+)'? \(fct=", r"no conversion of \1"),
+    (r"Tensorflow op \[\S+: (\w+)\] is not supported", r"no conversion of \1"),
+    (r"onnx.checker refuses the converted model", "the converted model is not valid"),
     (r"tf2onnx could not convert the model: (.*)", r"\1"),
 )
 """Patterns of error messages, and what the table says."""
@@ -488,7 +491,7 @@ def missing(results):
 def document(results):
     """The page with the table."""
     rows = [row(name, results[name]) for name in sorted(results)]
-    kinds = collections.Counter(re.split(r"[;: (]", each[1])[0] for each in rows)
+    kinds = collections.Counter(re.split(r"[;:(]", each[1])[0].strip() for each in rows)
     cases = [result for each in results.values() for _, result in each]
     right = sum(result.keras.startswith("right") for result in cases)
     ours = sum(result.status in ("exported", "rewritten") for result in cases)
