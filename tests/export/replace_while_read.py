@@ -71,7 +71,10 @@ def make_saved_model(directory, number):
 def read_saved_model(directory):
     import tensorflow as tf
 
-    return tuple(int(each) for each in tf.saved_model.load(str(directory)).numbers())
+    loaded = tf.saved_model.load(
+        str(directory)
+    )  # kept, since its functions do not keep its variables
+    return tuple(int(each) for each in loaded.numbers())
 
 
 READERS = {"runtime": (make_onnx, read_onnx), "tensorflow": (make_saved_model, read_saved_model)}
