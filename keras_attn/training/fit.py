@@ -3,6 +3,7 @@ from itertools import islice
 
 import keras
 
+from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.path_lock import PathLock
 from keras_attn.training.replicas import (
     num_data_replicas,
@@ -10,11 +11,7 @@ from keras_attn.training.replicas import (
     pad_to_replicas,
 )
 from keras_attn.training.strategy import refuse_gradient_accumulation
-from keras_attn.training.training_checkpoint import (
-    TrainingCheckpoint,
-    nonfinite_weight,
-    warn_of_nonfinite_weights,
-)
+from keras_attn.training.training_checkpoint import TrainingCheckpoint
 
 
 def fit(
@@ -53,7 +50,8 @@ def fit(
     Keras' own callbacks that count, such as `EarlyStopping`, start from the beginning when training
     resumes; those of this package do not.
 
-    Weights that become NaN or infinite give one warning.
+    Variables of the model or the optimizer that become NaN or infinite, such as a moving variance,
+    give one warning, and such a state is not saved.
 
     Args:
         model: built `keras.Model`, compiled, see `compile_for_training`.
@@ -116,7 +114,7 @@ def fit(
         callback.set_model(model)  # As Keras does, but where nothing is left to train too.
     if directory is None:
         checkpoint = None
-        callbacks.append(_WarnOfNonfiniteWeights())
+        callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
     else:
         _refuse_other_weights(model, callbacks)
         checkpoint = TrainingCheckpoint(
@@ -240,12 +238,15 @@ class _OneEpoch(keras.utils.PyDataset):
 
 
 class _WarnOfNonfiniteWeights(keras.callbacks.Callback):
-    """Looks at the weights after each epoch, as `TrainingCheckpoint` does before it saves them."""
+    """Checks the variables after each epoch, as `TrainingCheckpoint` does before it saves them."""
 
-    warned = False
+    def __init__(self, finite_weights):
+        super().__init__()
+        self.finite_weights = finite_weights
+        self.warned = False
 
     def on_epoch_end(self, epoch, logs=None):
-        weight = None if self.warned else nonfinite_weight(self.model)
-        if weight is not None:
+        problem = None if self.warned else self.finite_weights.problem(self.model)
+        if problem is not None:
             self.warned = True
-            warn_of_nonfinite_weights(weight, f"in epoch {epoch + 1}")
+            warn_of_nonfinite_weights(problem, f"in epoch {epoch + 1}")

@@ -21,6 +21,7 @@ from tests.backend import precision, requires_tensorflow
 from tests.training.toy_training import ToyBatches, toy_model, toy_translator
 
 STEPS = 4
+SGD = keras.optimizers.SGD
 
 
 @pytest.fixture
@@ -156,6 +157,75 @@ def test_nan_weights_are_reported_once(model, tmp_path, saved):
     assert "Weights became NaN or infinite" in message
 
 
+class VectorBatches(ToyBatches):
+    """Vectors and their sums; one vector of the second epoch is very large, but finite."""
+
+    def batch(self, step):
+        x = np.random.default_rng(step).normal(size=(4, 3)).astype("float32")
+        y = x.sum(axis=1, keepdims=True)
+        x[0] *= 1e25 if step == STEPS + 2 else 1
+        return x, y
+
+    def dataset(self, start_step=0):
+        import tensorflow as tf
+
+        specs = tf.TensorSpec((None, 3)), tf.TensorSpec((None, 1))
+        return tf.data.Dataset.from_generator(
+            lambda: self.stream(start_step), output_signature=specs
+        )
+
+
+class Mask(keras.layers.Layer):
+    """Has a constant variable of 0 and -inf."""
+
+    def build(self, shape):
+        def values(shape, dtype=None):
+            return keras.ops.convert_to_tensor([0.0, 0.0, -float("inf")], dtype)
+
+        self.mask = self.add_weight(shape=(3,), initializer=values, trainable=False)
+
+    def call(self, inputs):
+        return keras.ops.where(self.mask < 0, 0.0, inputs)
+
+
+def make_vector_model():
+    layers = [Mask(), keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((3,)), *layers])
+    model.compile(SGD(0.01), "mse", jit_compile=False)
+    return model
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_infinite_moving_variance_is_reported_and_not_saved(tmp_path, saved):
+    best = BestCheckpoint(tmp_path / "best.weights.h5", "loss", mode="max")
+    average = AverageWeights(tmp_path / "average")
+    directory = tmp_path / "state" if saved else None
+    with pytest.warns(UserWarning, match="moving_variance.* very large values"):
+        callbacks = [best, average]
+        fit(make_vector_model(), VectorBatches(), 2, directory, callbacks=callbacks, verbose=0)
+    assert best.best_epoch == 0 and average.kept_epochs == [0]  # although a weight is a mask
+    if saved:
+        model = make_vector_model()
+        checkpoint = TrainingCheckpoint(directory, STEPS, 2)
+        assert checkpoint.restore(model) and checkpoint.step == STEPS
+        assert np.isfinite(model.get_layer(index=1).moving_variance).all()
+
+
+def test_infinite_variable_of_the_optimizer_is_not_saved(tmp_path):
+    model = compile_for_training(toy_model(), learning_rate=0.02)
+    fit(model, ToyBatches(), 1, tmp_path, verbose=0)
+    checkpoint = TrainingCheckpoint(tmp_path, STEPS, 2)
+    checkpoint.restore(model)
+    checkpoint.step = STEPS + 1
+    variable = model.optimizer.variables[-1]
+    variable.assign(np.full(variable.shape, np.inf))
+    message = f"Variables of the optimizer became .*{variable.path}"
+    with pytest.warns(UserWarning, match=message):
+        checkpoint.save()
+    again = TrainingCheckpoint(tmp_path, STEPS, 2)
+    assert again.restore(model) and again.step == STEPS
+
+
 @pytest.mark.parametrize("what", ["state", "best"])
 def test_where_nothing_can_be_written_is_known_before_the_training(model, tmp_path, what):
     (tmp_path / "file").write_text("")
@@ -268,7 +338,6 @@ def with_optimizer(optimizer, loss=None):
     return model
 
 
-SGD = keras.optimizers.SGD
 CHANGES = {
     "activation": (
         lambda: compiled(toy_model(activation="relu")),
