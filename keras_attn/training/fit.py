@@ -40,8 +40,9 @@ def fit(
     the training is ignored; a schedule is not, nor is `LearningRateScheduler` of Keras.
 
     The state also has a fingerprint: the configuration of the model, the optimizer and its
-    settings, the loss, the steps of an epoch and checksums of two batches. If any of them changed,
-    the error names it. More epochs, another directory, other callbacks and metrics, and a learning
+    settings, the loss and its weights, the steps of an epoch and checksums of two batches. Of
+    functions it has the code and the values that they use. If any of them changed, the error names
+    it. More epochs, another directory, other callbacks and metrics, and a learning
     rate that is a number may change.
 
     One training at a time can use the directory, and those of callbacks: a lock, which a kill

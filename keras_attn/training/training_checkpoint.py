@@ -102,6 +102,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         # It also shows that the directory can be written, not only after the first hour.
         self._release_at_end = self.lock.acquire()  # False: `fit` holds it
+        self._current_fingerprint()  # before the training changes attributes of losses
         self._warned = False
 
     def on_train_end(self, logs=None):
