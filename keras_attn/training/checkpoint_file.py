@@ -16,15 +16,18 @@ def require_directory(directory):
     tempfile.TemporaryFile(dir=directory).close()
 
 
-def write_checkpoint(path, arrays, facts):
-    """Writes arrays (a list) and facts (a dict that JSON can hold) to `path`."""
+def write_checkpoint(path, arrays, facts, like=None):
+    """Writes arrays (a list) and facts (a dict that JSON can hold) to `path`.
+
+    `like` is as for `replace_when_done`.
+    """
     # NumPy files cannot hold bfloat16.
     arrays = [
         array.astype("float32") if array.dtype.name == "bfloat16" else array for array in arrays
     ]
     entries = {str(index): array for index, array in enumerate(arrays)}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with replace_when_done(path) as partial, open(partial, "wb") as stream:
+    with replace_when_done(path, like=like) as partial, open(partial, "wb") as stream:
         np.savez(stream, facts=np.array(json.dumps(facts)), **entries)
 
 

@@ -164,7 +164,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         newest, previous = self._paths()
         if newest.exists() and not self._newest_is_damaged:
             os.replace(newest, previous)
-        write_checkpoint(newest, arrays, facts)
+        write_checkpoint(newest, arrays, facts, like=previous)
         self._newest_is_damaged = False
         self._saved_step = self.step
 

@@ -1,3 +1,4 @@
+import os
 import sys
 from collections import OrderedDict
 
@@ -210,6 +211,15 @@ def test_nested_inputs_are_named_by_their_paths(tmp_path):
     model = keras.Model({"a": {"b/c": x, "b": {"c": y}}}, x - y)
     with pytest.raises(ValueError, match="keys of the inputs.*Rename"):
         export_functional_onnx(model, tmp_path / "other.onnx", sample)
+
+
+def test_path_that_is_not_utf8_is_refused_before_the_conversion(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_attn.export.onnx_file.convert", None)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    path = tmp_path / os.fsdecode(b"mod\xe8le.onnx")
+    with pytest.raises(ValueError, match=r"Expected a path of valid UTF-8.*mod\\udce8le.*Rename"):
+        export_functional_onnx(model, path, np.ones((2, 3)))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("wrong", [0.01, np.nan])

@@ -240,6 +240,27 @@ def test_where_nothing_can_be_written_is_known_before_the_training(model, tmp_pa
         np.testing.assert_array_equal(received, expected)
 
 
+def test_modes_of_saved_states_are_kept(model, tmp_path):
+    state, previous = tmp_path / "training.npz", tmp_path / "training-previous.npz"
+    checkpoint = TrainingCheckpoint(tmp_path, STEPS, 2)
+    checkpoint.set_model(model)
+    checkpoint.save()
+    state.chmod(0o600)
+    checkpoint.save()
+    checkpoint.save()
+    assert [path.stat().st_mode & 0o777 for path in (state, previous)] == [0o600] * 2
+
+
+def test_name_of_the_best_model_can_be_long(tmp_path):
+    path = tmp_path / ("b" * 239 + ".weights.h5")
+    best = BestCheckpoint(path, "loss")
+    best.set_model(toy_model())
+    best.on_train_begin()
+    best.on_epoch_end(0, {"loss": 1.0})
+    best.on_train_end()
+    assert path.stat().st_size > 0
+
+
 def test_a_directory_is_no_place_for_the_best_model(model, tmp_path):
     (tmp_path / "best.keras").mkdir()
     callbacks = [BestCheckpoint(tmp_path / "best.keras", "loss")]
