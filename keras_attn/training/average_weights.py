@@ -3,6 +3,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_attn.arguments import check_positive_integer
 from keras_attn.training.checkpoint_file import (
     read_checkpoint,
     write_checkpoint,
@@ -24,7 +25,7 @@ class AverageWeights(keras.callbacks.Callback):
         num_epochs: int >= 1, epochs to average. Default 5.
 
     Raises:
-        ValueError: `num_epochs` below 1.
+        ValueError: `num_epochs` is no positive integer.
 
     Example:
 
@@ -37,10 +38,7 @@ class AverageWeights(keras.callbacks.Callback):
 
     def __init__(self, directory, num_epochs=5):
         super().__init__()
-        if num_epochs < 1:
-            raise ValueError(
-                f"Expected num_epochs of at least 1. Received: num_epochs={num_epochs}"
-            )
+        check_positive_integer("num_epochs", num_epochs)
         self.directory = Path(directory)
         self.num_epochs = num_epochs
         self.kept_epochs = []

@@ -12,7 +12,13 @@ from keras_attn.replace_when_done import replace_when_done
 
 def require_directory(directory):
     """Makes a directory if need be, and raises an `OSError` if nothing can be written to it."""
-    Path(directory).mkdir(parents=True, exist_ok=True)
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise NotADirectoryError(
+            f"Expected the path of a directory. Received: {str(directory)!r}, which is a file or "
+            "in a file. Choose another path."
+        ) from error
     tempfile.TemporaryFile(dir=directory).close()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import keras
 
+from keras_attn.arguments import check_positive_integer
 from keras_attn.training.checkpoint_file import (
     read_checkpoint,
     write_checkpoint,
@@ -63,10 +64,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         on_mismatch="error",
     ):
         super().__init__()
-        if save_steps < 1:
-            raise ValueError(
-                f"Expected save_steps of at least 1. Received: save_steps={save_steps}"
-            )
+        check_positive_integer("save_steps", save_steps)
         if on_mismatch not in ("error", "warn"):
             raise ValueError(
                 f'Expected on_mismatch "error" or "warn". Received: on_mismatch={on_mismatch!r}'

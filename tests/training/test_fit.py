@@ -35,7 +35,10 @@ def weights_of(model):
 
 def test_trains_and_validates():
     model = compile_for_training(toy_translator(), learning_rate=0.02)
-    history = fit(model, ToyBatches(), epochs=8, validation_batches=ToyBatches(seed=1), verbose=0)
+    validation = ToyBatches(seed=1)
+    history = fit(
+        model, ToyBatches(), 8, validation_batches=validation, callbacks=None, verbose=0
+    )  # None as in Keras
     losses = history.history["loss"]
     assert len(losses) == len(history.history["val_loss"]) == 8
     assert losses[-1] < losses[0] - 0.02
@@ -538,6 +541,34 @@ def test_checkpoint_locks_its_directory_in_the_fit_of_keras(model, tmp_path):
     model.fit(stream, steps_per_epoch=STEPS, shuffle=False, callbacks=callbacks, verbose=0)
     assert "Expected a path that no other training writes" in second.error
     assert not checkpoint.lock.is_held
+
+
+def test_arguments_of_another_kind_are_refused_with_a_remedy(model, tmp_path):
+    arrays = ToyBatches().batch(0)
+    for name in ("batches", "validation_batches"):
+        for wrong in (arrays, iter([arrays]), {"steps_per_epoch": 4}, None):
+            if (name, wrong) == ("validation_batches", None):
+                continue
+            arguments = {"batches": ToyBatches(), name: wrong}
+            message = f"{name} with the attribute .*LengthBucketed.*type {type(wrong).__name__}"
+            with pytest.raises(ValueError, match=message):
+                fit(model, epochs=1, **arguments)
+    batches = ToyBatches()
+    batches.steps_per_epoch = 0
+    with pytest.raises(ValueError, match="Received: batches.steps_per_epoch=0"):
+        fit(model, batches, 1)
+    for epochs in ("3", 1.5, None):
+        with pytest.raises(ValueError, match=f"positive integer. Received: epochs={epochs!r}"):
+            fit(model, ToyBatches(), epochs)
+    with pytest.raises(ValueError, match="Received: save_steps='1'"):
+        fit(model, ToyBatches(), 1, tmp_path, save_steps="1")
+    for callbacks in (BestCheckpoint, BestCheckpoint("best.keras"), [BestCheckpoint]):
+        with pytest.raises(ValueError, match="Expected a list of keras.callbacks.Callback"):
+            fit(model, ToyBatches(), 1, callbacks=callbacks)
+    (tmp_path / "file").write_text("")
+    for directory in (tmp_path / "file", tmp_path / "file" / "state"):
+        with pytest.raises(NotADirectoryError, match="Expected the path of a directory.*Choose"):
+            fit(model, ToyBatches(), 1, directory)
 
 
 def test_bad_arguments(model, tmp_path):
