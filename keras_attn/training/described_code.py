@@ -97,9 +97,7 @@ def functions_of_user(attributes):
         Dict from names to descriptions.
     """
     return {
-        name: described(value)
-        for name, value in attributes.items()
-        if not name.startswith("_") and _has_function_of_user(value)
+        name: described(value) for name, value in attributes.items() if _has_function_of_user(value)
     }
 
 
@@ -217,7 +215,10 @@ def _of_object(value, parents):
 
 
 def _of_array(value):
-    array = np.asarray(keras.ops.convert_to_numpy(value))
+    try:
+        array = np.asarray(keras.ops.convert_to_numpy(value))
+    except Exception:  # a tensor of a graph, or one whose memory is gone, which has no value
+        return type(value).__qualname__
     content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
     return f"{array.dtype} {array.shape} {hashlib.sha256(content).hexdigest()}"
 

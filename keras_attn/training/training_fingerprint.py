@@ -170,7 +170,7 @@ def _loss_config(loss):
         attributes = {
             name: described(value)
             for name, value in attributes.items()
-            if not name.startswith("_") and name not in config
+            if name not in config and name not in vars(keras.losses.Loss())
         }
         code = methods_checksum(type(loss), ("call", "__call__"))
         return {**parts, "attributes": attributes, CODE: code}

@@ -127,10 +127,24 @@ class Power(keras.losses.Loss):
 
     def __init__(self, power):
         super().__init__()
-        self.power = power
+        self._power = power
 
     def call(self, y_true, y_pred):
-        return abs(y_true - y_pred) ** self.power
+        return abs(y_true - y_pred) ** self._power
+
+
+class Scale(keras.layers.Layer):
+    """Has a function whose name its configuration lacks."""
+
+    def __init__(self, function):
+        super().__init__()
+        self._functions = [function]
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=())
+
+    def call(self, inputs):
+        return self._functions[0](inputs * self.scale)
 
 
 class Decay(keras.optimizers.schedules.LearningRateSchedule):
@@ -168,7 +182,7 @@ VARIABLE = keras.Variable(1.0)
         ({"loss": written()}, {"loss": written(factor=5)}, "loss.a.globals.FACTOR: saved 1.5, now"),
         ({"loss": written()}, {"loss": written(other=5)}, "loss.a.globals.other.code"),
         ({"loss": lambda y, z: y - z}, {"loss": lambda y, z: y + z}, "loss.a.code"),
-        ({"loss": Power(2)}, {"loss": Power(1)}, "loss.a.attributes.power: saved 2, now 1"),
+        ({"loss": Power(2)}, {"loss": Power(1)}, "loss.a.attributes._power: saved 2, now 1"),
         ({"rate": Decay(0.1)}, {"rate": Decay(0.2)}, "learning_rate.attributes.rate: saved 0.1"),
         (
             {"loss": functools.partial(written(), scale=1)},
@@ -179,6 +193,11 @@ VARIABLE = keras.Variable(1.0)
             {"activation": power_of(2)},
             {"activation": power_of(3)},
             "model.functions.Dense.activation.function.closure.power: saved 2, now 3",
+        ),
+        (
+            {"activation": Scale(power_of(2))},
+            {"activation": Scale(power_of(3))},
+            "model.functions.Scale._functions.function.0.closure.power: saved 2, now 3",
         ),
         (
             {"loss_weights": {"a": 1.0, "b": 0.5}},
