@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 from pathlib import Path
 
 from keras_attn.exchange_paths import exchange_paths
@@ -27,8 +28,16 @@ _ATTEMPTS = 100
 """Several processes that replace the same path at the same time may come in each other's way."""
 
 
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
 @contextlib.contextmanager
-def replace_when_done(path, is_file=None, first_bytes=b""):
+def replace_when_done(path, is_file=None, first_bytes=b"", like=None):
     """Yields a temporary path, whose content becomes that of `path` if the block succeeds.
 
     The block writes a file or a directory under the temporary path, which lies in a directory of
@@ -43,24 +52,30 @@ def replace_when_done(path, is_file=None, first_bytes=b""):
     moved away, and then the new one is moved to its place: a reader may find nothing for a moment,
     and a kill in this moment leaves nothing until the next call, which puts the old one back.
 
+    What replaces a file or a directory gets its mode, and its owner and group if the system permits
+    that; in a directory also each file that has the same name.
+
     A process that opens several files of a directory by their paths may still read some of the
     old and some of the new directory. `keras_attn_runtime` notices that and reads again.
 
     Args:
         path: the final path. An existing file is replaced, and so is a directory that is empty or
-            has an earlier export, but no other. If it is a link, what it points to is replaced.
+            has an earlier export, but no other, nor a named pipe, a socket or a device. If it is a
+            link, what it points to is replaced.
         is_file: bool, whether the block writes a file, so that a directory is refused before the
             block runs, or a directory, so that a file is. Default `None`: unknown; a directory is
             refused after the block if it wrote a file.
         first_bytes: bytes that an existing file must begin with to be replaced, also by a
             directory. An empty file is always replaced. Default: any, if the block may write a
             file.
+        like: optional path of a file whose mode and owner a new file gets, because it was moved
+            away from `path`. Default: none.
 
     Raises:
         FileNotFoundError: the directory of `path` does not exist.
         FileExistsError: `path` is a directory with other content than an earlier export, any
-            directory if the block writes a file, a file if it writes a directory, or a file that
-            begins with other bytes.
+            directory if the block writes a file, a file if it writes a directory, a file that
+            begins with other bytes, or neither a file nor a directory.
 
     Example:
 
@@ -86,9 +101,28 @@ def replace_when_done(path, is_file=None, first_bytes=b""):
         flush_to_disk(partial)
         # The block may have taken an hour, in which others can write there too.
         _refuse_other_content(path, partial.is_file(), first_bytes)
+        _keep_modes(path if like is None or path.exists() else Path(like), partial)
         _put_in_place(partial, path)
         flush_directory(path.parent)
         remove(directory / PREVIOUS)
+
+
+def _keep_modes(old, new):
+    """Gives files and directories the mode and the owner of those that they replace."""
+    with contextlib.suppress(OSError):  # of another user, gone meanwhile, or without modes
+        before, now = old.stat(), new.stat()
+        mode = stat.S_IMODE(before.st_mode)
+        if old.is_file() and new.is_dir():  # who may read it may also enter it
+            mode |= (mode & 0o444) >> 2
+        if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
+            with contextlib.suppress(OSError):
+                os.chown(new, before.st_uid, before.st_gid)
+        if mode != stat.S_IMODE(new.stat().st_mode):
+            os.chmod(new, mode)
+    if new.is_dir() and old.is_dir():
+        for each in new.iterdir():
+            if (old / each.name).is_dir() == each.is_dir() and (old / each.name).exists():
+                _keep_modes(old / each.name, each)
 
 
 def _put_in_place(new, path):
@@ -156,6 +190,14 @@ def _is_whole(path):
 
 def _refuse_other_content(path, is_file, first_bytes):
     """Raises FileExistsError if `path` has something that may not be replaced."""
+    kind = None
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    if kind is not None:
+        raise FileExistsError(
+            f"Expected the name of a file or a directory. Received: path={str(path)!r}, {kind}. "
+            "Choose another path."
+        )
     names = {file.name for file in path.iterdir()} if path.is_dir() else set()
     is_export = any(main in names and names <= {main, *more} for main, more in EXPORTS.items())
     if names and not is_export:

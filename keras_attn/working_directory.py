@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 import shutil
@@ -15,6 +16,8 @@ PREVIOUS = "previous"
 
 _LOCK = "lock"
 _PREFIX = ".partial-"
+_LONGEST = 128
+"""Bytes of a name to which others can be added: file systems take 255, some of them 143."""
 
 
 @contextlib.contextmanager
@@ -33,7 +36,8 @@ def working_directory(path, is_whole):
             has ended, that is moved to `path`.
 
     Yields:
-        Path of the directory. Its name begins with `.partial-` and ends with the name of `path`.
+        Path of the directory. Its name begins with `.partial-` and ends with the name of `path`, or
+        its checksum if it is long.
     """
     path = Path(path)
     _recover(path, is_whole)
@@ -47,10 +51,16 @@ def working_directory(path, is_whole):
                 lock.release()
 
 
+def short_name(name):
+    """Returns a file's name, or its checksum if it is too long to become part of another name."""
+    encoded = os.fsencode(name)
+    return name if len(encoded) <= _LONGEST else hashlib.sha256(encoded).hexdigest()[:32]
+
+
 def _create(path):
     """A new directory and its lock, which is held; `None` on a file system without locks."""
     while True:
-        directory = Path(tempfile.mkdtemp("-" + path.name, _PREFIX, path.parent))
+        directory = Path(tempfile.mkdtemp("-" + short_name(path.name), _PREFIX, path.parent))
         try:
             return directory, _acquire(directory)
         except (filelock.Timeout, FileNotFoundError):
@@ -61,7 +71,7 @@ def _create(path):
 
 def _recover(path, is_whole):
     """Cleans up after processes that were killed while they wrote `path`."""
-    pattern = re.compile(re.escape(_PREFIX) + "[^-]+-" + re.escape(path.name))
+    pattern = re.compile(re.escape(_PREFIX) + "[^-]+-" + re.escape(short_name(path.name)))
     left = []
     with contextlib.suppress(PermissionError):  # a directory that can be written and not read
         left = [each for each in path.parent.iterdir() if pattern.fullmatch(each.name)]
@@ -134,7 +144,10 @@ def flush_directory(path):
     """Waits until the names in a directory are on the disk, where the system can do that."""
     if os.name == "nt":  # Windows opens no directories.
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except PermissionError:  # a directory that can be written and not read
+        return
     try:
         os.fsync(descriptor)
     except OSError as error:

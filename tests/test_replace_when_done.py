@@ -1,8 +1,11 @@
+import contextlib
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +13,9 @@ import filelock
 import pytest
 
 from keras_attn.replace_when_done import replace_when_done
+
+UMASK = os.umask(0o022)
+os.umask(UMASK)
 
 
 def test_replaces_a_file(tmp_path):
@@ -115,6 +121,111 @@ def test_a_directory_takes_the_place_of_what_may_be_replaced(tmp_path, content, 
         (partial / "model.onnx").write_text("a graph")
     assert (path / "model.onnx").read_text() == "a graph"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "a socket", "a device"])
+def test_what_is_neither_a_file_nor_a_directory_is_refused(tmp_path, kind):
+    path = tmp_path / "it"
+    if kind == "a named pipe":
+        os.mkfifo(path)
+    elif kind == "a socket":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(os.path.relpath(path))  # a long path is refused
+    else:
+        path.symlink_to(os.devnull)
+    before = os.stat(path)
+    for is_file in (None, True, False):
+        with pytest.raises(FileExistsError, match=f"Received: .*{kind}.*another path"):
+            with replace_when_done(path, is_file):
+                raise AssertionError("the block must not run")
+    assert os.path.samestat(before, os.stat(path)) and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["m" * 250, "\xe4" * 125, "a-" * 60])
+def test_long_name_is_written_and_cleaned_up(tmp_path, name):
+    path = tmp_path / name
+    assert len(os.fsencode(name)) in (250, 120)
+    with replace_when_done(path) as partial:
+        partial.write_text("first")
+        assert partial.name == name
+        left = tmp_path / (".partial-abcdefgh" + partial.parent.name[len(".partial-abcdefgh") :])
+        left.mkdir()
+    other = tmp_path / f"{name[:-1]}."
+    for file in (other, path):
+        with replace_when_done(file) as partial:
+            partial.write_text(file.name)
+        assert file.read_text() == file.name
+        assert left.exists() == (file == other)
+    assert set(tmp_path.iterdir()) == {path, other}
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o664])
+def test_mode_of_a_replaced_file_is_kept(tmp_path, mode):
+    path = tmp_path / "model.onnx"
+    for content in ("first", "second", "third"):
+        with replace_when_done(path) as partial:
+            partial.write_text(content)
+        assert path.read_text() == content
+        if content == "first":
+            assert path.stat().st_mode & 0o777 == 0o666 & ~UMASK
+            path.chmod(mode)
+        else:
+            assert path.stat().st_mode & 0o777 == mode
+
+
+def test_modes_of_a_replaced_directory_are_kept(tmp_path):
+    path = tmp_path / "saved"
+    write_export(path, "first")
+    path.chmod(0o700)
+    (path / "saved_model.pb").chmod(0o640)
+    write_export(path, "second")
+    modes = [each.stat().st_mode & 0o777 for each in (path, path / "saved_model.pb")]
+    assert modes == [0o700, 0o640]
+    (tmp_path / "file").write_text("")
+    (tmp_path / "file").chmod(0o640)
+    write_export(tmp_path / "file", "third")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o750
+
+
+@contextlib.contextmanager
+def ordinary_user(folder):
+    """Runs the block as a user for whom permissions count, who owns what is in a folder."""
+    if os.geteuid() != 0:
+        yield
+        return
+    group = os.getegid()
+    for path in (folder, *folder.iterdir()):
+        os.chown(path, 65534, 65534)
+    os.setegid(65534)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+
+
+@pytest.mark.parametrize("write", ["file", "directory"])
+def test_directory_that_can_be_written_and_not_listed(write):
+    with tempfile.TemporaryDirectory() as root:
+        os.chmod(root, 0o711)
+        folder = Path(root, "drop")
+        folder.mkdir()
+        folder.chmod(0o300)
+        with ordinary_user(folder):
+            with pytest.raises(PermissionError):
+                os.listdir(folder)
+            for content in ("old", "new"):
+                if write == "directory":
+                    write_export(folder / "it", content)
+                    file = folder / "it" / "saved_model.pb"
+                else:
+                    file = folder / "it"
+                    with replace_when_done(file) as partial:
+                        partial.write_text(content)
+                assert file.read_text() == content
+        folder.chmod(0o700)
+        assert [each.name for each in folder.iterdir()] == ["it"]
 
 
 def test_demands_an_existing_directory(tmp_path):

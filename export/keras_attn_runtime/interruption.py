@@ -1,7 +1,9 @@
+import contextlib
 import os
 import select
 import signal
 import socket
+import sys
 import threading
 import time
 
@@ -23,7 +25,8 @@ class Interruption:
 
     The main thread may be where no exception reaches it: it loads a model, or the reader of the
     output has stopped reading. So after the first signal or the deadline another thread ends the
-    process, once the main thread has done nothing for half a second. It needs the lock of the
+    process, once the main thread has done nothing for half a second. After the deadline it writes
+    one line to standard error first; a signal needs none. It needs the lock of the
     interpreter, which ONNX Runtime releases while it loads and runs; SentencePiece keeps it, and so
     does the system while it loads a library.
 
@@ -36,6 +39,7 @@ class Interruption:
 
     def __init__(self, timeout=None):
         self.number = None
+        self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._held = False
         self._num_lines = 0
@@ -108,8 +112,11 @@ class Interruption:
             num_lines = self._num_lines
             if self._wait(GRACE, of_signals=False) == 0:
                 return
+        if number is None:
+            _write_error(f"error: not finished within --timeout={self._timeout:g}\n")
+            os._exit(TIMED_OUT)
         if number != 0:
-            os._exit(TIMED_OUT if number is None else SIGNAL + number)
+            os._exit(SIGNAL + number)
 
     def _wait(self, seconds, of_signals=True):
         """The number of the signal that came, 0 after the block has ended, or None in time."""
@@ -121,3 +128,18 @@ class Interruption:
             for number in self._receiver.recv(1):
                 if number == 0 or (of_signals and number in self._before):
                     return number
+
+
+def _write_error(text):
+    """Writes to standard error, if somebody reads it within `GRACE`.
+
+    It writes to the descriptor, because the main thread may hold the lock of `sys.stderr`.
+    """
+
+    def write():
+        with contextlib.suppress(OSError, AttributeError, ValueError):  # closed, or no descriptor
+            os.write(sys.stderr.fileno(), text.encode())
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    writer.join(GRACE)

@@ -12,14 +12,24 @@ KINDS = {
 
 
 def require_regular_file(path):
-    """Refuses a pipe, a socket or a device: opening one may never return.
+    """Refuses what ONNX Runtime cannot open.
+
+    These are a pipe, a socket or a device, whose opening may never return, and a path that is not
+    valid UTF-8.
 
     Args:
         path: string or path. A path without a file, or of a directory, is left to who opens it.
 
     Raises:
-        ModelFileError: if the path is none of a file and a directory.
+        ModelFileError: if the path is none of a file and a directory, or not valid UTF-8.
     """
+    try:
+        os.fsdecode(path).encode()
+    except UnicodeEncodeError as error:
+        raise ModelFileError(
+            "Expected a path of valid UTF-8, because ONNX Runtime opens no other. Received: "
+            f"{ascii(os.fsdecode(path))}. Rename the file or the directory."
+        ) from error
     try:
         kind = KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
     except OSError:

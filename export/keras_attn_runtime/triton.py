@@ -5,6 +5,7 @@ REPOSITORY/NAME/1/model.onnx     the file, and model.weights where its weights a
 """
 
 import argparse
+import hashlib
 import os
 import re
 import shutil
@@ -76,7 +77,7 @@ def write_repository(path, repository, name=None):
     drafts.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(drafts, name)
     # A name of its own: in containers several processes have the same process id.
-    partial = Path(tempfile.mkdtemp(f"-{name}", ".partial-", drafts))
+    partial = Path(tempfile.mkdtemp(f"-{_short(name)}", ".partial-", drafts))
     lock = _locked(partial)
     draft = partial / name
     try:
@@ -97,11 +98,16 @@ def write_repository(path, repository, name=None):
     return target
 
 
+def _short(name):
+    """The name, or its checksum if it is too long to become part of another name."""
+    return name if len(name) <= 128 else hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
 def _remove_leftovers(directory, name):
     """Removes what killed processes left of the model of this name."""
     found = directory.iterdir() if os.access(directory, os.R_OK) else ()
     for left in list(found):
-        if re.fullmatch(rf"\.partial-[^-]+-{re.escape(name)}", left.name):
+        if re.fullmatch(rf"\.partial-[^-]+-{re.escape(_short(name))}", left.name):
             lock = _locked(left)
             if lock is not None:
                 shutil.rmtree(left, ignore_errors=True)

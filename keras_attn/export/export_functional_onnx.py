@@ -33,7 +33,8 @@ def export_functional_onnx(
     The same conversion and the same checks as in `export_onnx`. Inputs are called like the inputs
     of the model or the keys of its dictionary of inputs; outputs like the keys of its dictionary of
     outputs (`outer/inner` where it is nested) or, without one, like the layers that they come from
-    (a second output of a layer ends in `_1`). The first axis is called
+    (a second output of a layer, or an input that is also an output, ends in `_1`). Keys that would
+    give two of them the same name are refused. The first axis is called
     `batch`, any other dynamic axis like its tensor and its number (`ids_1`), and so is the first
     one of an output that has another number of rows than the inputs.
     A model of mixed precision is exported in float32, the precision of its weights.
@@ -63,8 +64,8 @@ def export_functional_onnx(
             a different output. No file is written; an existing one stays as it was.
         ImportError: tf2onnx, onnx or onnxruntime is missing.
         ValueError: `model` is not functional (a `Sequential` that is built is), a layer is
-            stateful, an input is of strings, sparse or ragged, or the sample or `dynamic_sizes`
-            does not fit the inputs.
+            stateful, an input is of strings, sparse or ragged, two keys give the same name or
+            none, or the sample or `dynamic_sizes` does not fit the inputs.
     """
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     import tensorflow as tf
@@ -75,7 +76,8 @@ def export_functional_onnx(
         model = keras.Model(model.inputs, model.outputs)
     check_stateless(model)
     check_finite(model.variables, allow_nonfinite)
-    inputs, names = dict(zip(_input_names(model), model.inputs, strict=True)), _output_names(model)
+    inputs = dict(zip(_input_names(model), model.inputs, strict=True))
+    names = _output_names(model, inputs)
     _check_dense_numbers(inputs)
     arrays = _in_order(sample_inputs, inputs)
 
@@ -181,23 +183,51 @@ def _check_dense_numbers(inputs):
 def _input_names(model):
     """The names of a functional model's inputs, in the order of `model.inputs`."""
     if isinstance(model.input, dict):
-        return _paths(model.input)
+        return _paths(model.input, "inputs")
     return [value.name for value in model.inputs]
 
 
-def _output_names(model):
-    """The names of a functional model's outputs, all different, in the order of `model.outputs`."""
+def _output_names(model, input_names):
+    """The names of a functional model's outputs, in the order of `model.outputs`.
+
+    All differ from each other and from the names of the inputs, as an ONNX file needs it.
+    """
     if isinstance(model.output, dict):
-        return _paths(model.output)
+        names = _paths(model.output, "outputs")
+        shared = [name for name in names if name in input_names]
+        if shared:
+            raise ValueError(
+                "Expected outputs named differently from the inputs. Received: inputs="
+                f"{list(input_names)}, outputs={names}, with {shared} in both. Rename these keys "
+                "in the dictionary of outputs, for instance keras.Model(model.input, "
+                f"{{{shared[0] + '_output'!r}: ...}})."
+            )
+        return names
     names = []
     for name in model.output_names:
         different = (f"{name}_{number}" if number else name for number in count())
-        names.append(next(each for each in different if each not in names))
+        taken = (*names, *input_names)
+        names.append(next(each for each in different if each not in taken))
     return names
 
 
-def _paths(structure):
-    return ["/".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(structure)]
+def _paths(structure, what):
+    """The paths of the tensors in a dictionary of a model's inputs or outputs, all different."""
+    paths = [path for path, _ in keras.tree.flatten_with_path(structure)]
+    names = ["/".join(map(str, path)) for path in paths]
+    same = [path for path, name in zip(paths, names, strict=True) if names.count(name) > 1]
+    if same:
+        raise ValueError(
+            f"Expected keys of the {what} that give each of them a name of its own, such as "
+            f"'outer/inner'. Received: the keys {same}, which give the same name. Rename a key in "
+            f"the dictionary of {what}."
+        )
+    if "" in names:
+        raise ValueError(
+            "Expected keys that are not empty, because an ONNX file needs a name for each of the "
+            f"{what}. Received: the keys {paths}. Rename the empty one."
+        )
+    return names
 
 
 def _axes(name, shape, first="batch"):
@@ -210,10 +240,11 @@ def _axes(name, shape, first="batch"):
 def _in_order(sample, inputs):
     """The arrays of a sample in the order of a dict of inputs, with the types of these."""
     if isinstance(sample, dict):
-        missing = [name for name in inputs if name not in sample]
+        found = {name: _entry(sample, name) for name in inputs}
+        missing = [name for name, array in found.items() if array is None]
         if missing:
             raise ValueError(f"Expected an array for each input. Received: none for {missing}.")
-        sample = [sample[name] for name in inputs]
+        sample = list(found.values())
     arrays = list(sample) if isinstance(sample, (list, tuple)) else [sample]
     shapes = [np.shape(array) for array in arrays]
     is_free = [value.shape[0] is None for value in inputs.values()]
@@ -237,6 +268,23 @@ def _in_order(sample, inputs):
                 f"Received: sample_inputs with {len(array)} rows."
             )
     return [np.asarray(array, value.dtype) for array, (_, value) in pairs]
+
+
+def _entry(sample, name):
+    """The array that a sample, which may be nested, has for an input; `None` without one."""
+    if isinstance(sample, dict) and name in sample:
+        return sample[name]
+    if not isinstance(sample, (dict, list, tuple)):
+        return None
+    items = sample.items() if isinstance(sample, dict) else enumerate(sample)
+    for key, value in items:
+        if name == str(key):
+            return value
+        if name.startswith(f"{key}/"):
+            found = _entry(value, name[len(f"{key}/") :])
+            if found is not None:
+                return found
+    return None
 
 
 def _largest_difference(expected, run, feed):

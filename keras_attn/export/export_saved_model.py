@@ -6,7 +6,7 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.folded_time import folded_time
 from keras_attn.export.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.paused_collection import paused_collection
-from keras_attn.export.require import require
+from keras_attn.export.require import require, require_utf8
 from keras_attn.export.search_function import SearchFunction
 from keras_attn.export.verify import compare_translations, pad, translated_batches
 from keras_attn.export.without_cudnn import without_cudnn
@@ -82,6 +82,7 @@ def export_saved_model(
         ValueError: `model` is not a search model, or an argument does not fit it.
     """
     require("tensorflow", *(["tensorflow_text"] if source_tokenizer is not None else []))
+    require_utf8(directory)
     import tensorflow as tf
 
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)

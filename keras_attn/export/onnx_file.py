@@ -23,6 +23,7 @@ from keras_attn.export.passes import (
 )
 from keras_attn.export.passes.graph import copy_of
 from keras_attn.export.paused_collection import paused_collection
+from keras_attn.export.require import require_utf8
 from keras_attn.replace_when_done import replace_when_done
 
 PRECISIONS = {
@@ -74,9 +75,11 @@ def write_onnx(
 
     Raises:
         ExportError: the model cannot be converted, breaks a rule of the export, or disagrees.
+        ValueError: the path is not valid UTF-8.
     """
     from onnx import helper
 
+    require_utf8(path)
     is_file = not external_data and variables_size(weights) <= LIMIT
     # Around the whole conversion, so that a wrong path is refused before it.
     with (

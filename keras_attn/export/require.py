@@ -1,4 +1,5 @@
 import importlib
+import os
 
 import keras
 
@@ -44,6 +45,21 @@ def require(*modules):
             f"Received: keras backend={keras.backend.backend()!r}. "
             "Load the saved `.keras` file in a process with KERAS_BACKEND=tensorflow."
         )
+
+
+def require_utf8(path):
+    """Refuses a path that TensorFlow and ONNX Runtime cannot open, before the slow part starts.
+
+    Raises:
+        ValueError: the path has bytes that are not UTF-8.
+    """
+    try:
+        os.fsdecode(path).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            "Expected a path of valid UTF-8, because TensorFlow and ONNX Runtime open no other. "
+            f"Received: path={ascii(os.fsdecode(path))}. Rename the file or the directory."
+        ) from error
 
 
 def _advice(modules, missing):

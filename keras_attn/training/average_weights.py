@@ -3,10 +3,12 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_attn.arguments import check_positive_integer
 from keras_attn.training.checkpoint_file import (
     read_checkpoint,
     write_checkpoint,
 )
+from keras_attn.training.finite_weights import FiniteWeights
 from keras_attn.training.path_lock import PathLock
 
 
@@ -15,7 +17,7 @@ class AverageWeights(keras.callbacks.Callback):
 
     Averaging checkpoints: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 6.1. It
     often gives some tenths of a BLEU point for nothing, most of all on small data. An epoch that
-    ends with weights that are no numbers does not count. While it trains, no other training can use
+    ends with NaN or infinite weights does not count. While it trains, no other training can use
     the directory.
 
     Args:
@@ -23,7 +25,7 @@ class AverageWeights(keras.callbacks.Callback):
         num_epochs: int >= 1, epochs to average. Default 5.
 
     Raises:
-        ValueError: `num_epochs` below 1.
+        ValueError: `num_epochs` is no positive integer.
 
     Example:
 
@@ -36,14 +38,16 @@ class AverageWeights(keras.callbacks.Callback):
 
     def __init__(self, directory, num_epochs=5):
         super().__init__()
-        if num_epochs < 1:
-            raise ValueError(
-                f"Expected num_epochs of at least 1. Received: num_epochs={num_epochs}"
-            )
+        check_positive_integer("num_epochs", num_epochs)
         self.directory = Path(directory)
         self.num_epochs = num_epochs
         self.kept_epochs = []
+        self._finite_weights = None
         self.lock = PathLock(directory, "weights")
+
+    def set_model(self, model):
+        super().set_model(model)
+        self._finite_weights = FiniteWeights.of(model, self._finite_weights)
 
     def on_train_begin(self, logs=None):
         # It also shows that the directory can be written, not only after the first epoch.
@@ -54,10 +58,9 @@ class AverageWeights(keras.callbacks.Callback):
             self.lock.release()
 
     def on_epoch_end(self, epoch, logs=None):
-        weights = self.model.get_weights()
-        if not all(np.isfinite(weight).all() for weight in weights):
+        if self._finite_weights.first_nonfinite(self.model) is not None:
             return
-        write_checkpoint(self._path(epoch), weights, {"epoch": epoch})
+        write_checkpoint(self._path(epoch), self.model.get_weights(), {"epoch": epoch})
         # In a second training without a kill between them there may be one of this number.
         self.kept_epochs = [kept for kept in self.kept_epochs if kept != epoch] + [epoch]
         # One more stays: after a kill, a state from before this epoch may be what goes on.

@@ -4,6 +4,7 @@ from pathlib import Path
 import keras
 
 from keras_attn.replace_when_done import replace_when_done
+from keras_attn.training.finite_weights import FiniteWeights
 from keras_attn.training.path_lock import PathLock
 
 
@@ -13,6 +14,7 @@ class BestCheckpoint(keras.callbacks.Callback):
     The file is replaced in one step: a kill leaves the former best. Unlike
     `keras.callbacks.ModelCheckpoint` it can save another model than the one that is trained, such
     as a search model with the same layers, and knows the best value again after `fit` resumed.
+    An epoch that ends with NaN or infinite weights does not count.
     While it trains, no other training can use the path.
 
     Args:
@@ -52,7 +54,13 @@ class BestCheckpoint(keras.callbacks.Callback):
         self.saved_model = saved_model
         self.best = None
         self.best_epoch = None
+        self._finite_weights = None
         self.lock = PathLock(path, Path(path).name, is_file=True)
+
+    def set_model(self, model):
+        super().set_model(model)
+        saved = model if self.saved_model is None else self.saved_model
+        self._finite_weights = FiniteWeights.of(saved, self._finite_weights)
 
     def on_train_begin(self, logs=None):
         if Path(self.path).is_dir():
@@ -77,7 +85,11 @@ class BestCheckpoint(keras.callbacks.Callback):
         value = float(logs[self.monitor])
         if not self._is_better(value):
             return
-        model = self.model if self.saved_model is None else self.saved_model
+        model = self.model  # Also for `saved_model`: on JAX this updates the variables of both.
+        if self.saved_model is not None:
+            model = self.saved_model
+        if self._finite_weights.first_nonfinite(model) is not None:
+            return
         with replace_when_done(self.path) as partial:
             if str(self.path).endswith(".keras"):
                 model.save(partial)

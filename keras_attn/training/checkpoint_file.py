@@ -12,19 +12,28 @@ from keras_attn.replace_when_done import replace_when_done
 
 def require_directory(directory):
     """Makes a directory if need be, and raises an `OSError` if nothing can be written to it."""
-    Path(directory).mkdir(parents=True, exist_ok=True)
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise NotADirectoryError(
+            f"Expected the path of a directory. Received: {str(directory)!r}, which is a file or "
+            "in a file. Choose another path."
+        ) from error
     tempfile.TemporaryFile(dir=directory).close()
 
 
-def write_checkpoint(path, arrays, facts):
-    """Writes arrays (a list) and facts (a dict that JSON can hold) to `path`."""
+def write_checkpoint(path, arrays, facts, like=None):
+    """Writes arrays (a list) and facts (a dict that JSON can hold) to `path`.
+
+    `like` is as for `replace_when_done`.
+    """
     # NumPy files cannot hold bfloat16.
     arrays = [
         array.astype("float32") if array.dtype.name == "bfloat16" else array for array in arrays
     ]
     entries = {str(index): array for index, array in enumerate(arrays)}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with replace_when_done(path) as partial, open(partial, "wb") as stream:
+    with replace_when_done(path, like=like) as partial, open(partial, "wb") as stream:
         np.savez(stream, facts=np.array(json.dumps(facts)), **entries)
 
 

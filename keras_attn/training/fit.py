@@ -3,6 +3,8 @@ from itertools import islice
 
 import keras
 
+from keras_attn.arguments import check_positive_integer
+from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.path_lock import PathLock
 from keras_attn.training.replicas import (
     num_data_replicas,
@@ -10,11 +12,7 @@ from keras_attn.training.replicas import (
     pad_to_replicas,
 )
 from keras_attn.training.strategy import refuse_gradient_accumulation
-from keras_attn.training.training_checkpoint import (
-    TrainingCheckpoint,
-    nonfinite_weight,
-    warn_of_nonfinite_weights,
-)
+from keras_attn.training.training_checkpoint import TrainingCheckpoint
 
 
 def fit(
@@ -43,8 +41,9 @@ def fit(
     the training is ignored; a schedule is not, nor is `LearningRateScheduler` of Keras.
 
     The state also has a fingerprint: the configuration of the model, the optimizer and its
-    settings, the loss, the steps of an epoch and checksums of two batches. If any of them changed,
-    the error names it. More epochs, another directory, other callbacks and metrics, and a learning
+    settings, the loss and its weights, the steps of an epoch and checksums of two batches. Of
+    functions it has the code and the values that they use. If any of them changed, the error names
+    it. More epochs, another directory, other callbacks and metrics, and a learning
     rate that is a number may change.
 
     One training at a time can use the directory, and those of callbacks: a lock, which a kill
@@ -53,7 +52,8 @@ def fit(
     Keras' own callbacks that count, such as `EarlyStopping`, start from the beginning when training
     resumes; those of this package do not.
 
-    Weights that become NaN or infinite give one warning.
+    Variables of the model or the optimizer that become NaN or infinite, such as a moving variance,
+    give one warning, and such a state is not saved.
 
     Args:
         model: built `keras.Model`, compiled, see `compile_for_training`.
@@ -68,7 +68,7 @@ def fit(
         directory: optional path of the saved state. Default None: nothing is saved.
         save_steps: int >= 1, steps between two saves; an epoch's end is always saved. Default 1000.
         validation_batches: optional object like `batches`, whose first epoch is the validation set.
-        callbacks: list of callbacks.
+        callbacks: optional list of callbacks.
         verbose: as in `model.fit`. Default `"auto"`.
         on_mismatch: `"error"` or `"warn"`, what to do if the saved state is of another model,
             optimizer, loss or data. With `"warn"` training goes on if the variables have the same
@@ -79,13 +79,14 @@ def fit(
         `keras.callbacks.History` of all epochs, those before a kill included.
 
     Raises:
-        ValueError: `epochs` below 1, the model is not compiled, its `steps_per_execution` does not
+        ValueError: `epochs` is no positive integer, `batches` or `callbacks` are of another kind,
+            the model is not compiled, its `steps_per_execution` does not
             divide `batches.steps_per_epoch`, its optimizer accumulates gradients under a strategy
             with several replicas, the saved state does not fit, or with a `directory` something
             else than a step sets the weights at the end of each call of `model.fit`: the
             optimizer's `use_ema` (see `AverageWeights`), or a callback's `restore_best_weights`
             (see `BestCheckpoint`).
-        OSError: nothing can be written to the `directory`.
+        OSError: nothing can be written to the `directory`, or it is a file.
         RuntimeError: another training uses the `directory` or the path of a callback.
 
     Example:
@@ -96,12 +97,15 @@ def fit(
     fit(model, batches, epochs=20, directory="run", validation_batches=validation_batches)
     ```
     """
-    if epochs < 1:
-        raise ValueError(f"Expected epochs of at least 1. Received: epochs={epochs}")
-    if not model.compiled:
+    check_positive_integer("epochs", epochs)
+    if not getattr(model, "compiled", False):
         raise ValueError(
             f"Expected a compiled model. Received: model={model}. See compile_for_training."
         )
+    _check_batches("batches", batches)
+    if validation_batches is not None:
+        _check_batches("validation_batches", validation_batches)
+    callbacks = _list_of_callbacks(callbacks)
     steps_per_epoch = batches.steps_per_epoch
     if steps_per_epoch % model.steps_per_execution:
         raise ValueError(
@@ -116,7 +120,7 @@ def fit(
         callback.set_model(model)  # As Keras does, but where nothing is left to train too.
     if directory is None:
         checkpoint = None
-        callbacks.append(_WarnOfNonfiniteWeights())
+        callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
     else:
         _refuse_other_weights(model, callbacks)
         checkpoint = TrainingCheckpoint(
@@ -136,6 +140,33 @@ def fit(
             step = checkpoint.step
         _train(model, batches, epochs, step, validation_batches, callbacks, verbose)
     return _numbered(history)
+
+
+def _check_batches(name, batches):
+    """Raises a `ValueError` unless an object has what `fit` takes from batches."""
+    method = "dataset" if keras.backend.backend() == "tensorflow" else "stream"
+    steps = getattr(batches, "steps_per_epoch", None)
+    if steps is None or not callable(getattr(batches, method, None)):
+        raise ValueError(
+            f"Expected {name} with the attribute steps_per_epoch and the method "
+            f"{method}(start_step), such as keras_attn.text.LengthBucketedBatches. Received: "
+            f"{name} of type {type(batches).__name__}. Write a class that has both, or train on "
+            "arrays and datasets with model.fit, which does not resume."
+        )
+    check_positive_integer(f"{name}.steps_per_epoch", steps)
+
+
+def _list_of_callbacks(callbacks):
+    """The callbacks as a list; `None`, the default of `model.fit`, stands for no callbacks."""
+    callbacks = () if callbacks is None else callbacks
+    if not isinstance(callbacks, (list, tuple)) or not all(
+        isinstance(each, keras.callbacks.Callback) for each in callbacks
+    ):
+        raise ValueError(
+            f"Expected a list of keras.callbacks.Callback. Received: callbacks={callbacks!r}. Pass "
+            "instances in a list."
+        )
+    return list(callbacks)
 
 
 def _refuse_other_weights(model, callbacks):
@@ -240,12 +271,15 @@ class _OneEpoch(keras.utils.PyDataset):
 
 
 class _WarnOfNonfiniteWeights(keras.callbacks.Callback):
-    """Looks at the weights after each epoch, as `TrainingCheckpoint` does before it saves them."""
+    """Checks the variables after each epoch, as `TrainingCheckpoint` does before it saves them."""
 
-    warned = False
+    def __init__(self, finite_weights):
+        super().__init__()
+        self.finite_weights = finite_weights
+        self.warned = False
 
     def on_epoch_end(self, epoch, logs=None):
-        weight = None if self.warned else nonfinite_weight(self.model)
-        if weight is not None:
+        problem = None if self.warned else self.finite_weights.problem(self.model)
+        if problem is not None:
             self.warned = True
-            warn_of_nonfinite_weights(weight, f"in epoch {epoch + 1}")
+            warn_of_nonfinite_weights(problem, f"in epoch {epoch + 1}")

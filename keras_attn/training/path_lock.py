@@ -9,6 +9,7 @@ from pathlib import Path
 import filelock
 
 from keras_attn.training.checkpoint_file import require_directory
+from keras_attn.working_directory import short_name
 
 
 class PathLock:
@@ -32,7 +33,7 @@ class PathLock:
 
     def __init__(self, path, name, is_file=False):
         self.path = Path(path)
-        self.name = name
+        self.name = short_name(name)
         self.is_file = is_file
         self._lock = None
 

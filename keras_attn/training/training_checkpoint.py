@@ -4,12 +4,13 @@ import warnings
 from pathlib import Path
 
 import keras
-import numpy as np
 
+from keras_attn.arguments import check_positive_integer
 from keras_attn.training.checkpoint_file import (
     read_checkpoint,
     write_checkpoint,
 )
+from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.path_lock import PathLock
 from keras_attn.training.training_fingerprint import (
     differences_in_one_line,
@@ -24,8 +25,9 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     The state is every variable of the model (also the seeds of dropout) and of the optimizer, the
     number of steps, the logs of the ended epochs, the state of other callbacks, and a fingerprint
     of the model, the optimizer, the loss and the data (see `keras_attn.training.fit`). It is saved
-    every `save_steps` steps and at the end of each epoch, after validation, unless a weight is NaN
-    or infinite. The file is replaced atomically and the one before it is kept.
+    every `save_steps` steps and at the end of each epoch, after validation, unless a variable of
+    the model or of the optimizer became NaN or infinite. The file is replaced atomically and the
+    one before it is kept.
     `keras_attn.training.fit` uses this callback. It must be the last one, so that it sees what the
     others did. While it trains, no other training can use the directory.
 
@@ -62,10 +64,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         on_mismatch="error",
     ):
         super().__init__()
-        if save_steps < 1:
-            raise ValueError(
-                f"Expected save_steps of at least 1. Received: save_steps={save_steps}"
-            )
+        check_positive_integer("save_steps", save_steps)
         if on_mismatch not in ("error", "warn"):
             raise ValueError(
                 f'Expected on_mismatch "error" or "warn". Received: on_mismatch={on_mismatch!r}'
@@ -84,6 +83,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._saved_step = 0
         self._newest_is_damaged = False
         self._fingerprint = None
+        self._finite_weights = None
         self._release_at_end = self._warned = False
 
     @property
@@ -93,9 +93,14 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     async_safe = True
     """Keras need not wait for the device before it calls `on_train_batch_end`."""
 
+    def set_model(self, model):
+        super().set_model(model)
+        self._finite_weights = FiniteWeights.of(model, self._finite_weights)
+
     def on_train_begin(self, logs=None):
         # It also shows that the directory can be written, not only after the first hour.
         self._release_at_end = self.lock.acquire()  # False: `fit` holds it
+        self._current_fingerprint()  # before the training changes attributes of losses
         self._warned = False
 
     def on_train_end(self, logs=None):
@@ -133,13 +138,13 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self.save()
 
     def save(self):
-        """Saves the state, if all weights are finite. Called by `fit` at the right times."""
-        weight = nonfinite_weight(self.model)
-        if weight is not None:
+        """Saves the state, if all variables are finite. Called by `fit` at the right times."""
+        problem = self._finite_weights.problem(self.model)
+        if problem is not None:
             if not self._warned:
                 self._warned = True
                 warn_of_nonfinite_weights(
-                    weight,
+                    problem,
                     f"at step {self.step}. States are not saved anymore; the last one, of step "
                     f"{self._saved_step}, stays in {str(self.directory)!r}",
                 )
@@ -157,7 +162,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         newest, previous = self._paths()
         if newest.exists() and not self._newest_is_damaged:
             os.replace(newest, previous)
-        write_checkpoint(newest, arrays, facts)
+        write_checkpoint(newest, arrays, facts, like=previous)
         self._newest_is_damaged = False
         self._saved_step = self.step
 
@@ -263,24 +268,6 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     def _paths(self):
         return self.directory / "training.npz", self.directory / "training-previous.npz"
-
-
-def nonfinite_weight(model):
-    """The path of the first trainable weight with NaN or infinity; None if there is none."""
-    for variable in model.trainable_variables:
-        if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
-            return variable.path
-    return None
-
-
-def warn_of_nonfinite_weights(weight, where):
-    """Says once and clearly that a training is lost."""
-    warnings.warn(
-        f"Weights became NaN or infinite, the first one in {weight!r}, {where}. Lower the learning "
-        "rate, or check that each label is below the size of the vocabulary or the ignore_class of "
-        "the loss.",
-        stacklevel=3,
-    )
 
 
 def _names(callbacks):

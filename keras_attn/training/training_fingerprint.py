@@ -7,14 +7,22 @@ import re
 import keras
 import numpy as np
 
+from keras_attn.all_layers import all_layers
+from keras_attn.training.described_code import (
+    CODE,
+    LONG,
+    described,
+    described_dump,
+    functions_of_user,
+    is_of_library,
+    methods_checksum,
+)
+
 _LEFT_OUT = {"module", "registered_name", "build_config", "compile_config", "seed", "quantization"}
 """Keys that do not change what a training with the same weights computes."""
 
 _REFERENCES = {"name", "keras_history", "input_layers", "output_layers"}
 """Keys under which a configuration names its layers."""
-
-_LONG = 64
-"""Longer lists of numbers are arrays, of which the checksum is kept."""
 
 _MOST_SHOWN = 5
 
@@ -22,9 +30,10 @@ _MOST_SHOWN = 5
 def training_fingerprint(model, batches=None):
     """Describes a training, so that a change between two runs can be named.
 
-    The learning rate, if it is a number, is left out, and so are metrics, callbacks, the seeds and
-    initializers of layers (the saved variables decide instead), and numbers that Keras appends to
-    names by itself.
+    The learning rate, if it is a number, is left out, and so are metrics (also weighted ones),
+    callbacks, the seeds and initializers of layers (the saved variables decide instead), and
+    numbers that Keras appends to names by itself. A function, such as a loss or an activation, is
+    described by its code and the values that it uses, see `described`.
 
     Args:
         model: compiled `keras.Model`.
@@ -33,13 +42,14 @@ def training_fingerprint(model, batches=None):
             epoch.
 
     Returns:
-        Dict with the keys `"model"`, `"optimizer"`, `"loss"` and, with batches, `"data"`, which
-        JSON can hold.
+        Dict with the keys `"model"`, `"optimizer"`, `"loss"`, `"loss_weights"` and, with batches,
+        `"data"`, which JSON can hold.
     """
     parts = {
         "model": _model_config(model),
         "optimizer": _optimizer_config(model.optimizer),
         "loss": _loss_config(model.loss),
+        "loss_weights": _loss_weights(model),
     }
     if batches is not None:
         parts["data"] = _data(batches)
@@ -79,7 +89,19 @@ def _model_config(model):
         ]
         variables = model.trainable_variables
         config["weights"] = [[list(each.shape), each.dtype] for each in variables]
+    functions = [
+        {"name": f"{type(layer).__name__}.{name}", "function": description}
+        for layer in all_layers([model])
+        for name, description in functions_of_user(_attributes(layer)).items()
+    ]
+    if functions:  # a configuration has no more than their names
+        config["functions"] = functions
     return _normalized(_plain(config))
+
+
+def _attributes(layer):
+    """The attributes of a layer without methods that Keras wraps, such as `build`."""
+    return {name: value for name, value in vars(layer).items() if not hasattr(type(layer), name)}
 
 
 def _config_of(layer):
@@ -92,9 +114,28 @@ def _config_of(layer):
 def _optimizer_config(optimizer):
     try:
         config = keras.optimizers.serialize(optimizer)
-    except Exception:  # whatever a subclass does in get_config
-        return {"class_name": type(optimizer).__name__}
+    except Exception:  # whatever a subclass, or a schedule without get_config, does
+        return _optimizer_attributes(optimizer)
     return _without_rates(_plain(config))
+
+
+def _optimizer_attributes(optimizer):
+    """What can be known of an optimizer without a configuration."""
+    attributes = {
+        name: _optimizer_attributes(value) if isinstance(value, keras.Optimizer) else value
+        for name, value in vars(optimizer).items()
+        if name == "_learning_rate" or not name.startswith("_")
+    }
+    rate = attributes.pop("_learning_rate", None)
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) or callable(rate):
+        attributes["learning_rate"] = rate
+    known = {name: described(value) for name, value in attributes.items() if _is_setting(value)}
+    known = {name: value for name, value in known.items() if name not in ("name", "built")}
+    return {"class_name": type(optimizer).__name__, "config": known}
+
+
+def _is_setting(value):
+    return value is None or isinstance(value, (bool, int, float, str, dict)) or callable(value)
 
 
 def _without_rates(value):
@@ -121,8 +162,30 @@ def _loss_config(loss):
     if isinstance(loss, keras.losses.Loss):
         config = _config_of(loss) or {}
         config = {key: value for key, value in config.items() if key != "name"}
-        return {"class_name": type(loss).__name__, "config": _plain(config)}
-    return getattr(loss, "__qualname__", type(loss).__name__)
+        attributes = {name: value for name, value in vars(loss).items() if name != "name"}
+        parts = {"class_name": type(loss).__name__, "config": _plain(config)}
+        if is_of_library(type(loss)):
+            functions = functions_of_user(attributes)
+            return {**parts, "functions": functions} if functions else parts
+        attributes = {
+            name: described(value)
+            for name, value in attributes.items()
+            if name not in config and name not in vars(keras.losses.Loss())
+        }
+        code = methods_checksum(type(loss), ("call", "__call__"))
+        return {**parts, "attributes": attributes, CODE: code}
+    return described(loss)
+
+
+def _loss_weights(model):
+    """The `loss_weights` of `model.compile`; `None` where all are 1."""
+    # Private in Keras since 3.0. Its public get_compile_config() serializes all metrics and losses,
+    # which warns of each lambda and fails for some.
+    compiled = getattr(model, "_compile_loss", None)
+    weights = getattr(compiled, "_user_loss_weights", None)
+    if all(each == 1 for each in keras.tree.flatten(weights)):
+        return None
+    return _plain(weights)
 
 
 def _data(batches):
@@ -149,9 +212,9 @@ def _checksum_of_batch(batches, step):
 def _plain(value):
     """A configuration as dicts, lists and what JSON can hold, with checksums for arrays."""
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(each) for key, each in _without_files(value).items()}
     if isinstance(value, (list, tuple)):
-        if len(value) > _LONG and all(isinstance(each, (int, float)) for each in value):
+        if len(value) > LONG and all(isinstance(each, (int, float)) for each in value):
             return _checksum(np.asarray(value))
         return [_plain(each) for each in value]
     if isinstance(value, np.ndarray):
@@ -164,6 +227,16 @@ def _plain(value):
         return _plain(keras.saving.serialize_keras_object(value))
     except Exception:  # whatever an object does in get_config
         return type(value).__name__
+
+
+def _without_files(config):
+    """The configuration of a lambda in which its code has no names of files and lines."""
+    if config.keys() == {"code", "defaults", "closure"}:
+        return {**config, CODE: described_dump(config[CODE])}
+    value = config.get("value")
+    if config.keys() == {"value"} and isinstance(value, (list, tuple)) and len(value) == 3:
+        return {CODE: described_dump(value[0]), "defaults": value[1], "closure": value[2]}
+    return config
 
 
 def _checksum(array):
@@ -219,9 +292,12 @@ def _snake_case(name):
 
 def _differences(path, saved, current):
     if isinstance(saved, dict) and isinstance(current, dict):
+        keys = saved.keys() | current.keys()
+        if path.endswith(f".{CODE}"):  # byte code of other versions of Python cannot be compared
+            keys = saved.keys() & current.keys()
         return [
             difference
-            for key in sorted(saved.keys() | current.keys())
+            for key in sorted(keys)
             for difference in _differences(
                 path if key == "config" else f"{path}.{key}", saved.get(key), current.get(key)
             )

@@ -1,3 +1,4 @@
+import os
 import sys
 from collections import OrderedDict
 
@@ -165,6 +166,60 @@ def test_a_layer_with_the_name_that_another_output_got_keeps_its_output(tmp_path
     export_functional_onnx(model, tmp_path / "model.onnx", np.ones((2, 3, 4)))
     names = [each.name for each in session(tmp_path / "model.onnx").get_outputs()]
     assert names == ["layer", "layer_1", "layer_1_1"]
+
+
+def test_output_that_is_an_input_gets_another_name(tmp_path):
+    x, other = keras.Input((3,), name="x"), keras.Input((3,), name="other")
+    model = keras.Model([x, other], [other, x, keras.layers.Dense(2, name="y")(x), x])
+    arrays = np.random.default_rng(0).normal(size=(2, 4, 3)).astype("float32")
+    export_functional_onnx(model, tmp_path / "model.onnx", list(arrays))
+    opened = session(tmp_path / "model.onnx")
+    assert [each.name for each in opened.get_outputs()] == ["other_1", "x_1", "y", "x_2"]
+    names = ["other_1", "x_1", "x_2"]
+    found = opened.run(names, {"x": arrays[0], "other": arrays[1]})
+    for value, expected in zip(found, arrays[[1, 0, 0]], strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+@pytest.mark.parametrize(
+    "outputs, message",
+    [
+        (lambda y, z: {"o/ut": y, "o": {"ut": z}}, r"the keys \[\('o', 'ut'\), \('o/ut',\)\]"),
+        (lambda y, z: {"o": [y, z], "o/1": y}, r"the keys \[\('o', 1\), \('o/1',\)\]"),
+        (lambda y, z: {"z": z, "ids": y}, r"\['ids'\] in both.*'ids_output': "),
+        (lambda y, z: {"": y, "z": z}, "keys that are not empty"),
+    ],
+)
+def test_output_keys_that_cannot_be_names_are_refused(tmp_path, outputs, message):
+    ids = keras.Input((3,), name="ids")
+    model = keras.Model({"ids": ids}, outputs(*(keras.layers.Dense(n)(ids) for n in (1, 2))))
+    with pytest.raises(ValueError, match=f"{message}.*") as error:
+        export_functional_onnx(model, tmp_path / "model.onnx", {"ids": np.ones((2, 3))})
+    assert "Rename" in str(error.value) and list(tmp_path.iterdir()) == []
+
+
+def test_nested_inputs_are_named_by_their_paths(tmp_path):
+    x, y = keras.Input((3,)), keras.Input((3,))
+    rng = np.random.default_rng(0)
+    sample = {"a": {"b/c": rng.normal(size=(2, 3))}, "d": [rng.normal(size=(2, 3))]}
+    model = keras.Model({"a": {"b/c": x}, "d": [y]}, x - 2 * y)
+    export_functional_onnx(model, tmp_path / "model.onnx", sample)
+    feed = {"a/b/c": sample["a"]["b/c"], "d/0": sample["d"][0]}
+    feed = {name: array.astype("float32") for name, array in feed.items()}
+    (found,) = session(tmp_path / "model.onnx").run(None, feed)
+    np.testing.assert_allclose(found, feed["a/b/c"] - 2 * feed["d/0"], atol=1e-6)
+    model = keras.Model({"a": {"b/c": x, "b": {"c": y}}}, x - y)
+    with pytest.raises(ValueError, match="keys of the inputs.*Rename"):
+        export_functional_onnx(model, tmp_path / "other.onnx", sample)
+
+
+def test_path_that_is_not_utf8_is_refused_before_the_conversion(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_attn.export.onnx_file.convert", None)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    path = tmp_path / os.fsdecode(b"mod\xe8le.onnx")
+    with pytest.raises(ValueError, match=r"Expected a path of valid UTF-8.*mod\\udce8le.*Rename"):
+        export_functional_onnx(model, path, np.ones((2, 3)))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("wrong", [0.01, np.nan])

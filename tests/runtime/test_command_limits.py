@@ -130,6 +130,7 @@ def test_timeout_holds_where_nobody_reads(start_command, model_path, tmp_path):
     with open(tmp_path / "in.txt", "rb") as lines:
         process = start_command(model_path, "--timeout", 5, stdin=lines)
         assert process.wait(SECONDS) == 124
+        assert process.stderr.read() == b"error: not finished within --timeout=5\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -140,6 +141,41 @@ def test_timeout_holds_while_a_file_of_targets_blocks(start_command, tokenizer_m
         tmp_path / "model.onnx", "--timeout", 1, "--score", tmp_path / "targets"
     )
     assert process.wait(SECONDS) == 124
+    assert process.stdout.read() == b""
+    assert process.stderr.read() == b"error: not finished within --timeout=1\n"
+
+
+BLOCKED = """
+import os, sys, time
+from keras_attn_runtime.interruption import Interruption
+
+how = sys.argv[1]
+if how == "full":
+    os.set_blocking(2, False)
+    try:
+        while True:
+            os.write(2, bytes(1000))
+    except BlockingIOError:
+        os.set_blocking(2, True)
+elif how == "closed":
+    sys.stderr.close()
+elif how == "none":
+    sys.stderr = None
+with Interruption(0.1):
+    time.sleep(60)
+"""
+
+
+@POSIX
+@pytest.mark.parametrize("how", ["full", "closed", "none"])
+def test_timeout_holds_where_its_message_cannot_be_written(how):
+    process = subprocess.Popen(
+        [sys.executable, "-c", BLOCKED, how],
+        env=dict(os.environ, PYTHONPATH=str(RUNTIME)),
+        stderr=subprocess.PIPE,
+    )
+    with process:
+        assert process.wait(SECONDS) == 124
 
 
 def test_timeout_that_is_long_enough_changes_nothing(start_command, model_path):
@@ -241,6 +277,7 @@ def test_signal_while_it_loads_a_gigabyte(start_command, large_path, delay):
 def test_timeout_holds_while_it_loads_a_gigabyte(start_command, large_path):
     process = start_command(large_path, "--timeout", 1)
     assert process.wait(SECONDS) == 124
+    assert process.stderr.read() == b"error: not finished within --timeout=1\n"
 
 
 @POSIX

@@ -453,3 +453,11 @@ def test_a_named_pipe_is_no_weights(tmp_path, model_path):
 def test_a_device_is_no_model():
     with pytest.raises(ValueError, match="Expected a regular file.*a device"):
         within_a_minute(lambda: Translator("/dev/zero"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names of any bytes")
+def test_a_name_that_is_not_utf8_is_refused(tmp_path, model_path):
+    path = tmp_path / os.fsdecode(b"mod\xe8le.onnx")
+    path.write_bytes(model_path.read_bytes())
+    with pytest.raises(ValueError, match=r"Expected a path of valid UTF-8.*mod\\udce8le.*Rename"):
+        Translator(path)

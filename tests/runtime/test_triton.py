@@ -102,6 +102,18 @@ def test_what_a_killed_process_left_is_removed(model_path, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"models", alive.name}
 
 
+def test_name_of_a_model_can_be_long(model_path, tmp_path):
+    name = "m" * 250
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="full"):
+        patch.setattr("shutil.copyfile", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        patch.setattr("shutil.rmtree", lambda *_, **__: None)  # as if it had been killed
+        write_repository(model_path, tmp_path / "models", name)
+    assert len(list(tmp_path.iterdir())) == 1
+    write_repository(model_path, tmp_path / "models", name)
+    assert [path.name for path in tmp_path.iterdir()] == ["models"]
+    assert [path.name for path in (tmp_path / "models").iterdir()] == [name]
+
+
 def test_where_nothing_can_be_moved_from_it_is_written_inside(model_path, tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)
     directory = write_repository(model_path, tmp_path / "models", "en-de")

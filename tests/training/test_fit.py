@@ -21,6 +21,7 @@ from tests.backend import precision, requires_tensorflow
 from tests.training.toy_training import ToyBatches, toy_model, toy_translator
 
 STEPS = 4
+SGD = keras.optimizers.SGD
 
 
 @pytest.fixture
@@ -34,7 +35,10 @@ def weights_of(model):
 
 def test_trains_and_validates():
     model = compile_for_training(toy_translator(), learning_rate=0.02)
-    history = fit(model, ToyBatches(), epochs=8, validation_batches=ToyBatches(seed=1), verbose=0)
+    validation = ToyBatches(seed=1)
+    history = fit(
+        model, ToyBatches(), 8, validation_batches=validation, callbacks=None, verbose=0
+    )  # None as in Keras
     losses = history.history["loss"]
     assert len(losses) == len(history.history["val_loss"]) == 8
     assert losses[-1] < losses[0] - 0.02
@@ -156,6 +160,75 @@ def test_nan_weights_are_reported_once(model, tmp_path, saved):
     assert "Weights became NaN or infinite" in message
 
 
+class VectorBatches(ToyBatches):
+    """Vectors and their sums; one vector of the second epoch is very large, but finite."""
+
+    def batch(self, step):
+        x = np.random.default_rng(step).normal(size=(4, 3)).astype("float32")
+        y = x.sum(axis=1, keepdims=True)
+        x[0] *= 1e25 if step == STEPS + 2 else 1
+        return x, y
+
+    def dataset(self, start_step=0):
+        import tensorflow as tf
+
+        specs = tf.TensorSpec((None, 3)), tf.TensorSpec((None, 1))
+        return tf.data.Dataset.from_generator(
+            lambda: self.stream(start_step), output_signature=specs
+        )
+
+
+class Mask(keras.layers.Layer):
+    """Has a constant variable of 0 and -inf."""
+
+    def build(self, shape):
+        def values(shape, dtype=None):
+            return keras.ops.convert_to_tensor([0.0, 0.0, -float("inf")], dtype)
+
+        self.mask = self.add_weight(shape=(3,), initializer=values, trainable=False)
+
+    def call(self, inputs):
+        return keras.ops.where(self.mask < 0, 0.0, inputs)
+
+
+def make_vector_model():
+    layers = [Mask(), keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((3,)), *layers])
+    model.compile(SGD(0.01), "mse", jit_compile=False)
+    return model
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_infinite_moving_variance_is_reported_and_not_saved(tmp_path, saved):
+    best = BestCheckpoint(tmp_path / "best.weights.h5", "loss", mode="max")
+    average = AverageWeights(tmp_path / "average")
+    directory = tmp_path / "state" if saved else None
+    with pytest.warns(UserWarning, match="moving_variance.* very large values"):
+        callbacks = [best, average]
+        fit(make_vector_model(), VectorBatches(), 2, directory, callbacks=callbacks, verbose=0)
+    assert best.best_epoch == 0 and average.kept_epochs == [0]  # although a weight is a mask
+    if saved:
+        model = make_vector_model()
+        checkpoint = TrainingCheckpoint(directory, STEPS, 2)
+        assert checkpoint.restore(model) and checkpoint.step == STEPS
+        assert np.isfinite(model.get_layer(index=1).moving_variance).all()
+
+
+def test_infinite_variable_of_the_optimizer_is_not_saved(tmp_path):
+    model = compile_for_training(toy_model(), learning_rate=0.02)
+    fit(model, ToyBatches(), 1, tmp_path, verbose=0)
+    checkpoint = TrainingCheckpoint(tmp_path, STEPS, 2)
+    checkpoint.restore(model)
+    checkpoint.step = STEPS + 1
+    variable = model.optimizer.variables[-1]
+    variable.assign(np.full(variable.shape, np.inf))
+    message = f"Variables of the optimizer became .*{variable.path}"
+    with pytest.warns(UserWarning, match=message):
+        checkpoint.save()
+    again = TrainingCheckpoint(tmp_path, STEPS, 2)
+    assert again.restore(model) and again.step == STEPS
+
+
 @pytest.mark.parametrize("what", ["state", "best"])
 def test_where_nothing_can_be_written_is_known_before_the_training(model, tmp_path, what):
     (tmp_path / "file").write_text("")
@@ -168,6 +241,27 @@ def test_where_nothing_can_be_written_is_known_before_the_training(model, tmp_pa
             fit(model, ToyBatches(), 1, callbacks=[best], verbose=0)
     for expected, received in zip(before, weights_of(model), strict=True):
         np.testing.assert_array_equal(received, expected)
+
+
+def test_modes_of_saved_states_are_kept(model, tmp_path):
+    state, previous = tmp_path / "training.npz", tmp_path / "training-previous.npz"
+    checkpoint = TrainingCheckpoint(tmp_path, STEPS, 2)
+    checkpoint.set_model(model)
+    checkpoint.save()
+    state.chmod(0o600)
+    checkpoint.save()
+    checkpoint.save()
+    assert [path.stat().st_mode & 0o777 for path in (state, previous)] == [0o600] * 2
+
+
+def test_name_of_the_best_model_can_be_long(tmp_path):
+    path = tmp_path / ("b" * 239 + ".weights.h5")
+    best = BestCheckpoint(path, "loss")
+    best.set_model(toy_model())
+    best.on_train_begin()
+    best.on_epoch_end(0, {"loss": 1.0})
+    best.on_train_end()
+    assert path.stat().st_size > 0
 
 
 def test_a_directory_is_no_place_for_the_best_model(model, tmp_path):
@@ -268,7 +362,6 @@ def with_optimizer(optimizer, loss=None):
     return model
 
 
-SGD = keras.optimizers.SGD
 CHANGES = {
     "activation": (
         lambda: compiled(toy_model(activation="relu")),
@@ -448,6 +541,34 @@ def test_checkpoint_locks_its_directory_in_the_fit_of_keras(model, tmp_path):
     model.fit(stream, steps_per_epoch=STEPS, shuffle=False, callbacks=callbacks, verbose=0)
     assert "Expected a path that no other training writes" in second.error
     assert not checkpoint.lock.is_held
+
+
+def test_arguments_of_another_kind_are_refused_with_a_remedy(model, tmp_path):
+    arrays = ToyBatches().batch(0)
+    for name in ("batches", "validation_batches"):
+        for wrong in (arrays, iter([arrays]), {"steps_per_epoch": 4}, None):
+            if (name, wrong) == ("validation_batches", None):
+                continue
+            arguments = {"batches": ToyBatches(), name: wrong}
+            message = f"{name} with the attribute .*LengthBucketed.*type {type(wrong).__name__}"
+            with pytest.raises(ValueError, match=message):
+                fit(model, epochs=1, **arguments)
+    batches = ToyBatches()
+    batches.steps_per_epoch = 0
+    with pytest.raises(ValueError, match="Received: batches.steps_per_epoch=0"):
+        fit(model, batches, 1)
+    for epochs in ("3", 1.5, None):
+        with pytest.raises(ValueError, match=f"positive integer. Received: epochs={epochs!r}"):
+            fit(model, ToyBatches(), epochs)
+    with pytest.raises(ValueError, match="Received: save_steps='1'"):
+        fit(model, ToyBatches(), 1, tmp_path, save_steps="1")
+    for callbacks in (BestCheckpoint, BestCheckpoint("best.keras"), [BestCheckpoint]):
+        with pytest.raises(ValueError, match="Expected a list of keras.callbacks.Callback"):
+            fit(model, ToyBatches(), 1, callbacks=callbacks)
+    (tmp_path / "file").write_text("")
+    for directory in (tmp_path / "file", tmp_path / "file" / "state"):
+        with pytest.raises(NotADirectoryError, match="Expected the path of a directory.*Choose"):
+            fit(model, ToyBatches(), 1, directory)
 
 
 def test_bad_arguments(model, tmp_path):

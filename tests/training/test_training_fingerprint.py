@@ -1,5 +1,7 @@
 """Two builds of the same model have the same fingerprint, also in one process."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -96,6 +98,160 @@ def test_fingerprint_of_several_losses():
     (difference,) = fingerprint_differences(first, of(SequenceCrossentropy(0.2), squared))
     assert difference == "loss.0.label_smoothing: saved 0.1, now 0.2"
     assert len(fingerprint_differences(first, of(SequenceCrossentropy(0.1), "mse"))) == 1
+
+
+SOURCE = """
+FACTOR = {factor}
+def other(y):
+    return y * {other}
+def make(power):
+    {docstring}
+    def loss(y_true, y_pred, scale={scale}):
+        {docstring}
+        return scale * FACTOR * other(abs(y_true - y_pred) ** power) + {bias}
+    return loss
+loss = make({power})
+"""
+
+
+def written(start="", name="train.py", docstring="''", **changes):
+    """A loss, as if it had been read from a file."""
+    values = {"factor": 1.5, "other": 2, "scale": 3, "bias": 4, "power": 2.0, **changes}
+    names = {"__name__": "train"}
+    exec(compile(start + SOURCE.format(docstring=docstring, **values), name, "exec"), names)
+    return names["loss"]
+
+
+class Power(keras.losses.Loss):
+    """Its configuration lacks the power, as that of many losses of users does."""
+
+    def __init__(self, power):
+        super().__init__()
+        self._power = power
+
+    def call(self, y_true, y_pred):
+        return abs(y_true - y_pred) ** self._power
+
+
+class Scale(keras.layers.Layer):
+    """Has a function whose name its configuration lacks."""
+
+    def __init__(self, function):
+        super().__init__()
+        self._functions = [function]
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=())
+
+    def call(self, inputs):
+        return self._functions[0](inputs * self.scale)
+
+
+class Decay(keras.optimizers.schedules.LearningRateSchedule):
+    """Has no configuration."""
+
+    def __init__(self, rate):
+        self.rate = rate
+
+    def __call__(self, step):
+        return self.rate / step
+
+
+def small_model(loss="mse", activation=None, rate=0.1, **arguments):
+    ids = keras.Input((4,))
+    hidden = keras.layers.Dense(2, activation)(ids)
+    outputs = {name: keras.layers.Dense(2, name=name)(hidden) for name in "ab"}
+    model = keras.Model(ids, outputs)
+    model.compile(keras.optimizers.SGD(rate), {"a": loss, "b": "mse"}, **arguments)
+    return model
+
+
+def power_of(power):
+    return lambda x: x**power
+
+
+VARIABLE = keras.Variable(1.0)
+
+
+@pytest.mark.parametrize(
+    "first, second, message",
+    [
+        ({"loss": written()}, {"loss": written(power=1.0)}, "loss.a.closure.power: saved 2.0, now"),
+        ({"loss": written()}, {"loss": written(bias=5)}, "loss.a.code"),
+        ({"loss": written()}, {"loss": written(scale=5)}, "loss.a.defaults.0: saved 3, now 5"),
+        ({"loss": written()}, {"loss": written(factor=5)}, "loss.a.globals.FACTOR: saved 1.5, now"),
+        ({"loss": written()}, {"loss": written(other=5)}, "loss.a.globals.other.code"),
+        ({"loss": lambda y, z: y - z}, {"loss": lambda y, z: y + z}, "loss.a.code"),
+        ({"loss": Power(2)}, {"loss": Power(1)}, "loss.a.attributes._power: saved 2, now 1"),
+        ({"rate": Decay(0.1)}, {"rate": Decay(0.2)}, "learning_rate.attributes.rate: saved 0.1"),
+        (
+            {"loss": functools.partial(written(), scale=1)},
+            {"loss": functools.partial(written(), scale=2)},
+            "loss.a.keywords.scale: saved 1, now 2",
+        ),
+        (
+            {"activation": power_of(2)},
+            {"activation": power_of(3)},
+            "model.functions.Dense.activation.function.closure.power: saved 2, now 3",
+        ),
+        (
+            {"activation": Scale(power_of(2))},
+            {"activation": Scale(power_of(3))},
+            "model.functions.Scale._functions.function.0.closure.power: saved 2, now 3",
+        ),
+        (
+            {"loss_weights": {"a": 1.0, "b": 0.5}},
+            {"loss_weights": {"a": 1.0, "b": 0.25}},
+            "loss_weights.b: saved 0.5, now 0.25",
+        ),
+        ({}, {"loss_weights": {"a": 0.0, "b": 1.0}}, "loss_weights: saved None"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The object being serialized includes a `lambda`")
+def test_fingerprint_sees_code_and_its_values(first, second, message):
+    saved, again, other = (
+        training_fingerprint(small_model(**each)) for each in (first, first, second)
+    )
+    assert fingerprint_differences(saved, again) == []
+    assert message in differences_in_one_line(fingerprint_differences(saved, other))
+
+
+@pytest.mark.parametrize("name", ["loss", "activation"])
+@pytest.mark.filterwarnings("ignore:The object being serialized includes a `lambda`")
+def test_fingerprint_leaves_out_where_code_is(name):
+    def of(function):
+        return training_fingerprint(small_model(**{name: function}))
+
+    found = [
+        of(written()),
+        of(written("# a line\n", "moved.py", "'What it computes.'")),
+        of(written(power=2.0)),
+    ]
+    assert found[0] == found[1] == found[2]
+    line = "act = lambda x: x * 2"
+    lambdas = []
+    for start in ("", "\n\n"):
+        names = {"__name__": "train"}
+        exec(compile(start + line, f"{len(start)}.py", "exec"), names)
+        lambdas.append(of(names["act"]))
+    assert lambdas[0] == lambdas[1] != of(lambda x: x * 3)
+
+
+def test_fingerprint_leaves_out_what_training_changes():
+    def loss(y_true, y_pred):
+        return VARIABLE * weight * (y_true - y_pred)
+
+    weight = keras.Variable(1.0)
+    saved = training_fingerprint(small_model(loss, loss_weights={"a": 1, "b": 1.0}))
+    weight.assign(2.0)
+    assert training_fingerprint(small_model(loss)) == saved
+
+
+def test_fingerprint_of_another_python_version_has_no_code_to_compare():
+    saved = training_fingerprint(small_model(written()))
+    checksums = saved["loss"]["a"]["code"]
+    checksums["2.7"] = checksums.popitem()[1] + "other"
+    assert fingerprint_differences(saved, training_fingerprint(small_model(written()))) == []
 
 
 def test_fingerprint_of_data_sees_inputs_labels_and_types():
