@@ -14,9 +14,10 @@ import keras
 import numpy as np
 from keras import ops
 
-# Added to the score of a masked position. Far below every real score, also of features that are not
-# normalized: features of size 1e5 have scores of 1e10 and more. Finite, because the softmax of a row
-# of infinities is NaN. The sum of several of them, or of one and the lowest float32, is finite too.
+# Added to the score of a masked position. Far below every real score, also of features that are
+# not normalized: features of size 1e5 have scores of 1e10 and more. Finite, because the softmax of
+# a row of infinities is NaN. The sum of several of them, or of one and the lowest float32, is
+# finite too.
 MASKED_SCORE = -1e30
 
 

@@ -5,6 +5,7 @@ from keras_attn import history
 from keras_attn.arguments import check_positive_integer
 from keras_attn.draw_index import draw_index
 from keras_attn.gather import gather_beams
+from keras_attn.integers import sum_int32
 from keras_attn.search.independent_search import IndependentSearch
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.one_for_each import check_one_for_each
@@ -146,7 +147,7 @@ class SamplingDecoder(IndependentSearch):
         if history.grows():
             # All tokens below this bound together have less than 1 - top_p: sort the others alone.
             may_be_inside = probs >= (1 - self.top_p) / most
-            most = ops.max(ops.sum(ops.cast(may_be_inside, "int32"), axis=-1), initial=1)
+            most = ops.max(sum_int32(may_be_inside, axis=-1), initial=1)
         best, _ = ops.top_k(probs, most)
         # The token with which the sum reaches top_p is the last one.
         is_kept = ops.cumsum(best, axis=-1) - best < self.top_p

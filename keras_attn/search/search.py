@@ -8,6 +8,7 @@ from keras_attn import history
 from keras_attn.arguments import is_finite
 from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
+from keras_attn.integers import sum_int32
 from keras_attn.layer import Layer
 from keras_attn.masks import join, of_each
 from keras_attn.search import logits, prefix
@@ -307,7 +308,7 @@ class Search(Layer):
         limit = ops.cast(self.max_length if max_length is None else max_length, "int32")
         if not (history.grows() and self.decoder.grows):
             limit = ops.minimum(limit, self.max_length)
-        source_lengths = ops.sum(ops.cast(encoder_mask, "int32"), axis=1)  # (B,)
+        source_lengths = sum_int32(encoder_mask, axis=1)  # (B,)
         limits = ops.zeros_like(source_lengths) + limit
         if self.relative_max_length is not None:
             factor, margin = self.relative_max_length
