@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import history, masks
+from keras_attn.arguments import check_same_batch
 from keras_attn.decoders.stack_decoder import StackDecoder
 from keras_attn.integers import sum_int32
 from keras_attn.positions.position_range import position_range
@@ -98,6 +99,7 @@ class CausalLanguageModel(StackDecoder):
         encoder_outputs_mask=None,
     ):
         if encoder_outputs is not None:
+            check_same_batch(self, token_ids=token_ids, encoder_outputs=encoder_outputs)
             encoder_mask = masks.join(
                 encoder_outputs,
                 encoder_mask=encoder_mask,

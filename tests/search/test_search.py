@@ -376,6 +376,11 @@ def test_no_limit_is_negative():
         {"length_penalty": float("inf")},
         {"length_penalty": "1"},
         {"pad_token_id": -1},
+        {"start_token_id": "<s>"},
+        {"end_token_id": 2.5},
+        {"pad_token_id": None},
+        {"suppressed_token_ids": ["<unk>"]},
+        {"suppressed_token_ids": [0, 1.5]},
         {"start_token_id": -1},
         {"suppressed_token_ids": [3, -2]},
     ],
@@ -454,3 +459,11 @@ def test_search_rules_do_not_depend_on_jax_enable_x64(name):
         received = search_with_rules(name)
     assert received["token_ids"].dtype == received["lengths"].dtype == "int32"
     assert_close(received, expected)
+
+
+def test_limit_of_a_call_is_a_whole_number():
+    search = GreedyDecoder(TableDecoder(), max_length=6)
+    expected = numpy(search(random_tables(0), max_length=3))
+    assert_close(numpy(search(random_tables(0), max_length=3.0)), expected)
+    with pytest.raises(ValueError, match="max_length of an integer dtype. Received: max_length"):
+        search(random_tables(0), max_length=2.7)
