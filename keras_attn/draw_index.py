@@ -3,6 +3,7 @@ import math
 from keras import ops
 
 from keras_attn.gather import gather_beams
+from keras_attn.integers import sum_int32
 
 WHOLE = 2.0**30
 """What a probability of 1 becomes: sums of whole numbers are the same in any order."""
@@ -27,7 +28,7 @@ def draw_index(probs, uniforms):
     padding = -size % length
     parts = ops.cast(ops.pad(probs, [[0, 0], [0, padding]]) * WHOLE, "int32")
     blocks = ops.reshape(parts, (-1, (size + padding) // length, length))
-    block = _draw(ops.sum(blocks, axis=-1), uniforms[:, :1])  # (rows, 1)
+    block = _draw(sum_int32(blocks, axis=-1), uniforms[:, :1])  # (rows, 1)
     inside = ops.squeeze(gather_beams(blocks, block), axis=1)  # (rows, length)
     return ops.minimum(block * length + _draw(inside, uniforms[:, 1:]), size - 1)
 
@@ -36,5 +37,5 @@ def _draw(parts, uniform):
     """The index of the first sum that is above a random share of all, int32 `(rows, 1)`."""
     sums = ops.cumsum(parts, axis=-1)
     share = ops.cast(uniform * ops.cast(sums[:, -1:], "float32"), "int32")
-    index = ops.sum(ops.cast(sums <= share, "int32"), axis=-1, keepdims=True)
+    index = sum_int32(sums <= share, axis=-1, keepdims=True)
     return ops.minimum(index, parts.shape[-1] - 1)  # where there are no numbers but NaN

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_attn.gather import gather_rows
+from keras_attn.integers import slice_starts
 
 
 def grows(growing=None):
@@ -59,5 +60,5 @@ def extend(history, entries, step, growing=None):
     """
     if grows(growing):
         return ops.concatenate([history, entries], axis=2)
-    start = [0, 0, step] + [0] * (len(history.shape) - 3)
+    start = slice_starts(0, 0, step, *[0] * (len(history.shape) - 3))
     return ops.slice_update(history, start, entries)

@@ -14,10 +14,13 @@ import keras
 import numpy as np
 from keras import ops
 
-# Added to the score of a masked position. Finite, because a selection between finite and infinite
-# values does not survive the conversion to ONNX; large enough that `exp` of it is exactly zero in
-# float32.
-MASKED_SCORE = -1e9
+from keras_attn.arguments import known_values
+
+# Added to the score of a masked position. Far below every real score, also of features that are
+# not normalized: features of size 1e5 have scores of 1e10 and more. Finite, because the softmax of
+# a row of infinities is NaN. The sum of several of them, or of one and the lowest float32, is
+# finite too.
+MASKED_SCORE = -1e30
 
 
 def padding_mask(token_ids, pad_token_id=0):
@@ -151,7 +154,7 @@ def boolean(mask, name):
     dtype = keras.backend.standardize_dtype(mask.dtype)
     if dtype == "bool":
         return ops.convert_to_tensor(mask) if isinstance(mask, np.ndarray) else mask
-    values = _known_values(mask)
+    values = known_values(mask)
     if values is not None and values.size:
         is_float = "float" in dtype
         values = values.astype("float32") if is_float else values
@@ -162,15 +165,6 @@ def boolean(mask, name):
                 f"{values.max()}. If it is a mask that is added to scores, pass `{name} == 0`."
             )
     return ops.cast(mask, "bool")
-
-
-def _known_values(tensor):
-    """The values as a NumPy array, or `None` for a symbolic tensor or one that is traced."""
-    try:
-        return ops.convert_to_numpy(tensor)
-    # What TensorFlow, JAX, PyTorch and Keras raise for tensors without values.
-    except (TypeError, ValueError, RuntimeError):
-        return None
 
 
 def refuse_single_mask(mask, *names):

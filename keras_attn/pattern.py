@@ -50,10 +50,21 @@ class Pattern:
 
 
 def serialize_quietly(layer):
-    """Serializes a layer to copy it, without the warning that a lambda cannot be loaded."""
+    """Serializes a layer to copy it, without the warning that a lambda cannot be loaded.
+
+    Raises:
+        ValueError: for a layer of Keras with a callable that Keras cannot serialize.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*includes a `lambda`", UserWarning)
-        return keras.saving.serialize_keras_object(layer)
+        try:
+            return keras.saving.serialize_keras_object(layer)
+        except TypeError as error:
+            raise ValueError(
+                "Expected a layer that can be copied by its configuration. Received: "
+                f"{type(layer).__name__}, {error} Pass a function (def or lambda) instead of "
+                "functools.partial and of objects without get_config."
+            ) from error
 
 
 def restore_objects(config, layer):

@@ -1,5 +1,7 @@
 """What a user of Keras tries with a layer works, or the error says what would."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     BeamDecoder,
+    EnsembleDecoder,
+    EnsembleEncoder,
     FeedForward,
     GreedyDecoder,
     IntraDecoderAttention,
@@ -20,6 +24,7 @@ from keras_attn import (
     MultipleAttention,
     RNNCell,
     RNNEncoder,
+    SoftAlignment,
     StateBridge,
     TransformerDecoder,
     TransformerDecoderBlock,
@@ -189,6 +194,15 @@ def squared_relu(x):
     return ops.square(ops.relu(x))
 
 
+def square_of(x, activation):
+    return ops.square(activation(x))
+
+
+class SquaredRelu:
+    def __call__(self, x):
+        return squared_relu(x)
+
+
 @keras.saving.register_keras_serializable(package="tests")
 def registered_relu(x):
     return squared_relu(x)
@@ -208,6 +222,10 @@ FUNCTIONS = {
     "lambda": {"activation": lambda x: ops.square(ops.relu(x))},
     "initializer": {"kernel_initializer": small_values},
     "initializer class": {"kernel_initializer": SmallValues()},
+    "partial": {"activation": functools.partial(square_of, activation=ops.relu)},
+    "partial initializer": {"kernel_initializer": functools.partial(small_values)},
+    "callable object": {"activation": SquaredRelu()},
+    "bound method": {"activation": SquaredRelu().__call__},
     "both": {"activation": squared_relu, "kernel_initializer": small_values},
 }
 IDS = np.array([[5, 6, 2]], "int32")
@@ -255,6 +273,95 @@ def test_model_with_a_function_is_loaded_with_custom_objects(tmp_path):
         tmp_path / "model.keras", custom_objects={"squared_relu": squared_relu}
     )
     assert_identical(numpy(loaded(IDS)), numpy(model(IDS)))
+
+
+def test_partial_is_never_loaded_as_the_function_inside(tmp_path):
+    gelu = functools.partial(keras.activations.gelu, approximate=True)
+    model = keras.Sequential([keras.Input((None, 8)), FeedForward(16, activation=gelu)])
+    model.save(tmp_path / "model.keras")
+    with pytest.raises(TypeError, match="partial_of_gelu"):
+        keras.models.load_model(tmp_path / "model.keras")
+    loaded = keras.models.load_model(
+        tmp_path / "model.keras", custom_objects={"partial_of_gelu": gelu}
+    )
+    assert_identical(numpy(loaded(X)), numpy(model(X)))
+
+
+def test_keras_cell_with_a_partial_is_refused():
+    cells = keras.layers.GRUCell(4, activation=functools.partial(square_of, activation=ops.relu))
+    with pytest.raises(
+        ValueError, match=r"Received: GRUCell, .* Pass a function \(def or lambda\)"
+    ):
+        RNNEncoder(cells)
+
+
+# Wrong calls
+
+EMBEDDING = keras.layers.ReversibleEmbedding(9, 8)
+WRONG_PARTS = {
+    "block class": (lambda: TransformerEncoder(TransformerEncoderBlock), "block=the class Trans"),
+    "block number": (lambda: TransformerEncoder(6), "Transformer block.*Received: block=6"),
+    "block Dense": (lambda: TransformerEncoder(keras.layers.Dense(8)), "Received: block=<Dense"),
+    "decoder block class": (
+        lambda: TransformerDecoder(TransformerDecoderBlock, EMBEDDING),
+        "Received: block=the class TransformerDecoderBlock",
+    ),
+    "embedding class": (
+        lambda: TransformerEncoder(TransformerEncoderBlock(2, 4), keras.layers.Embedding),
+        "embedding to be a Keras layer or None. Received: embedding=the class Embedding",
+    ),
+    "embedding number": (lambda: RNNEncoder(keras.layers.GRUCell(3), 10), "embedding=10"),
+    "head number": (
+        lambda: TransformerDecoder(TransformerDecoderBlock(2, 4), EMBEDDING, 10),
+        "head to be a Keras layer or None. Received: head=10",
+    ),
+    "cell class": (lambda: AttentionRNN(AttentionRNNCell), "cell=the class AttentionRNNCell"),
+    "decoders": (lambda: EnsembleDecoder(RNNEncoder(keras.layers.GRUCell(3))), "list of at least"),
+    "encoders": (lambda: EnsembleEncoder([RNNEncoder]), r"Received: encoders=\['RNNEncoder'\]"),
+    "transform": (lambda: SoftAlignment(keras.layers.Dense), "transform=the class Dense"),
+    "dropout": (lambda: FeedForward(4, dropout="0.1"), "Received: dropout='0.1'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PARTS)
+def test_wrong_parts_are_refused(name):
+    make, message = WRONG_PARTS[name]
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+TWO_INPUTS = {
+    "additive": lambda: BahdanauAttention(6),
+    "local": lambda: LocalAttention(LuongAttention(), window=2),
+    "monotonic": lambda: MonotonicAttention(BahdanauAttention(6)),
+    "heads": lambda: MultiHeadAttention(2, 4),
+    "blockwise": lambda: MultiHeadAttention(2, 4, flash_attention=True),
+    "soft alignment": lambda: SoftAlignment(keras.layers.Dense(4)),
+    "loop": lambda: AttentionRNN(cell()),
+    "block": lambda: TransformerDecoderBlock(2, 4),
+}
+
+
+@pytest.mark.parametrize("name", TWO_INPUTS)
+def test_inputs_of_different_batch_sizes_are_refused(name):
+    others = np.ones((3, 4, 8), "float32")
+    message = r"one batch size. Received: \w+ with shape \(2, 3, 8\), \w+ with shape \(3, 4, 8\)"
+    with pytest.raises(ValueError, match=message):
+        TWO_INPUTS[name]()(X, others)
+
+
+def test_decoders_refuse_a_memory_of_another_batch_size():
+    for pair in (rnn_seq2seq, transformer_seq2seq):
+        options = {"num_layers": 1, "num_heads": 2, "intermediate_dim": 4}
+        encoder, decoder = pair(9, 9, embedding_dim=4, **(options if "trans" in str(pair) else {}))
+        with pytest.raises(ValueError, match="one batch size. Received: token_ids with shape"):
+            decoder(np.ones((2, 3), "int32"), **encoder(np.ones((3, 4), "int32")))
+
+
+def test_keys_and_values_of_different_lengths_are_refused():
+    for layer in (BahdanauAttention(6), MultiHeadAttention(2, 4)):
+        with pytest.raises(ValueError, match=r"key for each value.*value with shape \(2, 3, 8\)"):
+            layer(X, X, np.ones((2, 5, 8), "float32"))
 
 
 # Activations that are layers

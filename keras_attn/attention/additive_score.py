@@ -1,6 +1,7 @@
 from keras import ops
 
 from keras_attn.attention.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
+from keras_attn.integers import slice_starts
 from keras_attn.masks import wide_dtype
 
 
@@ -58,7 +59,7 @@ def _chunked(query, chunks, vector):
             inner = upstream * vector * (1.0 - ops.square(hidden))  # (B, T, s, U)
             of_keys = ops.sum(inner, axis=1)  # (B, s, U)
             # The chunk is not needed any more, so its gradient takes its place.
-            chunks = ops.slice_update(chunks, (number, 0, 0, 0), of_keys[None])
+            chunks = ops.slice_update(chunks, slice_starts(number, 0, 0, 0), of_keys[None])
             of_query = ops.sum(inner, axis=2)  # (B, T, U)
             sums = add_same_shape(query_sum, of_query), add_same_shape(vector_sum, of_vector)
             return number + 1, chunks, *sums

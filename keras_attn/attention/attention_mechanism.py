@@ -3,11 +3,12 @@ from keras import ops
 
 from keras_attn import masks
 from keras_attn.another_initializer import another_initializer
-from keras_attn.arguments import check_second_input
+from keras_attn.arguments import check_same_batch, check_same_time, check_second_input
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn.layer import Layer
+from keras_attn.plain_function import plain_function
 
 
 class AttentionMechanism(AttentionSteps, Layer):
@@ -66,7 +67,7 @@ class AttentionMechanism(AttentionSteps, Layer):
                 f"Received: probability_fn={probability_fn!r}."
             )
         self.probability_fn = probability_fn
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
         self.supports_masking = True
 
     def build(self, query_shape, value_shape=None, key_shape=None):
@@ -100,6 +101,8 @@ class AttentionMechanism(AttentionSteps, Layer):
         mask=None,
     ):
         check_second_input(self, "value", value)
+        check_same_batch(self, query=query, value=value, key=key)
+        check_same_time(value, key)
         masks.refuse_single_mask(mask, "value_mask")
         attention_mask = masks.join(value, attention_mask=attention_mask, value_mask=value_mask)
         context, weights = self.attend(query, self.prepare_memory(value, key, attention_mask))

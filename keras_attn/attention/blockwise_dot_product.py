@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_attn.attention.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
 from keras_attn.attention.scaled_dot_product import matmul_groups, scaled_dot_product
+from keras_attn.integers import slice_starts
 from keras_attn.masks import causal_mask, wide_dtype, window_mask
 
 
@@ -71,8 +72,8 @@ def blockwise_dot_product(
 
     def weigh(number, query_block, keys, values, distance_bias=None):
         """Context `(B, H, t, dv)` and weights `(B, H, t, S)` of the block of that number."""
-        query_positions = start_index + number * size + ops.arange(size)[None, :]
-        key_positions = ops.arange(source)[None, :]
+        query_positions = start_index + number * size + ops.arange(size, dtype="int32")[None, :]
+        key_positions = ops.arange(source, dtype="int32")[None, :]
         allowed = block_mask(query_positions, key_positions, mask, causal, sliding_window)
         block_bias = None
         if distance_bias is not None:
@@ -82,12 +83,13 @@ def blockwise_dot_product(
 
     def first_column(number):
         """Where the columns of the bias start that the block needs: `source + size` of them."""
-        return (0, 0, 0, (num_blocks - 1 - number) * size)
+        return slice_starts(0, 0, 0, (num_blocks - 1 - number) * size)
 
     @ops.custom_gradient
     def attend(query_blocks, *shared):
         context_blocks = map_in_turn(
-            lambda block: weigh(*block, *shared)[0], (ops.arange(num_blocks), query_blocks)
+            lambda block: weigh(*block, *shared)[0],
+            (ops.arange(num_blocks, dtype="int32"), query_blocks),
         )  # (N, B, H, t, dv)
 
         def gradients(*args, upstream=None):
@@ -101,7 +103,9 @@ def blockwise_dot_product(
                     context_gradient, weights, query_block, *shared[:2]
                 )
                 # The block is not needed any more, so its gradient takes its place.
-                blocks = ops.slice_update(blocks, (number, 0, 0, 0, 0), query_gradient[None])
+                blocks = ops.slice_update(
+                    blocks, slice_starts(number, 0, 0, 0, 0), query_gradient[None]
+                )
                 for bias_sum in sums[2:]:
                     columns = unskew(score_gradient, heads, size, source)  # (1, H, 1, S+t)
                     addends.append(
@@ -122,7 +126,7 @@ def blockwise_dot_product(
     if bias is not None:
         # Column c is the bias of a key c - (num_blocks * size - 1) positions after the query.
         last_query = ops.reshape(start_index + num_blocks * size - 1, (1, 1))
-        key_positions = ops.arange(num_blocks * size + source)[None, :]
+        key_positions = ops.arange(num_blocks * size + source, dtype="int32")[None, :]
         distance_bias = bias(last_query, key_positions)  # (1, H or 1, 1, N*t+S)
         shape = (1, heads, 1, num_blocks * size + source)
         inputs.append(ops.broadcast_to(distance_bias, shape))

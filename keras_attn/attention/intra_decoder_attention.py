@@ -133,7 +133,7 @@ class IntraDecoderAttention(AttentionSteps, Layer):
         return self._attend_before(query, mask)
 
     def _attend_before(self, query, mask):
-        positions = ops.arange(ops.shape(query)[1])[None]  # (1, T)
+        positions = ops.arange(ops.shape(query)[1], dtype="int32")[None]  # (1, T)
         before = masks.causal_mask(positions - 1, positions)  # (1, T, T)
         return self.mechanism.attend(
             query, self.mechanism.prepare_memory(query, attention_mask=mask & before)

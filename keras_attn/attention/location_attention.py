@@ -42,11 +42,15 @@ class LocationAttention(AttentionMechanism):
 
     def prepare_memory(self, value, key=None, attention_mask=None):
         memory = super().prepare_memory(value, key, attention_mask)
-        is_within = ops.arange(ops.shape(memory["values"])[1]) < self.max_length  # (S,)
+        is_within = (
+            ops.arange(ops.shape(memory["values"])[1], dtype="int32") < self.max_length
+        )  # (S,)
         return {**memory, "mask": memory["mask"] & is_within}  # (B, 1 or T, S)
 
     def compute_scores(self, query, keys):
-        positions = ops.minimum(ops.arange(ops.shape(keys)[1]), self.max_length - 1)  # (S,)
+        positions = ops.minimum(
+            ops.arange(ops.shape(keys)[1], dtype="int32"), self.max_length - 1
+        )  # (S,)
         return ops.matmul(query, ops.take(self.kernel, positions, axis=1))  # (B, T, S)
 
     def get_config(self):

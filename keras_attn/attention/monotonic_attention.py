@@ -109,7 +109,7 @@ class MonotonicAttention(RecurrentAttention):
     def initial_state(self, memory, rows, max_steps=None):
         source = ops.shape(memory["values"])[1]
         dtype = wide_dtype(memory["values"])
-        first = ops.cast(ops.equal(ops.arange(source), 0), dtype)  # (S,)
+        first = ops.cast(ops.equal(ops.arange(source, dtype="int32"), 0), dtype)  # (S,)
         alignments = ops.broadcast_to(first, (rows, source))
         noise = {} if max_steps is None else self.noise(alignments, num_steps=max_steps)
         return {"alignments": alignments, **noise}

@@ -5,7 +5,12 @@ from keras import ops
 
 from keras_attn import history, masks
 from keras_attn.another_initializer import another_initializer
-from keras_attn.arguments import check_dropout, check_positive_integer
+from keras_attn.arguments import (
+    check_dropout,
+    check_positive_integer,
+    check_same_batch,
+    check_same_time,
+)
 from keras_attn.attention.attention_axes import AttentionAxes, check_axes
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps
@@ -15,6 +20,7 @@ from keras_attn.build_once import build_once
 from keras_attn.dropout import Dropout
 from keras_attn.fold_beams import fold_beams
 from keras_attn.layer import Layer
+from keras_attn.plain_function import plain_function
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer import kv_cache
 
@@ -181,8 +187,8 @@ class MultiHeadAttention(AttentionSteps, Layer):
         self.attention_axes = None if attention_axes is None else tuple(attention_axes)
         self.sliding_window = sliding_window
         self.flash_attention = flash_attention
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
+        self.bias_initializer = plain_function(keras.initializers.get(bias_initializer))
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         self.bias_regularizer = keras.regularizers.get(bias_regularizer)
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
@@ -259,6 +265,8 @@ class MultiHeadAttention(AttentionSteps, Layer):
             of_query = {"mask": mask}
         else:
             masks.refuse_single_mask(mask, "query_mask", "value_mask")
+        check_same_batch(self, query=query, value=value, key=key)
+        check_same_time(value, key)
         key = value if key is None else key
         padding = masks.join(value, value_mask=value_mask, key_mask=key_mask, **of_query)
         if len(query.shape) > 3:

@@ -3,10 +3,16 @@ from keras import ops
 
 from keras_attn import masks
 from keras_attn.another_initializer import another_initializer
-from keras_attn.arguments import check_compute_dtype, check_positive_integer, check_second_input
+from keras_attn.arguments import (
+    check_compute_dtype,
+    check_positive_integer,
+    check_same_batch,
+    check_second_input,
+)
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.build_once import build_once
 from keras_attn.layer import Layer
+from keras_attn.plain_function import plain_function
 from keras_attn.serialize_shared import serialize_shared
 
 COMBINATIONS = ("concatenate", "gate")
@@ -95,7 +101,7 @@ class MultipleAttention(AttentionSteps, Layer):
         self.attentions = list(attentions.values())
         self.combination = combination
         self.units = units
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
         self.supports_masking = True
 
     @property
@@ -144,6 +150,7 @@ class MultipleAttention(AttentionSteps, Layer):
         mask=None,
     ):
         check_second_input(self, "value", value)
+        check_same_batch(self, query=query, value=value)
         masks.refuse_single_mask(mask, "query_mask", "value_mask")
         attention_mask = masks.join(value, attention_mask=attention_mask, value_mask=value_mask)
         memory = self.prepare_memory(value, attention_mask=attention_mask)

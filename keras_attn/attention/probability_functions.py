@@ -24,7 +24,7 @@ def masked_sparsemax(scores, mask):
     masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)  # (B, T, S)
     masked = masked - ops.stop_gradient(_largest(masked))
     falling = -ops.sort(-ops.stop_gradient(masked), axis=-1)  # (B, T, S)
-    rank = 1.0 + ops.cast(ops.arange(ops.shape(masked)[-1]), dtype)  # (S,)
+    rank = 1.0 + ops.cast(ops.arange(ops.shape(masked)[-1], dtype="int32"), dtype)  # (S,)
     # The condition holds for the best ones and fails from the first that it fails for.
     is_in_support = 1.0 + rank * falling > ops.cumsum(falling, axis=-1)  # (B, T, S)
     least = -_largest(-ops.where(is_in_support, falling, 0.0))  # (B, T, 1)

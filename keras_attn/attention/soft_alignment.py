@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn.arguments import check_second_input
+from keras_attn.arguments import check_layers, check_same_batch, check_second_input
 from keras_attn.attention.weighted_average import WeightedAverage
 from keras_attn.build_once import build_once
 from keras_attn.layer import Layer
@@ -57,6 +57,8 @@ class SoftAlignment(Layer):
     def __init__(self, transform, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
+        if isinstance(transform, type):
+            check_layers(transform=transform)
         self.transform = transform
         self.average_of_second = WeightedAverage(name="first", dtype=self.dtype_policy)
         self.average_of_first = WeightedAverage(name="second", dtype=self.dtype_policy)
@@ -76,6 +78,7 @@ class SoftAlignment(Layer):
         mask=None,
     ):
         check_second_input(self, "second", second)
+        check_same_batch(self, first=first, second=second)
         masks.refuse_single_mask(mask, "first_mask", "second_mask")
         first_mask = masks.join(first, first_mask=first_mask)
         second_mask = masks.join(second, second_mask=second_mask)

@@ -2,7 +2,9 @@ import keras
 from keras import ops
 
 from keras_attn import history, masks
+from keras_attn.arguments import check_same_batch
 from keras_attn.decoders.stack_decoder import StackDecoder
+from keras_attn.integers import sum_int32
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer import kv_cache
 
@@ -97,6 +99,7 @@ class CausalLanguageModel(StackDecoder):
         encoder_outputs_mask=None,
     ):
         if encoder_outputs is not None:
+            check_same_batch(self, token_ids=token_ids, encoder_outputs=encoder_outputs)
             encoder_mask = masks.join(
                 encoder_outputs,
                 encoder_mask=encoder_mask,
@@ -118,7 +121,7 @@ class CausalLanguageModel(StackDecoder):
             encoder_mask = ops.ones_like(encoder_outputs, dtype="bool")
         encoder_mask = masks.boolean(encoder_mask, "encoder_mask")
         encoder_mask = masks.of_each(encoder_mask, encoder_outputs)
-        lengths = ops.sum(ops.cast(encoder_mask, "int32"), axis=1)  # (B,)
+        lengths = sum_int32(encoder_mask, axis=1)  # (B,)
         vectors = self.stack.embed(encoder_outputs)  # (B, P, D)
         positions = position_range(ops.shape(vectors)[1])
         bias = self.stack.bias(positions, positions)
@@ -206,7 +209,7 @@ def _prompt_slots(memory):
 def _last_token_ids(prompt_ids, lengths):
     """The last token of each prompt, int32 `(B,)`; 0 for empty ones."""
     is_last = position_range(ops.shape(prompt_ids)[1], 1) == lengths[:, None]  # (B, P)
-    return ops.sum(ops.where(is_last, ops.cast(prompt_ids, "int32"), 0), axis=1)
+    return sum_int32(ops.where(is_last, ops.cast(prompt_ids, "int32"), 0), axis=1)
 
 
 def _after_prompt(memory, caches):

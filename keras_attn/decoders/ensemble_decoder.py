@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn import history, masks
-from keras_attn.arguments import is_finite
+from keras_attn.arguments import is_finite, list_of_layers
 from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
 from keras_attn.serialize_shared import serialize_shared
@@ -71,12 +71,7 @@ class EnsembleDecoder(Decoder):
     def __init__(self, decoders, member_weights=None, average="arithmetic", **kwargs):
         kwargs.setdefault("autocast", False)  # each decoder has a precision of its own
         super().__init__(**kwargs)
-        self.decoders = list(decoders)
-        if not self.decoders or not all(isinstance(each, Decoder) for each in self.decoders):
-            raise ValueError(
-                "decoders must be a list of Decoders, at least one. Received: decoders="
-                f"{[type(each).__name__ for each in self.decoders]}."
-            )
+        self.decoders = list_of_layers("decoders", decoders, Decoder)
         sizes = {vocabulary_size(decoder) for decoder in self.decoders} - {None}
         if len(sizes) > 1:
             raise ValueError(

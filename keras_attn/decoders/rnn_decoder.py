@@ -1,7 +1,12 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.arguments import check_compute_dtype, check_dropout, check_second_input
+from keras_attn.arguments import (
+    check_compute_dtype,
+    check_dropout,
+    check_same_batch,
+    check_second_input,
+)
 from keras_attn.attention.coverage_loss import coverage_loss
 from keras_attn.build_once import build_once
 from keras_attn.decoders.token_decoder import TokenDecoder
@@ -120,6 +125,7 @@ class RNNDecoder(TokenDecoder):
     ):
         if encoder_state is None:
             check_second_input(self, "encoder_outputs", encoder_outputs)
+        check_same_batch(self, token_ids=token_ids, encoder_outputs=encoder_outputs)
         encoder_mask = join(
             encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
         )

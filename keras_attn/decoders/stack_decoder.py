@@ -2,7 +2,7 @@ from keras_attn import history
 from keras_attn.arguments import check_positive_integer
 from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.transformer import kv_cache
-from keras_attn.transformer.transformer_stack import TransformerStack
+from keras_attn.transformer.transformer_stack import TransformerStack, check_block
 
 
 class StackDecoder(TokenDecoder):
@@ -37,6 +37,7 @@ class StackDecoder(TokenDecoder):
         super().__init__(embedding, head, **kwargs)
         if archive_every is not None:
             check_positive_integer("archive_every", archive_every)
+        check_block(block)
         self.check_block(block)
         self.stack = TransformerStack(
             block,

@@ -1,5 +1,6 @@
 import keras
 
+from keras_attn.arguments import check_layers
 from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
 from keras_attn.projection import logits_of
@@ -29,6 +30,7 @@ class TokenDecoder(Decoder):
                 f"Received: embedding={type(embedding).__name__}. "
                 "Pass head=keras.layers.Dense(...)."
             )
+        check_layers(embedding=embedding, head=head)
         self.embedding = embedding
         self.head = head
 

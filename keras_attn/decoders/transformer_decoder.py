@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import history, masks
-from keras_attn.arguments import check_second_input
+from keras_attn.arguments import check_same_batch, check_second_input
 from keras_attn.decoders.stack_decoder import StackDecoder
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer import kv_cache
@@ -75,6 +75,7 @@ class TransformerDecoder(StackDecoder):
         encoder_outputs_mask=None,
     ):
         check_second_input(self, "encoder_outputs", encoder_outputs)
+        check_same_batch(self, token_ids=token_ids, encoder_outputs=encoder_outputs)
         encoder_mask = masks.join(
             encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
         )

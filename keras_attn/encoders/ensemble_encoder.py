@@ -2,6 +2,7 @@ import inspect
 
 import keras
 
+from keras_attn.arguments import list_of_layers
 from keras_attn.build_once import build_once
 from keras_attn.layer import Layer
 from keras_attn.serialize_shared import serialize_shared
@@ -48,9 +49,7 @@ class EnsembleEncoder(Layer):
         kwargs.setdefault("autocast", False)  # each encoder has a precision of its own
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.encoders = list(encoders)
-        if not self.encoders:
-            raise ValueError("encoders must be a list of at least one. Received: none.")
+        self.encoders = list_of_layers("encoders", encoders, keras.layers.Layer)
         sizes = {vocabulary_size(encoder) for encoder in self.encoders} - {None}
         self.vocabulary_size = _agreed("vocabulary_size", sorted(sizes) or [None])
         self.pad_token_id = self._shared("pad_token_id", 0)

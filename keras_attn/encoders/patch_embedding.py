@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_attn.arguments import check_positive_integer
 from keras_attn.layer import Layer
+from keras_attn.plain_function import plain_function
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -55,7 +56,7 @@ class PatchEmbedding(Layer):
         self.patch_size = patch_size
         self.embedding_dim = embedding_dim
         self.class_token = class_token
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
 
     def build(self, images_shape):
         self._check(images_shape)

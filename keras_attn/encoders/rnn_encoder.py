@@ -7,6 +7,7 @@ from keras_attn.arguments import (
     check_cell,
     check_compute_dtype,
     check_dropout,
+    check_layers,
     check_positive_integer,
 )
 from keras_attn.build_once import build_activation, build_once
@@ -93,6 +94,7 @@ class RNNEncoder(Layer):
         check_positive_integer("num_layers", num_layers)
         check_dropout("dropout", dropout)
         check_cell(cell)
+        check_layers(embedding=embedding)
         check_pattern_dtype(self, "cell", cell)
         self.pattern = Pattern(cell)
         self.embedding = embedding

@@ -143,7 +143,11 @@ def _module(function, source_tokenizer, target_tokenizer, max_characters):
         # Keras' recurrent layers cannot work with S = 0.
         missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
         source_ids = tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=search.pad_token_id)
-        return function(source_ids, *others)
+        results = function(source_ids, *others)
+        if "alignments" in results:  # without the position that was added
+            weights = results["alignments"]  # (B, N, T, S)
+            results["alignments"] = weights[..., : tf.shape(weights)[3] * (1 - missing)]
+        return results
 
     module.translate_ids = _compiled(translate_ids, function.signature, module.defaults)
     if source_tokenizer is None:

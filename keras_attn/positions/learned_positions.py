@@ -4,6 +4,7 @@ from keras import ops
 from keras_attn.arguments import check_positive_integer
 from keras_attn.gather import gather_rows
 from keras_attn.layer import Layer
+from keras_attn.plain_function import plain_function
 from keras_attn.positions.position_range import position_range
 
 
@@ -49,7 +50,7 @@ class LearnedPositions(Layer):
         super().__init__(**kwargs)
         check_positive_integer("max_length", max_length)
         self.max_length = max_length
-        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.embeddings_initializer = plain_function(keras.initializers.get(embeddings_initializer))
         self.supports_masking = True
 
     def build(self, inputs_shape):

@@ -5,6 +5,7 @@ from keras import ops
 from keras_attn.arguments import check_positive_integer
 from keras_attn.gather import gather_rows
 from keras_attn.layer import Layer
+from keras_attn.plain_function import plain_function
 from keras_attn.positions.position_range import check_position_shapes
 
 
@@ -81,7 +82,7 @@ class RelativePositionBias(Layer):
         self.num_buckets = num_buckets
         self.max_distance = max_distance
         self.bidirectional = bidirectional
-        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.embeddings_initializer = plain_function(keras.initializers.get(embeddings_initializer))
 
     def build(self, query_positions_shape, key_positions_shape):
         check_position_shapes(query_positions_shape, key_positions_shape)

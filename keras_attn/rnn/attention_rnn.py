@@ -3,7 +3,7 @@ from keras import ops, tree
 
 from keras_attn import masks
 from keras_attn.all_layers import all_layers
-from keras_attn.arguments import check_compute_dtype, check_second_input
+from keras_attn.arguments import check_compute_dtype, check_same_batch, check_second_input
 from keras_attn.build_once import build_once
 from keras_attn.layer import Layer
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
@@ -120,6 +120,7 @@ class AttentionRNN(Layer):
     ):
         self._check_memory(encoder_outputs)
         mask = masks.join(inputs, mask=mask, inputs_mask=inputs_mask)
+        check_same_batch(self, inputs=inputs, encoder_outputs=encoder_outputs)
         encoder_mask = masks.join(
             encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
         )

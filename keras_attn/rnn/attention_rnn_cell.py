@@ -5,6 +5,7 @@ from keras_attn.arguments import check_cell, check_compute_dtype, check_positive
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.build_once import build_activation, build_once
 from keras_attn.layer import Layer
+from keras_attn.plain_function import plain_function
 from keras_attn.rnn.composed_query import ComposedQuery
 from keras_attn.rnn.state_sizes import state_sizes
 from keras_attn.serialize_shared import serialize_shared
@@ -103,7 +104,7 @@ class AttentionRNNCell(Layer):
         self.attention = attention
         self.input_feeding = input_feeding
         self.attention_units = attention_units
-        self.attention_activation = keras.activations.get(attention_activation)
+        self.attention_activation = plain_function(keras.activations.get(attention_activation))
         self.attention_layer = None
         if attention is not None and attention_units is not None:
             self.attention_layer = keras.layers.Dense(

@@ -5,6 +5,7 @@ from keras_attn.another_initializer import another_initializer
 from keras_attn.arguments import check_positive_integer
 from keras_attn.build_once import build_activation
 from keras_attn.layer import Layer
+from keras_attn.plain_function import plain_function
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -60,10 +61,10 @@ class RNNCell(Layer):
             check_positive_integer(name, value)
         self.units = units
         self.output_units = output_units
-        self.activation = keras.activations.get(activation)
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.activation = plain_function(keras.activations.get(activation))
+        self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
+        self.recurrent_initializer = plain_function(keras.initializers.get(recurrent_initializer))
+        self.bias_initializer = plain_function(keras.initializers.get(bias_initializer))
         self.state_size = [units]
         self.output_size = output_units
 

@@ -6,6 +6,7 @@ from keras import ops, tree
 
 from keras_attn import gather, history
 from keras_attn.arguments import check_positive_integer, is_finite
+from keras_attn.integers import sum_int32
 from keras_attn.search.beam_groups import candidates_of_groups, first_open, is_repeated
 from keras_attn.search.best_continuations import best_continuations
 from keras_attn.search.coverage_penalty import coverage_penalty
@@ -142,9 +143,11 @@ class BeamDecoder(Search):
 
         # All beams start alike: only the first of a group is possible, or there would be copies of
         # everything.
-        first_beam = ops.arange(self.beam_width) % (self.beam_width // self.num_groups) == 0
+        first_beam = (
+            ops.arange(self.beam_width, dtype="int32") % (self.beam_width // self.num_groups) == 0
+        )
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
-        first_hypothesis = ops.arange(self.num_hypotheses)[None, :] == 0  # (1, N)
+        first_hypothesis = ops.arange(self.num_hypotheses, dtype="int32")[None, :] == 0  # (1, N)
         # With no token allowed, the empty hypothesis is the result.
         is_empty = (limits[:, None] == 0) & first_hypothesis  # (B, N)
         empty_log_probs = _possible(is_empty)
@@ -199,7 +202,7 @@ class BeamDecoder(Search):
         pool, ended = self._collect(
             carry, candidates, is_end, is_dead_end, at_limit, limits, length_penalty
         )
-        collected = carry["collected"] + ops.sum(ops.cast(ended, "int32"), axis=1)
+        collected = carry["collected"] + sum_int32(ended, axis=1)
 
         is_closed = is_end if is_dead_end is None else is_end | is_dead_end
         candidates["log_probs"] = ops.where(is_closed, 2 * IMPOSSIBLE, candidates["log_probs"])
@@ -256,7 +259,9 @@ class BeamDecoder(Search):
                 forced_tokens, forced_log_probs, is_forced = forced
                 # Until the prefix is over, there is the first beam alone.
                 only = (log_probs + forced_log_probs[:, first : first + size])[:, :1]  # (B, 1)
-                only = ops.where(ops.arange(2 * size) == 0, only, 2 * IMPOSSIBLE)  # (B, 2M)
+                only = ops.where(
+                    ops.arange(2 * size, dtype="int32") == 0, only, 2 * IMPOSSIBLE
+                )  # (B, 2M)
                 values = ops.where(is_forced, only, values)
                 parents = ops.where(is_forced, 0, parents)
                 tokens = ops.where(is_forced, forced_tokens, tokens)

@@ -4,6 +4,7 @@ from keras import ops, tree
 
 from keras_attn import history
 from keras_attn.gather import gather_leaves, gather_rows, keep_sentences
+from keras_attn.integers import sum_int32
 
 
 def run_search(advance, decoder, carry, memory, limits, width):
@@ -47,9 +48,7 @@ def run_search(advance, decoder, carry, memory, limits, width):
         carry = _take_steps(advance, carry, memory, limits, go_on)
         if every is not None:
             carry = {**carry, "state": decoder.archive(carry["state"])}
-        results = tree.map_structure(
-            lambda old, new: _update(old, new, rows), results, carry["hypotheses"]
-        )
+        results = _update(results, carry["hypotheses"], rows)
         (left,) = ops.nonzero(ops.logical_not(carry["done"]))
         return (*keep(carry, memory, limits, rows, ops.cast(left, "int32")), results)
 
@@ -84,7 +83,7 @@ def _any_open(done):
 
 
 def _num_done(done):
-    return ops.sum(ops.cast(done, "int32"))
+    return sum_int32(done)
 
 
 def _select(carry, rows, width):
@@ -97,10 +96,31 @@ def _select(carry, rows, width):
     }
 
 
-def _update(old, new, rows):
-    """`old` with the rows `new`, which may have more columns; the others are filled with zeros."""
-    if len(old.shape) > 2:
-        shape, columns = ops.shape(old), ops.shape(new)[2]
-        missing = ops.zeros((*shape[:2], columns - shape[2], *shape[3:]), dtype=old.dtype)
-        old = ops.concatenate([old, missing], axis=2)
-    return ops.scatter_update(old, rows[:, None], new)
+def _update(results, hypotheses, rows):
+    """Replaces rows of the results.
+
+    Rows are numbers in a scattered vector, and the tensors are gathered: TensorFlow refuses to
+    scatter into a tensor without elements, such as the alignments of an empty source.
+
+    Args:
+        results: dict of tensors `(batch, n)` or `(batch, n, steps, ...)`.
+        hypotheses: dict of tensors `(rows, n)` or `(rows, n, steps or more, ...)`, the new rows.
+            Older rows are filled with zeros.
+        rows: int32 vector, the places of the new rows.
+
+    Returns:
+        The new results.
+    """
+    batch = ops.shape(results["num_tokens"])[0]
+    new_rows = batch + ops.arange(ops.shape(rows)[0], dtype="int32")
+    chosen = ops.arange(batch, dtype="int32")
+    chosen = ops.scatter_update(chosen, rows[:, None], new_rows)  # (B,)
+
+    def replace(old, new):
+        if len(old.shape) > 2:
+            shape, columns = ops.shape(old), ops.shape(new)[2]
+            missing = ops.zeros((*shape[:2], columns - shape[2], *shape[3:]), dtype=old.dtype)
+            old = ops.concatenate([old, missing], axis=2)
+        return gather_rows(ops.concatenate([old, new], axis=0), chosen)
+
+    return tree.map_structure(replace, results, hypotheses)

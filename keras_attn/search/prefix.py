@@ -1,9 +1,39 @@
 """What all hypotheses of a sentence begin with: its prefix, in the carry of a search."""
 
+import numpy as np
 from keras import ops
 
 from keras_attn import gather
+from keras_attn.arguments import check_integers, known_values
 from keras_attn.search.one_for_each import check_one_for_each
+
+
+def check_prefix(prefix_ids, pad_token_id, vocabulary_size):
+    """Refuses a prefix whose ids are not those of tokens.
+
+    Ids that are known only in a graph are not checked.
+
+    Args:
+        prefix_ids: tensor.
+        pad_token_id: int, which may be outside of the vocabulary.
+        vocabulary_size: int, or `None` if it is unknown.
+
+    Raises:
+        ValueError: for ids that are not integers, negative or not below the size of the vocabulary.
+    """
+    check_integers("prefix_ids", prefix_ids)
+    ids = known_values(prefix_ids)
+    if ids is None or not ids.size:
+        return
+    below = np.inf if vocabulary_size is None else vocabulary_size
+    wrong = ids[(ids != pad_token_id) & ((ids < 0) | (ids >= below))]
+    if wrong.size:
+        of_vocabulary = "" if vocabulary_size is None else f" and below {vocabulary_size}"
+        raise ValueError(
+            f"Expected prefix_ids of at least 0{of_vocabulary}. Received: prefix_ids with "
+            f"{wrong[0]}. Use ids of the target vocabulary, and pad with pad_token_id="
+            f"{pad_token_id}."
+        )
 
 
 def free_behind(prefix_ids, limits, pad_token_id):

@@ -31,7 +31,7 @@ def penalize_repetition(logits, token_ids, step, penalty):
     """
     tokens, is_token = _of_rows(token_ids, step, logits)  # (rows, T)
     tokens = ops.where(is_token, tokens, tokens[:, :1])  # a token twice has one logit all the same
-    penalty = ops.where(step > 0, penalty, 1.0)
+    penalty = ops.cast(ops.where(step > 0, penalty, 1.0), logits.dtype)
     values = gather.gather_beams(logits, tokens)  # (rows, T)
     values = ops.where(values > 0, values / penalty, values * penalty)
     return ops.scatter_update(logits, _places(tokens), ops.reshape(values, (-1,)))
@@ -60,7 +60,7 @@ def forbid_repeated_ngrams(log_probs, token_ids, step, size):
         # The new n-gram has this token here; which of those before it have the same?
         newest = ops.take(padded, step + index, axis=1)[:, None]  # (rows, 1)
         repeats = repeats & (padded[:, index : index + columns] == newest)
-    penalties = ops.where(repeats, IMPOSSIBLE, 0.0)
+    penalties = ops.cast(ops.where(repeats, IMPOSSIBLE, 0.0), log_probs.dtype)
     return _add(log_probs, _places(tokens), ops.reshape(penalties, (-1,)))
 
 
@@ -68,7 +68,7 @@ def _of_rows(token_ids, step, logits):
     """The tokens of each row of the logits, `(rows, steps)`, and whether there is one."""
     columns = ops.shape(token_ids)[2]
     tokens = ops.reshape(token_ids, (ops.shape(logits)[0], columns))
-    is_token = ops.zeros_like(tokens, dtype="bool") | (ops.arange(columns) < step)
+    is_token = ops.zeros_like(tokens, dtype="bool") | (ops.arange(columns, dtype="int32") < step)
     return tokens, is_token
 
 

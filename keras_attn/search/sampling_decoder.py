@@ -2,9 +2,10 @@ import keras
 from keras import ops
 
 from keras_attn import history
-from keras_attn.arguments import check_positive_integer
+from keras_attn.arguments import check_integers, check_number, check_positive_integer
 from keras_attn.draw_index import draw_index
 from keras_attn.gather import gather_beams
+from keras_attn.integers import sum_int32
 from keras_attn.search.independent_search import IndependentSearch
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.one_for_each import check_one_for_each
@@ -67,17 +68,20 @@ class SamplingDecoder(IndependentSearch):
     ):
         super().__init__(decoder, **kwargs)
         check_positive_integer("num_hypotheses", num_hypotheses)
-        if not temperature >= 1e-30:  # false for nan too; less is 0 in float32
-            raise ValueError(
-                "temperature must be positive, at least 1e-30. "
-                f"Received: temperature={temperature}. Use GreedyDecoder for the limit of 0."
-            )
+        check_number(  # less is 0 in float32
+            *("temperature", temperature, lambda value: value >= 1e-30),
+            *("of at least 1e-30", "Use GreedyDecoder for the limit of 0."),
+        )
         if top_k is not None:
             check_positive_integer("top_k", top_k)
-        if not 0 < top_p <= 1:
-            raise ValueError(f"top_p must be in (0, 1]. Received: top_p={top_p}.")
-        if not 0 <= min_p <= 1:
-            raise ValueError(f"min_p must be in [0, 1]. Received: min_p={min_p}.")
+        check_number(
+            *("top_p", top_p, lambda value: 0 < value <= 1),
+            *("in (0, 1]", "Use 1 to keep all tokens."),
+        )
+        check_number(
+            *("min_p", min_p, lambda value: 0 <= value <= 1),
+            *("in [0, 1]", "Use 0 to keep all tokens."),
+        )
         self.num_hypotheses = num_hypotheses
         self.temperature = temperature
         self.top_k = top_k
@@ -146,7 +150,7 @@ class SamplingDecoder(IndependentSearch):
         if history.grows():
             # All tokens below this bound together have less than 1 - top_p: sort the others alone.
             may_be_inside = probs >= (1 - self.top_p) / most
-            most = ops.max(ops.sum(ops.cast(may_be_inside, "int32"), axis=-1), initial=1)
+            most = ops.max(sum_int32(may_be_inside, axis=-1), initial=1)
         best, _ = ops.top_k(probs, most)
         # The token with which the sum reaches top_p is the last one.
         is_kept = ops.cumsum(best, axis=-1) - best < self.top_p
@@ -167,6 +171,8 @@ class SamplingDecoder(IndependentSearch):
 
 def _for_each(seeds, limits):
     """Seeds int32 `(batch,)`, of such or `(1,)`, for as many sentences as have limits."""
+    seeds = ops.convert_to_tensor(seeds)
+    check_integers("seeds", seeds)
     seeds = ops.cast(seeds, "int32")
     check_one_for_each("seeds", (), seeds, limits)
     # The size of the batch is to be as unknown as that of all else that a loop carries.

@@ -5,9 +5,10 @@ import keras
 from keras import ops
 
 from keras_attn import history
-from keras_attn.arguments import is_finite
+from keras_attn.arguments import check_integers, check_token_ids, is_finite
 from keras_attn.build_once import build_once
 from keras_attn.decoders.decoder import Decoder
+from keras_attn.integers import sum_int32
 from keras_attn.layer import Layer
 from keras_attn.masks import join, of_each
 from keras_attn.search import logits, prefix
@@ -15,6 +16,7 @@ from keras_attn.search.length_penalty import FORMS
 from keras_attn.search.loop import run_search
 from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repetition
 from keras_attn.serialize_shared import serialize_shared
+from keras_attn.vocabulary_size import vocabulary_size
 
 
 class Search(Layer):
@@ -148,6 +150,9 @@ class Search(Layer):
                 "relative_max_length must be a pair of numbers (factor, margin) or None. "
                 f"Received: relative_max_length={relative_max_length!r}."
             )
+        check_token_ids(
+            start_token_id=start_token_id, end_token_id=end_token_id, pad_token_id=pad_token_id
+        )
         if suppressed_token_ids is None:
             suppressed_token_ids = sorted({pad_token_id, start_token_id} - {end_token_id})
         elif isinstance(suppressed_token_ids, str) or not hasattr(suppressed_token_ids, "__iter__"):
@@ -156,19 +161,13 @@ class Search(Layer):
                 f"Received: suppressed_token_ids={suppressed_token_ids!r}."
             )
         suppressed_token_ids = list(suppressed_token_ids)
+        check_token_ids(suppressed_token_ids=suppressed_token_ids)
         for name, value in (
             ("return_alignments", return_alignments),
             ("return_token_log_probs", return_token_log_probs),
         ):
             if value not in (True, False):
                 raise ValueError(f"{name} must be True or False. Received: {name}={value!r}.")
-        special = [start_token_id, end_token_id, pad_token_id, *suppressed_token_ids]
-        if min(special) < 0:
-            raise ValueError(
-                "Token ids must not be negative. "
-                f"Received: start_token_id={start_token_id}, end_token_id={end_token_id}, "
-                f"pad_token_id={pad_token_id}, suppressed_token_ids={suppressed_token_ids}."
-            )
         if not is_finite(repetition_penalty) or repetition_penalty <= 0:
             raise ValueError(
                 "repetition_penalty must be a positive and finite number. "
@@ -291,6 +290,7 @@ class Search(Layer):
         carry = self.start(memory, limits, main_mask)
         if prefix_ids is not None:
             prefix_ids = ops.convert_to_tensor(prefix_ids)
+            prefix.check_prefix(prefix_ids, self.pad_token_id, vocabulary_size(self.decoder))
             carry["prefix"] = prefix.free_behind(prefix_ids, limits, self.pad_token_id)
         return carry, memory, limits
 
@@ -304,10 +304,15 @@ class Search(Layer):
         Returns:
             int32 `(batch,)`.
         """
-        limit = ops.cast(self.max_length if max_length is None else max_length, "int32")
+        if isinstance(max_length, numbers.Real) and max_length % 1 == 0:
+            max_length = int(max_length)
+        limit = self.max_length if max_length is None else ops.convert_to_tensor(max_length)
+        if max_length is not None:
+            check_integers("max_length", limit)
+        limit = ops.cast(limit, "int32")
         if not (history.grows() and self.decoder.grows):
             limit = ops.minimum(limit, self.max_length)
-        source_lengths = ops.sum(ops.cast(encoder_mask, "int32"), axis=1)  # (B,)
+        source_lengths = sum_int32(encoder_mask, axis=1)  # (B,)
         limits = ops.zeros_like(source_lengths) + limit
         if self.relative_max_length is not None:
             factor, margin = self.relative_max_length

@@ -45,7 +45,7 @@ def put_at_labels(values, labels, of_labels):
     """The values `(..., V)`, with others for the labels: both `(...)`."""
     rows = ops.reshape(values, (-1, values.shape[-1]))  # (N, V)
     flat = ops.clip(ops.reshape(labels, (-1,)), 0, values.shape[-1] - 1)  # (N,)
-    indices = ops.stack([ops.arange(ops.shape(flat)[0]), flat], axis=-1)  # (N, 2)
+    indices = ops.stack([ops.arange(ops.shape(flat)[0], dtype="int32"), flat], axis=-1)  # (N, 2)
     rows = ops.scatter_update(rows, indices, ops.reshape(of_labels, (-1,)))  # (N, V)
     return ops.reshape(rows, (*ops.shape(labels), values.shape[-1]))
 

@@ -6,6 +6,7 @@ from keras_attn.arguments import check_dropout, check_positive_integer
 from keras_attn.build_once import build_activation
 from keras_attn.dropout import Dropout
 from keras_attn.layer import Layer
+from keras_attn.plain_function import plain_function
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -63,7 +64,7 @@ class FeedForward(Layer):
         self.activation = activation if self.is_gated else _activation(activation)
         self.dropout = dropout
         self.use_bias = use_bias
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
         self.seed = seed
         # The gate and what it multiplies come from one product.
         self.expansion = self._dense(intermediate_dim * (2 if self.is_gated else 1), "expansion")
@@ -119,4 +120,4 @@ def erf_gelu(x):
 
 
 def _activation(activation):
-    return erf_gelu if activation == "gelu" else keras.activations.get(activation)
+    return erf_gelu if activation == "gelu" else plain_function(keras.activations.get(activation))

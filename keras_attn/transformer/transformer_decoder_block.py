@@ -1,7 +1,7 @@
 import keras
 
 from keras_attn import masks
-from keras_attn.arguments import check_second_input
+from keras_attn.arguments import check_same_batch, check_second_input
 from keras_attn.build_once import build_once
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
@@ -84,6 +84,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     ):
         if self.cross_attention:
             check_second_input(self, "encoder_outputs", encoder_outputs, WITHOUT_MEMORY)
+        check_same_batch(self, inputs=inputs, encoder_outputs=encoder_outputs)
         encoder_mask = masks.join(
             encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
         )

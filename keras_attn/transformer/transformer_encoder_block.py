@@ -7,6 +7,7 @@ from keras_attn.attention.multi_head_attention import MultiHeadAttention, check_
 from keras_attn.dropout import Dropout
 from keras_attn.layer import Layer
 from keras_attn.layer_normalization import LayerNormalization
+from keras_attn.plain_function import plain_function
 from keras_attn.transformer.feed_forward import FeedForward
 
 NORMALIZATIONS = {
@@ -124,7 +125,7 @@ class TransformerEncoderBlock(Layer):
         self.flash_attention = flash_attention
         self.rotary = rotary
         self.epsilon = epsilon
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
         self.seed = seed
         self.feed_forward = FeedForward(
             intermediate_dim,

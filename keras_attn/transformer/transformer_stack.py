@@ -1,12 +1,24 @@
 import keras
 from keras import ops
 
-from keras_attn.arguments import check_dropout, check_positive_integer
+from keras_attn.arguments import check_dropout, check_layers, check_positive_integer
 from keras_attn.build_once import build_once
 from keras_attn.dropout import Dropout
 from keras_attn.layer import Layer
 from keras_attn.pattern import Pattern, check_pattern_dtype, with_dtype
 from keras_attn.serialize_shared import serialize_shared
+
+
+def check_block(block):
+    """Raises a `ValueError` unless a stack can copy the block: for a class, a number or `None`."""
+    needed = ("normalize_first", "new_norm", "seed")
+    if not isinstance(block, keras.layers.Layer) or not all(hasattr(block, x) for x in needed):
+        kind = f"the class {block.__name__}" if isinstance(block, type) else repr(block)
+        raise ValueError(
+            "Expected a Transformer block as the pattern of all blocks. "
+            f"Received: block={kind}. Pass a layer, such as "
+            "TransformerEncoderBlock(num_heads=8, intermediate_dim=2048), and num_layers."
+        )
 
 
 class TransformerStack(Layer):
@@ -46,6 +58,8 @@ class TransformerStack(Layer):
         super().__init__(**kwargs)
         check_positive_integer("num_layers", num_layers)
         check_dropout("dropout", dropout)
+        check_block(block)
+        check_layers(embedding=embedding)
         check_pattern_dtype(self, "block", block)
         self.pattern = Pattern(block)
         self.embedding = embedding

@@ -13,7 +13,7 @@ ORACLES = {name: getattr(oracles, name) for name in PROBABILITY_FUNCTIONS}
 MASK = np.array([[[True] * 6 + [False] * 3], [[True, False, True] * 3], [[False] * 9]])
 
 
-@pytest.mark.parametrize("scale", [0.1, 1.0, 100.0])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 100.0, 1e12])
 @pytest.mark.parametrize("name", ORACLES)
 def test_equals_the_definition(name, scale):
     scores = (scale * GENERATOR.normal(size=(3, 4, 9))).astype("float32")
@@ -24,10 +24,11 @@ def test_equals_the_definition(name, scale):
         assert (weights[b][:, ~MASK[b, 0]] == 0).all()
 
 
+@pytest.mark.parametrize("padding", [1e4, 1e12])
 @pytest.mark.parametrize("name", ORACLES)
-def test_padding_changes_nothing(name):
+def test_padding_changes_nothing(name, padding):
     scores = GENERATOR.normal(size=(3, 4, 9)).astype("float32")
-    padded = np.concatenate([scores, np.full((3, 4, 5), 1e4, "float32")], axis=-1)
+    padded = np.concatenate([scores, np.full((3, 4, 5), padding, "float32")], axis=-1)
     mask = np.concatenate([MASK, np.zeros((3, 1, 5), bool)], axis=-1)
     weights = numpy(PROBABILITY_FUNCTIONS[name](padded, mask))
     assert_close(weights[..., :9], numpy(PROBABILITY_FUNCTIONS[name](scores, MASK)), 1e-6)

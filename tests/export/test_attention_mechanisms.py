@@ -77,6 +77,23 @@ def test_as_a_layer(name, tmp_path):
             np.testing.assert_allclose(actual[output_name], value, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["several heads", "hardmax"])
+def test_masked_positions_get_no_weight_for_large_features(name, tmp_path):
+    query, value = keras.Input((None, 8), name="query"), keras.Input((None, 8), name="value")
+    mask = keras.Input((None,), dtype="bool", name="mask")
+    model = keras.Model([query, value, mask], MECHANISMS[name]()(query, value, attention_mask=mask))
+    generator = np.random.default_rng(0)
+    query, value, noise = (
+        (1e5 * generator.normal(size=(2, time, 8))).astype("float32") for time in (6, 3, 4)
+    )
+    expected = model([query, value, np.ones((2, 3), bool)])
+    padded = np.concatenate([value, noise], axis=1)
+    fed = {"query": query, "value": padded, "mask": np.arange(7) < np.array([[3], [3]])}
+    export_functional_onnx(model, tmp_path / "attention.onnx", fed)
+    (actual,) = session(tmp_path / "attention.onnx").run(None, fed)
+    np.testing.assert_allclose(actual / 1e5, expected / 1e5, atol=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_inside_of_a_search(name, tmp_path):

@@ -31,7 +31,7 @@ class TableDecoder(Decoder):
         rows = ops.shape(memory["tables"])[0] * beam_width
         state = {"node": ops.zeros((rows,), dtype="int32")}
         if alignments:
-            state["alignments"] = ops.zeros((rows, ops.shape(memory["tables"])[1]))
+            state["alignments"] = ops.zeros((rows, ops.shape(memory["tables"])[1]), dtype="float32")
         return state
 
     def step(self, token_ids, state, memory):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder
+from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder, rnn_seq2seq
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, numpy
 from tests.search.table_decoder import TableDecoder, random_tables
@@ -68,3 +68,35 @@ def test_most_sentences_may_have_a_limit_of_no_tokens(search, empty):
     assert_close(received["token_ids"][:-empty], expected["token_ids"][:-empty, :, :columns])
     assert_close(received["scores"][:-empty], expected["scores"][:-empty])
     assert not received["token_ids"][-empty:].any() and not received["scores"][-empty:].any()
+
+
+@pytest.mark.parametrize("in_a_graph", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **options: GreedyDecoder(TableDecoder(), max_length=4, **options),
+        lambda **options: BeamDecoder(TableDecoder(), 3, 2, max_length=4, **options),
+    ],
+    ids=["greedy", "beam"],
+)
+def test_alignments_of_an_empty_source_have_no_positions(make, in_a_graph):
+    import tensorflow as tf
+
+    encoder, decoder = rnn_seq2seq(20, 21, units=4, embedding_dim=4, seed=1)
+    search, plain = make(return_alignments=True), make()
+    search.decoder = plain.decoder = decoder
+    encoded = encoder(np.zeros((2, 0), "int32"))
+    expected = numpy(plain(**encoded))
+    translate = search
+    if in_a_graph:  # the search alone, because Keras' recurrent layers need a source there
+        shapes = {"encoder_outputs": ((2, None, 8), "float32")}
+        shapes["encoder_mask"] = ((2, None), "bool")
+        specs = {name: tf.TensorSpec(*shape) for name, shape in shapes.items()}
+        state = encoded.pop("encoder_state")
+        translate = tf.function(
+            lambda given: search(**given, encoder_state=state), input_signature=[specs]
+        )
+    received = numpy(translate(encoded) if in_a_graph else translate(**encoded))
+    shape = expected["token_ids"].shape
+    assert received.pop("alignments").shape == (*shape, 0)
+    assert_close(received, expected)

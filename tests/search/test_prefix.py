@@ -166,6 +166,35 @@ def test_refuses_a_prefix_of_another_shape(prefix_ids):
 
 
 @pytest.mark.parametrize("search", [GreedyDecoder, BeamDecoder, SamplingDecoder])
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        ([99], "at least 0 and below 11. Received: prefix_ids with 99"),
+        ([5, 11], "Received: prefix_ids with 11"),
+        ([-3, 4], "Received: prefix_ids with -3"),
+        ([3.7], "prefix_ids of an integer dtype. Received: prefix_ids with dtype='float"),
+    ],
+    ids=str,
+)
+def test_refuses_a_prefix_of_wrong_ids(search, prefix, message):
+    encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
+    with pytest.raises(ValueError, match=message):
+        search(decoder, max_length=4)(**encoder(np.array([[5, 2]])), prefix_ids=np.array([prefix]))
+
+
+def test_refuses_a_symbolic_prefix_of_floats():
+    encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
+    source, prefix = keras.Input((None,), dtype="int32"), keras.Input((None,))
+    with pytest.raises(ValueError, match="prefix_ids of an integer dtype.*keras.Input"):
+        GreedyDecoder(decoder)(**encoder(source), prefix_ids=prefix)
+
+
+def test_prefix_of_no_ids_may_have_any_dtype():
+    results = found(GreedyDecoder, prefix_ids=np.zeros((6, 0)))
+    assert_close(results, found(GreedyDecoder, prefix_ids=None))
+
+
+@pytest.mark.parametrize("search", [GreedyDecoder, BeamDecoder, SamplingDecoder])
 def test_a_prefix_that_ends_is_a_whole_hypothesis_and_its_probability(search):
     wholes = [(5, 2), (4, 4, 2), (6, 3, 5, 2), (2,), (3, 3, 3, 3, 3, 2), (4, 6, 2)]
     prefix_ids = np.zeros((6, 6), "int32")

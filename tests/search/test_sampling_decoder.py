@@ -175,6 +175,12 @@ def test_a_prefix_changes_nothing_of_what_is_drawn_behind_it():
     assert_identical(led[:, 0], free[:, 0])
 
 
+def test_refuses_seeds_that_are_no_integers():
+    search = SamplingDecoder(TableDecoder(), max_length=2)
+    with pytest.raises(ValueError, match="seeds of an integer dtype. Received: seeds with dtype"):
+        search(random_tables(0), seeds=np.array([3.7]))
+
+
 @pytest.mark.parametrize("seeds", [[1, 2, 3], [[1]], 1], ids=str)
 def test_refuses_seeds_of_another_shape(seeds):
     search = SamplingDecoder(TableDecoder())
@@ -256,6 +262,7 @@ def test_length_limits_are_each_sentences_own():
             {"top_p": 1.1},
         ),
         *({"min_p": -0.1}, {"min_p": 1.1}, {"num_hypotheses": 0}),
+        *({"temperature": "0.8"}, {"top_p": None}, {"min_p": "0"}),
     ],
     ids=str,
 )

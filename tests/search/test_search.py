@@ -376,6 +376,11 @@ def test_no_limit_is_negative():
         {"length_penalty": float("inf")},
         {"length_penalty": "1"},
         {"pad_token_id": -1},
+        {"start_token_id": "<s>"},
+        {"end_token_id": 2.5},
+        {"pad_token_id": None},
+        {"suppressed_token_ids": ["<unk>"]},
+        {"suppressed_token_ids": [0, 1.5]},
         {"start_token_id": -1},
         {"suppressed_token_ids": [3, -2]},
     ],
@@ -398,3 +403,67 @@ def test_a_relative_limit_beyond_integers_is_none(factor):
     search = BeamDecoder(TableDecoder(), 2, max_length=5, relative_max_length=(factor, 0))
     expected = BeamDecoder(TableDecoder(), 2, max_length=5, relative_max_length=None)
     assert_close(numpy(search(random_tables(0))), numpy(expected(random_tables(0))))
+
+
+RULES = {
+    "greedy": lambda: GreedyDecoder(
+        TableDecoder(), max_length=6, repetition_penalty=1.3, no_repeat_ngram_size=2
+    ),
+    "beam": lambda: BeamDecoder(
+        *(TableDecoder(), 2),
+        max_length=6,
+        repetition_penalty=1.3,
+        no_repeat_ngram_size=2,
+        return_token_log_probs=True,
+        return_alignments=True,
+    ),
+    "groups": lambda: BeamDecoder(TableDecoder(), 4, num_groups=2, max_length=6, min_length=2),
+    "exact": lambda: BeamDecoder(
+        TableDecoder(), 2, max_length=6, stop="exact", coverage_penalty=0.2
+    ),
+    "sampling": lambda: SamplingDecoder(
+        TableDecoder(), 2, max_length=6, top_k=4, top_p=0.8, min_p=0.1, seed=1
+    ),
+}
+SEEDS = np.arange(6, dtype="int32")
+FIRST_TOKENS = np.array([[5], [4], [3], [0], [6], [5]])
+
+
+def search_with_rules(name):
+    arguments = {"seeds": SEEDS} if name == "sampling" else {}
+    return numpy(RULES[name]()(random_tables(5), prefix_ids=FIRST_TOKENS, **arguments))
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_search_rules_do_not_depend_on_floatx(name):
+    expected = search_with_rules(name)
+    before = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    try:
+        received = search_with_rules(name)
+    finally:
+        keras.config.set_floatx(before)
+    assert {key: value.dtype for key, value in received.items()} == {
+        key: value.dtype for key, value in expected.items()
+    }
+    assert_close(received, expected)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="a setting of JAX")
+@pytest.mark.parametrize("name", RULES)
+def test_search_rules_do_not_depend_on_jax_enable_x64(name):
+    import jax
+
+    expected = search_with_rules(name)
+    with jax.enable_x64(True):
+        received = search_with_rules(name)
+    assert received["token_ids"].dtype == received["lengths"].dtype == "int32"
+    assert_close(received, expected)
+
+
+def test_limit_of_a_call_is_a_whole_number():
+    search = GreedyDecoder(TableDecoder(), max_length=6)
+    expected = numpy(search(random_tables(0), max_length=3))
+    assert_close(numpy(search(random_tables(0), max_length=3.0)), expected)
+    with pytest.raises(ValueError, match="max_length of an integer dtype. Received: max_length"):
+        search(random_tables(0), max_length=2.7)

@@ -31,7 +31,7 @@ def half_precision(model):
       them by addition, activation, layer normalization, choice or change of shape. So a block of a
       Transformer needs no conversion but that of attention scores and weights.
     - full: what a `PRECISE` operator makes of half or full values, and what is computed with a
-      number that float16 does not know, such as the -1e9 of masks, or with full values: attention
+      number that float16 does not know, such as the -1e30 of masks, or with full values: attention
       weights, log probabilities, scores.
     - open: all else, such as positions and masks. These stay float32, and biases and small
       constants too, until they meet half values.

@@ -5,6 +5,7 @@ from onnx import TensorProto
 
 from keras_attn.export.passes import emulate_float16, half_precision
 from keras_attn.export.passes.value_types import value_types
+from keras_attn.masks import MASKED_SCORE
 from tests.export.small_graphs import (
     BOOL,
     INT64,
@@ -50,7 +51,7 @@ def attention(scale=0.25):
             constant("kernel", KERNEL),
             constant("bias", BIAS),
             constant("scale", np.float32(scale)),
-            constant("mask", np.float32(-1e9)),
+            constant("mask", np.float32(MASKED_SCORE)),
         ],
     )
 
@@ -84,7 +85,7 @@ def test_computes_the_same_to_float16():
     np.testing.assert_allclose(received[0], half(np.maximum(X @ KERNEL + BIAS, 0)[0]), atol=1e-2)
 
 
-@pytest.mark.parametrize("number", [1e-9, 7e4, -1e9])
+@pytest.mark.parametrize("number", [1e-9, 7e4, MASKED_SCORE])
 def test_what_meets_a_number_that_float16_does_not_know_is_full(number):
     made = attention(scale=number)
     half_precision(made)
