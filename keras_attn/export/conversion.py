@@ -143,7 +143,8 @@ def _to_onnx(concrete, input_names, output_names, constants):
     if errors:
         raise ExportError(
             "tf2onnx could not convert the model:\n" + "\n".join(errors) + "\nReplace these "
-            "operations by others of keras.ops: docs/exported_operations.md lists which are exported."
+            "operations by others of keras.ops. docs/exported_operations.md lists those that are "
+            "exported."
         )
     return model
 
