@@ -92,10 +92,9 @@ test: .venv/installed
 test-slow: .venv/installed
 	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(WORKERS) -m slow
 
-BACKEND_TESTS := $(addprefix tests/,attention rnn encoders decoders search models positions training transformer) \
-	$(addprefix tests/test_,configurations.py draw_index.py dropout.py dtypes.py gather.py history.py \
-		keras_style.py layer_normalization.py masks.py quantization.py rematerialization.py scan.py \
-		serialize_shared.py time_distributed.py)
+BACKEND_TESTS := $(addprefix tests/,_backend _decoding_state _drop_ins _layer _random _serialization attention \
+		decoders encoders models output_layers positions rnn search training transformer) \
+	$(addprefix tests/test_,configurations.py dtypes.py keras_style.py masks.py time_distributed.py)
 
 # Nearly all the time goes into compiling small functions once: the less is optimised, the faster.
 test-jax: .venv-jax/installed
@@ -113,6 +112,7 @@ test-parity-pytorch: .venv-bench/installed
 lint: .venv/installed
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	.venv/bin/python tests/check_layout.py
 
 format: .venv/installed
 	.venv/bin/ruff check --fix .

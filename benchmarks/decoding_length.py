@@ -65,7 +65,7 @@ def main():
 def write_translator(path, size, form, args):
     """Exports a model that only its limit ends."""
     import keras_attn
-    from keras_attn.export import export_onnx
+    from keras_attn.export.formats import export_onnx
     from keras_attn.models import transformer_sizes
 
     make = getattr(transformer_sizes, f"transformer_{size}")
@@ -91,9 +91,9 @@ def without_cache(decoder):
     """A decoder with the weights of another, whose state is the tokens so far."""
     from keras import ops
 
-    from keras_attn import history
+    from keras_attn._decoding_state import history
+    from keras_attn._serialization.serialize_shared import serialize_shared
     from keras_attn.decoders.decoder import Decoder
-    from keras_attn.serialize_shared import serialize_shared
 
     class RecomputingDecoder(Decoder):
         def __init__(self, decoder):

@@ -19,9 +19,9 @@ from arguments import argument_parser, settings_of
 from results_file import versions, write_results
 
 import keras_attn
-from keras_attn.export import export_onnx
+from keras_attn._files.lines import read_lines
+from keras_attn.export.formats import export_onnx
 from keras_attn.text import SentencePieceTokenizer
-from keras_attn.text.lines import read_lines
 
 # Source words; the captions of Multi30k have 4 to 33, joined ones up to about 100.
 BOUNDS = (0, 10, 13, 17, 25, 40, 60, 1000)

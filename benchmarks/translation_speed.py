@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from own_process import run
 
+from keras_attn._files.lines import read_lines
 from keras_attn.text import SentencePieceTokenizer
-from keras_attn.text.lines import read_lines
 
 MOST_OTHERS = 50  # sentences that are listed
 

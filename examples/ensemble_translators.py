@@ -17,8 +17,8 @@ from pathlib import Path
 import keras
 
 import keras_attn
+from keras_attn._files.replace_when_done import replace_when_done
 from keras_attn.decoders.ensemble_decoder import AVERAGES
-from keras_attn.replace_when_done import replace_when_done
 
 TOKENIZERS = ("source.spm", "target.spm")
 TEST_SET = ("test.source", "test.target")

@@ -35,9 +35,9 @@ import keras
 import numpy as np
 
 import keras_attn
-from keras_attn.export import export_onnx
+from keras_attn._files.lines import read_lines
+from keras_attn.export.formats import export_onnx
 from keras_attn.text import SentencePieceTokenizer
-from keras_attn.text.lines import read_lines
 from keras_attn.training import compile_for_training
 
 SUMS = {"embedding_dim": 64, "layers": 2, "dropout": 0.0, "window": 64, "epochs": 28}

@@ -43,7 +43,8 @@ from translation_data import (
 from translation_options import ATTENTIONS, parse_arguments
 
 import keras_attn
-from keras_attn.replace_when_done import replace_when_done
+from keras_attn._files.path_lock import PathLock
+from keras_attn._files.replace_when_done import replace_when_done
 from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
@@ -53,7 +54,6 @@ from keras_attn.training import (
     fit,
     strategy,
 )
-from keras_attn.training.path_lock import PathLock
 
 
 def main():

@@ -5,9 +5,9 @@ import shutil
 
 import dates
 
-from keras_attn.replace_when_done import replace_when_done
+from keras_attn._files.lines import read_lines
+from keras_attn._files.replace_when_done import replace_when_done
 from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer
-from keras_attn.text.lines import read_lines
 
 # What may be another when a training goes on: where, how long and on what, and the search.
 MAY_CHANGE = """

@@ -17,7 +17,10 @@ except ModuleNotFoundError as error:
         "environment variable KERAS_BACKEND=jax."
     ) from None
 
+import importlib
+
 from keras_attn import training
+from keras_attn._layer.quantization import refuse_quantization
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record_attention_scores
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
@@ -45,8 +48,6 @@ from keras_attn.encoders.ensemble_encoder import EnsembleEncoder
 from keras_attn.encoders.patch_embedding import PatchEmbedding
 from keras_attn.encoders.prompt_encoder import PromptEncoder
 from keras_attn.encoders.rnn_encoder import RNNEncoder
-from keras_attn.encoders.sequence_pooling import SequencePooling
-from keras_attn.encoders.tied_logits import TiedLogits
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.models.decomposable_attention import decomposable_attention
 from keras_attn.models.ensemble_model import ensemble_model
@@ -62,12 +63,13 @@ from keras_attn.models.transformer_sizes import (
     transformer_tiny,
 )
 from keras_attn.models.with_search_settings import with_search_settings
+from keras_attn.output_layers.sequence_pooling import SequencePooling
+from keras_attn.output_layers.tied_logits import TiedLogits
 from keras_attn.positions.alibi_bias import AlibiBias
 from keras_attn.positions.learned_positions import LearnedPositions
 from keras_attn.positions.relative_position_bias import RelativePositionBias
 from keras_attn.positions.rotary_positions import RotaryPositions
 from keras_attn.positions.sinusoidal_positions import SinusoidalPositions
-from keras_attn.quantization import refuse_quantization
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.rnn_cell import RNNCell
@@ -132,16 +134,32 @@ __all__ = [
     "TransformerEncoderBlock",
     "decomposable_attention",
     "ensemble_model",
+    "export",
     "masked_language_model",
     "record_attention_scores",
     "rnn_seq2seq",
     "search_model",
     "sequence_classifier",
+    "text",
     "training",
     "training_model",
     "transformer_base",
     "transformer_big",
     "transformer_seq2seq",
     "transformer_tiny",
+    "visualize",
     "with_search_settings",
 ]
+
+_LAZY = ("export", "text", "visualize")
+"""Public packages that are imported at their first use: they need more than a backend."""
+
+
+def __getattr__(name):
+    if name in _LAZY:
+        return importlib.import_module(f"keras_attn.{name}")
+    raise AttributeError(f"module 'keras_attn' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

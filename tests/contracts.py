@@ -13,7 +13,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from keras_attn.gather import reorder
+from keras_attn._backend.gather import reorder
 from tests import oracles
 from tests.backend import precision
 

@@ -29,3 +29,26 @@ def test_import_without_the_backend_says_what_to_install(backend, tmp_path):
     assert f"Received: '{missing}', which is not installed." in line
     assert "KERAS_BACKEND=jax" in line and "keras-attn[tensorflow]" in line
     assert process.stderr.count("Traceback") == 1
+
+
+LAZY = """
+import sys
+import keras_attn
+lazy = ["keras_attn.text", "keras_attn.visualize"]
+assert not [name for name in (*lazy, "keras_attn.export") if name in sys.modules]
+for name in lazy:
+    assert getattr(keras_attn, name.partition(".")[2]) is sys.modules[name]
+assert {"export", "text", "visualize"} <= set(dir(keras_attn))
+try:
+    keras_attn.no_such_name
+except AttributeError as error:
+    assert "no_such_name" in str(error)
+"""
+
+
+def test_import_loads_packages_for_text_and_files_at_their_first_use():
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.run(
+        [sys.executable, "-c", LAZY], env=environment, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr

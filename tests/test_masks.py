@@ -31,8 +31,8 @@ from keras_attn import (
     TransformerEncoderBlock,
     masks,
 )
+from keras_attn._layer.with_mask import WithMask
 from keras_attn.training import ScheduledSampling
-from keras_attn.with_mask import WithMask
 from tests.backend import gradients_of
 from tests.contracts import assert_close, assert_identical, numpy
 from tests.search.table_decoder import TableDecoder

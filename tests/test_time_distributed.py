@@ -26,7 +26,7 @@ from keras_attn import (
     TransformerEncoderBlock,
     rnn_seq2seq,
 )
-from keras_attn.with_mask import WithMask
+from keras_attn._layer.with_mask import WithMask
 from tests.contracts import assert_close, numpy
 
 DOCUMENTS = np.random.default_rng(0).normal(size=(2, 3, 5, 4)).astype("float32")

@@ -1,6 +1,6 @@
 from keras import ops
 
-from keras_attn.arguments import check_positive_integer
+from keras_attn._layer.arguments import check_positive_integer
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn.attention.recurrent_attention import RecurrentAttention
 from keras_attn.masks import wide_dtype

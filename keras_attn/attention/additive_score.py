@@ -1,7 +1,7 @@
 from keras import ops
 
-from keras_attn.attention.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
-from keras_attn.integers import slice_starts
+from keras_attn._backend.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
+from keras_attn._backend.integers import slice_starts
 from keras_attn.masks import wide_dtype
 
 

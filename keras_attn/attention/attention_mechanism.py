@@ -2,13 +2,13 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn.another_initializer import another_initializer
-from keras_attn.arguments import check_same_batch, check_same_time, check_second_input
+from keras_attn._layer.arguments import check_same_batch, check_same_time, check_second_input
+from keras_attn._layer.layer import Layer
+from keras_attn._serialization.another_initializer import another_initializer
+from keras_attn._serialization.plain_function import plain_function
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
-from keras_attn.layer import Layer
-from keras_attn.plain_function import plain_function
 
 
 class AttentionMechanism(AttentionSteps, Layer):

@@ -1,6 +1,6 @@
 from keras import ops
 
-from keras_attn.fold_beams import fold_beams, merge_beams
+from keras_attn._decoding_state.fold_beams import fold_beams, merge_beams
 
 
 class AttentionSteps:

@@ -4,9 +4,9 @@ import functools
 
 from keras import ops
 
-from keras_attn.attention.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
+from keras_attn._backend.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
+from keras_attn._backend.integers import slice_starts
 from keras_attn.attention.scaled_dot_product import matmul_groups, scaled_dot_product
-from keras_attn.integers import slice_starts
 from keras_attn.masks import causal_mask, wide_dtype, window_mask
 
 

@@ -1,6 +1,6 @@
 from keras import ops
 
-from keras_attn.training.replicas import num_replicas, sum_over_replicas
+from keras_attn._backend.replicas import num_replicas, sum_over_replicas
 
 
 def coverage_loss(weights, mask):

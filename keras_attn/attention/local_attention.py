@@ -1,17 +1,17 @@
 import keras
 from keras import ops
 
-from keras_attn.arguments import check_compute_dtype, check_positive_integer
+from keras_attn._backend.gather import gather_rows
+from keras_attn._backend.in_turn import at_least_one
+from keras_attn._decoding_state.fold_beams import merge_beams, split_beams
+from keras_attn._layer.arguments import check_compute_dtype, check_positive_integer
+from keras_attn._layer.build_once import build_once
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record
-from keras_attn.attention.in_turn import at_least_one
 from keras_attn.attention.location_attention import LocationAttention
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
-from keras_attn.build_once import build_once
-from keras_attn.fold_beams import merge_beams, split_beams
-from keras_attn.gather import gather_rows
 from keras_attn.masks import wide_dtype
-from keras_attn.serialize_shared import serialize_shared
 
 ALIGNMENTS = ("predictive", "monotonic")
 

@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from keras_attn.arguments import check_positive_integer
+from keras_attn._layer.arguments import check_positive_integer
 from keras_attn.attention.additive_recurrent_attention import AdditiveRecurrentAttention
 
 

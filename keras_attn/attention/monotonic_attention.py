@@ -1,14 +1,14 @@
 import keras
 from keras import ops
 
-from keras_attn.arguments import check_compute_dtype
+from keras_attn._backend.scan import scan
+from keras_attn._layer.arguments import check_compute_dtype
+from keras_attn._layer.build_once import build_once
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.local_attention import LocalAttention
 from keras_attn.attention.recurrent_attention import RecurrentAttention
-from keras_attn.build_once import build_once
 from keras_attn.masks import wide_dtype
-from keras_attn.scan import scan
-from keras_attn.serialize_shared import serialize_shared
 
 MODES = ("parallel", "recursive", "hard")
 LEAST_PROBABILITY = 1e-10

@@ -3,26 +3,26 @@ import itertools
 import keras
 from keras import ops
 
-from keras_attn import history, masks
-from keras_attn.another_initializer import another_initializer
-from keras_attn.arguments import (
+from keras_attn import masks
+from keras_attn._decoding_state import history, kv_cache
+from keras_attn._decoding_state.fold_beams import fold_beams
+from keras_attn._drop_ins.dropout import Dropout
+from keras_attn._layer.arguments import (
     check_dropout,
     check_positive_integer,
     check_same_batch,
     check_same_time,
 )
+from keras_attn._layer.build_once import build_once
+from keras_attn._layer.layer import Layer
+from keras_attn._serialization.another_initializer import another_initializer
+from keras_attn._serialization.plain_function import plain_function
 from keras_attn.attention.attention_axes import AttentionAxes, check_axes
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn.attention.scaled_dot_product import scaled_dot_product
-from keras_attn.build_once import build_once
-from keras_attn.dropout import Dropout
-from keras_attn.fold_beams import fold_beams
-from keras_attn.layer import Layer
-from keras_attn.plain_function import plain_function
 from keras_attn.positions.position_range import position_range
-from keras_attn.transformer import kv_cache
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -403,7 +403,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         return self._combine(heads, query), weights
 
     def new_cache(self, batch, capacity, growing=None):
-        """A cache of no positions, see `keras_attn.transformer.kv_cache.new_cache`."""
+        """A cache of no positions, see `keras_attn._decoding_state.kv_cache.new_cache`."""
         return kv_cache.new_cache(
             batch,
             self.num_key_value_heads,
@@ -441,7 +441,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
             position_bias, growing: as in `call` and `new_cache`.
             ancestors: float32 `(batch, 1, beams, slots)`, added to the scores: what each of the
                 beams that share the cache may attend to in the new one, see
-                `keras_attn.transformer.kv_cache`. Default `None`: there are no beams.
+                `keras_attn._decoding_state.kv_cache`. Default `None`: there are no beams.
             archive: another cache, whose slots come before those of `cache` and are not copied.
                 Default `None`.
 

@@ -2,18 +2,18 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn.another_initializer import another_initializer
-from keras_attn.arguments import (
+from keras_attn._layer.arguments import (
     check_compute_dtype,
     check_positive_integer,
     check_same_batch,
     check_second_input,
 )
+from keras_attn._layer.build_once import build_once
+from keras_attn._layer.layer import Layer
+from keras_attn._serialization.another_initializer import another_initializer
+from keras_attn._serialization.plain_function import plain_function
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.attention_steps import AttentionSteps
-from keras_attn.build_once import build_once
-from keras_attn.layer import Layer
-from keras_attn.plain_function import plain_function
-from keras_attn.serialize_shared import serialize_shared
 
 COMBINATIONS = ("concatenate", "gate")
 

@@ -1,9 +1,9 @@
 from keras import ops, tree
 
+from keras_attn._backend.scan import scan, supports_jit
+from keras_attn._decoding_state.fold_beams import merge_beams, split_beams
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record
-from keras_attn.fold_beams import merge_beams, split_beams
-from keras_attn.scan import scan, supports_jit
 
 
 class RecurrentAttention(AttentionMechanism):

@@ -2,12 +2,12 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn.arguments import check_layers, check_same_batch, check_second_input
+from keras_attn._layer.arguments import check_layers, check_same_batch, check_second_input
+from keras_attn._layer.build_once import build_once
+from keras_attn._layer.layer import Layer
+from keras_attn._layer.with_mask import WithMask
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.weighted_average import WeightedAverage
-from keras_attn.build_once import build_once
-from keras_attn.layer import Layer
-from keras_attn.serialize_shared import serialize_shared
-from keras_attn.with_mask import WithMask
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -1,8 +1,8 @@
 import keras
 from keras import ops
 
+from keras_attn._layer.layer import Layer
 from keras_attn.attention.attention_recorder import record
-from keras_attn.layer import Layer
 from keras_attn.masks import masked_softmax
 
 

@@ -1,12 +1,12 @@
 import keras
 from keras import ops
 
-from keras_attn import history, masks
-from keras_attn.arguments import check_same_batch
+from keras_attn import masks
+from keras_attn._backend.integers import sum_int32
+from keras_attn._decoding_state import history, kv_cache
+from keras_attn._layer.arguments import check_same_batch
 from keras_attn.decoders.stack_decoder import StackDecoder
-from keras_attn.integers import sum_int32
 from keras_attn.positions.position_range import position_range
-from keras_attn.transformer import kv_cache
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

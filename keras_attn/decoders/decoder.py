@@ -1,8 +1,8 @@
 from keras import ops, tree
 
-from keras_attn import history
-from keras_attn.gather import gather_leaves
-from keras_attn.layer import Layer
+from keras_attn._backend.gather import gather_leaves
+from keras_attn._decoding_state import history
+from keras_attn._layer.layer import Layer
 
 
 class Decoder(Layer):

@@ -3,12 +3,13 @@ import functools
 import keras
 from keras import ops
 
-from keras_attn import history, masks
-from keras_attn.arguments import is_finite, list_of_layers
-from keras_attn.build_once import build_once
+from keras_attn import masks
+from keras_attn._decoding_state import history
+from keras_attn._layer.arguments import is_finite, list_of_layers
+from keras_attn._layer.build_once import build_once
+from keras_attn._layer.vocabulary_size import vocabulary_size
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.decoders.decoder import Decoder
-from keras_attn.serialize_shared import serialize_shared
-from keras_attn.vocabulary_size import vocabulary_size
 
 AVERAGES = ("arithmetic", "geometric")
 LEAST_LOGIT = -1e37

@@ -1,21 +1,21 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.arguments import (
+from keras_attn._drop_ins.dropout import Dropout
+from keras_attn._layer.arguments import (
     check_compute_dtype,
     check_dropout,
     check_same_batch,
     check_second_input,
 )
+from keras_attn._layer.build_once import build_once
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.coverage_loss import coverage_loss
-from keras_attn.build_once import build_once
 from keras_attn.decoders.token_decoder import TokenDecoder
-from keras_attn.dropout import Dropout
 from keras_attn.masks import join, padding_mask
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.state_bridge import StateBridge
 from keras_attn.rnn.state_sizes import state_sizes
-from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -1,7 +1,6 @@
-from keras_attn import history
-from keras_attn.arguments import check_positive_integer
+from keras_attn._decoding_state import history, kv_cache
+from keras_attn._layer.arguments import check_positive_integer
 from keras_attn.decoders.token_decoder import TokenDecoder
-from keras_attn.transformer import kv_cache
 from keras_attn.transformer.transformer_stack import TransformerStack, check_block
 
 

@@ -1,10 +1,10 @@
 import keras
 
-from keras_attn.arguments import check_layers
-from keras_attn.build_once import build_once
+from keras_attn._layer.arguments import check_layers
+from keras_attn._layer.build_once import build_once
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.decoders.decoder import Decoder
-from keras_attn.projection import logits_of
-from keras_attn.serialize_shared import serialize_shared
+from keras_attn.output_layers.projection import logits_of
 
 
 class TokenDecoder(Decoder):

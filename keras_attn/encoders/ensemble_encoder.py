@@ -2,11 +2,11 @@ import inspect
 
 import keras
 
-from keras_attn.arguments import list_of_layers
-from keras_attn.build_once import build_once
-from keras_attn.layer import Layer
-from keras_attn.serialize_shared import serialize_shared
-from keras_attn.vocabulary_size import vocabulary_size
+from keras_attn._layer.arguments import list_of_layers
+from keras_attn._layer.build_once import build_once
+from keras_attn._layer.layer import Layer
+from keras_attn._layer.vocabulary_size import vocabulary_size
+from keras_attn._serialization.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

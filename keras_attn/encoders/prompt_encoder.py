@@ -1,7 +1,7 @@
 import keras
 
 from keras_attn import masks
-from keras_attn.layer import Layer
+from keras_attn._layer.layer import Layer
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

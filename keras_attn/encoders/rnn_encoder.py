@@ -2,26 +2,26 @@ import keras
 from keras import ops, tree
 
 from keras_attn import masks
-from keras_attn.all_layers import all_layers
-from keras_attn.arguments import (
+from keras_attn._drop_ins.dropout import Dropout
+from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.arguments import (
     check_cell,
     check_compute_dtype,
     check_dropout,
     check_layers,
     check_positive_integer,
 )
-from keras_attn.build_once import build_activation, build_once
-from keras_attn.dropout import Dropout
-from keras_attn.layer import Layer
-from keras_attn.pattern import (
+from keras_attn._layer.build_once import build_activation, build_once
+from keras_attn._layer.layer import Layer
+from keras_attn._serialization.pattern import (
     Pattern,
     check_pattern_dtype,
     restore_objects,
     serialize_quietly,
     with_dtype,
 )
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.rnn.recurrent_layer import recurrent_layer
-from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

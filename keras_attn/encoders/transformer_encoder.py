@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn.layer import Layer
+from keras_attn._layer.layer import Layer
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer.transformer_stack import TransformerStack
 

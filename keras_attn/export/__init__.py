@@ -1,12 +1,12 @@
 """Keras models as files that run without Keras: ONNX and SavedModel."""
 
+from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.export_error import ExportError
-from keras_attn.export.export_functional_onnx import export_functional_onnx
-from keras_attn.export.export_onnx import export_onnx
-from keras_attn.export.export_onnx_steps import export_onnx_steps
-from keras_attn.export.export_onnx_text import export_onnx_text
-from keras_attn.export.export_saved_model import export_saved_model
-from keras_attn.export.parity_report import ParityReport
+from keras_attn.export.formats.export_functional_onnx import export_functional_onnx
+from keras_attn.export.formats.export_onnx import export_onnx
+from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
+from keras_attn.export.formats.export_onnx_text import export_onnx_text
+from keras_attn.export.formats.export_saved_model import export_saved_model
 
 __all__ = [
     "ExportError",

@@ -10,17 +10,17 @@ from pathlib import Path
 import keras
 
 import keras_attn  # noqa: F401 - registers the layers that the model is made of
+from keras_attn._files.lines import read_lines
 from keras_attn.export.export_error import ExportError
-from keras_attn.export.export_onnx import PRECISIONS, export_onnx
-from keras_attn.export.export_onnx_steps import export_onnx_steps
-from keras_attn.export.export_onnx_text import export_onnx_text
-from keras_attn.export.export_saved_model import export_saved_model
+from keras_attn.export.formats.export_onnx import PRECISIONS, export_onnx
+from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
+from keras_attn.export.formats.export_onnx_text import export_onnx_text
+from keras_attn.export.formats.export_saved_model import export_saved_model
 from keras_attn.models.with_search_settings import with_search_settings
 from keras_attn.search.beam_decoder import BeamDecoder
 from keras_attn.search.greedy_decoder import GreedyDecoder
 from keras_attn.search.sampling_decoder import SamplingDecoder
 from keras_attn.text import SentencePieceTokenizer
-from keras_attn.text.lines import read_lines
 
 SEARCH_CLASSES = {each.__name__: each for each in (BeamDecoder, GreedyDecoder, SamplingDecoder)}
 

@@ -1,7 +1,7 @@
 import keras
 
-from keras_attn.encoders.tied_logits import TiedLogits
 from keras_attn.models.functional_model import functional_model
+from keras_attn.output_layers.tied_logits import TiedLogits
 
 
 def masked_language_model(encoder, name="masked_language_model"):

@@ -1,6 +1,6 @@
 import inspect
 
-from keras_attn.arguments import accepts_numpy_numbers
+from keras_attn._layer.arguments import accepts_numpy_numbers
 from keras_attn.models.encoder_and_search import encoder_and_search
 from keras_attn.models.search_model import search_model
 from keras_attn.search.search import Search

@@ -2,10 +2,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.arguments import check_positive_integer
-from keras_attn.gather import gather_rows
-from keras_attn.layer import Layer
-from keras_attn.plain_function import plain_function
+from keras_attn._backend.gather import gather_rows
+from keras_attn._layer.arguments import check_positive_integer
+from keras_attn._layer.layer import Layer
+from keras_attn._serialization.plain_function import plain_function
 from keras_attn.positions.position_range import check_position_shapes
 
 

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.layer import Layer
+from keras_attn._layer.layer import Layer
 from keras_attn.masks import wide_dtype
 from keras_attn.positions.position_range import position_range
 

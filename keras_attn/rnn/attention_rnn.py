@@ -2,14 +2,14 @@ import keras
 from keras import ops, tree
 
 from keras_attn import masks
-from keras_attn.all_layers import all_layers
-from keras_attn.arguments import check_compute_dtype, check_same_batch, check_second_input
-from keras_attn.build_once import build_once
-from keras_attn.layer import Layer
+from keras_attn._backend.scan import scan, supports_jit
+from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.arguments import check_compute_dtype, check_same_batch, check_second_input
+from keras_attn._layer.build_once import build_once
+from keras_attn._layer.layer import Layer
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.recurrent_layer import recurrent_layer
-from keras_attn.scan import scan, supports_jit
-from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -1,14 +1,14 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.arguments import check_cell, check_compute_dtype, check_positive_integer
+from keras_attn._layer.arguments import check_cell, check_compute_dtype, check_positive_integer
+from keras_attn._layer.build_once import build_activation, build_once
+from keras_attn._layer.layer import Layer
+from keras_attn._serialization.plain_function import plain_function
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.attention_steps import AttentionSteps
-from keras_attn.build_once import build_activation, build_once
-from keras_attn.layer import Layer
-from keras_attn.plain_function import plain_function
 from keras_attn.rnn.composed_query import ComposedQuery
 from keras_attn.rnn.state_sizes import state_sizes
-from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

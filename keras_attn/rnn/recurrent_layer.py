@@ -1,6 +1,6 @@
 import keras
 
-from keras_attn.pattern import Pattern, restore_objects, serialize_quietly
+from keras_attn._serialization.pattern import Pattern, restore_objects, serialize_quietly
 
 FUSED = {keras.layers.LSTMCell: keras.layers.LSTM, keras.layers.GRUCell: keras.layers.GRU}
 

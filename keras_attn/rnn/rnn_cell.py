@@ -1,11 +1,11 @@
 import keras
 from keras import ops
 
-from keras_attn.another_initializer import another_initializer
-from keras_attn.arguments import check_positive_integer
-from keras_attn.build_once import build_activation
-from keras_attn.layer import Layer
-from keras_attn.plain_function import plain_function
+from keras_attn._layer.arguments import check_positive_integer
+from keras_attn._layer.build_once import build_activation
+from keras_attn._layer.layer import Layer
+from keras_attn._serialization.another_initializer import another_initializer
+from keras_attn._serialization.plain_function import plain_function
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -1,8 +1,8 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.build_once import build_once
-from keras_attn.layer import Layer
+from keras_attn._layer.build_once import build_once
+from keras_attn._layer.layer import Layer
 from keras_attn.masks import join, masked_mean
 from keras_attn.rnn.state_sizes import plain_lists
 

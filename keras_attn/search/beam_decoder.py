@@ -4,9 +4,10 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from keras_attn import gather, history
-from keras_attn.arguments import check_positive_integer, is_finite
-from keras_attn.integers import sum_int32
+from keras_attn._backend import gather
+from keras_attn._backend.integers import sum_int32
+from keras_attn._decoding_state import history
+from keras_attn._layer.arguments import check_positive_integer, is_finite
 from keras_attn.search.beam_groups import candidates_of_groups, first_open, is_repeated
 from keras_attn.search.best_continuations import best_continuations
 from keras_attn.search.coverage_penalty import coverage_penalty

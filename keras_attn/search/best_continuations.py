@@ -3,7 +3,7 @@ import math
 import numpy as np
 from keras import ops
 
-from keras_attn import gather
+from keras_attn._backend import gather
 
 NEVER = -3e38
 """Log probability of the tokens that are added: below all that others can have, and finite."""

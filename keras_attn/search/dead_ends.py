@@ -13,7 +13,7 @@ Scaling by a power of two is exact, and 2^-10 is more than the rounding error of
 import numpy as np
 from keras import ops
 
-from keras_attn import gather
+from keras_attn._backend import gather
 from keras_attn.search.logits import IMPOSSIBLE
 
 NO_RANK = -1e30

@@ -1,6 +1,6 @@
 from keras import ops
 
-from keras_attn import history
+from keras_attn._decoding_state import history
 from keras_attn.search import prefix
 from keras_attn.search.length_penalty import divisor
 from keras_attn.search.logits import IMPOSSIBLE

@@ -2,9 +2,9 @@
 
 from keras import ops, tree
 
-from keras_attn import history
-from keras_attn.gather import gather_leaves, gather_rows, keep_sentences
-from keras_attn.integers import sum_int32
+from keras_attn._backend.gather import gather_leaves, gather_rows, keep_sentences
+from keras_attn._backend.integers import sum_int32
+from keras_attn._decoding_state import history
 
 
 def run_search(advance, decoder, carry, memory, limits, width):

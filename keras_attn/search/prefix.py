@@ -3,8 +3,8 @@
 import numpy as np
 from keras import ops
 
-from keras_attn import gather
-from keras_attn.arguments import check_integers, known_values
+from keras_attn._backend import gather
+from keras_attn._layer.arguments import check_integers, known_values
 from keras_attn.search.one_for_each import check_one_for_each
 
 

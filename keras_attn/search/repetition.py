@@ -1,9 +1,9 @@
 """What keeps a hypothesis from saying again what it has said."""
 
-import keras
 from keras import ops
 
-from keras_attn import gather
+from keras_attn._backend import gather
+from keras_attn._backend.scatter import scatter_add
 from keras_attn.search.logits import IMPOSSIBLE
 
 
@@ -61,7 +61,7 @@ def forbid_repeated_ngrams(log_probs, token_ids, step, size):
         newest = ops.take(padded, step + index, axis=1)[:, None]  # (rows, 1)
         repeats = repeats & (padded[:, index : index + columns] == newest)
     penalties = ops.cast(ops.where(repeats, IMPOSSIBLE, 0.0), log_probs.dtype)
-    return _add(log_probs, _places(tokens), ops.reshape(penalties, (-1,)))
+    return scatter_add(log_probs, _places(tokens), ops.reshape(penalties, (-1,)))
 
 
 def _of_rows(token_ids, step, logits):
@@ -76,13 +76,3 @@ def _places(tokens):
     """Row and token of each, int32 `(rows * steps, 2)`."""
     rows = ops.zeros_like(tokens) + ops.arange(ops.shape(tokens)[0], dtype="int32")[:, None]
     return ops.reshape(ops.stack([rows, tokens], axis=-1), (-1, 2))
-
-
-def _add(tensor, places, values):
-    """Adds values at places, more than once where a place stands more than once."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        # What `ops.scatter` is there loses all but one of them on the way to ONNX.
-        return tf.tensor_scatter_nd_add(tensor, places, values)
-    return tensor + ops.scatter(places, values, ops.shape(tensor))

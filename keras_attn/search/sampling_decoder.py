@@ -1,15 +1,15 @@
 import keras
 from keras import ops
 
-from keras_attn import history
-from keras_attn.arguments import check_integers, check_number, check_positive_integer
-from keras_attn.draw_index import draw_index
-from keras_attn.gather import gather_beams
-from keras_attn.integers import sum_int32
+from keras_attn._backend.gather import gather_beams
+from keras_attn._backend.integers import sum_int32
+from keras_attn._decoding_state import history
+from keras_attn._layer.arguments import check_integers, check_number, check_positive_integer
+from keras_attn._random.draw_index import draw_index
+from keras_attn._random.uniform_numbers import uniform_numbers
 from keras_attn.search.independent_search import IndependentSearch
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.one_for_each import check_one_for_each
-from keras_attn.search.uniform_numbers import uniform_numbers
 
 STEPS = 2**16
 """Tokens after which the random numbers come again, so that no limit needs memory without one."""

@@ -4,19 +4,19 @@ import numbers
 import keras
 from keras import ops
 
-from keras_attn import history
-from keras_attn.arguments import check_integers, check_token_ids, is_finite
-from keras_attn.build_once import build_once
+from keras_attn._backend.integers import sum_int32
+from keras_attn._decoding_state import history
+from keras_attn._layer.arguments import check_integers, check_token_ids, is_finite
+from keras_attn._layer.build_once import build_once
+from keras_attn._layer.layer import Layer
+from keras_attn._layer.vocabulary_size import vocabulary_size
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.decoders.decoder import Decoder
-from keras_attn.integers import sum_int32
-from keras_attn.layer import Layer
 from keras_attn.masks import join, of_each
 from keras_attn.search import logits, prefix
 from keras_attn.search.length_penalty import FORMS
 from keras_attn.search.loop import run_search
 from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repetition
-from keras_attn.serialize_shared import serialize_shared
-from keras_attn.vocabulary_size import vocabulary_size
 
 
 class Search(Layer):

@@ -7,11 +7,11 @@ from itertools import islice, zip_longest
 from os import PathLike
 from pathlib import Path
 
+from keras_attn._files.lines import read_lines
+from keras_attn._files.working_directory import flush_directory, flush_to_disk, working_directory
 from keras_attn.text.encoded_sentences import EncodedSentences, file_paths
 from keras_attn.text.encoded_sentences_writer import EncodedSentencesWriter
-from keras_attn.text.lines import read_lines
 from keras_attn.text.tokenizer import Tokenizer
-from keras_attn.working_directory import flush_directory, flush_to_disk, working_directory
 
 _PAIRS_PER_CHUNK = 8192
 _CHARACTERS_PER_TOKEN = 32  # as in the runtime

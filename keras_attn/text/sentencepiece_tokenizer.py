@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from threading import Lock
 
-from keras_attn.replace_when_done import replace_when_done
+from keras_attn._files.replace_when_done import replace_when_done
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.tokenizer import (
     END_TOKEN_ID,

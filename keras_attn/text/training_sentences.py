@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from keras_attn.text.lines import read_lines
+from keras_attn._files.lines import read_lines
 
 LONGEST_LINE = 2**16
 """Bytes. The trainer drops longer lines (its own limit is 4,192), which a text on one line has."""

@@ -1,5 +1,6 @@
 """Losses, metrics, schedules, callbacks and devices: what `model.fit` needs for sequences."""
 
+from keras_attn._backend.replicas import pad_to_replicas
 from keras_attn.training.average_weights import AverageWeights
 from keras_attn.training.best_checkpoint import BestCheckpoint
 from keras_attn.training.bleu_callback import BleuCallback
@@ -11,7 +12,6 @@ from keras_attn.training.inverse_square_root_schedule import InverseSquareRootSc
 from keras_attn.training.linear_crossentropy import linear_crossentropy
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
 from keras_attn.training.perplexity import Perplexity
-from keras_attn.training.replicas import pad_to_replicas
 from keras_attn.training.scheduled_sampling import ScheduledSampling
 from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
 from keras_attn.training.strategy import strategy

@@ -3,13 +3,13 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_attn.arguments import check_positive_integer
-from keras_attn.training.checkpoint_file import (
+from keras_attn._files.checkpoint_file import (
     read_checkpoint,
     write_checkpoint,
 )
+from keras_attn._files.path_lock import PathLock
+from keras_attn._layer.arguments import check_positive_integer
 from keras_attn.training.finite_weights import FiniteWeights
-from keras_attn.training.path_lock import PathLock
 
 
 class AverageWeights(keras.callbacks.Callback):

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import keras
 
-from keras_attn.replace_when_done import replace_when_done
+from keras_attn._files.path_lock import PathLock
+from keras_attn._files.replace_when_done import replace_when_done
 from keras_attn.training.finite_weights import FiniteWeights
-from keras_attn.training.path_lock import PathLock
 
 
 class BestCheckpoint(keras.callbacks.Callback):

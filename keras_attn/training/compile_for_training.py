@@ -1,6 +1,6 @@
 import keras
 
-from keras_attn.all_layers import all_layers
+from keras_attn._layer.all_layers import all_layers
 from keras_attn.training.clipped_adam import ClippedAdam
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
 from keras_attn.training.perplexity import Perplexity

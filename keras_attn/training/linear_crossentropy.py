@@ -1,8 +1,8 @@
 from keras import ops, tree
 
-from keras_attn.dynamic_shapes import dynamic_shapes
-from keras_attn.gather import gather_rows
-from keras_attn.scan import scan
+from keras_attn._backend.dynamic_shapes import dynamic_shapes
+from keras_attn._backend.gather import gather_rows
+from keras_attn._backend.scan import scan
 from keras_attn.training.token_statistics import (
     at_labels,
     check_num_classes,

@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from keras_attn.training.replicas import sum_over_replicas
+from keras_attn._backend.replicas import sum_over_replicas
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -3,12 +3,12 @@ import numbers
 import keras
 from keras import ops
 
-from keras_attn.arguments import check_positive_integer
-from keras_attn.build_once import build_once
-from keras_attn.draw_index import draw_index
-from keras_attn.layer import Layer
+from keras_attn._layer.arguments import check_positive_integer
+from keras_attn._layer.build_once import build_once
+from keras_attn._layer.layer import Layer
+from keras_attn._random.draw_index import draw_index
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.masks import join
-from keras_attn.serialize_shared import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

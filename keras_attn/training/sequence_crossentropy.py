@@ -1,10 +1,10 @@
 import keras
 from keras import ops
 
-from keras_attn.projection import projection_of
+from keras_attn._backend.replicas import num_replicas, sum_over_replicas
+from keras_attn.output_layers.projection import projection_of
 from keras_attn.training.crossentropy_per_token import crossentropy_per_token
 from keras_attn.training.linear_crossentropy import linear_crossentropy
-from keras_attn.training.replicas import num_replicas, sum_over_replicas
 from keras_attn.training.token_statistics import (
     labels_of,
     of_real_tokens,

@@ -1,8 +1,8 @@
 import keras
 from keras import ops
 
-from keras_attn.projection import projection_of
-from keras_attn.training.replicas import sum_over_replicas
+from keras_attn._backend.replicas import sum_over_replicas
+from keras_attn.output_layers.projection import projection_of
 from keras_attn.training.token_statistics import (
     check_num_classes,
     labels_of,

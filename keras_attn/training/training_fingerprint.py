@@ -7,7 +7,7 @@ import re
 import keras
 import numpy as np
 
-from keras_attn.all_layers import all_layers
+from keras_attn._layer.all_layers import all_layers
 from keras_attn.training.described_code import (
     CODE,
     LONG,

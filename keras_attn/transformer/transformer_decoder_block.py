@@ -1,8 +1,8 @@
 import keras
 
 from keras_attn import masks
-from keras_attn.arguments import check_same_batch, check_second_input
-from keras_attn.build_once import build_once
+from keras_attn._layer.arguments import check_same_batch, check_second_input
+from keras_attn._layer.build_once import build_once
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 WITHOUT_MEMORY = " Or make the block with cross_attention=False."
@@ -123,7 +123,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         return self.memory_attention.prepare_memory(encoder_outputs, attention_mask=encoder_mask)
 
     def initial_state(self, batch, capacity, growing=None):
-        """A cache of no positions, see `keras_attn.transformer.kv_cache.new_cache`."""
+        """A cache of no positions, see `keras_attn._decoding_state.kv_cache.new_cache`."""
         return self.self_attention.new_cache(batch, capacity, growing)
 
     def step(self, inputs, state, memory, slot, **positions):

@@ -1,13 +1,13 @@
 import keras
 
 from keras_attn import masks
-from keras_attn.another_initializer import another_initializer
-from keras_attn.arguments import check_dropout, check_positive_integer
+from keras_attn._drop_ins.dropout import Dropout
+from keras_attn._drop_ins.layer_normalization import LayerNormalization
+from keras_attn._layer.arguments import check_dropout, check_positive_integer
+from keras_attn._layer.layer import Layer
+from keras_attn._serialization.another_initializer import another_initializer
+from keras_attn._serialization.plain_function import plain_function
 from keras_attn.attention.multi_head_attention import MultiHeadAttention, check_position_bias
-from keras_attn.dropout import Dropout
-from keras_attn.layer import Layer
-from keras_attn.layer_normalization import LayerNormalization
-from keras_attn.plain_function import plain_function
 from keras_attn.transformer.feed_forward import FeedForward
 
 NORMALIZATIONS = {

@@ -1,12 +1,12 @@
 import keras
 from keras import ops
 
-from keras_attn.arguments import check_dropout, check_layers, check_positive_integer
-from keras_attn.build_once import build_once
-from keras_attn.dropout import Dropout
-from keras_attn.layer import Layer
-from keras_attn.pattern import Pattern, check_pattern_dtype, with_dtype
-from keras_attn.serialize_shared import serialize_shared
+from keras_attn._drop_ins.dropout import Dropout
+from keras_attn._layer.arguments import check_dropout, check_layers, check_positive_integer
+from keras_attn._layer.build_once import build_once
+from keras_attn._layer.layer import Layer
+from keras_attn._serialization.pattern import Pattern, check_pattern_dtype, with_dtype
+from keras_attn._serialization.serialize_shared import serialize_shared
 
 
 def check_block(block):
@@ -152,7 +152,7 @@ class TransformerStack(Layer):
         Args:
             vectors: as from `embed`, or one for each beam.
             shared: dict with `caches` and, if there are any, `archives`, one of each for each
-                block; see `keras_attn.transformer.kv_cache`.
+                block; see `keras_attn._decoding_state.kv_cache`.
             memories: what each block attends to.
             slot, **positions: see `TransformerDecoderBlock.step`.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attn.replace_when_done import replace_when_done
+from keras_attn._files.replace_when_done import replace_when_done
 from keras_attn.visualize.alignment_tokens import WORD_START, checked_alignments, label_of
 
 TEMPLATE = Path(__file__).with_name("alignments.html")

@@ -12,7 +12,7 @@ from keras_attn import (
     RotaryPositions,
     TransformerEncoderBlock,
 )
-from keras_attn.transformer import kv_cache
+from keras_attn._decoding_state import kv_cache
 from tests import position_oracles
 from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
 from tests.transformer_oracles import multi_head_attention, weights_of

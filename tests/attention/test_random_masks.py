@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import keras_attn as ka
-from keras_attn.with_mask import WithMask
+from keras_attn._layer.with_mask import WithMask
 from tests import oracles
 from tests import transformer_oracles as transformer
 from tests.contracts import assert_close, numpy, randomize

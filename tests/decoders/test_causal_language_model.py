@@ -20,7 +20,7 @@ from keras_attn import (
     TransformerDecoderBlock,
     search_model,
 )
-from keras_attn.gather import reorder
+from keras_attn._backend.gather import reorder
 from tests import oracles
 from tests.contracts import (
     assert_close,

@@ -230,7 +230,9 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_a_cache_that_would_have_to_grow_is_refused_where_it_cannot(monkeypatch):
-    monkeypatch.setattr("keras_attn.history.grows", bool)  # as elsewhere: only if asked
+    monkeypatch.setattr(
+        "keras_attn._decoding_state.history.grows", bool
+    )  # as elsewhere: only if asked
     growing, fixed = transformer(growing_cache=True), transformer()
     assert EnsembleDecoder([growing, fixed]).grows
     assert not EnsembleDecoder([fixed, fixed]).grows

@@ -5,7 +5,7 @@ import os
 import pytest
 import train_translation
 
-from keras_attn.training.path_lock import PathLock
+from keras_attn._files.path_lock import PathLock
 
 
 @pytest.mark.parametrize(

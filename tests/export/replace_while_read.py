@@ -17,7 +17,7 @@ import signal
 import time
 from pathlib import Path
 
-from keras_attn.replace_when_done import replace_when_done
+from keras_attn._files.replace_when_done import replace_when_done
 
 
 def make_onnx(directory, number):

@@ -5,7 +5,7 @@ import pytest
 from keras_attn_runtime import StreamingTranslator, Translator
 
 from keras_attn import GreedyDecoder, SamplingDecoder, with_search_settings
-from keras_attn.export import (
+from keras_attn.export.formats import (
     export_onnx,
     export_onnx_steps,
     export_onnx_text,
@@ -98,7 +98,7 @@ def test_dead_ends_in_a_saved_model(make_model, tokenizers, tmp_path):
 @pytest.mark.slow
 def test_dead_ends_in_a_file_of_strings(make_model, tokenizers, tmp_path):
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
-    from keras_attn.export.export_onnx_text import _run
+    from keras_attn.export.formats.export_onnx_text import _run
 
     export_onnx_text(make_model(), tmp_path / "text.onnx", *tokenizers)
     export_onnx(make_model(), tmp_path / "ids.onnx", *tokenizers)

@@ -21,7 +21,7 @@ def run(translator, tokenizers, tmp_path_factory):
 
 def test_onnx(run, onnx_model, tmp_path, monkeypatch, capsys):
     # The conversion takes most of the time and is tested elsewhere.
-    module = sys.modules["keras_attn.export.onnx_file"]
+    module = sys.modules["keras_attn.export.formats.onnx_file"]
     monkeypatch.setattr(module, "convert", lambda *arguments: copy_of(onnx_model))
     sentences, out = tmp_path / "sentences.txt", tmp_path / "model.onnx"
     sentences.write_text("\ufeff" + "\n".join([*SOURCE, "a\u2028b"]), encoding="utf-8")

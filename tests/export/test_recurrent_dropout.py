@@ -13,15 +13,15 @@ from keras_attn import (
     RNNEncoder,
     search_model,
 )
-from keras_attn.export import (
+from keras_attn.export.checks.verify import pad
+from keras_attn.export.formats import (
     export_functional_onnx,
     export_onnx,
     export_onnx_steps,
     export_onnx_text,
     export_saved_model,
 )
-from keras_attn.export.verify import pad
-from keras_attn.export.without_dropout import without_dropout
+from keras_attn.export.trace.without_dropout import without_dropout
 from tests.export.small_translator import SOURCE, session
 
 layers = keras.layers

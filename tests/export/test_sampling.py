@@ -10,13 +10,13 @@ import tensorflow as tf
 from keras_attn_runtime import StreamingTranslator, Translator
 
 from keras_attn import SamplingDecoder, with_search_settings
-from keras_attn.export import (
+from keras_attn.export.formats import (
     export_onnx,
     export_onnx_steps,
     export_onnx_text,
     export_saved_model,
 )
-from keras_attn.export.export_onnx_text import _run
+from keras_attn.export.formats.export_onnx_text import _run
 from tests.contracts import numpy
 from tests.export.small_translator import SOURCE
 from tests.export.test_language_model import PROMPT_IDS, generator

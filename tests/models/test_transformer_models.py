@@ -19,7 +19,7 @@ from keras_attn import (
     transformer_seq2seq,
     transformer_tiny,
 )
-from keras_attn.all_layers import all_layers
+from keras_attn._layer.all_layers import all_layers
 from keras_attn.models.transformer_seq2seq import POSITIONS
 from tests.contracts import assert_close, assert_identical, numpy
 from tests.models.test_models import INPUTS, SOURCE_IDS, TARGET_IDS, make_models, weights_of

@@ -2,7 +2,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn import BeamDecoder, GreedyDecoder, history, rnn_seq2seq
+from keras_attn import BeamDecoder, GreedyDecoder, rnn_seq2seq
+from keras_attn._decoding_state import history
 from tests import oracles
 from tests.contracts import assert_close, assert_found, check_padding_and_batch, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.training.replicas import pad_batch_to_replicas
+from keras_attn._backend.replicas import pad_batch_to_replicas
 
 HERE = Path(__file__).parent
 

@@ -6,7 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.replace_when_done import replace_when_done
+from keras_attn._files.checkpoint_file import read_checkpoint, write_checkpoint
+from keras_attn._files.replace_when_done import replace_when_done
 from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
@@ -16,7 +17,6 @@ from keras_attn.training import (
     fit,
     strategy,
 )
-from keras_attn.training.checkpoint_file import read_checkpoint, write_checkpoint
 from tests.backend import precision, requires_tensorflow
 from tests.training.toy_training import ToyBatches, toy_model, toy_translator
 

@@ -14,7 +14,7 @@ from keras_attn import (
     transformer_seq2seq,
 )
 from keras_attn.decoders.decoder import Decoder
-from keras_attn.projection import projection_of
+from keras_attn.output_layers.projection import projection_of
 from keras_attn.training import ScheduledSampling, compile_for_training
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, numpy

@@ -1,0 +1,1 @@
+"""What changes while tokens are decoded: growing buffers, keys and values, beams."""

@@ -1,0 +1,1 @@
+"""Files that are replaced in one step, read by line, or locked."""

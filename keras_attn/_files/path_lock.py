@@ -1,0 +1,97 @@
+"""A lock on what a training writes, for one process at a time."""
+
+import contextlib
+import json
+import os
+import socket
+from pathlib import Path
+
+import filelock
+
+from keras_attn._files.checkpoint_file import require_directory
+from keras_attn._files.working_directory import short_name
+
+
+class PathLock:
+    """Locks a directory or a file against other trainings, until it is released or killed.
+
+    The operating system releases the lock when the process ends, however it ends. The lock file
+    stays; a file next to it names the process that holds the lock.
+
+    Args:
+        path: a directory or a file. Neither needs to exist; `acquire` makes the directory.
+        name: string, what the lock is for. Locks with different names are independent.
+        is_file: bool, whether `path` is a file. Default False.
+
+    Example:
+
+    >>> import tempfile
+    >>> with PathLock(tempfile.mkdtemp(), "training") as lock:
+    ...     lock.is_held
+    True
+    """
+
+    def __init__(self, path, name, is_file=False):
+        self.path = Path(path)
+        self.name = short_name(name)
+        self.is_file = is_file
+        self._lock = None
+
+    @property
+    def is_held(self):
+        """bool, whether this object holds the lock."""
+        return self._lock is not None
+
+    def acquire(self):
+        """Takes the lock.
+
+        Returns:
+            bool, whether it was taken now. False: this object holds it already.
+
+        Raises:
+            RuntimeError: another process, or another training of this process, holds it.
+            OSError: nothing can be written to the directory.
+        """
+        if self.is_held:
+            return False
+        folder = self.path.parent if self.is_file else self.path
+        require_directory(folder)
+        holder = folder / f".{self.name}.lock.json"
+        # Not for each thread: Keras may end a training in another one.
+        lock = filelock.FileLock(folder / f".{self.name}.lock", timeout=0, thread_local=False)
+        try:
+            lock.acquire()
+        except filelock.Timeout as error:
+            raise RuntimeError(
+                "Expected a path that no other training writes. "
+                f"Received: path={str(self.path)!r}, which {_process(holder)} uses. Wait until it "
+                "ends, or choose another path."
+            ) from error
+        self._lock, self._holder = lock, holder
+        with contextlib.suppress(OSError):  # a full disk; the lock holds without it
+            holder.write_text(json.dumps({"host": socket.gethostname(), "process": os.getpid()}))
+        return True
+
+    def release(self):
+        """Gives the lock back, if this object holds it."""
+        if self.is_held:
+            with contextlib.suppress(OSError):  # the directory may have been removed
+                self._holder.unlink(missing_ok=True)
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self):
+        self.acquire()
+        return self
+
+    def __exit__(self, *exception):
+        self.release()
+
+
+def _process(holder):
+    """The process that wrote a file when it took the lock."""
+    try:
+        facts = json.loads(holder.read_text())
+        return f"process {facts['process']} on host {facts['host']!r}"
+    except (OSError, ValueError, KeyError, TypeError):  # not written yet
+        return "another process"

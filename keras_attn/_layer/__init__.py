@@ -1,0 +1,1 @@
+"""What all layers of this package share: their base class, checks of arguments, building."""

@@ -1,0 +1,162 @@
+import inspect
+
+import keras
+
+from keras_attn._layer.arguments import accepts_numpy_numbers
+from keras_attn._layer.rematerialization import is_rematerialized, release_parts, rematerialized
+
+KERAS_ARGUMENTS = {"activity_regularizer", "autocast", "dtype", "input_shape", "name", "trainable"}
+"""Arguments that `keras.layers.Layer` takes besides those of a class."""
+
+OTHER_WAYS = {
+    "dropout": "Only MultiHeadAttention and the blocks drop attention weights; elsewhere, put "
+    "keras.layers.Dropout after the layer.",
+    "go_backwards": "The layer runs in one direction; for an encoder in both directions, use "
+    "RNNEncoder(bidirectional=True) or keras.layers.Bidirectional with a Keras layer.",
+    "return_sequences": "AttentionRNN always returns the outputs of all steps.",
+    "score_mode": 'Use LuongAttention("dot") or LuongAttention("concat", units=...).',
+    "use_scale": "Use LuongAttention(..., scale=True) or BahdanauAttention(..., normalize=True).",
+}
+"""What to use instead of an argument that Keras' layers have and ours do not."""
+
+
+class Layer(keras.layers.Layer):
+    """Base of the layers of this package.
+
+    It makes methods of Keras work that would ignore what is inside of a layer (`stateless_call`,
+    `keras.RematScope`), and explains calls in the style of Keras that cannot work.
+
+    Args:
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Raises:
+        ValueError: for an unknown argument, or a dtype policy that quantizes.
+    """
+
+    is_container = False
+    """bool, whether a `keras.RematScope` recomputes the parts of the layer one by one, and not the
+    layer as a whole."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = accepts_numpy_numbers(cls.__init__)
+
+    def __init__(self, **kwargs):
+        unknown = sorted(set(kwargs) - KERAS_ARGUMENTS - {"input_dim"})
+        if unknown:
+            known = self._argument_names()
+            received = ", ".join(f"{name}={kwargs[name]!r}" for name in unknown)
+            advice = [OTHER_WAYS[name] for name in unknown if name in OTHER_WAYS]
+            advice = " ".join(advice) or "Use one of these."
+            raise ValueError(
+                f"Expected arguments of {type(self).__name__}: "
+                f"{', '.join([*known, *sorted(KERAS_ARGUMENTS)])}. Received: {received}. {advice}"
+            )
+        super().__init__(**kwargs)
+        if self.dtype_policy.quantization_mode is not None:
+            raise ValueError(
+                "Expected a dtype policy without quantization. Received: "
+                f"dtype={self.dtype_policy.name!r} for {type(self).__name__}. Quantize the model "
+                'when it is exported: export_onnx(..., precision="int8").'
+            )
+
+    def _argument_names(self):
+        """The arguments of the class and of its bases up to this one."""
+        names = {}
+        for cls in type(self).__mro__:
+            if cls is Layer:
+                break
+            if "__init__" in vars(cls):
+                names |= dict.fromkeys(inspect.signature(cls.__init__).parameters)
+        return [name for name in names if name not in ("self", "kwargs")]
+
+    def __call__(self, *args, **kwargs):
+        if args and isinstance(args[0], list | tuple):
+            names = [name for name in self.call_signature_parameters if name != "training"]
+            raise ValueError(
+                f"Expected tensors as separate arguments of {type(self).__name__}: "
+                f"{', '.join(names)}. Received: {names[0]}={type(args[0]).__name__} of "
+                f"{len(args[0])}. Unlike layers of Keras that take [query, value, key], pass each "
+                "tensor by itself, in this order or by name."
+            )
+        if self._remat_mode is not None and self._remat_mode.mode != "activations":
+            release_parts(self, all_parts=False)
+        return super().__call__(*args, **kwargs)
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)  # only where a backend defines it, as torch does
+        except AttributeError:
+            pass
+        message = f"{type(self).__name__!r} object has no attribute {name!r}."
+        if not name.startswith("_") and not self.__dict__.get("built", True):
+            message += (
+                " Expected a layer that is built, because its weights are created then. Received: "
+                "built=False. Call the layer, or `build` with the shapes of its inputs, first."
+            )
+        raise AttributeError(message)
+
+    def stateless_call(
+        self,
+        trainable_variables,
+        non_trainable_variables,
+        *args,
+        return_losses=False,
+        **kwargs,
+    ):
+        """Calls the layer without side effects; see `keras.layers.Layer.stateless_call`.
+
+        Keras' own method calls `call` directly, where `training` does not reach the parts.
+        """
+        variables = [*self.trainable_variables, *self.non_trainable_variables]
+        values = [*trainable_variables, *non_trainable_variables]
+        sizes = len(trainable_variables), len(non_trainable_variables)
+        expected = len(self.trainable_variables), len(self.non_trainable_variables)
+        if not self.built or sizes != expected:
+            raise ValueError(
+                "Expected a layer that is built, and values of all its variables: "
+                f"{expected[0]} trainable and {expected[1]} others. Received: "
+                f"built={self.built}, {sizes[0]} trainable and {sizes[1]} others."
+            )
+        mapping = list(zip(variables, values, strict=True))
+        with keras.StatelessScope(state_mapping=mapping, collect_losses=return_losses) as scope:
+            outputs = self(*args, **kwargs)
+            losses = self.losses if return_losses else None
+        new_values = [scope.get_current_value(each) for each in self.non_trainable_variables]
+        return (outputs, new_values, losses) if return_losses else (outputs, new_values)
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """The call that Keras makes where the layer was created in a `keras.RematScope`."""
+        mode = self._remat_mode
+        if mode is not None and mode.mode == "activations":
+            has_activation = callable(vars(self).get("activation"))
+            return super().rematerialized_call(layer_call) if has_activation else layer_call
+        if self.is_container or not is_rematerialized(self, args, kwargs):
+            return layer_call
+        release_parts(self, all_parts=True)
+        return rematerialized(self, layer_call)
+
+    def rematerialized(self, method, *args, **kwargs):
+        """A method other than `call`, recomputed like `call` in a `keras.RematScope`.
+
+        Args:
+            method: a bound method of the layer.
+            *args, **kwargs: its arguments.
+
+        Returns:
+            What the method returns.
+        """
+        scope = self._remat_mode
+        if scope is None or scope.mode in (None, "activations"):
+            return method(*args, **kwargs)
+        # The size of the outputs of other methods than `call` is not known in advance.
+        whole = scope.mode == "full" or self.name in scope.layer_names
+        release_parts(self, all_parts=whole)
+        return (rematerialized(self, method) if whole else method)(*args, **kwargs)
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        raise NotImplementedError(
+            f"Keras cannot quantize a {type(self).__name__}. Received: mode={mode!r}. Quantize the "
+            'model when it is exported: export_onnx(..., precision="int8").'
+        )

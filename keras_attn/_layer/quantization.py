@@ -1,0 +1,49 @@
+"""Refuses Keras' quantization of models with layers of this package, before anything changes.
+
+`keras.Model.quantize` quantizes every layer without sublayers and skips others with a warning. Of
+our layers it would quantize the dense layers inside alone, and the saved model could not be loaded.
+Keras asks no outer layer first, so `keras.Model.quantize` itself is wrapped when the package is
+imported. The wrapper changes nothing for other models.
+"""
+
+import functools
+import re
+
+import keras
+
+from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.layer import Layer
+
+
+def refuse_quantization():
+    """Wraps `keras.Model.quantize`, once."""
+    original = keras.Model.quantize
+    if hasattr(original, "_keras_attn"):
+        return
+
+    @functools.wraps(original)
+    def quantize(self, mode=None, config=None, filters=None, **kwargs):
+        for layer in all_layers([self]):
+            if isinstance(layer, Layer) and any(
+                _is_selected(part, filters) for part in all_layers([layer])
+            ):
+                raise ValueError(
+                    "Expected a model without layers of keras_attn, or filters that select none of "
+                    f"their parts. Received: model {self.name!r} with {type(layer).__name__} "
+                    f"{layer.name!r}, mode={mode!r}, filters={filters!r}. Quantize the model when "
+                    'it is exported: export_onnx(..., precision="int8").'
+                )
+        return original(self, mode=mode, config=config, filters=filters, **kwargs)
+
+    quantize._keras_attn = True
+    keras.Model.quantize = quantize
+
+
+def _is_selected(layer, filters):
+    """Whether the filters of `keras.Model.quantize` select a layer."""
+    if filters is None:
+        return True
+    if callable(filters):
+        return bool(filters(layer))
+    patterns = [filters] if isinstance(filters, str) else filters
+    return any(re.search(pattern, layer.name) for pattern in patterns)

@@ -1,0 +1,159 @@
+"""Recomputation of layers in the backward pass (gradient checkpointing), for `keras.RematScope`.
+
+Keras 3.15 passes keyword arguments, `training` among them, to the checkpoints of the backends.
+TensorFlow refuses them in a graph, and JAX traces them, so that no layer with such an argument
+works; random numbers drawn again in the backward pass differ, too. Here a checkpoint has positional
+tensors alone, and the state of the layer, random seeds included, is among them.
+
+Private names of Keras used here: `_remat_mode`, the scope in which a layer was created. It can go
+when Keras' own `rematerialized_call` handles keyword arguments.
+"""
+
+import math
+
+import keras
+from keras import ops, tree
+
+from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.with_mask import WithMask
+
+
+class CallContext(keras.layers.Layer):
+    """Calls a function in the call context of a layer: its `training`, and its autocasting.
+
+    Call arguments:
+        inputs: tensor whose implicit mask the function is given, or `None`.
+        function: function of `(mask, training)`.
+        mask, training: filled in by Keras.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(name="call_context", **kwargs)
+        self.supports_masking = True
+        self._remat_mode = None
+
+    def call(self, inputs, function, mask=None, training=None):
+        return function(mask, training)
+
+
+def release_parts(layer, all_parts):
+    """Ends the checkpoints that Keras would make of parts of a layer.
+
+    Args:
+        layer: the layer.
+        all_parts: bool. True for a layer that is recomputed as a whole, where checkpoints of parts
+            would only compute more. False ends those of Keras' own layers alone, which would fail.
+    """
+    for part in all_layers([layer]):
+        if part is not layer and (all_parts or not hasattr(part, "is_container")):
+            part._remat_mode = None
+
+
+def is_rematerialized(layer, args, kwargs):
+    """Whether the scope in which a layer was created asks for its recomputation."""
+    scope = layer._remat_mode
+    if scope is None or scope.mode in (None, "activations"):
+        return False
+    if scope.mode == "list_of_layers":
+        return layer.name in scope.layer_names
+    if scope.mode == "larger_than":
+        args, kwargs = tree.map_structure(_symbolic, (args, kwargs))
+        outputs = tree.flatten(layer.compute_output_spec(*args, **kwargs))
+        size = sum(math.prod(d or 1 for d in each.shape) for each in outputs if each is not None)
+        return size > scope.output_size_threshold
+    return True
+
+
+def _symbolic(value):
+    if not ops.is_tensor(value):
+        return value
+    dtype = keras.backend.standardize_dtype(value.dtype)
+    return keras.KerasTensor(tuple(value.shape), dtype)
+
+
+def rematerialized(layer, function):
+    """Wraps a function of a layer so that training recomputes it in the backward pass.
+
+    Args:
+        layer: the layer.
+        function: function that uses the variables of the layer.
+
+    Returns:
+        Function with the same arguments and results. Outside of training it is the function itself.
+    """
+    reader = CallContext(autocast=False)
+    context = CallContext(dtype=layer.dtype_policy, autocast=layer.autocast)
+    with_mask = WithMask(autocast=False)
+    with_mask._remat_mode = None
+
+    def run(*args, **kwargs):
+        training = reader(None, function=lambda mask, training: training)
+        if not training:
+            return function(*args, **kwargs)
+        leaves = tree.flatten((args, kwargs))
+        places = [place for place, leaf in enumerate(leaves) if ops.is_tensor(leaf)]
+        masks = [
+            reader(leaves[place], function=lambda mask, training: mask)
+            if len(leaves[place].shape) > 1
+            else None
+            for place in places
+        ]
+        layers = [layer, *(leaf for leaf in leaves if isinstance(leaf, keras.Layer))]
+        variables = list({id(v): v for each in layers for v in each.variables}.values())
+        # Read by a layer that casts nothing, so that they have their full precision.
+        values = reader(
+            None,
+            function=lambda mask, training: [ops.copy(v.value) for v in variables],
+        )
+        first = {}
+
+        def compute(*operands):
+            values, tensors = operands[: len(variables)], operands[len(variables) :]
+            inputs = list(leaves)
+            for place, tensor, mask in zip(places, tensors, masks, strict=True):
+                inputs[place] = tensor if mask is None else with_mask(tensor, mask=mask)
+            args_, kwargs_ = tree.pack_sequence_as((args, kwargs), inputs)
+            mapping = list(zip(variables, values, strict=True))
+            with keras.StatelessScope(state_mapping=mapping) as scope:
+                before = [scope.get_current_value(v) for v in variables]
+                outputs = context(
+                    None, function=lambda *_: function(*args_, **kwargs_), training=training
+                )
+                after = [scope.get_current_value(v) for v in variables]
+            pairs = zip(variables, before, after, strict=True)
+            updates = [(v, new) for v, old, new in pairs if new is not old]
+            results = [outputs, [new for _, new in updates]]
+            first.setdefault("results", results)
+            first.setdefault("updated", [v for v, _ in updates])
+            return tuple(each for each in tree.flatten(results) if each is not None)
+
+        operands = [*values, *(leaves[place] for place in places)]
+        flat = iter(_checkpoint(compute, operands))
+        template = tree.flatten(first["results"])
+        flat = [None if each is None else next(flat) for each in template]
+        outputs, new_values = tree.pack_sequence_as(first["results"], flat)
+        for variable, value in zip(first["updated"], new_values, strict=True):
+            variable.assign(value)
+        return outputs
+
+    return run
+
+
+def _checkpoint(function, operands):
+    """Calls a function of tensors that returns a tuple of tensors, as a checkpoint."""
+    if keras.backend.backend() != "tensorflow":
+        return keras.remat(function)(*operands)
+    # TensorFlow warns of a gradient for integers. Those of the forward pass are taken as they are.
+    is_float = [each.dtype.is_floating for each in operands]
+    others = [each for each, is_ in zip(operands, is_float, strict=True) if not is_]
+    forward = {}
+
+    def of_floats(*floats):
+        floats, rest = iter(floats), iter(others)
+        results = function(*(next(floats if is_ else rest) for is_ in is_float))
+        forward.setdefault("results", results)
+        return tuple(each for each in results if each.dtype.is_floating)
+
+    floats = [each for each, is_ in zip(operands, is_float, strict=True) if is_]
+    floats = iter(keras.remat(of_floats)(*floats))
+    return [next(floats) if each.dtype.is_floating else each for each in forward["results"]]

@@ -1,0 +1,1 @@
+"""Random numbers and indices that depend on a seed alone."""

@@ -1,0 +1,18 @@
+from keras_attn._layer.all_layers import all_layers
+
+
+def check_stateless(*layers):
+    """Refuses layers that go on from the batch before: a file starts each run anew.
+
+    Args:
+        layers: Keras layers or models; all layers inside them are checked, however deep.
+
+    Raises:
+        ValueError: one of them is a recurrent layer with `stateful=True`.
+    """
+    stateful = [layer.name for layer in all_layers(layers) if getattr(layer, "stateful", False)]
+    if stateful:
+        raise ValueError(
+            "Expected layers that keep nothing from one call to the next. Received: stateful=True "
+            f"of {stateful}. Make them without it, with the state as input and output of the model."
+        )

@@ -1,0 +1,89 @@
+import collections
+import dataclasses
+import math
+
+from keras_attn.export.checks.cuda_kernels import CUDA_KERNELS, FILLS, TYPED_INPUT
+from keras_attn.export.passes.graph import subgraphs
+from keras_attn.export.passes.value_types import value_types
+
+SMALL = 100
+"""Elements of a constant up to which ONNX Runtime reads it on the CPU for free."""
+
+
+@dataclasses.dataclass
+class CudaReport:
+    """Which nodes of a file ONNX Runtime would run on the CPU although it was asked for CUDA.
+
+    A node without a kernel makes its inputs be copied from the GPU and its results back, inside of
+    a loop at each step. What is computed from shapes alone runs on the CPU on purpose, with nothing
+    to copy; it is counted apart.
+
+    Attributes:
+        nodes: int, nodes of the file, those of nested graphs included.
+        shapes: int, those that compute shapes on the CPU.
+        missing: `collections.Counter` of the nodes without a kernel, by names such as
+            `"GatherND of int32"`.
+        missing_in_loops: the same of the nodes inside of loops alone.
+    """
+
+    nodes: int = 0
+    shapes: int = 0
+    missing: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    missing_in_loops: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+
+    def __str__(self):
+        if not self.missing:
+            return f"CUDA has kernels for all {self.nodes} nodes"
+        names = ", ".join(f"{count} {name}" for name, count in sorted(self.missing.items()))
+        return (
+            f"CUDA lacks kernels for {self.missing.total()} of {self.nodes} nodes ({names}), "
+            f"{self.missing_in_loops.total()} of them in loops"
+        )
+
+    @classmethod
+    def of(cls, model):
+        """Looks up every node in the table of kernels.
+
+        Args:
+            model: `onnx.ModelProto` of opset 18 or 21 with unique names.
+
+        Returns:
+            A `CudaReport`.
+        """
+        report = cls()
+        report._look(model.graph, value_types(model), set(), in_loop=False)
+        return report
+
+    def _look(self, graph, types, constants, in_loop):
+        """Adds the nodes of a graph, inside of which the small `constants` can be read."""
+        constants = constants | {
+            tensor.name for tensor in graph.initializer if math.prod(tensor.dims) <= SMALL
+        }
+        on_cpu = set()  # ONNX Runtime asks for each graph anew
+        for node in graph.node:
+            self.nodes += 1
+            missing = _missing_kernel(node, types)
+            others = set(node.input) - on_cpu - {""}
+            from_shapes = len(others) < len(node.input) and others <= constants
+            if node.op_type in ("Shape", "Size") or (from_shapes and node.op_type not in FILLS):
+                self.shapes += 1
+                on_cpu.update(node.output)
+            elif missing:
+                self.missing[missing] += 1
+                if in_loop:
+                    self.missing_in_loops[missing] += 1
+            for body in subgraphs(node):
+                self._look(body, types, constants, in_loop or node.op_type == "Loop")
+
+
+def _missing_kernel(node, types):
+    """The operator and type of a node that has no kernel, otherwise `None`."""
+    from onnx import TensorProto
+
+    if list(subgraphs(node)):
+        return None
+    name = node.input[TYPED_INPUT.get(node.op_type, 0)] if node.input else ""
+    kind = TensorProto.DataType.Name(types[name]) if name else "FLOAT"
+    if kind in CUDA_KERNELS.get(node.op_type, ()):
+        return None
+    return f"{node.op_type} of {kind.lower()}"

@@ -1,0 +1,146 @@
+"""The layer at which an exported model parts from Keras."""
+
+import collections
+import contextlib
+import functools
+import tempfile
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_attn._layer.all_layers import all_layers
+from keras_attn.export.formats.onnx_file import write_onnx
+
+
+def differing_layer(model, function, traced, signature, feed, differs):
+    """Finds the first layer whose output differs between Keras and ONNX.
+
+    All outputs of layers that are tensors of the outermost graph become outputs of a second model,
+    which is converted in the same way and run once for each of them.
+
+    Args:
+        model: Keras model.
+        function: what runs the model: tensors -> dictionary of tensors.
+        traced: decorator of the function that is converted.
+        signature: list of `tf.TensorSpec` of the function.
+        feed: dictionary of arrays, for which the results differ.
+        differs: callable of two arrays, whether they are too far from each other.
+
+    Returns:
+        String such as `"the layer 'dense' (Dense)"`; an empty one if no layer was found.
+    """
+    # This is for an error message, which is to appear whatever happens here.
+    with contextlib.suppress(Exception):
+        return _differing_layer(model, function, traced, signature, feed, differs)
+    return ""
+
+
+def _differing_layer(model, function, traced, signature, feed, differs):
+    import onnxruntime
+    import tensorflow as tf
+
+    # Eagerly: Keras' `TimeDistributed` is wrong in a graph.
+    with _recorded_calls(model) as calls:
+        function(*(tf.constant(feed[spec.name]) for spec in signature))
+    expected = {(id(layer), number): tensor for layer, number, tensor in calls}
+    eager_counts = _counts(calls)
+    converted, traced_counts = {}, {}
+
+    def recorded(*tensors):
+        converted.clear()
+        with _recorded_calls(model) as calls:
+            function(*tensors)
+        traced_counts.update(_counts(calls))
+        seen = {id(tensor) for tensor in tensors}
+        graph = tf.compat.v1.get_default_graph()
+        for layer, number, tensor in calls:
+            # The body of `vectorized_map` is in the same graph, which does not use it.
+            is_result = tensor.graph is graph and "loop_body/" not in tensor.name
+            has_type = tensor.shape.rank is not None and tensor.dtype != tf.string
+            if is_result and has_type and id(tensor) not in seen:
+                seen.add(id(tensor))
+                converted[id(layer), number] = layer, tensor
+        return {str(number): tensor for number, (_, tensor) in enumerate(converted.values())}
+
+    dimensions = {spec.name: _names(spec.name, spec.shape) for spec in signature}
+    options = onnxruntime.RunOptions()
+    options.only_execute_path_to_fetches = True
+    session_options = onnxruntime.SessionOptions()
+    session_options.log_severity_level = 4
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        recording = traced(recorded)
+
+        def convertible(*tensors):
+            outputs = recording(*tensors)
+            dimensions.update(
+                {name: _names(name, tensor.shape) for name, tensor in outputs.items()}
+            )
+            return outputs
+
+        write_onnx(path, convertible, signature, model.variables, dimensions, {}, lambda run: None)
+        session = onnxruntime.InferenceSession(
+            str(path), session_options, providers=["CPUExecutionProvider"]
+        )
+        used = {value.name for value in session.get_inputs()}
+        feed = {name: value for name, value in feed.items() if name in used}
+        for number, (key, (layer, _)) in enumerate(converted.items()):
+            if eager_counts[id(layer)] != traced_counts[id(layer)]:
+                continue  # a loop over time calls a layer once or for each step
+            try:
+                (found,) = session.run([str(number)], feed, options)
+            except Exception:  # ONNX Runtime's have no public base class
+                return _described(layer)
+            if differs(keras.ops.convert_to_numpy(expected[key]), np.asarray(found)):
+                return _described(layer)
+    return ""
+
+
+def _counts(calls):
+    """The number of output tensors of each layer."""
+    return collections.Counter(id(layer) for layer, _, _ in calls)
+
+
+def _described(layer):
+    return f"the layer {layer.name!r} ({type(layer).__name__})"
+
+
+def _names(name, shape):
+    return tuple(f"{name}_{axis}" if size is None else int(size) for axis, size in enumerate(shape))
+
+
+@contextlib.contextmanager
+def _recorded_calls(model):
+    """Notes the outputs of all layers that are called inside the block.
+
+    Yields:
+        List of (layer, number of the output of this layer, tensor), inner layers before the outer
+        ones.
+    """
+    import tensorflow as tf
+
+    calls, counts = [], {}
+
+    def call(layer, own, *args, **kwargs):
+        results = own(*args, **kwargs)
+        for tensor in keras.tree.flatten(results):
+            if tf.is_tensor(tensor):
+                number = counts[id(layer)] = counts.get(id(layer), -1) + 1
+                calls.append((layer, number, tensor))
+        return results
+
+    layers = all_layers([model])
+    operations = [each for layer in layers for each in getattr(layer, "operations", [])]
+    replaced = {id(each): each for each in [*layers, *operations] if each is not model}.values()
+    before = [vars(layer).get("call") for layer in replaced]
+    for layer in replaced:
+        layer.call = functools.wraps(layer.call)(functools.partial(call, layer, layer.call))
+    try:
+        yield calls
+    finally:
+        for layer, own in zip(replaced, before, strict=True):
+            if own is None:
+                del layer.call
+            else:
+                layer.call = own

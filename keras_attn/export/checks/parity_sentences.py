@@ -1,0 +1,76 @@
+import numpy as np
+
+from keras_attn.export.trace.source_characters import max_source_characters
+
+SENTENCES = 200
+"""Sentences an export is compared on, at least."""
+
+
+def parity_sentences(function, tokenizer=None, given=None):
+    """The source sentences on which an export is compared with Keras.
+
+    Args:
+        function: `SearchFunction`.
+        tokenizer: tokenizer of the source, needed if texts are given.
+        given: optional list of texts, or of lists of ids as the encoder reads them.
+
+    Returns:
+        List of at least 200 lists of ids as the encoder reads them: those given, without the texts
+        that have no tokens and cut to the default limit of characters, then random ones.
+
+    Raises:
+        ValueError: texts without a tokenizer, an empty list of ids, or ids outside the vocabulary.
+    """
+    search, sentences = function.search, list(given or [])
+    texts = [sentence for sentence in sentences if isinstance(sentence, str)]
+    if texts:
+        if tokenizer is None or len(texts) < len(sentences):
+            raise ValueError(
+                "Expected sentences that are all lists of ids, or all texts together with a "
+                f"source_tokenizer. Received: {len(texts)} texts, "
+                f"{len(sentences) - len(texts)} others, source_tokenizer={tokenizer}."
+            )
+        most = max_source_characters(function)
+        encoded = tokenizer.encode([text[:most] for text in texts])
+        # The runtime does not run the model without tokens.
+        sentences = [function.source(ids) for ids in encoded if len(ids)]
+    size = function.source_vocabulary_size
+    for ids in sentences:
+        if len(ids) == 0 or min(ids) < 0 or max(ids) >= size:
+            raise ValueError(
+                f"Expected lists of ids from 0 to {size - 1}, the end id included. "
+                f"Received: {list(ids)}."
+            )
+    missing = max(0, SENTENCES - len(sentences))
+    random = random_sentences(size, missing, search.pad_token_id, search.end_token_id)
+    return sentences + [function.source(ids) for ids in random]
+
+
+def parity_prefixes(function, count):
+    """What the translations of `count` sentences begin with when an export is compared.
+
+    Returns:
+        List of lists of 0 to 3 random ids, or `None` if the function is given no prefixes.
+    """
+    if not function.target_prefix:
+        return None
+    search, size = function.search, function.target_vocabulary_size
+    random = random_sentences(size, count, search.pad_token_id, search.end_token_id, seed=1)
+    return [ids[: number % 4] for number, ids in enumerate(random)]
+
+
+def random_sentences(vocabulary_size, count, pad_token_id=0, end_token_id=2, seed=0):
+    """Sentences of 1 to 16 random ids.
+
+    Args:
+        vocabulary_size: int, the ids are below it.
+        count: int, number of sentences.
+        pad_token_id, end_token_id: ints that are not drawn.
+        seed: int, seed of the draw.
+
+    Returns:
+        List of lists of ints.
+    """
+    rng = np.random.default_rng(seed)
+    ids = np.setdiff1d(np.arange(vocabulary_size), [pad_token_id, end_token_id])
+    return [rng.choice(ids, rng.integers(1, 17)).tolist() for _ in range(count)]

@@ -1,0 +1,159 @@
+import itertools
+
+import numpy as np
+
+from keras_attn.export.checks.parity_report import TIE, ParityReport
+from keras_attn.export.export_error import ExportError
+
+BATCH_SIZES = (1, 7, 32)
+"""Batch sizes that sentences are divided into, in turn."""
+
+
+DRAWN_TOKENS = 4
+"""Tokens of a hypothesis by which precisions are compared if they are drawn."""
+
+
+def pad(sentences, pad_token_id=0):
+    """Lists of ids as one int32 array `(batch, source_length)`, padded on the right."""
+    batch = np.full((len(sentences), max(map(len, sentences))), pad_token_id, "int32")
+    for row, sentence in zip(batch, sentences, strict=True):
+        row[: len(sentence)] = sentence
+    return batch
+
+
+NUMBERS = ("scores", "log_probs", "alignments", "token_log_probs")
+"""Outputs that are compared by value."""
+
+
+def translated_batches(run, sentences, search, prefixes=None):
+    """Yields batches of sentences and their translations by one form of a search model.
+
+    The batches have several sizes; every second one has a `max_length` that cuts some hypotheses
+    short, every third another `length_penalty`.
+
+    Args:
+        run: callable `(source_ids=, max_length=, length_penalty=)`, with `prefix_ids=` if there are
+            prefixes and `seeds=` if the search draws, that takes NumPy arrays and returns a
+            dictionary of arrays: token_ids, lengths, scores, log_probs and perhaps alignments and
+            token_log_probs.
+        sentences: list of lists of source ids, as the encoder reads them.
+        search: the `Search` layer, for its settings.
+        prefixes: list of lists of target ids, one for each sentence, or `None`.
+
+    Returns:
+        Iterator of pairs of dictionaries, the inputs and the outputs.
+    """
+    longest = 1
+    for number, batch in enumerate(_batches(len(sentences))):
+        limit = max(1, longest // 2) if number % 2 == 1 else search.max_length
+        inputs = {
+            **_of_sentences(batch, sentences, search, prefixes),
+            "max_length": np.array(limit, "int32"),
+            "length_penalty": np.array(search.length_penalty + 0.5 * (number % 3 == 2), "float32"),
+        }
+        outputs = run(**inputs)
+        longest = max(longest, int(outputs["lengths"].max()))
+        yield inputs, outputs
+
+
+def compare_translations(expected, actual, search):
+    """Runs another form of a search model on the same sentences and reports where it differs.
+
+    Args:
+        expected: iterable of pairs as from `translated_batches`.
+        actual: callable like `run` there.
+        search: the `Search` layer, for its settings.
+
+    Returns:
+        A `ParityReport`; the caller decides by its `check()`.
+
+    Raises:
+        ExportError: the two have different outputs.
+    """
+    report, equal, tied = ParityReport(draws=search.draws), [], []
+    for inputs, ours in expected:
+        theirs = actual(**inputs)
+        if set(ours) != set(theirs):
+            raise ExportError(f"Expected the outputs {set(ours)}. Received: {set(theirs)}.")
+        ids, other_ids = _same_length(ours["token_ids"], theirs["token_ids"], search.pad_token_id)
+        is_equal = np.all(ids == other_ids, axis=-1) & (ours["lengths"] == theirs["lengths"])
+        equal.append(is_equal)  # (B, N)
+        tied.append(is_equal | (np.abs(ours["scores"] - theirs["scores"]) <= TIE))
+        report.sentences += len(ids)
+        report.batch_sizes.add(len(ids))
+        is_open = np.all(ids != search.end_token_id, axis=-1)
+        is_cut = is_open & (ours["lengths"] == inputs["max_length"])
+        report.cut += int(is_cut.any(axis=1).sum())
+        differences = [_largest_difference(name, ours, theirs, is_equal) for name in NUMBERS]
+        report.largest_difference = max(report.largest_difference, *differences)
+    equal, tied = np.concatenate(equal), np.concatenate(tied)
+    report.best_equal, report.all_equal = _share(equal[:, 0]), _share(equal.all(axis=1))
+    report.each_equal = _share(equal)
+    report.best_tied, report.all_tied = _share(tied[:, 0]), _share(tied.all(axis=1))
+    return report
+
+
+def whole_batches(sentences, search, prefixes=None, size=32):
+    """Yields the inputs for the sentences, with the limit and the penalty of the search.
+
+    Where tokens are drawn the limit is `DRAWN_TOKENS`: after one that is another, all are others.
+    """
+    limit = min(search.max_length, DRAWN_TOKENS) if search.draws else search.max_length
+    for begin in range(0, len(sentences), size):
+        yield {
+            **_of_sentences(slice(begin, begin + size), sentences, search, prefixes),
+            "max_length": np.array(limit, "int32"),
+            "length_penalty": np.array(search.length_penalty, "float32"),
+        }
+
+
+def _share(values):
+    return float(np.mean(values))
+
+
+def _batches(count):
+    """Slices of so many sentences."""
+    begin = 0
+    for size in itertools.cycle(BATCH_SIZES):
+        if begin >= count:
+            return
+        yield slice(begin, begin + size)
+        begin += size
+
+
+def _of_sentences(batch, sentences, search, prefixes):
+    """The inputs that have a row for each sentence, for a slice of these."""
+    inputs = {"source_ids": pad(sentences[batch], search.pad_token_id)}
+    if prefixes is not None:
+        inputs["prefix_ids"] = pad(prefixes[batch], search.pad_token_id)
+    if search.draws:
+        inputs["seeds"] = np.arange(len(sentences), dtype="int32")[batch]
+    return inputs
+
+
+def _same_length(first, second, pad_token_id):
+    length = max(first.shape[-1], second.shape[-1])
+    return [
+        np.pad(ids, ((0, 0), (0, 0), (0, length - ids.shape[-1])), constant_values=pad_token_id)
+        for ids in (first, second)
+    ]
+
+
+def _largest_difference(name, first, second, where):
+    """Largest difference of one output over the hypotheses with `where` `(B, N)` True."""
+    if name not in first or not where.any():
+        return 0.0
+    first_value, second_value = first[name], second[name]
+    if name in ("alignments", "token_log_probs"):
+        # One of them may have searched longer, for a hypothesis that differs.
+        length = min(first_value.shape[2], second_value.shape[2])
+        first_value, second_value = first_value[:, :, :length], second_value[:, :, :length]
+    difference = np.abs(first_value - second_value)
+    if name == "log_probs":
+        # A sum: float32 knows one of -500 to 3e-5 only.
+        difference = difference / (1 + first["lengths"])
+    if name in ("scores", "token_log_probs"):  # such a sum too; that of a forbidden token is -1e9
+        difference = difference / np.maximum(1, np.abs(first_value))
+    largest = float(difference[where].max(initial=0))
+    # A comparison with NaN is never true, so it could hide behind `max`.
+    return float("inf") if np.isnan(largest) else largest

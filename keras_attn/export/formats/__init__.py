@@ -1,0 +1,1 @@
+"""The formats of exported files, one in each module."""

@@ -1,0 +1,114 @@
+from keras_attn._files.replace_when_done import replace_when_done
+from keras_attn.export.checks.check_finite import check_finite
+from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
+from keras_attn.export.checks.verify import compare_translations, translated_batches
+from keras_attn.export.formats.external_data import require_one_file
+from keras_attn.export.formats.metadata import describe
+from keras_attn.export.formats.onnx_file import write_onnx
+from keras_attn.export.require import require
+from keras_attn.export.trace.folded_time import folded_time
+from keras_attn.export.trace.fused_recurrence import fused_recurrence
+from keras_attn.export.trace.in_float32 import in_float32
+from keras_attn.export.trace.search_function import SearchFunction
+from keras_attn.export.trace.search_steps import NEXT, SearchSteps
+from keras_attn.export.trace.without_cudnn import without_cudnn
+from keras_attn.export.trace.without_dropout import without_dropout
+
+
+def export_onnx_steps(
+    model,
+    directory,
+    source_tokenizer=None,
+    target_tokenizer=None,
+    *,
+    alignments=None,
+    sentences=None,
+    target_prefix=False,
+    allow_nonfinite=False,
+):
+    """Writes a search model as three ONNX files, for a host that runs the loop of the search.
+
+    So the host sees each token when it is there, and every tensor between two steps. The files are
+    the parts of the search that `export_onnx` puts around a loop, see `SearchSteps`:
+
+        start.onnx    source_ids, max_length, prefix_ids on request, and seeds of a search that
+                      draws at random -> values
+        step.onnx     values, length_penalty -> next/values, partial
+        finish.onnx   values -> token_ids, lengths, scores, log_probs, alignments on request, and
+                      token_log_probs of a search that returns them
+
+    The host feeds each `next/name` back as `name` until all of `done` is true; `partial`, int32
+    `(batch, steps)`, is the best hypothesis so far. The results are those of the one file.
+    A model of mixed precision is exported in float32, the precision of its weights.
+    Sentences that have ended stay in the batch.
+
+    Args:
+        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        directory: name of the directory; that of an earlier export is replaced.
+        source_tokenizer, target_tokenizer, alignments, sentences, target_prefix, allow_nonfinite:
+            as for `export_onnx`.
+
+    Returns:
+        The `ParityReport` of the comparison with Keras.
+
+    Raises:
+        ExportError: a check failed. No directory is written; an existing one stays as it was.
+        ImportError: tf2onnx, onnx or onnxruntime is missing.
+        ValueError: `model` is not a search model, or an argument does not fit it.
+    """
+    require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
+    import onnx
+
+    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
+    require_one_file(function.weights)
+    check_finite(function.weights, allow_nonfinite)
+    sentences = parity_sentences(function, source_tokenizer, sentences)
+    prefixes = parity_prefixes(function, len(sentences))
+    with (
+        without_cudnn(model),
+        without_dropout(model),
+        folded_time(model),
+        in_float32(model),
+        replace_when_done(directory, is_file=False) as partial,
+    ):
+        steps = SearchSteps(function)
+        partial.mkdir()
+
+        def write(name, part, signature, metadata):
+            run, _ = write_onnx(
+                partial / f"{name}.onnx",
+                fused_recurrence(model)(part),
+                signature,
+                function.weights,
+                steps.dimensions,
+                metadata,
+                lambda run: run,
+            )
+            return run
+
+        metadata = describe(function, source_tokenizer, target_tokenizer)
+        start = write("start", steps.start, steps.start_signature, metadata)
+        # The other files say which start they belong to, so that exports are not mixed.
+        written = onnx.load(partial / "start.onnx").metadata_props
+        metadata = {"keras_attn.start": written[-1].value}
+        step = write("step", steps.step, steps.step_signature, metadata)
+        finish = write("finish", steps.finish, steps.finish_signature, metadata)
+        runner = _runner(steps, start, step, finish)
+        expected = translated_batches(function.runner(), sentences, function.search, prefixes)
+        report = compare_translations(expected, runner, function.search)
+        report.check()
+    return report
+
+
+def _runner(steps, start, step, finish):
+    """The search, run by the three files."""
+
+    def run(length_penalty, **inputs):
+        values = start(**inputs)
+        values["length_penalty"] = length_penalty
+        while not values["done"].all():
+            following = step(**{spec.name: values[spec.name] for spec in steps.step_signature})
+            values |= {name.removeprefix(NEXT): value for name, value in following.items()}
+        return finish(**{spec.name: values[spec.name] for spec in steps.finish_signature})
+
+    return run

@@ -1,0 +1,207 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from keras_attn._files.replace_when_done import replace_when_done
+from keras_attn.export.checks.onnx_gate import open_session
+from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
+from keras_attn.export.checks.verify import pad
+from keras_attn.export.export_error import ExportError
+from keras_attn.export.formats.export_onnx import export_onnx
+from keras_attn.export.formats.external_data import require_one_file
+from keras_attn.export.formats.onnx_file import FIRST_BYTES
+from keras_attn.export.require import require
+from keras_attn.export.trace import source_characters
+from keras_attn.export.trace.search_function import SearchFunction
+from keras_attn.export.trace.text_graph import MAX_CHARACTERS, add_text
+from keras_attn.models.with_search_settings import with_search_settings
+from keras_attn.text.tokenizer import UNKNOWN_TOKEN_ID
+
+PROGRAM = Path(__file__).with_name("run_text_model.py")
+
+ODD_TEXTS = ["", "  ", " a  b ", "\u3000", "ﬁ ① 👩‍👩‍👧", "x\ny"]
+"""Texts that the tokenizers must treat alike too: empty, spaces, normalisation, unknown."""
+
+
+def export_onnx_text(
+    model,
+    path,
+    source_tokenizer,
+    target_tokenizer=None,
+    *,
+    sentences=None,
+    precision="float32",
+    target_prefix=False,
+    max_source_characters=None,
+    allow_nonfinite=False,
+):
+    """Writes a search model as one ONNX file from strings to strings.
+
+    It is the file of `export_onnx` with the tokenizers around it, as operators of
+    onnxruntime-extensions, whose library a session has to register. Inputs: `text` string
+    `(batch,)`, and `max_length` int32 `()` and `length_penalty` float32 `()`, which may be left
+    out (they are optional inputs of ONNX), as may, each with an entry for each text or one for all,
+    `target_prefix` string, if the file was made to have it, and `seeds` int32, by default 0, of a
+    search that draws at random. Outputs: `translations` string `(batch, hypotheses)`, as the search
+    orders them, `scores` and `log_probs` float32 `(batch, hypotheses)`; there are no
+    `token_log_probs`. A text without tokens has empty translations.
+
+    The file appears under its name only after `export_onnx` passed, and after it gave, in a process
+    without TensorFlow, exactly the texts that the file of ids gives with the tokenizers around it.
+
+    Args:
+        model, path, target_tokenizer, sentences, precision, allow_nonfinite: as for
+            `export_onnx`.
+        source_tokenizer: `SentencePieceTokenizer`.
+        target_prefix: bool, whether the caller may say what each translation begins with. Default
+            `False`.
+        max_source_characters: int in [1, 32768], limit of characters (code points) of a text, at
+            which a longer one is cut before the tokenizer, as a `target_prefix` is at 16,384.
+            Default: 32 times the limit of tokens of the encoder, which is at most taken as 512.
+
+    Returns:
+        The `ParityReport` of the comparison of the file of ids with Keras.
+
+    Raises:
+        ExportError: a check failed. No file is written; an existing one stays as it was.
+        ImportError: tf2onnx, onnx, onnxruntime or onnxruntime-extensions is missing.
+        ValueError: `model` is not a search model, or an argument does not fit it.
+
+    Example:
+
+    ```python
+    export_onnx_text(translator, "en-de.text.onnx", source_tokenizer, target_tokenizer)
+
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
+    session = onnxruntime.InferenceSession("en-de.text.onnx", options)
+    session.run(["translations"], {"text": np.array(["A man sleeps."], object)})
+    ```
+    """
+    require("onnx", "onnxruntime", "onnxruntime_extensions")
+    import onnx
+
+    target_tokenizer = target_tokenizer or source_tokenizer
+    tokenizers = (source_tokenizer, target_tokenizer)
+    function = SearchFunction(model)
+    require_one_file(function.weights)
+    max_characters = source_characters.max_source_characters(function, max_source_characters)
+    if max_characters > MAX_CHARACTERS:
+        raise ValueError(
+            f"Expected max_source_characters of at most {MAX_CHARACTERS} for a file of strings. "
+            f"Received: max_source_characters={max_characters}. Export a file of ids, whose "
+            "runtime takes longer texts."
+        )
+    if function.search.return_token_log_probs:  # nobody could tell which text each is of
+        model = with_search_settings(model, return_token_log_probs=False)
+    with replace_when_done(path, is_file=True, first_bytes=FIRST_BYTES) as partial:
+        report = export_onnx(
+            model,
+            partial,
+            *tokenizers,
+            alignments=False,
+            sentences=sentences,
+            precision=precision,
+            target_prefix=target_prefix,
+            allow_nonfinite=allow_nonfinite,
+        )
+        function = SearchFunction(model, target_prefix=target_prefix)
+        ids = parity_sentences(function, source_tokenizer, sentences)
+        # A byte of a vocabulary with byte fallback may be NUL, at which the operators end a text.
+        texts = [text.replace("\0", "") for text in _decode(source_tokenizer, ids)]
+        texts = [*ODD_TEXTS, *texts]
+        prefixes = parity_prefixes(function, len(texts))
+        if prefixes is not None:
+            prefixes = [text.replace("\0", "") for text in _decode(target_tokenizer, prefixes)]
+        batches = list(_batches(texts, prefixes, function.draws))
+        run = open_session(partial)
+        expected = list(_translate(run, batches, *tokenizers, function))
+        text_model = onnx.load(partial)
+        add_text(text_model, *tokenizers, function, max_characters)
+        del text_model.metadata_props[:]  # the tokenizers among them, which are operators now
+        onnx.checker.check_model(text_model, full_check=True)
+        onnx.save(text_model, partial)
+        _check_texts(expected, _run(partial, batches))
+    return report
+
+
+def _batches(texts, prefixes=None, draws=False, size=16):
+    """Inputs for all texts; every second batch has a limit that cuts some of them.
+
+    If there are prefixes, every third batch has one for all, and every third one none; so with
+    seeds, if the search draws.
+    """
+    for number, begin in enumerate(range(0, len(texts), size)):
+        batch = {"text": texts[begin : begin + size]}
+        if number % 2 == 1:
+            batch["max_length"] = 5
+        if prefixes is not None and number % 3 < 2:
+            own = prefixes[begin : begin + size]
+            batch["target_prefix"] = own[-1:] if number % 3 else own
+        if draws and number % 3 < 2:
+            seeds = list(range(begin, begin + len(batch["text"])))
+            batch["seeds"] = seeds[-1:] if number % 3 else seeds
+        yield batch
+
+
+def _translate(run, batches, source_tokenizer, target_tokenizer, function):
+    """Yields the translations of each batch by the file of ids with the tokenizers around it."""
+    search = function.search
+    for batch in batches:
+        sentences, others = source_tokenizer.encode(batch["text"]), {}
+        if function.target_prefix:
+            ids = pad(
+                target_tokenizer.encode(batch.get("target_prefix", [""])), search.pad_token_id
+            )
+            others["prefix_ids"] = np.broadcast_to(ids, (len(sentences), ids.shape[1]))
+        if function.draws:
+            seeds = np.array(batch.get("seeds", [0]), "int32")
+            others["seeds"] = np.broadcast_to(seeds, len(sentences))
+        outputs = run(
+            source_ids=pad([function.source(ids) for ids in sentences], search.pad_token_id),
+            max_length=np.array(batch.get("max_length", search.max_length), "int32"),
+            length_penalty=np.array(search.length_penalty, "float32"),
+            **others,
+        )
+        yield [
+            _decode(target_tokenizer, [ids[:length] for ids, length in zip(*row, strict=True)])
+            if sentence or function.goes_on_from_start_token
+            else [""] * len(row[0])
+            for sentence, *row in zip(
+                sentences, outputs["token_ids"], outputs["lengths"], strict=True
+            )
+        ]
+
+
+def _decode(tokenizer, rows):
+    """Texts of ids; the vocabulary of a model may be rounded up, beyond the tokenizer's."""
+    size = tokenizer.vocabulary_size
+    return tokenizer.decode(
+        [[token if token < size else UNKNOWN_TOKEN_ID for token in row] for row in rows]
+    )
+
+
+def _run(path, batches):
+    """The translations of each batch by the file of strings."""
+    process = subprocess.run(
+        [sys.executable, "-P", str(PROGRAM), str(path)],
+        input=json.dumps(batches),
+        capture_output=True,
+        text=True,
+    )
+    if process.returncode != 0:
+        raise ExportError(f"ONNX Runtime refuses the model of strings: {process.stderr.strip()}")
+    return json.loads(process.stdout)
+
+
+def _check_texts(expected, actual):
+    for ours, theirs in zip(expected, actual, strict=True):
+        for each, other in zip(ours, theirs, strict=True):
+            if each != other:
+                raise ExportError(
+                    "The model of strings disagrees with the model of ids: expected the texts "
+                    f"{each}. Received: {other}."
+                )

@@ -1,0 +1,1 @@
+"""From Keras to ONNX: what is traced, and how its operators are converted."""

@@ -1,0 +1,51 @@
+"""TimeDistributed without a loop."""
+
+import contextlib
+import functools
+import inspect
+
+import keras
+from keras import ops
+
+from keras_attn._layer.all_layers import all_layers
+
+
+@contextlib.contextmanager
+def folded_time(*layers):
+    """Makes `TimeDistributed` layers call their layer once, for the steps of all rows, in a block.
+
+    If the number of steps is unknown, Keras 3.15 and earlier trace `vectorized_map` over as many
+    steps as there are rows (they read the size before they transpose), which gives wrong results
+    in every graph, and operators that tf2onnx cannot convert. If it is known, they trace the layer
+    once for each step. A layer that treats all rows alike gives the same for rows `batch * steps`.
+
+    Args:
+        layers: Keras layers or models; all layers inside them are treated, however deep.
+    """
+    own = keras.layers.TimeDistributed.call
+    changed = [layer for layer in all_layers(layers) if getattr(type(layer), "call", None) is own]
+    for layer in changed:
+        layer.call = functools.partial(_call, layer)
+    try:
+        yield
+    finally:
+        for layer in changed:
+            del layer.call
+
+
+def _call(layer, inputs, training=None, mask=None):
+    """Stands in for `keras.layers.TimeDistributed.call`."""
+    inner, arguments = layer.layer, {}
+    names = inspect.signature(inner.call).parameters
+    if mask is not None and "mask" in names:
+        arguments["mask"] = _folded(mask)
+    if "training" in names:
+        arguments["training"] = training
+    outputs = inner.call(_folded(inputs), **arguments)  # (B * T, ...)
+    return ops.reshape(outputs, (*ops.shape(inputs)[:2], *ops.shape(outputs)[1:]))
+
+
+def _folded(value):
+    """`(batch, steps, ...)` to `(batch * steps, ...)`."""
+    batch, steps, *others = ops.shape(value)
+    return ops.reshape(value, (batch * steps, *others))

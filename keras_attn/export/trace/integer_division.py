@@ -1,0 +1,116 @@
+"""Division of integers: the rounding of TensorFlow, and no divisor that ends the process.
+
+tf2onnx rounds quotients towards zero. In ONNX Runtime a division of integers by 0, and of the
+smallest integer by -1, is a hardware exception (SIGFPE), which ends the process. Exported files
+give 0 for a division by 0, as NumPy does; TensorFlow raises an error there.
+"""
+
+from keras_attn.export.trace.operators.replacement import Replacement
+
+
+def _floor_mod(graph, node, name, args):
+    """`x % y` with the sign of `y`, which is what ONNX's `Mod` gives for integers."""
+    from tf2onnx.onnx_opset.math import FloorMod
+
+    if not _is_integer(graph, node):
+        FloorMod.version_7(graph, node)
+        return
+    is_safe = _is_safe(node)
+    new = Replacement(graph, node)
+    x, y = new.inputs
+    new.result(new("Mod", x, y if is_safe else _safe(new, y)[0]))
+
+
+def _floor_div(graph, node, name, args):
+    """`x // y`, because ONNX's `Div` of integers rounds towards zero."""
+    from tf2onnx.onnx_opset.math import FloorDiv
+
+    if _is_integer(graph, node):
+        _quotient(graph, node, _floored)
+    else:
+        FloorDiv.version_6(graph, node)
+
+
+def _floored(new, x, y):
+    """`(x - x % y) / y`, in int64, where the difference of smaller integers does not overflow."""
+    from onnx import TensorProto
+
+    dtype = new.numpy_dtype
+    if dtype.kind == "u":
+        return new("Div", new("Sub", x, new("Mod", x, y)), y)
+    if dtype.itemsize < 8:
+        x, y = new.cast(x, TensorProto.INT64), new.cast(y, TensorProto.INT64)
+        return new.cast(new("Div", new("Sub", x, new("Mod", x, y)), y), new.dtype)
+    # One less than the quotient rounded towards zero, if there is a rest and the signs differ.
+    zero = new.constant(0)
+    signs_differ = new("Xor", new("Less", x, zero), new("Less", y, zero))
+    has_rest = new("Not", new("Equal", new("Mod", x, y), zero))
+    return new("Sub", new("Div", x, y), new.cast(new("And", signs_differ, has_rest), new.dtype))
+
+
+def _truncate_div(graph, node, name, args):
+    """`x / y` rounded towards zero."""
+    if _is_integer(graph, node):
+        _quotient(graph, node, lambda new, x, y: new("Div", x, y))
+    else:
+        node.type = "Div"
+
+
+def _truncate_mod(graph, node, name, args):
+    """`x % y` with the sign of `x`, as in C."""
+    if not _is_integer(graph, node):
+        node.type = "Mod"
+        node.set_attr("fmod", 1)
+        return
+    is_safe = _is_safe(node)
+    new = Replacement(graph, node)
+    x, y = new.inputs
+    y = y if is_safe else _safe(new, y)[0]
+    new.result(new("Sub", x, new("Mul", new("Div", x, y), y)))
+
+
+def _quotient(graph, node, divide):
+    """Replaces a node by a division, which is not made where the divisor is 0 or -1."""
+    is_safe = _is_safe(node)
+    new = Replacement(graph, node)
+    x, y = new.inputs
+    if is_safe:
+        new.result(divide(new, x, y))
+        return
+    safe, is_special = _safe(new, y)
+    # 0 or -x, which wraps for the smallest integer.
+    new.result(new.where(is_special, new("Mul", x, y), divide(new, x, safe)))
+
+
+def _safe(new, divisor):
+    """A divisor that has 1 for 0 and -1, and whether it was one of these."""
+    is_special = new("Equal", divisor, new.constant(0))
+    if new.numpy_dtype.kind == "i":
+        is_special = new("Or", is_special, new("Equal", divisor, new.constant(-1)))
+    return new.where(is_special, new.constant(1), divisor), is_special
+
+
+def _is_safe(node):
+    """Whether the divisor of a node is constant, and neither 0 nor -1."""
+    divisor = node.inputs[1]
+    if not divisor.is_const():
+        return False
+    values = divisor.get_tensor_value(as_list=False)
+    return not ((values == 0) | (values + 1 == 0)).any()
+
+
+def _is_integer(graph, node):
+    from onnx import TensorProto
+
+    floats = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
+    return graph.get_dtype(node.input[0]) not in floats
+
+
+HANDLERS = {
+    "Div": (_truncate_div, []),
+    "FloorDiv": (_floor_div, []),
+    "FloorMod": (_floor_mod, []),
+    "TruncateDiv": (_truncate_div, []),
+    "TruncateMod": (_truncate_mod, []),
+}
+"""The argument `custom_op_handlers` of tf2onnx."""

@@ -1,0 +1,180 @@
+"""Functions of one or two numbers."""
+
+import math
+
+from keras_attn.export.trace.operators.replacement import Replacement
+
+
+def _erfc(graph, node, name, args):
+    """`1 - erf(x)`. It is exact to float32 relative to 1, which gelu needs."""
+    new = Replacement(graph, node)
+    new.result(new("Sub", new.constant(1), new("Erf", new.inputs[0])))
+
+
+def _expm1(graph, node, name, args):
+    """`exp(x) - 1 = tanh(x / 2) (exp(x) + 1)`, which keeps the digits of a small `x`."""
+    new = Replacement(graph, node)
+    (x,) = new.inputs
+    half = new("Tanh", new("Mul", x, new.constant(0.5)))
+    new.result(new("Mul", half, new("Add", new("Exp", x), new.constant(1))))
+
+
+def _log1p(graph, node, name, args):
+    """`log(1 + x)`, times `x / ((1 + x) - 1)`, which corrects the rounding of `1 + x`.
+
+    Goldberg, 1991, "What every computer scientist should know about floating-point arithmetic",
+    theorem 4.
+    """
+    new = Replacement(graph, node)
+    (x,) = new.inputs
+    one = new.constant(1)
+    rounded = new("Add", x, one)
+    rest = new("Sub", rounded, one)
+    log = new("Log", rounded)
+    corrected = new("Mul", log, new("Div", x, rest))
+    corrected = new("Where", new("Equal", rest, new.constant(0)), x, corrected)
+    new.result(new("Where", new("Equal", rest, x), log, corrected))  # also of infinity
+
+
+def _bitcast(graph, node, name, args):
+    """The sign bit of a float, as an integer that has the same: what Keras' `signbit` reads."""
+    from onnx import TensorProto
+
+    readers = graph.find_output_consumers(node.output[0])
+    reads_sign = all(
+        reader.type == "BitwiseAnd"
+        and any(each.is_const() and each.get_tensor_value() == -(2**31) for each in reader.inputs)
+        for reader in readers
+    )
+    dtypes = graph.get_dtype(node.input[0]), graph.get_dtype(node.output[0])
+    is_sign = dtypes == (TensorProto.FLOAT, TensorProto.INT32) and readers and reads_sign
+    if dtypes[0] != dtypes[1] and not is_sign:
+        raise ValueError(f"{name} reinterprets the bits of a tensor, which ONNX cannot do.")
+    new = Replacement(graph, node)
+    (x,) = new.inputs
+    if dtypes[0] == dtypes[1]:
+        new.result(x)
+        return
+    zero = new.constant(0, "float32")
+    is_below = new("Less", x, zero)
+    # Of two zeros, the one whose reciprocal is -infinity.
+    below = new("Less", new("Reciprocal", x), zero)
+    is_zero = new("Equal", x, zero)
+    sign = new("Or", is_below, new("And", is_zero, below))
+    new.result(new("Mul", new.cast(sign, new.dtype), new.constant(-(2**31))))
+
+
+def _xlogy(graph, node, name, args):
+    """`x log(y)`, and 0 where `x` is 0, whatever `y` is."""
+    _zero_where_first_is(graph, node, lambda new, x, y: new("Mul", x, new("Log", y)))
+
+
+def _xlog1py(graph, node, name, args):
+    """`x log(1 + y)`, and 0 where `x` is 0."""
+    _zero_where_first_is(
+        graph,
+        node,
+        lambda new, x, y: new("Mul", x, new("Log", new("Add", y, new.constant(1)))),
+    )
+
+
+def _xdivy(graph, node, name, args):
+    """`x / y`, and 0 where `x` is 0."""
+    _zero_where_first_is(graph, node, lambda new, x, y: new("Div", x, y))
+
+
+def _zero_where_first_is(graph, node, function):
+    new = Replacement(graph, node)
+    x, y = new.inputs
+    zero = new.constant(0)
+    new.result(new("Where", new("Equal", x, zero), zero, function(new, x, y)))
+
+
+def _div_no_nan(graph, node, name, args):
+    """`x / y`, and 0 where `y` is 0."""
+    new = Replacement(graph, node)
+    x, y = new.inputs
+    zero = new.constant(0)
+    new.result(new("Where", new("Equal", y, zero), zero, new("Div", x, y)))
+
+
+def _mul_no_nan(graph, node, name, args):
+    """`x y`, and 0 where `y` is 0, whatever `x` is."""
+    new = Replacement(graph, node)
+    x, y = new.inputs
+    zero = new.constant(0)
+    new.result(new("Where", new("Equal", y, zero), zero, new("Mul", x, y)))
+
+
+def _atan2(graph, node, name, args):
+    """The angle of the point `(x, y)`, also on the axes, at infinity and of negative zeros."""
+    new = Replacement(graph, node)
+    y, x = new.inputs
+    zero, infinity = new.constant(0), new.constant(math.inf)
+
+    def is_negative(value):
+        below = new("Less", new("Reciprocal", value), zero)
+        return new("Or", new("Less", value, zero), new("And", new("Equal", value, zero), below))
+
+    # Infinities of both become ones, whose quotient has the same angle.
+    both = new(
+        "And",
+        new("Equal", new("Abs", x), infinity),
+        new("Equal", new("Abs", y), infinity),
+    )
+    quotient = new("Div", y, x)
+    quotient = new("Where", both, new("Mul", new("Sign", y), new("Sign", x)), quotient)
+    # 0 / 0: an angle of 0 before the half turn below.
+    origin = new("And", new("Equal", x, zero), new("Equal", y, zero))
+    angle = new("Where", origin, zero, new("Atan", quotient))
+    turn = new("Where", is_negative(y), new.constant(-math.pi), new.constant(math.pi))
+    left = is_negative(x)
+    on_axis = new("And", left, new("Equal", y, zero))
+    turned = new("Where", on_axis, turn, new("Add", angle, turn))
+    new.result(new("Where", left, turned, angle))
+
+
+def _cross(graph, node, name, args):
+    """The cross product of vectors with three components, along the last axis."""
+    new = Replacement(graph, node)
+
+    def turned(vector, places):
+        return new("Gather", vector, new.constant(places, "int64"), axis=-1)
+
+    x, y = new.inputs
+    first = new("Mul", turned(x, [1, 2, 0]), turned(y, [2, 0, 1]))
+    second = new("Mul", turned(x, [2, 0, 1]), turned(y, [1, 2, 0]))
+    new.result(new("Sub", first, second))
+
+
+def _broadcast_args(graph, node, name, args):
+    """The shape that two shapes are broadcast to."""
+    from onnx import TensorProto
+
+    lengths = [graph.get_shape(each) for each in node.input]
+    if None in lengths or [-1] in lengths:
+        raise ValueError(f"{name} broadcasts shapes of unknown rank.")
+    longest = max(length for (length,) in lengths)
+    new = Replacement(graph, node)
+    shapes = []
+    for value, (length,) in zip(new.inputs, lengths, strict=True):
+        ones = new.constant([1] * (longest - length), "int64")
+        shapes.append(new("Concat", ones, new.cast(value, TensorProto.INT64), axis=0))
+    is_one = new("Equal", shapes[0], new.constant(1, "int64"))
+    new.result(new.cast(new("Where", is_one, shapes[1], shapes[0]), new.dtype))
+
+
+HANDLERS = {
+    "Atan2": (_atan2, []),
+    "Bitcast": (_bitcast, []),
+    "BroadcastArgs": (_broadcast_args, []),
+    "Cross": (_cross, []),
+    "DivNoNan": (_div_no_nan, []),
+    "Erfc": (_erfc, []),
+    "Expm1": (_expm1, []),
+    "Log1p": (_log1p, []),
+    "MulNoNan": (_mul_no_nan, []),
+    "Xdivy": (_xdivy, []),
+    "Xlog1py": (_xlog1py, []),
+    "Xlogy": (_xlogy, []),
+}

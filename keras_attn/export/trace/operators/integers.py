@@ -1,0 +1,75 @@
+"""Shifts of integers."""
+
+from keras_attn.export.trace.operators.replacement import Replacement
+
+
+def _left_shift(graph, node, name, args):
+    """`x << y`. ONNX shifts unsigned integers only."""
+    new = Replacement(graph, node)
+    shifted = new("BitShift", _unsigned(new, new.inputs[0]), _distance(new), direction="LEFT")
+    new.result(_wrapped(new, shifted))
+
+
+def _right_shift(graph, node, name, args):
+    """`x >> y`, which rounds down. For a negative `x` it is `~(~x >> y)`."""
+    new = Replacement(graph, node)
+    value, distance = new.inputs[0], _distance(new)
+    if _is_unsigned(new):
+        mask = new.constant(0)
+    else:  # all bits 1 for a negative number: then `x ^ mask` is `~x`, otherwise `x`
+        mask = new("Neg", new.cast(new("Less", value, new.constant(0)), new.dtype))
+    value = _unsigned(new, new("BitwiseXor", value, mask))
+    shifted = new.cast(new("BitShift", value, distance, direction="RIGHT"), new.dtype)
+    new.result(new("BitwiseXor", shifted, mask))
+
+
+def _distance(new):
+    """By how many bits to shift, as uint64: like TensorFlow at most by all but one."""
+    distance = new("Max", _wide(new, new.inputs[1]), new.constant(0, "int64"))
+    distance = new("Min", distance, new.constant(_bits(new) - 1, "int64"))
+    return _unsigned(new, distance)
+
+
+def _wrapped(new, value):
+    """The lowest bits of a uint64, as the dtype of the result.
+
+    What a conversion of a number out of range gives depends on the runtime, so none is made.
+    """
+    from onnx import TensorProto
+
+    bits = _bits(new)
+    if bits == 64:
+        return new.cast(value, new.dtype)  # the bits stay
+    value = new("BitwiseAnd", value, new.constant(2**bits - 1, "uint64"))
+    value = new.cast(value, TensorProto.INT64)
+    if not _is_unsigned(new):
+        is_negative = new("GreaterOrEqual", value, new.constant(2 ** (bits - 1), "int64"))
+        below = new("Sub", value, new.constant(2**bits, "int64"))
+        value = new("Where", is_negative, below, value)
+    return new.cast(value, new.dtype)
+
+
+def _unsigned(new, value):
+    from onnx import TensorProto
+
+    return new.cast(value, TensorProto.UINT64)
+
+
+def _wide(new, value):
+    from onnx import TensorProto
+
+    return new.cast(value, TensorProto.INT64)
+
+
+def _bits(new):
+    return 8 * new.numpy_dtype.itemsize
+
+
+def _is_unsigned(new):
+    return new.numpy_dtype.kind == "u"
+
+
+HANDLERS = {
+    "LeftShift": (_left_shift, []),
+    "RightShift": (_right_shift, []),
+}

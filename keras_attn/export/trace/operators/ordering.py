@@ -1,0 +1,168 @@
+"""Positions in sorted numbers, membership of the largest, triangles and sums of segments."""
+
+import numpy as np
+
+from keras_attn.export.trace.operators.replacement import Replacement
+
+
+def _bucketize(graph, node, name, args):
+    """The number of boundaries that are not above each value."""
+    boundaries = np.array(node.get_attr("boundaries").floats, "float32")
+    dtype = graph.get_dtype(node.input[0])
+    new = Replacement(graph, node)
+    values = new("Unsqueeze", new.inputs[0], new.constant([-1], "int64"))  # (..., 1)
+    reached = new("GreaterOrEqual", values, new.cast(new.constant(boundaries, "float32"), dtype))
+    new.result(_count(new, reached))
+
+
+def _lower_bound(graph, node, name, args):
+    """The number of sorted values `(rows, length)` below each value `(rows, number)`."""
+    _bound(graph, node, "Less")
+
+
+def _upper_bound(graph, node, name, args):
+    """The number of sorted values `(rows, length)` that are not above each value."""
+    _bound(graph, node, "LessOrEqual")
+
+
+def _bound(graph, node, comparison):
+    new = Replacement(graph, node)
+    ordered = new("Unsqueeze", new.inputs[0], new.constant([1], "int64"))  # (B, 1, L)
+    values = new("Unsqueeze", new.inputs[1], new.constant([2], "int64"))  # (B, N, 1)
+    new.result(_count(new, new(comparison, ordered, values)))
+
+
+def _count(new, condition):
+    """The number of true values along the last axis, in the dtype of the result."""
+    ones = new.cast(condition, new.dtype)
+    return new("ReduceSum", ones, new.constant([-1], "int64"), keepdims=0)
+
+
+def _in_top_k(graph, node, name, args):
+    """Whether fewer than k predictions `(B, C)` are above that of the target `(B,)`.
+
+    As in TensorFlow it is false for a row with infinities or NaN, and for a target out of range.
+    """
+    from onnx import TensorProto
+
+    new = Replacement(graph, node)
+    predictions, targets, k = new.inputs
+    targets, k = new.cast(targets, TensorProto.INT64), new.cast(k, TensorProto.INT64)
+    zero, one, last = (new.constant(value, "int64") for value in (0, 1, [-1]))
+    classes = new("Gather", new("Shape", predictions), one)
+    in_range = new("And", new("GreaterOrEqual", targets, zero), new("Less", targets, classes))
+    index = new("Max", new("Min", targets, new("Sub", classes, one)), zero)
+    of_target = new("GatherElements", predictions, new("Unsqueeze", index, last), axis=1)
+
+    def number(condition):
+        ones = new.cast(condition, TensorProto.INT64)
+        return new("ReduceSum", ones, last, keepdims=0)
+
+    above = new("Less", number(new("Greater", predictions, of_target)), k)
+    odd = new("Or", new("IsNaN", predictions), new("IsInf", predictions))
+    is_usual = new("Equal", number(odd), zero)
+    new.result(new("And", new("And", above, is_usual), in_range))
+
+
+def _band_part(graph, node, name, args):
+    """The matrix without what is outside of a band around the diagonal.
+
+    tf2onnx multiplies by 0 and 1, which makes NaN of infinities outside of the band.
+    """
+    from onnx import TensorProto
+
+    bounds = [each.get_tensor_value() if each.is_const() else None for each in node.inputs[1:]]
+    if None in bounds:
+        raise ValueError(f"{name} has a band whose width is not constant.")
+    new = Replacement(graph, node)
+    value, (lower, upper) = new.inputs[0], bounds
+    # The types that `Trilu` has in ONNX Runtime; the conversions keep all bits.
+    wide = {
+        TensorProto.FLOAT16: TensorProto.FLOAT,
+        TensorProto.BFLOAT16: TensorProto.FLOAT,
+        TensorProto.UINT32: TensorProto.INT64,
+        TensorProto.UINT64: TensorProto.INT64,
+    }
+    has_kernel = (
+        TensorProto.FLOAT,
+        TensorProto.DOUBLE,
+        TensorProto.INT32,
+        TensorProto.INT64,
+        TensorProto.BOOL,
+    )
+    if new.dtype not in has_kernel:
+        value = new.cast(value, wide.get(new.dtype, TensorProto.INT32))
+    if lower >= 0:
+        value = new("Trilu", value, new.constant(-lower, "int64"), upper=1)
+    if upper >= 0:
+        value = new("Trilu", value, new.constant(upper, "int64"), upper=0)
+    new.result(value if new.dtype in has_kernel else new.cast(value, new.dtype))
+
+
+_NUMBERS = {
+    "Sum": ("add", lambda dtype: 0),
+    "Prod": ("mul", lambda dtype: 1),
+    "Max": ("max", lambda dtype: _limits(dtype).min),
+    "Min": ("min", lambda dtype: _limits(dtype).max),
+}
+
+
+def _limits(dtype):
+    return np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+
+
+def _segments(graph, node, name, args):
+    """Reduces the rows of each segment. Rows of negative segments are left out."""
+    from onnx import TensorProto, helper
+
+    reduction, start = _NUMBERS[node.type.removeprefix("UnsortedSegment")]
+    rank = graph.get_rank(node.input[1])
+    if rank is None:
+        raise ValueError(f"{name} has segments of unknown rank.")
+    new = Replacement(graph, node)
+    data, segments, number = new.inputs
+    segments, number = new.cast(segments, TensorProto.INT64), new.cast(number, TensorProto.INT64)
+    zero, one = new.constant(0, "int64"), new.constant([1], "int64")
+    # One segment more, for the rows that are left out.
+    negative = new("Less", segments, zero)
+    segments = new("Where", negative, number, segments)
+    number = new("Reshape", number, one)
+    sizes = new("Concat", new("Add", number, one), _shape_after(new, data, rank), axis=0)
+    value = helper.make_tensor("value", new.dtype, [1], [start(new.numpy_dtype)])
+    empty = new("ConstantOfShape", sizes, value=value)
+    indices = new("Unsqueeze", segments, new.constant([-1], "int64"))
+    sums = new("ScatterND", empty, indices, data, reduction=reduction)
+    new.result(new("Slice", sums, new.constant([0], "int64"), number))
+
+
+def _shape_after(new, value, axis):
+    sizes = new("Shape", value)
+    return new("Slice", sizes, new.constant([axis], "int64"), new.constant([2**31], "int64"))
+
+
+def _ctc_greedy_decoder(graph, node, name, args):
+    """Refuses a blank that is not the last class, which tf2onnx would take for the blank."""
+    from tf2onnx.onnx_opset.nn import CTCGreedyDecoder
+
+    blank, classes = node.get_attr_value("blank_index", -1), graph.get_shape(node.input[0])[-1]
+    if blank not in (-1, classes - 1):
+        raise ValueError(
+            f"Expected the last of {classes} classes as the blank of a CTC decoder. Received: "
+            f"{blank}. Call keras.ops.ctc_decode(..., mask_index={classes - 1}) with the classes "
+            "in that order."
+        )
+    CTCGreedyDecoder.version_11(graph, node)
+
+
+HANDLERS = {
+    "Bucketize": (_bucketize, []),
+    "CTCGreedyDecoder": (_ctc_greedy_decoder, []),
+    "InTopKV2": (_in_top_k, []),
+    "LowerBound": (_lower_bound, []),
+    "MatrixBandPart": (_band_part, []),
+    "UnsortedSegmentMax": (_segments, []),
+    "UnsortedSegmentMin": (_segments, []),
+    "UnsortedSegmentProd": (_segments, []),
+    "UnsortedSegmentSum": (_segments, []),
+    "UpperBound": (_upper_bound, []),
+}

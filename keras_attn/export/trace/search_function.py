@@ -1,0 +1,234 @@
+import contextlib
+import warnings
+
+from keras_attn._layer.vocabulary_size import vocabulary_size
+from keras_attn.export.checks.check_stateless import check_stateless
+from keras_attn.models.encoder_and_search import encoder_and_search
+
+OUTPUTS = {
+    "token_ids": ("batch", "hypotheses", "length"),
+    "lengths": ("batch", "hypotheses"),
+    "scores": ("batch", "hypotheses"),
+    "log_probs": ("batch", "hypotheses"),
+    "alignments": ("batch", "hypotheses", "length", "source_length"),
+    "token_log_probs": ("batch", "hypotheses", "length"),
+}
+"""The outputs of a search and their axes, in the order of the exported signatures."""
+
+
+class SearchFunction:
+    """What a search model computes, as the function that is exported.
+
+    `(source_ids, max_length, length_penalty) -> {"token_ids", "lengths", "scores", "log_probs"}`,
+    and `"alignments"` and `"token_log_probs"` if the search returns them. The model itself has
+    `source_ids` alone; here the limit and the penalty are inputs too, on request `prefix_ids`, and
+    `seeds` if the search draws at random.
+
+    Args:
+        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        source_tokenizer, target_tokenizer: optional tokenizers, whose vocabularies must fit.
+        alignments: bool, whether the attention weights are among the outputs. Default `None`: as
+            the search was made.
+        target_prefix: bool, whether `prefix_ids`, what hypotheses begin with, is an input. Default
+            False.
+
+    Attributes:
+        encoder, search: the two layers.
+        draws: bool, whether the search draws at random, and so `seeds` is an input.
+        source_start, source_end: bools, whether the source of a text has the start and the end
+            token around its pieces: those of the encoder, by default the end alone.
+        goes_on_from_start_token: bool, whether there is something to translate of a text without
+            tokens: the start token of a language model.
+        weights: list of `keras.Variable`, all that the function reads.
+        beam_width, num_hypotheses: ints, both 1 for a `GreedyDecoder`.
+        source_vocabulary_size, target_vocabulary_size: ints.
+        max_source_length: int, most pieces of a source that the encoder can read, or `None`.
+
+    Raises:
+        ValueError: the model has another form, a tokenizer has more ids than its embedding, there
+            is one of the target alone, encoder and search have different padding, the source has no
+            room for the special ids, or the length penalty is negative.
+    """
+
+    def __init__(
+        self,
+        model,
+        source_tokenizer=None,
+        target_tokenizer=None,
+        alignments=None,
+        target_prefix=False,
+    ):
+        if target_tokenizer is not None and source_tokenizer is None:
+            raise ValueError(
+                "Expected a source_tokenizer beside the target_tokenizer. "
+                "Received: source_tokenizer=None."
+            )
+        for tokenizer in (source_tokenizer, target_tokenizer):
+            if tokenizer is not None and not isinstance(getattr(tokenizer, "model", None), bytes):
+                raise ValueError(
+                    "Expected a SentencePieceTokenizer, whose vocabulary an export can hold. "
+                    f"Received: {tokenizer!r}."
+                )
+        self.encoder, self.search = encoder_and_search(model)
+        check_stateless(self.encoder, self.search)
+        padding = getattr(self.encoder, "pad_token_id", self.search.pad_token_id)
+        if padding != self.search.pad_token_id:
+            raise ValueError(
+                "Expected an encoder and a search with the same pad_token_id: sources are padded "
+                f"with that of the search. Received: {padding} and {self.search.pad_token_id}."
+            )
+        if self.search.length_penalty < 0:
+            raise ValueError(
+                "Expected a search whose length penalty is not negative, as in the runtime. "
+                f"Received: length_penalty={self.search.length_penalty}"
+            )
+        self.source_start = getattr(self.encoder, "source_start", False)
+        self.source_end = getattr(self.encoder, "source_end", True)
+        self.goes_on_from_start_token = self.source_start and not self.source_end
+        self.weights = list(
+            {id(weight): weight for weight in self.encoder.weights + self.search.weights}.values()
+        )
+        self.max_source_length = getattr(self.encoder, "max_source_length", None)
+        if self.max_source_length is not None:
+            self.max_source_length -= self.source_start + self.source_end
+            if self.max_source_length < 1:
+                raise ValueError(
+                    "Expected an encoder that can read a piece beside the special ones. Received: "
+                    f"max_source_length={self.encoder.max_source_length} with "
+                    f"source_start={self.source_start} and source_end={self.source_end}."
+                )
+        self.beam_width = getattr(self.search, "beam_width", 1)
+        self.num_hypotheses = getattr(self.search, "num_hypotheses", 1)
+        self.alignments = self.search.return_alignments if alignments is None else alignments
+        self.target_prefix = target_prefix
+        self.draws = self.search.draws
+        self.source_vocabulary_size = _vocabulary_size("source", self.encoder, source_tokenizer)
+        special = [padding, *self.source([])]
+        if max(special) >= self.source_vocabulary_size:
+            raise ValueError(
+                "Expected a source vocabulary that holds the special ids of the search: sources "
+                f"are padded, started and ended with them. Received: ids {special} for "
+                f"{self.source_vocabulary_size} ids of the source."
+            )
+        self.target_vocabulary_size = _vocabulary_size(
+            "target", self.search.decoder, target_tokenizer or source_tokenizer
+        )
+
+    def __call__(self, source_ids, max_length, length_penalty, *others):
+        """Translates.
+
+        Args:
+            source_ids: int32 `(batch, source_length)`.
+            max_length: int32 `()`.
+            length_penalty: float32 `()`.
+            *others: the further inputs of the signature: `prefix_ids` int32 `(batch,
+                prefix_length)`, `seeds` int32 `(batch,)`.
+
+        Returns:
+            Dictionary of tensors with the axes of `OUTPUTS`.
+        """
+        with self.chosen_alignments():
+            results = self.search(
+                **self.encoder(source_ids, training=False),
+                max_length=max_length,
+                length_penalty=length_penalty,
+                **self.named(others),
+            )
+        return {name: results[name] for name in OUTPUTS if name in results}
+
+    def named(self, others):
+        """The further inputs of the signature by name, as the search takes them."""
+        return {spec.name: value for spec, value in zip(self.signature[3:], others, strict=True)}
+
+    def source(self, ids):
+        """The ids of a text, a list without special ones, as the encoder reads them."""
+        start = [self.search.start_token_id] if self.source_start else []
+        end = [self.search.end_token_id] if self.source_end else []
+        return [*start, *ids, *end]
+
+    @contextlib.contextmanager
+    def chosen_alignments(self):
+        """Makes the search return alignments, or not, as asked for here, inside the block."""
+        before = self.search.return_alignments
+        self.search.return_alignments = self.alignments
+        try:
+            yield
+        finally:
+            self.search.return_alignments = before
+
+    def runner(self):
+        """The function in Keras, compiled at once: named NumPy arrays -> dictionary of arrays."""
+        import tensorflow as tf
+
+        compiled = tf.function(self.__call__, input_signature=self.signature, autograph=False)
+        compiled = compiled.get_concrete_function()
+
+        def run(**inputs):
+            outputs = compiled(**{name: tf.constant(value) for name, value in inputs.items()})
+            return {name: value.numpy() for name, value in outputs.items()}
+
+        return run
+
+    @property
+    def signature(self):
+        """List of `tf.TensorSpec`: the inputs."""
+        import tensorflow as tf
+
+        specs = [
+            tf.TensorSpec((None, None), tf.int32, name="source_ids"),
+            tf.TensorSpec((), tf.int32, name="max_length"),
+            tf.TensorSpec((), tf.float32, name="length_penalty"),
+        ]
+        if self.target_prefix:
+            specs.append(tf.TensorSpec((None, None), tf.int32, name="prefix_ids"))
+        if self.draws:
+            specs.append(tf.TensorSpec((None,), tf.int32, name="seeds"))
+        return specs
+
+    @property
+    def dimensions(self):
+        """Dictionary from each input and output name to the names or sizes of its axes."""
+        sizes = {"hypotheses": self.num_hypotheses}
+        return {
+            "source_ids": ("batch", "source_length"),
+            "max_length": (),
+            "length_penalty": (),
+            "prefix_ids": ("batch", "prefix_length"),
+            "seeds": ("batch",),
+            **{
+                name: tuple(sizes.get(axis, axis) for axis in axes)
+                for name, axes in OUTPUTS.items()
+            },
+        }
+
+    @property
+    def defaults(self):
+        """What the model itself searches with: the values of the inputs that are not given."""
+        return {
+            "max_length": self.search.max_length,
+            "length_penalty": self.search.length_penalty,
+            "seeds": [0],
+        }
+
+
+def _vocabulary_size(side, layer, tokenizer):
+    size = vocabulary_size(layer)
+    if size is None:
+        raise ValueError(
+            f"Expected the {side} side to read ids through an `embedding` with `input_dim`, or to "
+            f"have a `vocabulary_size`. Received: {type(layer).__name__} with "
+            f"embedding={getattr(layer, 'embedding', None)}."
+        )
+    if tokenizer is not None and tokenizer.vocabulary_size > size:
+        raise ValueError(
+            f"Expected a {side} tokenizer of at most {size} ids, as many as the embedding has. "
+            f"Received: a tokenizer with vocabulary_size={tokenizer.vocabulary_size}. "
+            "Is it the one that the model was trained with?"
+        )
+    if tokenizer is not None and tokenizer.vocabulary_size < size:
+        warnings.warn(
+            f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, the model {size}. Is it "
+            "the one that the model was trained with? Ids that the tokenizer lacks have no text.",
+            stacklevel=4,
+        )
+    return size

@@ -1,0 +1,253 @@
+import numpy as np
+
+from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, rename_values
+from keras_attn.export.trace.source_characters import MAX_PREFIX_CHARACTERS
+from keras_attn.text.tokenizer import UNKNOWN_TOKEN_ID
+
+DOMAIN = "ai.onnx.contrib"
+"""Domain of the operators of onnxruntime-extensions."""
+
+# B texts, S source positions, T target positions, N hypotheses. The tokenizer gives the tokens of
+# all texts in one vector, and where each text begins and ends in it.
+ENCODE = """
+encode (string[batch] text) => (int32[batch, source_length] source_ids, bool[batch, 1] has_tokens)
+<
+    int64[1] samples = {0}, float[1] alpha = {0}, bool[1] no = {0},
+    int64[1] from_first = {0}, int64[1] from_second = {1}, int64[1] last = {-1},
+    int64[1] far = {9223372036854775807}, int64[1, 1] nothing = {0},
+    int64 zero = {0}, int64 one = {1}
+>
+{
+    num_characters = ai.onnx.contrib.StringLength (text)        # (B,)
+    all_numbers = Concat <axis = 0> (from_first, num_characters)
+    most_characters = ReduceMax <keepdims = 0> (all_numbers)
+    is_any_long = Greater (most_characters, max_characters)
+    kept_text = If (is_any_long) <
+        then_branch = cut () => (string[batch] cut_text)
+        {
+            cut_text = ai.onnx.contrib.StringRegexReplace <global_replace = 0>
+                (text, long_text, its_beginning)
+        },
+        else_branch = keep () => (string[batch] same_text) { same_text = Identity (text) }
+    >
+    tokens, splits, offsets = ai.onnx.contrib.SentencepieceTokenizer
+        (kept_text, samples, alpha, no, no, no, no)
+    first_positions = Slice (splits, from_first, last)
+    end_positions = Slice (splits, from_second, far)
+    begin = Unsqueeze (first_positions, last)                   # (B, 1)
+    end = Unsqueeze (end_positions, last)
+    count = Sub (end, begin)
+    is_not_empty = Greater (count, zero)
+    is_start_enough = Cast <to = 9> (goes_on_from_start_token)
+    has_tokens = Or (is_not_empty, is_start_enough)             # something to translate
+    counts = Concat <axis = 0> (nothing, count)
+    longest = ReduceMax <keepdims = 0> (counts)
+    width = Add (longest, one)                                  # with the end token
+    columns = Range (zero, width, one)                          # (S,)
+    is_token = Less (columns, count)                            # (B, S)
+    is_end = Equal (columns, count)
+    position = Add (begin, columns)
+    behind = Size (tokens)
+    chosen = Where (is_token, position, behind)
+    tokens_and_padding = Concat <axis = 0> (tokens, pad_token_id)
+    ids = Gather (tokens_and_padding, chosen)
+    ended = Where (is_end, end_token_id, ids)
+    sentences = Shape (text)
+    rows = Concat <axis = 0> (sentences, from_second)
+    start = Expand (start_token_ids, rows)                      # (B, 0 or 1)
+    source_ids = Concat <axis = 1> (start, ended)
+}
+"""
+
+SPREAD = """
+spread (string[batch] text, int32[prefixes, prefix_length] read_prefix)
+    => (int32[batch, prefix_length] prefix_ids)
+<int64[1] one = {1}>
+{
+    sentences = Shape (text)
+    rows = Concat <axis = 0> (sentences, one)
+    prefix_ids = Expand (read_prefix, rows)                     # (B, P)
+}
+"""
+
+DECODE = """
+decode (int32[batch, n, time] token_ids, int32[batch, n] lengths, float[batch, n] found_scores,
+        float[batch, n] found_log_probs, bool[batch, 1] has_tokens)
+    => (string[batch, n] translations, float[batch, n] scores, float[batch, n] log_probs)
+<
+    bool yes = {1}, bool[1] no = {0}, int32[1] from_first = {0},
+    int64[1] one = {1}, int64[1] two = {2}, int64[1] three = {3}, int64[1] flat = {-1}
+>
+{
+    all_hypotheses = Size (lengths)                             # B * N
+    rows = Reshape (all_hypotheses, one)
+    shape = Shape (token_ids)
+    time = Slice (shape, two, three)
+    rows_and_time = Concat <axis = 0> (rows, time)
+    row_ids = Reshape <allowzero = 1> (token_ids, rows_and_time)     # (B*N, T)
+    is_known = Less (row_ids, vocabulary_size)
+    known = Where (is_known, row_ids, unknown_token_id)
+    ids = Cast <to = 7> (known)
+    factor = Cast <to = 6> (has_tokens)                         # (B, 1)
+    kept_lengths = Mul (lengths, factor)
+    row_lengths = Reshape (kept_lengths, flat)                  # (B*N,)
+    texts = Loop (all_hypotheses, yes) <body = decode_row (int64 row, bool go_on)
+        => (bool still, string[1] decoded)
+    {
+        still = Identity (go_on)
+        ids_of_row = Gather (ids, row)                          # (T,)
+        length = Gather (row_lengths, row)
+        vector = Reshape (length, one)
+        kept = Slice (ids_of_row, from_first, vector)
+        decoded = ai.onnx.contrib.SentencepieceDecoder (kept, no)
+    }>
+    sentences_and_n = Shape (lengths)
+    translations = Reshape <allowzero = 1> (texts, sentences_and_n)  # (B, N)
+    weight = Cast <to = 1> (has_tokens)
+    scores = Mul (found_scores, weight)
+    log_probs = Mul (found_log_probs, weight)
+}
+"""
+
+
+MAX_CHARACTERS = 32_768
+"""A larger number makes a regular expression that the operator does not compile."""
+
+
+def add_text(model, source_tokenizer, target_tokenizer, function, max_characters):
+    """Puts the tokenizers around a model of ids, as operators of onnxruntime-extensions.
+
+        text -> source ids, padding -> the model -> the ids of each hypothesis -> text
+
+    A text without tokens has empty translations, with score and log probability 0; a language model
+    whose prompts begin with a start token goes on from that.
+
+    Args:
+        model: `onnx.ModelProto` with the inputs and outputs of `export_onnx`; changed in place.
+            Its inputs become `text`, string `(batch,)`, and `max_length`, `length_penalty` and
+            `seeds`, which may be left out, as may `target_prefix`, string `(batch,)` or `(1,)`, in
+            the place of `prefix_ids`; its outputs `translations`, string `(batch, hypotheses)`,
+            `scores` and `log_probs`.
+        source_tokenizer, target_tokenizer: `SentencePieceTokenizer`s.
+        function: `SearchFunction`, for its settings.
+        max_characters: int in [1, 32768], number of characters to which a longer text is cut.
+    """
+    from onnx import helper
+
+    graph, search = model.graph, function.search
+    sizes = {each.name: each.type for each in graph.output}["scores"]
+    rename_values(graph, {"scores": "found_scores", "log_probs": "found_log_probs"})
+    encode = _parse_encode(
+        source_tokenizer,
+        max_characters,
+        pad_token_id=[search.pad_token_id],
+        start_token_ids=[[search.start_token_id] * function.source_start],
+        end_token_id=search.end_token_id if function.source_end else search.pad_token_id,
+        goes_on_from_start_token=function.goes_on_from_start_token,
+    )
+    decode = _parse(
+        DECODE,
+        target_tokenizer,
+        vocabulary_size=target_tokenizer.vocabulary_size,
+        unknown_token_id=UNKNOWN_TOKEN_ID,
+    )
+    before = [encode]
+    if function.target_prefix:
+        read = _parse_encode(
+            target_tokenizer,
+            MAX_PREFIX_CHARACTERS,
+            name="prefix",
+            pad_token_id=[search.pad_token_id],
+            start_token_ids=[[]],
+            end_token_id=search.pad_token_id,
+            goes_on_from_start_token=False,
+        )
+        names = {"text": "target_prefix", "source_ids": "read_prefix", "has_tokens": "has_prefix"}
+        rename_values(read, names)
+        before += [read, _parse(SPREAD)]
+    defaults = {"target_prefix": [b""], **function.defaults}
+    declared = [value for each in (*before[:2], graph) for value in each.input]
+    text, *others = [copy_of(each) for each in declared if each.name in ("text", *defaults)]
+    for each in (graph, *before):
+        rename_values(each, {value.name: f"{value.name}/value" for value in others})
+    nodes = [node for value in others for node in _choice(value, defaults[value.name])]
+    nodes += [*(node for each in before for node in each.node), *graph.node, *decode.node]
+    del graph.node[:], graph.input[:], graph.output[:]
+    graph.node.extend(nodes)
+    graph.input.extend([text, *map(_optional, others)])
+    graph.output.extend(decode.output)
+    for output in graph.output:
+        output.type.tensor_type.shape.CopyFrom(sizes.tensor_type.shape)
+    for each in (*before, decode):
+        graph.initializer.extend(each.initializer)
+    model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+
+
+def _optional(value):
+    """An input that may be left out. ONNX Runtime would warn of one with a default value."""
+    from onnx import helper
+
+    kind = helper.make_optional_type_proto(value.type)
+    return helper.make_value_info(value.name, kind)
+
+
+def _choice(value, default):
+    """The nodes that give `name/value`: an optional input, or its default if it was left out."""
+    from onnx import helper
+
+    name, kind = value.name, value.type.tensor_type.elem_type
+    default = np.array(default)
+    tensor = helper.make_tensor(name, kind, default.shape, default.ravel().tolist())
+    given = copy_of(value)
+    given.name = f"{name}/given"
+    missing = helper.make_tensor_value_info(f"{name}/default", kind, default.shape)
+    get = helper.make_node("OptionalGetElement", [name], [given.name])
+    constant = helper.make_node("Constant", [], [missing.name], value=tensor)
+    return [
+        helper.make_node("OptionalHasElement", [name], [f"{name}/is_given"]),
+        helper.make_node(
+            "If",
+            [f"{name}/is_given"],
+            [f"{name}/value"],
+            then_branch=helper.make_graph([get], given.name, [], [given]),
+            else_branch=helper.make_graph([constant], missing.name, [], [missing]),
+        ),
+    ]
+
+
+def _parse_encode(tokenizer, max_characters, **others):
+    """The graph `ENCODE`, which cuts a text of more characters before the tokenizer."""
+    thousands, rest = divmod(max_characters, 1000)  # RE2 repeats at most 1,000 times
+    beginning = ".{1000}" * thousands + f".{{{rest}}}"
+    return _parse(
+        ENCODE,
+        tokenizer,
+        max_characters=np.array(max_characters),
+        long_text=np.array([f"(?s)^({beginning}).+$"], object),
+        its_beginning=np.array([r"\1"], object),
+        **others,
+    )
+
+
+def _parse(text, tokenizer=None, name=None, **constants):
+    """The graph, with its tokenizer and constants; what is inside of it has its name.
+
+    Constants are arrays, or of int32.
+    """
+    from onnx import helper, numpy_helper, parser
+
+    graph = parser.parse_graph(text)
+    graph.name = name or graph.name
+    for constant, value in constants.items():
+        array = value if isinstance(value, np.ndarray) else np.array(value, "int32")
+        graph.initializer.append(numpy_helper.from_array(array, constant))
+    shared = {value.name for value in [*graph.input, *graph.output]}
+    for inner in nested_graphs(graph):
+        for node in inner.node:
+            if node.op_type.startswith("Sentencepiece"):
+                node.attribute.append(helper.make_attribute("model", tokenizer.model))
+        # All names of a model are different.
+        rename_values(
+            graph, {name: f"{graph.name}/{name}" for name in defined_names(inner) - shared}
+        )
+    return graph

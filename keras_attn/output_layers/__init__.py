@@ -1,0 +1,1 @@
+"""From features to tokens or to one vector: logits, masked tokens, pooling."""

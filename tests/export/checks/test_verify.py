@@ -1,0 +1,210 @@
+import itertools
+import types
+
+import numpy as np
+import pytest
+
+from keras_attn.export import ExportError, ParityReport
+from keras_attn.export.checks.parity_sentences import random_sentences
+from keras_attn.export.checks.precision_report import PrecisionReport
+from keras_attn.export.checks.verify import compare_translations, pad, translated_batches
+
+SEARCH = types.SimpleNamespace(
+    max_length=9,
+    length_penalty=1.0,
+    pad_token_id=0,
+    start_token_id=1,
+    end_token_id=2,
+    draws=False,
+)
+
+
+def translate(source_ids, max_length, length_penalty):
+    """Copies the source, cut to `max_length`, as first hypothesis, and 7 as the second."""
+    length = min(int(max_length), source_ids.shape[1])
+    copy = source_ids[:, :length]
+    seven = np.zeros_like(copy)
+    seven[:, 0] = 7
+    ids = np.stack([copy, seven], axis=1)
+    lengths = ((ids != 0) & (ids != 2)).sum(axis=2).astype("int32")
+    log_probs = -(1.0 + ids.sum(axis=2)).astype("float32")
+    scores = log_probs / np.maximum(lengths, 1) ** length_penalty
+    return {"token_ids": ids, "lengths": lengths, "scores": scores, "log_probs": log_probs}
+
+
+def changed(change):
+    def other(**inputs):
+        outputs = translate(**inputs)
+        change(outputs)
+        return outputs
+
+    return other
+
+
+def compare(actual, count=200):
+    return compare_translations(expected(translate, count), actual, SEARCH)
+
+
+def expected(run, count=200):
+    return translated_batches(run, random_sentences(50, count), SEARCH)
+
+
+def test_a_copy_agrees():
+    report = compare(translate)
+    report.check()
+    assert report.sentences == 200 and report.batch_sizes == {1, 7, 32}
+    assert 0 < report.cut < 200
+    assert (report.best_equal, report.all_equal, report.largest_difference) == (1.0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize(("share", "agrees"), [(0.03, True), (0.1, False)])
+def test_what_is_drawn_may_part(share, agrees):
+    """Where a number lies between two tokens; 99.5 % of what is searched must be equal or tied."""
+    random = np.random.default_rng(0)
+
+    def part(outputs):
+        other = random.random(len(outputs["scores"])) < share
+        outputs["token_ids"][other, 0, 0] += 1
+        outputs["scores"][other, 0] -= 1
+
+    for draws in (False, True):
+        search = types.SimpleNamespace(**{**vars(SEARCH), "draws": draws})
+
+        def run(seeds=None, **inputs):
+            return translate(**inputs)
+
+        def parted(seeds=None, **inputs):
+            return changed(part)(**inputs)
+
+        batches = list(translated_batches(run, random_sentences(50, 200), search))
+        seeds = [inputs["seeds"] for inputs, _ in batches if "seeds" in inputs]
+        assert len(np.unique(np.concatenate(seeds))) == 200 if draws else not seeds
+        report = compare_translations(batches, parted, search)
+        if draws and agrees:
+            report.check()
+        else:
+            with pytest.raises(ExportError, match="disagrees with Keras"):
+                report.check()
+
+
+def test_more_padding_is_no_difference():
+    def widen(outputs):
+        outputs["token_ids"] = np.pad(outputs["token_ids"], ((0, 0), (0, 0), (0, 3)))
+
+    report = compare(changed(widen))
+    assert (report.all_equal, report.largest_difference) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("name", ["scores", "log_probs"])
+@pytest.mark.parametrize("wrong", [0.05, np.nan])
+def test_wrong_numbers_are_refused(name, wrong):
+    def disturb(outputs):
+        outputs[name] = outputs[name] + wrong
+
+    with pytest.raises(ExportError, match="disagrees with Keras"):
+        compare(changed(disturb)).check()
+
+
+def test_a_score_that_is_a_sum_is_compared_like_one():
+    def sums(rounding):
+        def change(outputs):
+            outputs["scores"] = outputs["log_probs"] * 1000 * (1 + rounding)
+
+        return changed(change)
+
+    compare_translations(expected(sums(0)), sums(1e-6), SEARCH).check()
+    with pytest.raises(ExportError, match="disagrees with Keras"):
+        compare_translations(expected(sums(0)), sums(1e-3), SEARCH).check()
+
+
+@pytest.mark.parametrize("wrong", [0.05, np.nan])
+@pytest.mark.parametrize("name", ["alignments", "token_log_probs"])
+def test_wrong_values_of_tokens_are_refused(name, wrong):
+    def with_values(error):
+        def other(**inputs):
+            outputs = translate(**inputs)
+            shape = outputs["token_ids"].shape
+            if name == "alignments":
+                shape = (*shape, inputs["source_ids"].shape[1])
+            return {**outputs, name: np.full(shape, error - 0.5)}
+
+        return other
+
+    compare_translations(expected(with_values(0.0)), with_values(0.0), SEARCH).check()
+    with pytest.raises(ExportError, match="disagrees with Keras"):
+        compare_translations(expected(with_values(0.0)), with_values(wrong), SEARCH).check()
+
+
+def test_a_model_that_ignores_the_penalty_is_refused():
+    with pytest.raises(ExportError, match="disagrees with Keras"):
+        compare(lambda **inputs: translate(**{**inputs, "length_penalty": 1.0})).check()
+
+
+@pytest.mark.parametrize("hypothesis", [0, 1])
+def test_wrong_ids_are_refused_however_small_their_number(hypothesis):
+    calls = []
+
+    def disturb(outputs):
+        calls.append(1)
+        # 3 of the 200 sentences, with other scores as other ids have.
+        if len(calls) in (3, 6, 9):
+            outputs["token_ids"][0, hypothesis, 0] += 1
+            outputs["scores"][0, hypothesis] -= 1
+
+    with pytest.raises(ExportError, match="98.5%"):
+        compare(changed(disturb)).check()
+
+
+def test_ties_may_change_places_but_not_everywhere():
+    calls = []
+
+    def swap(outputs):
+        calls.append(1)
+        if len(calls) % 3 == 1 or everywhere:
+            outputs["token_ids"][:, 0, 0] += 1
+
+    everywhere = False
+    report = compare(changed(swap))
+    report.check()
+    assert report.best_equal < 1 == report.best_tied
+    everywhere = True
+    with pytest.raises(ExportError, match="the same best ids for 0.0%"):
+        compare(changed(swap)).check()
+
+
+def test_wrong_lengths_are_refused():
+    def shorten(outputs):
+        outputs["lengths"] = outputs["lengths"] - 1
+
+    with pytest.raises(ExportError):
+        compare(changed(shorten)).check()
+
+
+def test_a_missing_output_is_refused():
+    with pytest.raises(ExportError, match="Expected the outputs"):
+        compare(changed(lambda outputs: outputs.pop("log_probs")))
+
+
+def test_the_report_says_what_was_compared():
+    report = ParityReport(sentences=200, batch_sizes={32, 1}, cut=12, largest_difference=2e-6)
+    assert str(report).startswith("200 sentences in batches of 1, 32, 12 cut by max_length")
+    assert str(report).endswith("2.0e-06")
+
+
+def test_the_report_starts_with_a_warning_if_the_agreement_is_low():
+    assert str(ParityReport(best_equal=0.99)).startswith("0 sentences")
+    assert str(ParityReport(best_equal=0.96)).startswith("WARNING, LOW AGREEMENT: 4.0% of the best")
+    assert str(ParityReport(draws=True, each_equal=0.96)).startswith("WARNING")
+    assert not str(ParityReport(draws=True, best_equal=0.9)).startswith("WARNING")
+    precision = PrecisionReport("int8", 200, 0.6, 0.05)
+    assert "int8 changes 40.0% of the best" in str(ParityReport(precision=precision))
+    precision = PrecisionReport("int8", 200, 0.9, 0.05)
+    assert str(ParityReport(precision=precision)).startswith("0 sentences")
+
+
+def test_random_sentences_have_no_special_ids_and_repeat():
+    sentences = random_sentences(9, 50, pad_token_id=0, end_token_id=2)
+    assert sentences == random_sentences(9, 50, pad_token_id=0, end_token_id=2)
+    assert all(1 <= len(sentence) <= 16 for sentence in sentences)
+    assert set(itertools.chain(*sentences)) == {1, 3, 4, 5, 6, 7, 8}
+    np.testing.assert_array_equal(pad([[5, 2], [2]]), [[5, 2], [2, 0]])
