@@ -183,9 +183,17 @@ def _is_whole(path):
     """Whether a path exists and is not what `_move_by_copying` leaves of it if it is killed."""
     if not path.is_dir() or path.is_symlink():
         return os.path.lexists(path)
-    names = {file.name for file in path.iterdir()}
+    names = _names_in(path)
     parts = set().union(*EXPORTS.values()) - EXPORTS.keys()
     return not names <= parts
+
+
+def _names_in(path):
+    """The names in a directory; none if there is no directory, or not anymore."""
+    try:
+        return set(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError):  # another process has just moved it away
+        return set()
 
 
 def _refuse_other_content(path, is_file, first_bytes):
@@ -198,7 +206,7 @@ def _refuse_other_content(path, is_file, first_bytes):
             f"Expected the name of a file or a directory. Received: path={str(path)!r}, {kind}. "
             "Choose another path."
         )
-    names = {file.name for file in path.iterdir()} if path.is_dir() else set()
+    names = _names_in(path)
     is_export = any(main in names and names <= {main, *more} for main, more in EXPORTS.items())
     if names and not is_export:
         raise FileExistsError(

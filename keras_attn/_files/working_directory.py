@@ -63,8 +63,10 @@ def _create(path):
         directory = Path(tempfile.mkdtemp("-" + short_name(path.name), _PREFIX, path.parent))
         try:
             return directory, _acquire(directory)
-        except (filelock.Timeout, FileNotFoundError):
-            continue  # another process took it for one that was left behind, before it was locked
+        except (filelock.Timeout, FileNotFoundError, FileExistsError):
+            # Another process took it for one that was left behind, before it was locked. Where that
+            # process replaces or removes the lock meanwhile, filelock finds a file or none.
+            continue
         except OSError:
             return directory, None
 
@@ -90,15 +92,27 @@ def _acquire(directory):
 
     Raises:
         Timeout: another process has it.
-        FileNotFoundError: another process has removed it.
+        FileNotFoundError, FileExistsError: another process has removed it.
         OSError: the file system has no locks.
     """
     lock = filelock.FileLock(directory / _LOCK, timeout=0, thread_local=False)
     lock.acquire()
-    if not (directory / _LOCK).exists():
+    if not _is_at_its_path(lock, directory / _LOCK):
         lock.release()
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
     return lock
+
+
+def _is_at_its_path(lock, path):
+    """Whether the file that was locked is still there: another may have been made in its place."""
+    # Private in filelock since 3.11, which has no public access to the descriptor. Without it only
+    # the removal of the lock is noticed, and not a new lock of a process that was faster.
+    descriptor = getattr(getattr(lock, "_context", None), "lock_file_fd", None)
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return descriptor is None or os.path.samestat(os.fstat(descriptor), found)
 
 
 def _clean_up(directory, path, is_whole):

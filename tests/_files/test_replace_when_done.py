@@ -2,6 +2,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -342,6 +343,30 @@ def test_many_writers_at_the_same_time_all_succeed(tmp_path, replacement):
         list(writers.map(write_many, "abcd"))
     assert (path / "saved_model.pb").read_text() in "abcd"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, FileExistsError, "another lock"])
+def test_directory_that_another_process_cleans_up_is_not_used(tmp_path, monkeypatch, error):
+    """Another process took it for one that a killed process left, before it was locked."""
+    acquire, disturbed = filelock.FileLock.acquire, []
+
+    def disturb(lock, *arguments, **options):
+        if disturbed:
+            return acquire(lock, *arguments, **options)
+        disturbed.append(Path(lock.lock_file))
+        if error != "another lock":
+            shutil.rmtree(disturbed[0].parent)
+            raise error(disturbed[0])
+        result = acquire(lock, *arguments, **options)
+        disturbed[0].unlink()
+        disturbed[0].write_bytes(b"")
+        return result
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", disturb)
+    with replace_when_done(tmp_path / "file") as partial:
+        assert partial.parent != disturbed[0].parent
+        partial.write_text("new")
+    assert (tmp_path / "file").read_text() == "new"
 
 
 def test_directory_of_a_killed_process_is_removed(tmp_path):
