@@ -134,6 +134,9 @@ def test_without_tokenizers_there_is_one_signature(translator, tmp_path, monkeyp
     signatures = tf.saved_model.load(str(tmp_path / "ids")).signatures
     assert list(signatures) == ["ids"]
     assert {"alignments", "token_log_probs"} <= set(signatures["ids"].structured_outputs)
+    for source_ids in (IDS, IDS[:, :0]):
+        received = signatures["ids"](source_ids=tf.constant(source_ids), **LIMITS)["alignments"]
+        assert received.shape[-1] == source_ids.shape[1]
 
 
 def test_one_that_disagrees_leaves_nothing(translator, tmp_path, monkeypatch):
