@@ -15,3 +15,8 @@ def dynamic_shapes():
     except ImportError:
         return False
     return not GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+def is_symbol(size):
+    """Whether a size is a symbol, with which JAX infers shapes: neither an int nor a tensor."""
+    return not isinstance(size, int) and not keras.ops.is_tensor(size)

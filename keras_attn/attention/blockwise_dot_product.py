@@ -4,6 +4,7 @@ import functools
 
 from keras import ops
 
+from keras_attn._backend.dynamic_shapes import is_symbol
 from keras_attn._backend.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
 from keras_attn._backend.integers import slice_starts
 from keras_attn.attention.scaled_dot_product import matmul_groups, scaled_dot_product
@@ -66,9 +67,12 @@ def blockwise_dot_product(
     """
     query, keys, values = (ops.convert_to_tensor(x) for x in (query, keys, values))
     heads, target, source = query.shape[1], ops.shape(query)[2], ops.shape(keys)[2]
-    num_blocks = at_least_one((target + block_size - 1) // block_size)
-    # Equal blocks need the least padding.
-    size = at_least_one((target + num_blocks - 1) // num_blocks)
+    if is_symbol(target):  # JAX infers shapes, and computes nothing
+        num_blocks, size = 1, target
+    else:
+        num_blocks = at_least_one((target + block_size - 1) // block_size)
+        # Equal blocks need the least padding.
+        size = at_least_one((target + num_blocks - 1) // num_blocks)
 
     def weigh(number, query_block, keys, values, distance_bias=None):
         """Context `(B, H, t, dv)` and weights `(B, H, t, S)` of the block of that number."""

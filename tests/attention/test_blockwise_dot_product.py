@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_attn import TransformerEncoder, TransformerEncoderBlock
 from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn.attention.scaled_dot_product import scaled_dot_product
 from keras_attn.positions.alibi_bias import AlibiBias
@@ -231,3 +232,17 @@ def test_no_tensor_is_as_large_as_the_weights(form, trained):
         assert BLOCK * LENGTH <= largest <= LINEAR < LENGTH**2 / 8
     else:
         assert largest >= LENGTH**2  # So the sizes are seen.
+
+
+def test_stack_of_blocks_in_a_model_of_unknown_sizes():
+    """JAX infers the shapes with a symbol, of which it does not know whether it is positive."""
+    blocks = [TransformerEncoderBlock(2, 16, flash_attention=flash) for flash in (True, False)]
+    inputs = keras.Input((None,), dtype="int32")
+    models = []
+    for block in blocks:
+        encoder = TransformerEncoder(block, keras.layers.Embedding(20, 8), num_layers=1)
+        models.append(keras.Model(inputs, encoder(inputs)["encoder_outputs"]))
+    models[1].set_weights(models[0].get_weights())
+    ids = np.array([[3, 4, 5, 0], [6, 7, 0, 0]])
+    found, expected = (numpy(model(ids)) for model in models)
+    assert_close(found[ids > 0], expected[ids > 0])
