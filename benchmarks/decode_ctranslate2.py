@@ -59,11 +59,11 @@ def set_block(layer, values, name):
     set_norm(self_attention.layer_norm, values, f"{name}/attention_norm")
     set_linear(self_attention.linear[0], values, f"{name}/self_attention", "query key value")
     set_linear(self_attention.linear[1], values, f"{name}/self_attention", "output")
-    if f"{name}/memory_attention/query_kernel" in values:
+    if f"{name}/cross_attention_layer/query_kernel" in values:
         attention = layer.attention
         set_norm(attention.layer_norm, values, f"{name}/memory_norm")
         for linear, parts in zip(attention.linear, ("query", "key value", "output"), strict=True):
-            set_linear(linear, values, f"{name}/memory_attention", parts)
+            set_linear(linear, values, f"{name}/cross_attention_layer", parts)
     set_norm(layer.ffn.layer_norm, values, f"{name}/feed_forward_norm")
     for linear, part in ((layer.ffn.linear_0, "expansion"), (layer.ffn.linear_1, "contraction")):
         linear.weight = values[f"{name}/feed_forward/{part}/kernel"].T.copy()

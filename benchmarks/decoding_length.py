@@ -77,7 +77,7 @@ def write_translator(path, size, form, args):
         "suppressed_token_ids": [0, 1, 2],  # padding, start and end
         "name": "search",
     }
-    decoder.archive_every = args.archive_every or None
+    decoder.cache_block_size = args.cache_block_size or None
     if form == "recomputed":
         decoder = without_cache(decoder)
     if args.beam_width == 1:
@@ -91,11 +91,11 @@ def without_cache(decoder):
     """A decoder with the weights of another, whose state is the tokens so far."""
     from keras import ops
 
-    from keras_attn._decoding_state import history
+    from keras_attn._decoding_state import growing_buffer
     from keras_attn._serialization.serialize_shared import serialize_shared
-    from keras_attn.decoders.decoder import Decoder
+    from keras_attn.decoders.step_decoder import StepDecoder
 
-    class RecomputingDecoder(Decoder):
+    class RecomputingDecoder(StepDecoder):
         def __init__(self, decoder):
             super().__init__()
             self.decoder = decoder
@@ -110,10 +110,12 @@ def without_cache(decoder):
         def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
             mask = memory["blocks"][0]["mask"]  # (B, 1, S)
             rows = (ops.shape(mask)[0] * beam_width, 1)
-            return {"token_ids": history.new_history(rows, (), "int32", max_length)}
+            return {"token_ids": growing_buffer.new_buffer(rows, (), "int32", max_length)}
 
         def step(self, token_ids, state, memory):
-            token_ids = history.append(state["token_ids"], token_ids[:, None], 0)  # (B*K, 1, T)
+            token_ids = growing_buffer.append(
+                state["token_ids"], token_ids[:, None], 0
+            )  # (B*K, 1, T)
             vectors = self.decoder.stack.embed(token_ids[:, 0])  # (B*K, T, D)
             for block, block_memory in zip(
                 self.decoder.stack.blocks, memory["blocks"], strict=True

@@ -24,7 +24,7 @@ LAYERS = {
     "self_attention_layer": "self_attention",  # of an encoder
     "self_attention": "self_attention",  # of a decoder
     "self_attention_layer_norm": "attention_norm",
-    "cross_attention": "memory_attention",
+    "cross_attention": "cross_attention_layer",
     "cross_attention_layer_norm": "memory_norm",
     "feedforward_intermediate_dense": "feed_forward/expansion",
     "feedforward_output_dense": "feed_forward/contraction",

@@ -17,7 +17,7 @@ LAYERS = {
         "norm1": "attention_norm",
         "norm2": "memory_norm",
         "norm3": "feed_forward_norm",
-        "multihead_attn": "memory_attention",
+        "multihead_attn": "cross_attention_layer",
     },
 }
 SHARED_LAYERS = {

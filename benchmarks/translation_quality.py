@@ -69,7 +69,7 @@ def export(run_dir, beam_width, path):
     """Exports the run's model with another beam width."""
     translator = keras.models.load_model(run_dir / "translator.keras")
     settings = {"beam_width": beam_width, "num_hypotheses": beam_width, "return_alignments": False}
-    translator = keras_attn.with_search_settings(translator, **settings)
+    translator = keras_attn.replace_search(translator, **settings)
     tokenizers = [
         SentencePieceTokenizer.load(run_dir / f"{side}.spm") for side in ("source", "target")
     ]

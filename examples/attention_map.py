@@ -4,9 +4,9 @@
     python examples/attention_map.py RUN --text "en: May 3, 2021" "de: 3. Mai 2021" --html map.html
 
 RUN is a run directory of `train_translation.py`. With `--heads` the picture has every layer and
-head of a Transformer: of the attention from the translation to the source (`memory_attention`), or
-of the self-attention on one side; of an ensemble, those of its first model. With `--html` it is a
-page in which the sentences, layers and heads can be explored.
+head of a Transformer: of the attention from the translation to the source
+(`cross_attention_layer`), or of the self-attention on one side; of an ensemble, those of its first
+model. With `--html` it is a page in which the sentences, layers and heads can be explored.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from keras_attn.text import SentencePieceTokenizer
 from keras_attn.visualize import plot_alignments, plot_attention_grid, write_alignment_html
 
 HEADS = {
-    "memory": ("decoder", "memory_attention"),
+    "memory": ("decoder", "cross_attention_layer"),
     "encoder": ("encoder", "self_attention"),
     "decoder": ("decoder", "self_attention"),
 }

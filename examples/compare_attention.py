@@ -84,7 +84,7 @@ MECHANISMS = {
     "coverage": ("reverse", lambda: keras_attn.CoverageAttention(64), {}),
     "source and own past": (
         "unique",
-        lambda: keras_attn.MultipleAttention(
+        lambda: keras_attn.CombinedAttention(
             {
                 "source": keras_attn.LuongAttention("general"),
                 "past": keras_attn.IntraDecoderAttention(keras_attn.LuongAttention("general")),
@@ -115,7 +115,7 @@ def monotonic(mode):
 
 def two_sources(combination):
     attentions = {name: keras_attn.LuongAttention("general") for name in ("first", "second")}
-    return keras_attn.MultipleAttention(attentions, combination, units=128)
+    return keras_attn.CombinedAttention(attentions, combination, units=128)
 
 
 def main():

@@ -17,7 +17,7 @@ from pathlib import Path
 import keras
 
 import keras_attn
-from keras_attn._files.replace_when_done import replace_when_done
+from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.decoders.ensemble_decoder import AVERAGES
 
 TOKENIZERS = ("source.spm", "target.spm")
@@ -44,14 +44,14 @@ def main():
     except ValueError as error:
         raise SystemExit(str(error)) from error
     args.run_dir.mkdir(parents=True, exist_ok=True)
-    with replace_when_done(args.run_dir / "translator.keras") as partial:
+    with atomic_replace(args.run_dir / "translator.keras") as partial:
         ensemble.save(partial)
         for name in (*TOKENIZERS, *TEST_SET):
             (args.run_dir / name).unlink(missing_ok=True)  # of another ensemble before
             if (args.runs[0] / name).exists():
                 shutil.copyfile(args.runs[0] / name, args.run_dir / name)
     report = history(args, beam_width=ensemble.get_layer("search").beam_width)
-    with replace_when_done(args.run_dir / "history.json") as partial:
+    with atomic_replace(args.run_dir / "history.json") as partial:
         partial.write_text(json.dumps(report, indent=2, default=str))
     print(f"{ensemble.count_params():,} weights: {args.run_dir / 'translator.keras'}")
 

@@ -43,8 +43,8 @@ from translation_data import (
 from translation_options import ATTENTIONS, parse_arguments
 
 import keras_attn
+from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._files.path_lock import PathLock
-from keras_attn._files.replace_when_done import replace_when_done
 from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
@@ -126,7 +126,7 @@ def train(args):
         on_mismatch="warn" if args.decay or args.scheduled_sampling else "error",
     )
     average.apply()
-    with replace_when_done(args.run_dir / "translator.keras") as partial:
+    with atomic_replace(args.run_dir / "translator.keras") as partial:
         translator.save(partial)
     minutes, cpu_minutes = (seconds / 60 for seconds in clock.get_state())
     report = {
@@ -135,7 +135,7 @@ def train(args):
         "arguments": {**vars(args), "epochs": len(history.epoch)},
         "history": history.history,
     }
-    with replace_when_done(args.run_dir / "history.json") as partial:
+    with atomic_replace(args.run_dir / "history.json") as partial:
         partial.write_text(json.dumps(report, indent=2, default=str))
     print(f"Trained for {minutes:.1f} minutes: {args.run_dir / 'translator.keras'}")
 

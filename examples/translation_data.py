@@ -5,8 +5,8 @@ import shutil
 
 import dates
 
+from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._files.lines import read_lines
-from keras_attn._files.replace_when_done import replace_when_done
 from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer
 
 # What may be another when a training goes on: where, how long and on what, and the search.
@@ -38,7 +38,7 @@ def check_run_dir(files, args):
         for corpus in args.run_dir.glob("corpus-*"):
             shutil.rmtree(corpus)
     if run != before:
-        with replace_when_done(path) as partial:
+        with atomic_replace(path) as partial:
             partial.write_text(json.dumps(run, indent=2))
 
 
@@ -87,7 +87,7 @@ def copy_test_set(files, run_dir):
         raise SystemExit(f"The files of the test set must have as many lines. Received: {counts}.")
     for side, lines in sides.items():
         text = "".join(f"{line}\n" for line in lines)
-        with replace_when_done(run_dir / f"test.{side}") as partial:
+        with atomic_replace(run_dir / f"test.{side}") as partial:
             partial.write_text(text, encoding="utf-8")
 
 

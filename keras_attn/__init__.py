@@ -24,8 +24,10 @@ from keras_attn._layer.quantization import refuse_quantization
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record_attention_scores
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
+from keras_attn.attention.combined_attention import CombinedAttention
 from keras_attn.attention.cosine_attention import CosineAttention
 from keras_attn.attention.coverage_attention import CoverageAttention
+from keras_attn.attention.feedback_attention import FeedbackAttention
 from keras_attn.attention.intra_decoder_attention import IntraDecoderAttention
 from keras_attn.attention.intra_sentence_attention import IntraSentenceAttention
 from keras_attn.attention.linear_score_attention import LinearScoreAttention
@@ -35,14 +37,12 @@ from keras_attn.attention.location_sensitive_attention import LocationSensitiveA
 from keras_attn.attention.luong_attention import LuongAttention
 from keras_attn.attention.monotonic_attention import MonotonicAttention
 from keras_attn.attention.multi_head_attention import MultiHeadAttention
-from keras_attn.attention.multiple_attention import MultipleAttention
-from keras_attn.attention.recurrent_attention import RecurrentAttention
 from keras_attn.attention.scaled_dot_product_attention import ScaledDotProductAttention
 from keras_attn.attention.soft_alignment import SoftAlignment
 from keras_attn.decoders.causal_language_model import CausalLanguageModel
-from keras_attn.decoders.decoder import Decoder
 from keras_attn.decoders.ensemble_decoder import EnsembleDecoder
 from keras_attn.decoders.rnn_decoder import RNNDecoder
+from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
 from keras_attn.encoders.ensemble_encoder import EnsembleEncoder
 from keras_attn.encoders.patch_embedding import PatchEmbedding
@@ -52,6 +52,7 @@ from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.models.decomposable_attention import decomposable_attention
 from keras_attn.models.ensemble_model import ensemble_model
 from keras_attn.models.masked_language_model import masked_language_model
+from keras_attn.models.replace_search import replace_search
 from keras_attn.models.rnn_seq2seq import rnn_seq2seq
 from keras_attn.models.search_model import search_model
 from keras_attn.models.sequence_classifier import sequence_classifier
@@ -62,9 +63,8 @@ from keras_attn.models.transformer_sizes import (
     transformer_big,
     transformer_tiny,
 )
-from keras_attn.models.with_search_settings import with_search_settings
 from keras_attn.output_layers.sequence_pooling import SequencePooling
-from keras_attn.output_layers.tied_logits import TiedLogits
+from keras_attn.output_layers.tied_mlm_head import TiedMLMHead
 from keras_attn.positions.alibi_bias import AlibiBias
 from keras_attn.positions.learned_positions import LearnedPositions
 from keras_attn.positions.relative_position_bias import RelativePositionBias
@@ -96,7 +96,7 @@ __all__ = [
     "CausalLanguageModel",
     "CosineAttention",
     "CoverageAttention",
-    "Decoder",
+    "StepDecoder",
     "EnsembleDecoder",
     "EnsembleEncoder",
     "FeedForward",
@@ -111,13 +111,13 @@ __all__ = [
     "LuongAttention",
     "MonotonicAttention",
     "MultiHeadAttention",
-    "MultipleAttention",
+    "CombinedAttention",
     "PatchEmbedding",
     "PromptEncoder",
     "RNNCell",
     "RNNDecoder",
     "RNNEncoder",
-    "RecurrentAttention",
+    "FeedbackAttention",
     "RelativePositionBias",
     "RotaryPositions",
     "SamplingDecoder",
@@ -127,7 +127,7 @@ __all__ = [
     "SinusoidalPositions",
     "SoftAlignment",
     "StateBridge",
-    "TiedLogits",
+    "TiedMLMHead",
     "TransformerDecoder",
     "TransformerDecoderBlock",
     "TransformerEncoder",
@@ -148,7 +148,7 @@ __all__ = [
     "transformer_seq2seq",
     "transformer_tiny",
     "visualize",
-    "with_search_settings",
+    "replace_search",
 ]
 
 _LAZY = ("export", "text", "visualize")

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn._layer.arguments import known_values
+from keras_attn._layer.argument_checks import known_values
 
 # Added to the score of a masked position. Far below every real score, also of features that are
 # not normalized: features of size 1e5 have scores of 1e10 and more. Finite, because the softmax of

@@ -178,7 +178,7 @@ def check_decoder(make_decoder, encoded, token_ids, sum_to_one=True):
     """Checks that a decoder keeps its contract.
 
     Args:
-        make_decoder: function without arguments that returns a new `Decoder`.
+        make_decoder: function without arguments that returns a new `StepDecoder`.
         encoded: dict of NumPy arrays as from an encoder; some positions of its `encoder_mask` are
             False.
         token_ids: int32 `(B, T)`, T > 2, start token first, no padding.
@@ -294,7 +294,7 @@ def check_search(make_decoder, encoded, vocabulary_size=5, limit=4):
     """Checks that the searches find the best hypotheses of a decoder, and say how good they are.
 
     Args:
-        make_decoder: function without arguments that returns a new `Decoder` of this
+        make_decoder: function without arguments that returns a new `StepDecoder` of this
             `vocabulary_size`.
         encoded: dict of NumPy arrays as from an encoder.
         vocabulary_size: int, small: all sequences are enumerated.

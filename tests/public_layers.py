@@ -12,7 +12,7 @@ from keras_attn import (
     TransformerEncoderBlock,
 )
 
-ABSTRACT = {"AttentionMechanism", "Decoder", "RecurrentAttention", "Search"}
+ABSTRACT = {"AttentionMechanism", "StepDecoder", "FeedbackAttention", "Search"}
 """Public base classes, which compute nothing by themselves."""
 
 
@@ -138,8 +138,8 @@ LAYERS = {
         QUERY_AND_VALUE,
     ),
     "MultiHeadAttention": (_plain("MultiHeadAttention", 2, 4), QUERY_AND_VALUE),
-    "MultipleAttention": (
-        lambda **arguments: keras_attn.MultipleAttention(
+    "CombinedAttention": (
+        lambda **arguments: keras_attn.CombinedAttention(
             {"a": LuongAttention(), "b": BahdanauAttention(4)}, "gate", units=4, **arguments
         ),
         QUERY_AND_VALUE,
@@ -173,8 +173,8 @@ LAYERS = {
         TWO_SENTENCES,
     ),
     "StateBridge": (_plain("StateBridge", [4, 4]), ENCODED),
-    "TiedLogits": (
-        lambda **arguments: keras_attn.TiedLogits(_embedding(), **arguments),
+    "TiedMLMHead": (
+        lambda **arguments: keras_attn.TiedMLMHead(_embedding(), **arguments),
         {"inputs": _floats(2, 3, 8)},
     ),
     "TransformerDecoder": (_decoder, TRAINED),

@@ -56,7 +56,7 @@ LAYERS = [
         keras_attn.TransformerDecoder,
         {
             **{"block": block, "embedding": embedding, "num_layers": 2, "dropout": 0.3, "seed": 5},
-            **{"scale_embedding": True, "growing_cache": False, "archive_every": 3},
+            **{"scale_embedding": True, "growing_cache": False, "cache_block_size": 3},
         },
     ),
     (

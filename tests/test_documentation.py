@@ -46,7 +46,7 @@ def test_readme_and_the_guide_of_the_runtime(tmp_path, monkeypatch, capsys):
     names["generator"].save("RUN/translator.keras")
     run_blocks("export/README.md", {}, last=1)
     changed = keras.saving.load_model("RUN/translator.keras", compile=False)
-    assert changed.layers[-1].decoder.archive_every == 32
+    assert changed.layers[-1].decoder.cache_block_size == 32
     shutil.copy("translator.onnx", "model.onnx")
     shutil.copy("train.en", "in.txt")
     capsys.readouterr()

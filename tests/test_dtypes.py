@@ -9,12 +9,12 @@ from keras_attn import (
     AttentionRNN,
     AttentionRNNCell,
     BahdanauAttention,
+    CombinedAttention,
     IntraDecoderAttention,
     LocalAttention,
     LuongAttention,
     MonotonicAttention,
     MultiHeadAttention,
-    MultipleAttention,
     RNNDecoder,
     RNNEncoder,
     SoftAlignment,
@@ -26,7 +26,7 @@ from tests.contracts import assert_close, numpy
 from tests.public_layers import LAYERS, layer_and_inputs, public_layers
 
 FLOAT32_OUTPUTS = {
-    *("AlibiBias", "TiedLogits"),
+    *("AlibiBias", "TiedMLMHead"),
     *("CausalLanguageModel", "EnsembleDecoder", "RNNDecoder", "TransformerDecoder"),
     *("BeamDecoder", "GreedyDecoder", "SamplingDecoder"),
 }
@@ -95,8 +95,8 @@ OTHER_PARTS = {
     "MonotonicAttention.mechanism": lambda: MonotonicAttention(luong(), **HALF),
     "LocalAttention.mechanism": lambda: LocalAttention(luong(), **HALF),
     "IntraDecoderAttention.mechanism": lambda: IntraDecoderAttention(luong(), **HALF),
-    "MultipleAttention.attentions": lambda: MultipleAttention({"a": luong()}, **HALF),
-    "MultipleAttention.one of several": lambda: MultipleAttention(
+    "CombinedAttention.attentions": lambda: CombinedAttention({"a": luong()}, **HALF),
+    "CombinedAttention.one of several": lambda: CombinedAttention(
         {"a": luong(**HALF), "b": luong()}, **HALF
     ),
     "AttentionRNNCell.attention": lambda: AttentionRNNCell(gru(), luong(**HALF)),

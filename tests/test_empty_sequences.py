@@ -9,13 +9,13 @@ from keras_attn import (
     AttentionRNN,
     AttentionRNNCell,
     BahdanauAttention,
+    CombinedAttention,
     IntraDecoderAttention,
     LocalAttention,
     LocationSensitiveAttention,
     LuongAttention,
     MonotonicAttention,
     MultiHeadAttention,
-    MultipleAttention,
     RNNEncoder,
 )
 from tests.contracts import assert_identical, numpy
@@ -74,7 +74,7 @@ MECHANISMS = {
     "heads": lambda: MultiHeadAttention(2, 4),
     "grouped": lambda: MultiHeadAttention(2, 4, num_key_value_heads=1),
     "blockwise": lambda: MultiHeadAttention(2, 4, flash_attention=True),
-    "multiple": lambda: MultipleAttention(
+    "multiple": lambda: CombinedAttention(
         {"a": LuongAttention(), "b": IntraDecoderAttention(LuongAttention())}
     ),
 }

@@ -12,6 +12,7 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     BeamDecoder,
+    CombinedAttention,
     EnsembleDecoder,
     EnsembleEncoder,
     FeedForward,
@@ -21,7 +22,6 @@ from keras_attn import (
     LuongAttention,
     MonotonicAttention,
     MultiHeadAttention,
-    MultipleAttention,
     RNNCell,
     RNNEncoder,
     SoftAlignment,
@@ -101,7 +101,7 @@ UNBUILT = {
     "MonotonicAttention": lambda: MonotonicAttention(LuongAttention()).prepare_memory(X),
     "LocalAttention": lambda: LocalAttention(LuongAttention()).prepare_memory(X),
     "MultiHeadAttention": lambda: MultiHeadAttention(2, 4).prepare_memory(X),
-    "MultipleAttention": lambda: MultipleAttention({"a": LuongAttention()}).prepare_memory(X),
+    "CombinedAttention": lambda: CombinedAttention({"a": LuongAttention()}).prepare_memory(X),
     "IntraDecoderAttention": lambda: IntraDecoderAttention(LuongAttention()).initial_state(
         {}, 2, max_steps=3
     ),

@@ -9,6 +9,7 @@ from keras_attn import (
     BahdanauAttention,
     BeamDecoder,
     CausalLanguageModel,
+    CombinedAttention,
     EnsembleDecoder,
     EnsembleEncoder,
     GreedyDecoder,
@@ -18,7 +19,6 @@ from keras_attn import (
     LuongAttention,
     MonotonicAttention,
     MultiHeadAttention,
-    MultipleAttention,
     RNNDecoder,
     RNNEncoder,
     ScaledDotProductAttention,
@@ -31,7 +31,7 @@ from keras_attn import (
     TransformerEncoderBlock,
     masks,
 )
-from keras_attn._layer.with_mask import WithMask
+from keras_attn._layer.attach_mask import AttachMask
 from keras_attn.training import ScheduledSampling
 from tests.backend import gradients_of
 from tests.contracts import assert_close, assert_identical, numpy
@@ -186,7 +186,7 @@ TAKES_MASKS = {
         lambda mask: MultiHeadAttention(2, 3)(X, X, attention_mask=per_query(mask)[:, None]),
         lambda mask: MultiHeadAttention(2, 3, flash_attention=True)(X, attention_mask=mask),
         lambda mask: TransformerEncoderBlock(2, 3)(X, attention_mask=mask),
-        lambda mask: MultipleAttention({"a": LuongAttention()})(X, {"a": X}, {"a": mask}),
+        lambda mask: CombinedAttention({"a": LuongAttention()})(X, {"a": X}, {"a": mask}),
         lambda mask: IntraDecoderAttention(LuongAttention())(X, attention_mask=mask),
     ],
     "value_mask": [
@@ -307,14 +307,14 @@ CONSUMERS = {
 def test_the_explicit_and_the_implicit_mask_of_a_memory_are_joined(name):
     layer, arguments = CONSUMERS[name]()
     expected = numpy(layer(*arguments, VALUE, encoder_mask=EXPLICIT & IMPLICIT))
-    value = WithMask()(VALUE, mask=IMPLICIT)
+    value = AttachMask()(VALUE, mask=IMPLICIT)
     assert_close(numpy(layer(*arguments, value, encoder_mask=EXPLICIT)), expected)
-    implicit = WithMask()(VALUE, mask=EXPLICIT & IMPLICIT)
+    implicit = AttachMask()(VALUE, mask=EXPLICIT & IMPLICIT)
     assert_close(numpy(layer(*arguments, implicit)), expected)
     inputs = keras.Input(VALUE.shape[1:])
     explicit, implicit = (keras.Input((5,), dtype="bool") for _ in range(2))
     others = [keras.Input(each.shape[1:], dtype="int32") for each in arguments]
-    outputs = layer(*others, WithMask()(inputs, mask=implicit), encoder_mask=explicit)
+    outputs = layer(*others, AttachMask()(inputs, mask=implicit), encoder_mask=explicit)
     model = keras.Model([*others, inputs, explicit, implicit], outputs)
     assert_close(numpy(model([*arguments, VALUE, EXPLICIT, IMPLICIT])), expected)
     different = numpy(layer(*arguments, VALUE, encoder_mask=EXPLICIT))
@@ -339,10 +339,10 @@ def test_an_encoder_joins_the_masks_of_its_inputs(make):
         "ensemble": lambda: EnsembleEncoder([RNNEncoder(keras.layers.GRUCell(2))]),
     }[make]()
     expected = numpy(encoder(VALUE, mask=EXPLICIT & IMPLICIT))
-    masked = WithMask()(VALUE, mask=IMPLICIT)
+    masked = AttachMask()(VALUE, mask=IMPLICIT)
     if make != "ensemble":
         assert_close(numpy(encoder(masked, mask=EXPLICIT)), expected)
-    assert_close(numpy(encoder(WithMask()(VALUE, mask=EXPLICIT & IMPLICIT))), expected)
+    assert_close(numpy(encoder(AttachMask()(VALUE, mask=EXPLICIT & IMPLICIT))), expected)
 
 
 def test_no_block_of_a_decoder_reads_a_mask_of_the_targets():
@@ -350,5 +350,5 @@ def test_no_block_of_a_decoder_reads_a_mask_of_the_targets():
     block = TransformerDecoderBlock(2, 5)
     embedding, head = keras.layers.Dense(4), keras.layers.Dense(5)
     decoder = TransformerDecoder(block, embedding, head, num_layers=2)
-    targets = WithMask()(VALUE, mask=np.array([[True, False, True, False, True]] * 3))
+    targets = AttachMask()(VALUE, mask=np.array([[True, False, True, False, True]] * 3))
     assert_close(numpy(decoder(targets, VALUE)), numpy(decoder(VALUE, VALUE)))

@@ -11,22 +11,22 @@ from keras_attn import (
     AttentionRNN,
     AttentionRNNCell,
     BahdanauAttention,
+    CombinedAttention,
     IntraDecoderAttention,
     IntraSentenceAttention,
     LearnedPositions,
     LuongAttention,
     MultiHeadAttention,
-    MultipleAttention,
     SequencePooling,
     SinusoidalPositions,
     SoftAlignment,
-    TiedLogits,
+    TiedMLMHead,
     TransformerDecoder,
     TransformerDecoderBlock,
     TransformerEncoderBlock,
     rnn_seq2seq,
 )
-from keras_attn._layer.with_mask import WithMask
+from keras_attn._layer.attach_mask import AttachMask
 from tests.contracts import assert_close, numpy
 
 DOCUMENTS = np.random.default_rng(0).normal(size=(2, 3, 5, 4)).astype("float32")
@@ -35,7 +35,7 @@ LAYERS = {
     "learned": lambda: LearnedPositions(6),
     "sinusoidal": SinusoidalPositions,
     "intra-decoder": lambda: IntraDecoderAttention(LuongAttention("dot")),
-    "logits": lambda: TiedLogits(keras.layers.ReversibleEmbedding(7, 4)),
+    "logits": lambda: TiedMLMHead(keras.layers.ReversibleEmbedding(7, 4)),
     "block": lambda: TransformerEncoderBlock(2, 8),
 }
 
@@ -88,7 +88,7 @@ def test_time_distributed_passes_the_implicit_mask(name):
 def test_time_distributed_passes_the_implicit_mask_to_a_recurrent_layer():
     layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(3)), name="rnn")
     mask = np.random.default_rng(1).random((2, 3, 5)) < 0.7
-    received = keras.layers.TimeDistributed(layer)(WithMask()(DOCUMENTS, mask=mask))
+    received = keras.layers.TimeDistributed(layer)(AttachMask()(DOCUMENTS, mask=mask))
     for found, document, own in zip(numpy(received), DOCUMENTS, mask, strict=True):
         expected = numpy(layer(document, mask=own))
         assert_close(found[own], expected[own])
@@ -122,7 +122,7 @@ def test_a_mask_of_whole_sequences_masks_all_their_positions():
 
 PAIRS = {
     "bahdanau": (lambda: BahdanauAttention(3), "value"),
-    "multiple": (lambda: MultipleAttention({"text": BahdanauAttention(3)}), "value"),
+    "multiple": (lambda: CombinedAttention({"text": BahdanauAttention(3)}), "value"),
     "decoder block": (lambda: TransformerDecoderBlock(2, 8), "encoder_outputs"),
     "soft alignment": (lambda: SoftAlignment(keras.layers.Dense(3)), "second"),
     "intra-sentence": (lambda: IntraSentenceAttention(keras.layers.Dense(3)), "second"),
@@ -170,9 +170,9 @@ def test_rematerialization_keeps_the_implicit_mask(name):
     layer = MASKED_LAYERS[name]()
     vectors = DOCUMENTS[0]
     mask = np.arange(5) < np.array([[3], [5], [1]])
-    expected = numpy(layer(WithMask()(vectors, mask=mask)))
+    expected = numpy(layer(AttachMask()(vectors, mask=mask)))
     with keras.RematScope(mode="full"):
         again = type(layer).from_config(layer.get_config())
     again.build(vectors.shape)
     again.set_weights(layer.get_weights())
-    assert_close(numpy(again(WithMask()(vectors, mask=mask))), expected)
+    assert_close(numpy(again(AttachMask()(vectors, mask=mask))), expected)

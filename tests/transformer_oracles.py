@@ -151,7 +151,7 @@ def decoder_block(
         memory: (S, features); memory_mask: (S,).
         mask, **attention: as of `encoder_block`; no position sees a later one in any case.
     """
-    own, cross = weights["self_attention"], weights.get("memory_attention")
+    own, cross = weights["self_attention"], weights.get("cross_attention_layer")
     causal = np.tril(np.ones((len(x), len(x)), bool))
     x = _residual(
         x,

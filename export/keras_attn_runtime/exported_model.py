@@ -41,7 +41,7 @@ class ExportedModel(PickledArguments):
 
     Attributes:
         files: list of paths, the file and, where they are outside of it, its weights.
-        takes_target_prefix: bool, whether translations can be told what to begin with.
+        supports_target_prefix: bool, whether translations can be told what to begin with.
         draws: bool, whether tokens are drawn at random, by `seeds`.
         source_tokenizer, target_tokenizer: `Tokenizer`s, `None` where the file has none.
 
@@ -70,7 +70,7 @@ class ExportedModel(PickledArguments):
         # A file that was changed on purpose has no checksum, also of its weights.
         has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
         self.files = [path, weights] if has_weights else [path]
-        self.takes_target_prefix = PREFIX in self._input_names()
+        self.supports_target_prefix = PREFIX in self._input_names()
         self.draws = SEEDS in self._input_names()
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
@@ -90,7 +90,7 @@ class ExportedModel(PickledArguments):
             max_length: int of at least 1, limit of output tokens.
             length_penalty: float.
             prefixes: list of lists of ints, target ids that each translation begins with, for a
-                file that `takes_target_prefix`. Default: nothing.
+                file that `supports_target_prefix`. Default: nothing.
             seeds: list of ints in [0, 2**31), for a file that `draws`. Default: zeros.
             call: `Call` that can stop the run. Default: none.
 
@@ -155,7 +155,7 @@ class ExportedModel(PickledArguments):
             "max_length": np.array(max_length, np.int32),
             "length_penalty": np.array(length_penalty, np.float32),
         }
-        if self.takes_target_prefix:
+        if self.supports_target_prefix:
             feeds[PREFIX] = self._padded(prefixes or [[]] * len(sentences))
         if self.draws:
             feeds[SEEDS] = np.array(seeds or [0] * len(sentences), np.int32)

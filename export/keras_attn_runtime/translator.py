@@ -65,7 +65,7 @@ class Translator(PickledArguments):
         settings: `Settings`, what the file says about its model.
         has_alignments: bool, whether translations can have alignments.
         has_token_log_probs: bool, whether they have `token_log_probs`.
-        takes_target_prefix: bool, whether they can be told what to begin with.
+        supports_target_prefix: bool, whether they can be told what to begin with.
         draws: bool, whether they are drawn at random, by `seed`.
         max_source_length, max_source_characters, max_target_characters: ints, the limits that
             hold.
@@ -121,7 +121,7 @@ class Translator(PickledArguments):
         self.settings = self._model.settings
         self.has_alignments = self._model.has_alignments
         self.has_token_log_probs = self._model.has_token_log_probs
-        self.takes_target_prefix = self._model.takes_target_prefix
+        self.supports_target_prefix = self._model.supports_target_prefix
         self.draws = self._model.draws
         self.max_source_length = min(max_source_length, self.settings.max_source_length)
         if max_source_characters is None:
@@ -314,7 +314,7 @@ class Translator(PickledArguments):
         return options
 
     def _require_target_prefix(self):
-        if not self.takes_target_prefix:
+        if not self.supports_target_prefix:
             raise ModelFileError(
                 "Expected a file that can be told what translations begin with, because of "
                 "target_prefix. Received: one that cannot. Export it with `--target-prefix`, or "

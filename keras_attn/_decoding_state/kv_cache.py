@@ -4,16 +4,16 @@ A cache is a dict of `keys` `(batch, heads, slots, key_dim)` and `values` `(batc
 value_dim)`. It either grows with each position, which is what runs fast on ONNX Runtime, or has a
 fixed capacity, which is what JAX and XLA need.
 
-The beams of a sentence share a cache: each step fills one slot for each of them, and whatever beams
-a search goes on with, nothing in the cache is moved. Which slots a beam may attend to is told by
-its *ancestors*, float32 `(batch * beams, 1, slots)`, what is added to its scores: 0 in the slots of
-the tokens that it has behind it. Only they are chosen anew at each step, and they are small. The
-price is that a beam has scores for the slots of the others too.
+The beams of a sentence share a cache: each step fills one slot for each beam, and nothing in the
+cache moves when a search selects beams. The *ancestor bias*, float32 `(batch * beams, 1, slots)`,
+is added to the attention scores of a beam: 0 in the slots of its own tokens, a large negative
+number in the slots of other beams. Only this small tensor is reordered at each step. The cost is
+that a beam also computes scores for the slots of other beams.
 """
 
 from keras import ops
 
-from keras_attn._decoding_state import history
+from keras_attn._decoding_state import growing_buffer
 from keras_attn.masks import MASKED_SCORE, scores_of_mask
 
 
@@ -33,8 +33,8 @@ def new_cache(batch, num_heads, key_dim, value_dim, dtype, capacity, growing=Non
     """
     heads = (batch, num_heads)
     return {
-        "keys": history.new_history(heads, (key_dim,), dtype, capacity, growing),
-        "values": history.new_history(heads, (value_dim,), dtype, capacity, growing),
+        "keys": growing_buffer.new_buffer(heads, (key_dim,), dtype, capacity, growing),
+        "values": growing_buffer.new_buffer(heads, (value_dim,), dtype, capacity, growing),
     }
 
 
@@ -52,8 +52,8 @@ def extend(cache, keys, values, slot, growing=None):
         The new cache.
     """
     return {
-        "keys": history.extend(cache["keys"], keys, slot, growing),
-        "values": history.extend(cache["values"], values, slot, growing),
+        "keys": growing_buffer.extend(cache["keys"], keys, slot, growing),
+        "values": growing_buffer.extend(cache["values"], values, slot, growing),
     }
 
 
@@ -92,12 +92,12 @@ def num_slots(cache, new_positions=0, growing=None, archive=None):
     Those of an archive, which come before them, are counted too.
     """
     slots = ops.shape(cache["keys"])[2]
-    slots = slots + new_positions if history.grows(growing) else slots
+    slots = slots + new_positions if growing_buffer.supports_growth(growing) else slots
     return slots if archive is None else slots + num_slots(archive)
 
 
 def own_slots(batch, beam_width):
-    """What the slots of a step add to the ancestors: each beam attends to its own, to no other's.
+    """Returns the ancestor bias of the slots of one step: each beam attends only to its own slot.
 
     Args:
         batch: int or int32 scalar.
@@ -110,8 +110,8 @@ def own_slots(batch, beam_width):
     return ops.zeros((batch, 1, 1), dtype="float32") + others
 
 
-def new_ancestors(own, capacity, growing=None, used=None):
-    """Ancestors in a new cache.
+def new_ancestor_bias(own, capacity, growing=None, used=None):
+    """Creates the ancestor bias of a new cache.
 
     Args:
         own: as from `own_slots`.
@@ -120,35 +120,35 @@ def new_ancestors(own, capacity, growing=None, used=None):
             beams may attend to them. Default `None`: there are none.
 
     Returns:
-        The ancestors.
+        The ancestor bias.
     """
     rows, beam_width = ops.shape(own)[0] * own.shape[1], own.shape[1]
-    ancestors = history.new_history((rows, 1), (), "float32", capacity, growing)
-    ancestors = ancestors + MASKED_SCORE
+    ancestor_bias = growing_buffer.new_buffer((rows, 1), (), "float32", capacity, growing)
+    ancestor_bias = ancestor_bias + MASKED_SCORE
     if used is None:
-        return ancestors
+        return ancestor_bias
     before = ops.repeat(scores_of_mask(used), beam_width, axis=0)[:, None]  # (B*K, 1, slots)
-    return ops.concatenate([before, ancestors], axis=2)
+    return ops.concatenate([before, ancestor_bias], axis=2)
 
 
-def extend_ancestors(ancestors, own, slot, growing=None):
-    """Ancestors after a step.
+def extend_ancestor_bias(ancestor_bias, own, slot, growing=None):
+    """Adds the slots of one step.
 
     Args:
-        ancestors: the ancestors.
+        ancestor_bias: as from `new_ancestor_bias`.
         own: as from `own_slots`.
         slot, growing: as in `extend`.
 
     Returns:
-        The new ancestors.
+        The new ancestor bias.
     """
     beam_width = own.shape[1]
     own = ops.reshape(own, (-1, 1, beam_width))  # (B*K, 1, K)
-    return history.extend(ancestors, own, slot, growing)
+    return growing_buffer.extend(ancestor_bias, own, slot, growing)
 
 
-def scores_of_ancestors(ancestors, own):
-    """The ancestors as what is added to scores, float32 `(batch, 1, beams, slots)`."""
-    slots = ops.shape(ancestors)[2]
-    slots = slots if isinstance(slots, int) else -1  # of which a batch of zero would tell nothing
-    return ops.reshape(ancestors, (ops.shape(own)[0], 1, own.shape[1], slots))
+def reshape_ancestor_bias(ancestor_bias, own):
+    """Reshapes the ancestor bias to that of scores, float32 `(batch, 1, beams, slots)`."""
+    slots = ops.shape(ancestor_bias)[2]
+    slots = slots if isinstance(slots, int) else -1  # -1 cannot be inferred for an empty batch
+    return ops.reshape(ancestor_bias, (ops.shape(own)[0], 1, own.shape[1], slots))

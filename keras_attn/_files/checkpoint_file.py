@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attn._files.replace_when_done import replace_when_done
+from keras_attn._files.atomic_replace import atomic_replace
 
 
 def require_directory(directory):
@@ -25,7 +25,7 @@ def require_directory(directory):
 def write_checkpoint(path, arrays, facts, like=None):
     """Writes arrays (a list) and facts (a dict that JSON can hold) to `path`.
 
-    `like` is as for `replace_when_done`.
+    `like` is as for `atomic_replace`.
     """
     # NumPy files cannot hold bfloat16.
     arrays = [
@@ -33,7 +33,7 @@ def write_checkpoint(path, arrays, facts, like=None):
     ]
     entries = {str(index): array for index, array in enumerate(arrays)}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with replace_when_done(path, like=like) as partial, open(partial, "wb") as stream:
+    with atomic_replace(path, like=like) as partial, open(partial, "wb") as stream:
         np.savez(stream, facts=np.array(json.dumps(facts)), **entries)
 
 

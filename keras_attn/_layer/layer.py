@@ -2,7 +2,7 @@ import inspect
 
 import keras
 
-from keras_attn._layer.arguments import accepts_numpy_numbers
+from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn._layer.rematerialization import is_rematerialized, release_parts, rematerialized
 
 KERAS_ARGUMENTS = {"activity_regularizer", "autocast", "dtype", "input_shape", "name", "trainable"}

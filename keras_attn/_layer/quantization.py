@@ -11,7 +11,7 @@ import re
 
 import keras
 
-from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
 
 
@@ -23,9 +23,9 @@ def refuse_quantization():
 
     @functools.wraps(original)
     def quantize(self, mode=None, config=None, filters=None, **kwargs):
-        for layer in all_layers([self]):
+        for layer in flatten_layers([self]):
             if isinstance(layer, Layer) and any(
-                _is_selected(part, filters) for part in all_layers([layer])
+                _is_selected(part, filters) for part in flatten_layers([layer])
             ):
                 raise ValueError(
                     "Expected a model without layers of keras_attn, or filters that select none of "

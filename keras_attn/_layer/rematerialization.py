@@ -14,8 +14,8 @@ import math
 import keras
 from keras import ops, tree
 
-from keras_attn._layer.all_layers import all_layers
-from keras_attn._layer.with_mask import WithMask
+from keras_attn._layer.attach_mask import AttachMask
+from keras_attn._layer.flatten_layers import flatten_layers
 
 
 class CallContext(keras.layers.Layer):
@@ -44,7 +44,7 @@ def release_parts(layer, all_parts):
         all_parts: bool. True for a layer that is recomputed as a whole, where checkpoints of parts
             would only compute more. False ends those of Keras' own layers alone, which would fail.
     """
-    for part in all_layers([layer]):
+    for part in flatten_layers([layer]):
         if part is not layer and (all_parts or not hasattr(part, "is_container")):
             part._remat_mode = None
 
@@ -83,8 +83,8 @@ def rematerialized(layer, function):
     """
     reader = CallContext(autocast=False)
     context = CallContext(dtype=layer.dtype_policy, autocast=layer.autocast)
-    with_mask = WithMask(autocast=False)
-    with_mask._remat_mode = None
+    attach_mask = AttachMask(autocast=False)
+    attach_mask._remat_mode = None
 
     def run(*args, **kwargs):
         training = reader(None, function=lambda mask, training: training)
@@ -111,7 +111,7 @@ def rematerialized(layer, function):
             values, tensors = operands[: len(variables)], operands[len(variables) :]
             inputs = list(leaves)
             for place, tensor, mask in zip(places, tensors, masks, strict=True):
-                inputs[place] = tensor if mask is None else with_mask(tensor, mask=mask)
+                inputs[place] = tensor if mask is None else attach_mask(tensor, mask=mask)
             args_, kwargs_ = tree.pack_sequence_as((args, kwargs), inputs)
             mapping = list(zip(variables, values, strict=True))
             with keras.StatelessScope(state_mapping=mapping) as scope:

@@ -1,7 +1,12 @@
 from keras import ops
 
-from keras_attn._backend.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
 from keras_attn._backend.integers import slice_starts
+from keras_attn._backend.sequential_loops import (
+    add_same_shape,
+    at_least_one,
+    map_sequentially,
+    while_loop_sequentially,
+)
 from keras_attn.masks import wide_dtype
 
 
@@ -47,7 +52,7 @@ def _hidden(query, keys):
 @ops.custom_gradient
 def _chunked(query, chunks, vector):
     """Scores `(N, B, T, s)` of queries `(B, T, U)` and N chunks of keys `(N, B, s, U)`."""
-    scores = map_in_turn(lambda keys: additive_score(query, keys, vector), chunks)
+    scores = map_sequentially(lambda keys: additive_score(query, keys, vector), chunks)
 
     def gradients(*args, upstream=None):
         upstreams = args[0] if upstream is None else upstream  # (N, B, T, s)
@@ -66,7 +71,7 @@ def _chunked(query, chunks, vector):
 
         sums = (ops.zeros(ops.shape(x), wide_dtype(x)) for x in (query, vector))
         num_chunks = ops.shape(chunks)[0]
-        _, of_chunks, *sums = while_in_turn(
+        _, of_chunks, *sums = while_loop_sequentially(
             lambda number, *_: number < num_chunks, add_chunk, (0, chunks, *sums)
         )
         of_query, of_vector = sums

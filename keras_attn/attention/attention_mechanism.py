@@ -2,9 +2,9 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn._layer.arguments import check_same_batch, check_same_time, check_second_input
+from keras_attn._layer.argument_checks import check_same_batch, check_same_time, check_second_input
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.another_initializer import another_initializer
+from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps
@@ -87,7 +87,7 @@ class AttentionMechanism(AttentionSteps, Layer):
 
     def add_kernel(self, name, shape):
         """Adds a weight that starts as `self.kernel_initializer` says."""
-        initializer = another_initializer(self.kernel_initializer, name)
+        initializer = clone_initializer(self.kernel_initializer, name)
         return self.add_weight(name=name, shape=shape, initializer=initializer)
 
     def call(

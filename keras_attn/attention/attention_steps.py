@@ -1,6 +1,6 @@
 from keras import ops
 
-from keras_attn._decoding_state.fold_beams import fold_beams, merge_beams
+from keras_attn._decoding_state.beam_axis import fold_beams, merge_beams
 
 
 class AttentionSteps:
@@ -9,13 +9,13 @@ class AttentionSteps:
     Most attention has no state: then a step is `attend` with one query of each beam.
     """
 
-    feeds_back = False
+    requires_time_loop = False
     """Whether a step needs what the step before has left, so that time must be a loop."""
 
-    grows = True
+    can_exceed_max_length = True
     """Whether more steps may follow than the `max_steps` given to `initial_state`."""
 
-    aligns = True
+    attends_to_source = True
     """Whether the weights of a step are over the source: then they align it with the target."""
 
     def main(self, values):

@@ -5,8 +5,13 @@ import functools
 from keras import ops
 
 from keras_attn._backend.dynamic_shapes import is_symbol
-from keras_attn._backend.in_turn import add_same_shape, at_least_one, map_in_turn, while_in_turn
 from keras_attn._backend.integers import slice_starts
+from keras_attn._backend.sequential_loops import (
+    add_same_shape,
+    at_least_one,
+    map_sequentially,
+    while_loop_sequentially,
+)
 from keras_attn.attention.scaled_dot_product import matmul_groups, scaled_dot_product
 from keras_attn.masks import causal_mask, wide_dtype, window_mask
 
@@ -91,7 +96,7 @@ def blockwise_dot_product(
 
     @ops.custom_gradient
     def attend(query_blocks, *shared):
-        context_blocks = map_in_turn(
+        context_blocks = map_sequentially(
             lambda block: weigh(*block, *shared)[0],
             (ops.arange(num_blocks, dtype="int32"), query_blocks),
         )  # (N, B, H, t, dv)
@@ -118,7 +123,7 @@ def blockwise_dot_product(
                 return number + 1, blocks, *map(add_same_shape, sums, addends)
 
             sums = (ops.zeros(ops.shape(x), wide_dtype(x)) for x in shared)
-            _, query_gradients, *sums = while_in_turn(
+            _, query_gradients, *sums = while_loop_sequentially(
                 lambda number, *_: number < num_blocks, add_block, (0, query_blocks, *sums)
             )
             sums = (ops.cast(total, x.dtype) for total, x in zip(sums, shared, strict=True))

@@ -1,10 +1,10 @@
 import keras
 
-from keras_attn.attention.additive_recurrent_attention import AdditiveRecurrentAttention
+from keras_attn.attention.additive_feedback_attention import AdditiveFeedbackAttention
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class CoverageAttention(AdditiveRecurrentAttention):
+class CoverageAttention(AdditiveFeedbackAttention):
     """Additive attention that sees how much each position has been attended to.
 
         c_ts = sum_{t' < t} a_t's
@@ -18,7 +18,7 @@ class CoverageAttention(AdditiveRecurrentAttention):
         units: int, size of the space in which queries and keys are compared.
         **kwargs: arguments of `AttentionMechanism`.
 
-    Call arguments, returns, masking: see `RecurrentAttention`.
+    Call arguments, returns, masking: see `FeedbackAttention`.
 
     Raises:
         ValueError: if `units` is not a positive integer.

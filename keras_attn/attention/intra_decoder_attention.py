@@ -2,8 +2,8 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn._layer.arguments import check_compute_dtype
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.argument_checks import check_compute_dtype
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.attention_steps import AttentionSteps
@@ -19,7 +19,7 @@ class IntraDecoderAttention(AttentionSteps, Layer):
 
     Introduced by [Paulus et al., 2018](https://arxiv.org/abs/1705.04304), equations 6 to 8, against
     repetitions in long outputs; there with the score `"general"`, beside attention to the source:
-    see `MultipleAttention`. With `query="cell_output"` of an `AttentionRNNCell` the queries are the
+    see `CombinedAttention`. With `query="cell_output"` of an `AttentionRNNCell` the queries are the
     states of the decoder.
 
     Args:
@@ -55,9 +55,9 @@ class IntraDecoderAttention(AttentionSteps, Layer):
     (2, 3, 5)
     """
 
-    feeds_back = True
-    grows = False
-    aligns = False
+    requires_time_loop = True
+    can_exceed_max_length = False
+    attends_to_source = False
 
     def __init__(self, mechanism, **kwargs):
         super().__init__(**kwargs)
@@ -68,7 +68,7 @@ class IntraDecoderAttention(AttentionSteps, Layer):
 
     def build(self, query_shape, value_shape=None):
         self.query_dim = query_shape[-1]
-        build_once(self.mechanism, query_shape, query_shape)
+        ensure_built(self.mechanism, query_shape, query_shape)
 
     def call(
         self,

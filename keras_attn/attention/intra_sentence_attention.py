@@ -3,10 +3,10 @@ from keras import ops
 
 from keras_attn import masks
 from keras_attn._backend.gather import gather_rows
-from keras_attn._layer.arguments import check_positive_integer, check_second_input
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.argument_checks import check_positive_integer, check_second_input
+from keras_attn._layer.attach_mask import AttachMask
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
-from keras_attn._layer.with_mask import WithMask
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.weighted_average import WeightedAverage
 from keras_attn.positions.position_range import position_range
@@ -64,11 +64,11 @@ class IntraSentenceAttention(Layer):
         self.max_distance = max_distance
         self.average_of_first = WeightedAverage(name="first", dtype=self.dtype_policy)
         self.average_of_second = WeightedAverage(name="second", dtype=self.dtype_policy)
-        self.with_mask = WithMask(dtype=self.dtype_policy)
+        self.attach_mask = AttachMask(dtype=self.dtype_policy)
 
     def build(self, first_shape, second_shape=None):
         check_second_input(self, "second", second_shape)
-        build_once(self.transform, first_shape)
+        ensure_built(self.transform, first_shape)
         self.distance_bias = self.add_weight(
             name="distance_bias", shape=(2 * self.max_distance + 2,), initializer="zeros"
         )
@@ -80,7 +80,7 @@ class IntraSentenceAttention(Layer):
         second_mask = masks.join(second, second_mask=second_mask)
         first = self._attend(self.average_of_first, first, first_mask)
         second = self._attend(self.average_of_second, second, second_mask)
-        return self.with_mask(first, mask=first_mask), self.with_mask(second, mask=second_mask)
+        return self.attach_mask(first, mask=first_mask), self.attach_mask(second, mask=second_mask)
 
     def _attend(self, average, words, mask):
         keys = ops.cast(self.transform(words), self.compute_dtype)  # (B, T, U)

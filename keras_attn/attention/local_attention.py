@@ -2,10 +2,10 @@ import keras
 from keras import ops
 
 from keras_attn._backend.gather import gather_rows
-from keras_attn._backend.in_turn import at_least_one
-from keras_attn._decoding_state.fold_beams import merge_beams, split_beams
-from keras_attn._layer.arguments import check_compute_dtype, check_positive_integer
-from keras_attn._layer.build_once import build_once
+from keras_attn._backend.sequential_loops import at_least_one
+from keras_attn._decoding_state.beam_axis import merge_beams, split_beams
+from keras_attn._layer.argument_checks import check_compute_dtype, check_positive_integer
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record
@@ -78,10 +78,10 @@ class LocalAttention(AttentionMechanism):
         self.window = window
         self.units = units
         self.alignment = alignment
-        self.feeds_back = alignment == "monotonic"
+        self.requires_time_loop = alignment == "monotonic"
 
     def build(self, query_shape, value_shape, key_shape=None):
-        build_once(self.mechanism, query_shape, value_shape, key_shape)
+        ensure_built(self.mechanism, query_shape, value_shape, key_shape)
         super().build(query_shape, value_shape, key_shape)
 
     def build_weights(self, query_dim, key_dim):
@@ -221,7 +221,7 @@ def check_scores_pairs(mechanism):
     if (
         not isinstance(mechanism, AttentionMechanism)
         or isinstance(mechanism, (LocationAttention, LocalAttention))
-        or mechanism.feeds_back
+        or mechanism.requires_time_loop
     ):
         raise ValueError(
             "mechanism must be an AttentionMechanism that scores a query and a key, such as "

@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from keras_attn._layer.arguments import check_positive_integer
+from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 
 

@@ -1,12 +1,12 @@
 import keras
 from keras import ops
 
-from keras_attn._layer.arguments import check_positive_integer
-from keras_attn.attention.additive_recurrent_attention import AdditiveRecurrentAttention
+from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn.attention.additive_feedback_attention import AdditiveFeedbackAttention
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class LocationSensitiveAttention(AdditiveRecurrentAttention):
+class LocationSensitiveAttention(AdditiveFeedbackAttention):
     """Additive attention that sees where the step before has looked, through a convolution.
 
         f_t  = F * a_{t-1}
@@ -24,7 +24,7 @@ class LocationSensitiveAttention(AdditiveRecurrentAttention):
         cumulative: bool. Default `False`.
         **kwargs: arguments of `AttentionMechanism`.
 
-    Call arguments, returns, masking: see `RecurrentAttention`.
+    Call arguments, returns, masking: see `FeedbackAttention`.
 
     Raises:
         ValueError: if `units`, `filters` or `kernel_size` is not a positive integer.

@@ -2,12 +2,12 @@ import keras
 from keras import ops
 
 from keras_attn._backend.scan import scan
-from keras_attn._layer.arguments import check_compute_dtype
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.argument_checks import check_compute_dtype
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.attention_mechanism import AttentionMechanism
+from keras_attn.attention.feedback_attention import FeedbackAttention
 from keras_attn.attention.local_attention import LocalAttention
-from keras_attn.attention.recurrent_attention import RecurrentAttention
 from keras_attn.masks import wide_dtype
 
 MODES = ("parallel", "recursive", "hard")
@@ -16,7 +16,7 @@ LEAST_PROBABILITY = 1e-10
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class MonotonicAttention(RecurrentAttention):
+class MonotonicAttention(FeedbackAttention):
     """Attention that only moves forward, with the scores of another mechanism.
 
     From where the step before has looked, each position is taken with a probability of its own, or
@@ -47,7 +47,7 @@ class MonotonicAttention(RecurrentAttention):
         **kwargs: arguments of `AttentionMechanism`; `probability_fn` stays "softmax" and does
             nothing.
 
-    Call arguments, returns: see `RecurrentAttention`.
+    Call arguments, returns: see `FeedbackAttention`.
 
     Masking: masked positions are passed with weight 0.
 
@@ -77,7 +77,7 @@ class MonotonicAttention(RecurrentAttention):
         if mode not in MODES:
             raise ValueError(f"mode must be one of {MODES}. Received: mode={mode!r}.")
         if not isinstance(mechanism, AttentionMechanism) or isinstance(
-            mechanism, (RecurrentAttention, LocalAttention)
+            mechanism, (FeedbackAttention, LocalAttention)
         ):
             raise ValueError(
                 "mechanism must be an AttentionMechanism that scores each position on its own, "
@@ -96,7 +96,7 @@ class MonotonicAttention(RecurrentAttention):
         self.noise = _NoiseOfSteps(sigmoid_noise, seed)
 
     def build(self, query_shape, value_shape, key_shape=None):
-        build_once(self.mechanism, query_shape, value_shape, key_shape)
+        ensure_built(self.mechanism, query_shape, value_shape, key_shape)
         super().build(query_shape, value_shape, key_shape)
 
     def build_weights(self, query_dim, key_dim):

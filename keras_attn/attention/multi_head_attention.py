@@ -4,18 +4,18 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn._decoding_state import history, kv_cache
-from keras_attn._decoding_state.fold_beams import fold_beams
+from keras_attn._decoding_state import growing_buffer, kv_cache
+from keras_attn._decoding_state.beam_axis import fold_beams
 from keras_attn._drop_ins.dropout import Dropout
-from keras_attn._layer.arguments import (
+from keras_attn._layer.argument_checks import (
     check_dropout,
     check_positive_integer,
     check_same_batch,
     check_same_time,
 )
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.another_initializer import another_initializer
+from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn.attention.attention_axes import AttentionAxes, check_axes
 from keras_attn.attention.attention_recorder import record
@@ -227,7 +227,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         kernel = self.add_weight(
             name=f"{name}_kernel",
             shape=(input_dim, output_dim),
-            initializer=another_initializer(self.kernel_initializer, name),
+            initializer=clone_initializer(self.kernel_initializer, name),
             regularizer=self.kernel_regularizer,
             constraint=self.kernel_constraint,
         )
@@ -236,7 +236,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
             bias = self.add_weight(
                 name=f"{name}_bias",
                 shape=(output_dim,),
-                initializer=another_initializer(self.bias_initializer, name),
+                initializer=clone_initializer(self.bias_initializer, name),
                 regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )
@@ -422,7 +422,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         start_index=None,
         key_positions=None,
         position_bias=None,
-        ancestors=None,
+        ancestor_bias=None,
         archive=None,
         growing=None,
     ):
@@ -430,7 +430,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
         Args:
             query: `(batch, new positions, features)`, or `(batch, features)` for a single one; with
-                `ancestors` `(batch * beams, features)`, one for each beam.
+                `ancestor_bias` `(batch * beams, features)`, one for each beam.
             cache: as from `new_cache` or the step before.
             slot: int32 scalar, slots in use before these.
             start_index: int32 scalar or `(batch,)`, position of the first query. Default: `slot`,
@@ -439,7 +439,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
                 negative where there is none to attend to. Default: the number of the slot, as if
                 there were no beams.
             position_bias, growing: as in `call` and `new_cache`.
-            ancestors: float32 `(batch, 1, beams, slots)`, added to the scores: what each of the
+            ancestor_bias: float32 `(batch, 1, beams, slots)`, added to the scores: what each of the
                 beams that share the cache may attend to in the new one, see
                 `keras_attn._decoding_state.kv_cache`. Default `None`: there are no beams.
             archive: another cache, whose slots come before those of `cache` and are not copied.
@@ -450,17 +450,17 @@ class MultiHeadAttention(AttentionSteps, Layer):
             heads, new positions or beams, slots)` and the new cache.
         """
         start_index = slot if start_index is None else start_index
-        beams = 1 if ancestors is None else ancestors.shape[2]
+        beams = 1 if ancestor_bias is None else ancestor_bias.shape[2]
         queries, keys, values = self._project_positions(query, beams, start_index)
         cache = kv_cache.extend(cache, keys, values, slot, growing)
         new_positions = 1 if len(query.shape) == 2 else query.shape[1]
         query_positions = position_range(new_positions or ops.shape(query)[1], start_index)
         # A cache that grows ends with the newest position: a single one may attend to all of it.
-        everything = ancestors is not None or (
-            history.grows(growing) and new_positions == 1 and key_positions is None
+        everything = ancestor_bias is not None or (
+            growing_buffer.supports_growth(growing) and new_positions == 1 and key_positions is None
         )
         used = None
-        if ancestors is None and key_positions is not None:
+        if ancestor_bias is None and key_positions is not None:
             used = (key_positions >= 0)[:, None, :]
         if key_positions is None:
             key_positions = position_range(kv_cache.num_slots(cache, archive=archive))
@@ -471,9 +471,9 @@ class MultiHeadAttention(AttentionSteps, Layer):
             [part["keys"] for part in parts],
             [part["values"] for part in parts],
             _with_heads(masks.both(mask, used)),
-            _sum(_bias(position_bias, query_positions, key_positions), ancestors),
+            _sum(_bias(position_bias, query_positions, key_positions), ancestor_bias),
             # Beams are searched, not trained.
-            self.dropout_layer if self.dropout and ancestors is None else None,
+            self.dropout_layer if self.dropout and ancestor_bias is None else None,
         )
         return self._combine(heads, query), weights, cache
 
@@ -669,7 +669,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
 def check_position_bias(position_bias):
     """Refuses a layer whose weights a functional model would neither train nor save."""
     if isinstance(position_bias, keras.layers.Layer):
-        build_once(position_bias, (None, None), (None, None))
+        ensure_built(position_bias, (None, None), (None, None))
         if position_bias.weights:
             raise ValueError(
                 "A functional model does not see the weights of a layer that is an argument. "

@@ -2,10 +2,10 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn._layer.arguments import check_layers, check_same_batch, check_second_input
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.argument_checks import check_layers, check_same_batch, check_second_input
+from keras_attn._layer.attach_mask import AttachMask
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
-from keras_attn._layer.with_mask import WithMask
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.weighted_average import WeightedAverage
 
@@ -62,11 +62,11 @@ class SoftAlignment(Layer):
         self.transform = transform
         self.average_of_second = WeightedAverage(name="first", dtype=self.dtype_policy)
         self.average_of_first = WeightedAverage(name="second", dtype=self.dtype_policy)
-        self.with_mask = WithMask(dtype=self.dtype_policy)
+        self.attach_mask = AttachMask(dtype=self.dtype_policy)
 
     def build(self, first_shape, second_shape=None):
         check_second_input(self, "second", second_shape)
-        build_once(self.transform, first_shape)
+        ensure_built(self.transform, first_shape)
 
     def call(
         self,
@@ -90,7 +90,10 @@ class SoftAlignment(Layer):
         beta, over_second = self.average_of_second(scores, second, over_second)
         scores = ops.transpose(scores, (0, 2, 1))  # (B, S, T)
         alpha, over_first = self.average_of_first(scores, first, over_first)
-        beta, alpha = self.with_mask(beta, mask=first_mask), self.with_mask(alpha, mask=second_mask)
+        beta, alpha = (
+            self.attach_mask(beta, mask=first_mask),
+            self.attach_mask(alpha, mask=second_mask),
+        )
         return (beta, alpha, over_second, over_first) if return_attention_scores else (beta, alpha)
 
     def get_config(self):

@@ -3,14 +3,14 @@ from keras import ops
 
 from keras_attn import masks
 from keras_attn._backend.integers import sum_int32
-from keras_attn._decoding_state import history, kv_cache
-from keras_attn._layer.arguments import check_same_batch
-from keras_attn.decoders.stack_decoder import StackDecoder
+from keras_attn._decoding_state import growing_buffer, kv_cache
+from keras_attn._layer.argument_checks import check_same_batch
+from keras_attn.decoders.transformer_token_decoder import TransformerTokenDecoder
 from keras_attn.positions.position_range import position_range
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class CausalLanguageModel(StackDecoder):
+class CausalLanguageModel(TransformerTokenDecoder):
     """A stack of Transformer blocks that predicts each token from those before it.
 
         p(y) = prod_t p(y[t] | y[0], ..., y[t - 1])
@@ -19,10 +19,10 @@ class CausalLanguageModel(StackDecoder):
     [Liu et al., 2018](https://arxiv.org/abs/1801.10198), section 4.2.3, and by
     [Radford et al., 2018](https://openai.com/index/language-unsupervised) (GPT).
 
-    As a `Decoder` its memory is the prompt, as it comes from a `PromptEncoder`: all of it is read
-    at once, and the keys and values that the blocks make of it are where the caches begin. The
-    first step of a search is given the last token of the prompt, or the start token where the
-    prompt is empty. So every search generates text:
+    As a `StepDecoder` its memory is the prompt, the result of a `PromptEncoder`. The blocks process
+    the prompt in one pass, whose keys and values are the first entries of the caches. The first
+    step of a search gets the last token of the prompt, or the start token where the prompt is
+    empty. So every search generates text:
 
         BeamDecoder(model, relative_max_length=None)(**PromptEncoder()(prompt_ids))
 
@@ -32,7 +32,7 @@ class CausalLanguageModel(StackDecoder):
         embedding, head: see `TokenDecoder`.
         num_layers, positions, position_bias, scale_embedding, dropout, seed: see
             `TransformerEncoder`.
-        growing_cache, archive_every: see `TransformerDecoder`. Prompts are put away at once.
+        growing_cache, cache_block_size: see `TransformerDecoder`. Prompts are put away at once.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -150,11 +150,11 @@ class CausalLanguageModel(StackDecoder):
             for prompt, cache in zip(memory["caches"], empty, strict=True)
         ]
         shared = {**_after_prompt(memory, joined), "own": own}
-        if self.archive_every is not None and history.grows(self.growing_cache):
+        if self.cache_block_size is not None and growing_buffer.supports_growth(self.growing_cache):
             shared |= {"archives": joined, "caches": empty}
         prompt_slots = _prompt_slots(memory)
         used = _key_positions(shared["position"], prompt_slots, prompt_slots, prompt_slots) >= 0
-        return {"ancestors": kv_cache.new_ancestors(own, *slots, used), "shared": shared}
+        return {"ancestor_bias": kv_cache.new_ancestor_bias(own, *slots, used), "shared": shared}
 
     def max_tokens(self, memory):
         if self.stack.max_length is None:
@@ -168,19 +168,21 @@ class CausalLanguageModel(StackDecoder):
     def step(self, token_ids, state, memory):
         shared, growing = state["shared"], self.growing_cache
         own = shared["own"]
-        ancestors = kv_cache.extend_ancestors(state["ancestors"], own, shared["slot"], growing)
-        scores = kv_cache.scores_of_ancestors(ancestors, own)
+        ancestor_bias = kv_cache.extend_ancestor_bias(
+            state["ancestor_bias"], own, shared["slot"], growing
+        )
+        scores = kv_cache.reshape_ancestor_bias(ancestor_bias, own)
         vectors, shared = self._extend(token_ids, shared, memory, growing, scores)
-        return self.project(vectors), {"ancestors": ancestors, "shared": shared}  # (B*K, V)
+        return self.project(vectors), {"ancestor_bias": ancestor_bias, "shared": shared}  # (B*K, V)
 
-    def _extend(self, token_ids, shared, memory, growing, ancestors=None):
+    def _extend(self, token_ids, shared, memory, growing, ancestor_bias=None):
         """Outputs of new tokens `(B, T)`, or one of each beam `(B*K,)`, and what is then shared."""
         position, slot = shared["position"], shared["slot"]
-        if ancestors is None:
+        if ancestor_bias is None:
             beams, time = 1, ops.shape(token_ids)[1]
             vectors = self.stack.embed(token_ids, position)  # (B, T, D)
         else:
-            beams, time = ancestors.shape[2], 1
+            beams, time = ancestor_bias.shape[2], 1
             each = ops.repeat(position, beams, axis=0)  # (B*K,)
             vectors = ops.squeeze(self.stack.embed(token_ids[:, None], each), axis=1)  # (B*K, D)
         archive = shared["archives"][0] if "archives" in shared else None
@@ -195,7 +197,7 @@ class CausalLanguageModel(StackDecoder):
             start_index=position,
             key_positions=key_positions,
             position_bias=bias,
-            ancestors=ancestors,
+            ancestor_bias=ancestor_bias,
             growing=growing,
         )
         vectors = self.stack.normalize(vectors)  # (B, T, D) or (B*K, D)

@@ -4,12 +4,12 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn._decoding_state import history
-from keras_attn._layer.arguments import is_finite, list_of_layers
-from keras_attn._layer.build_once import build_once
+from keras_attn._decoding_state import growing_buffer
+from keras_attn._layer.argument_checks import is_finite, list_of_layers
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.vocabulary_size import vocabulary_size
 from keras_attn._serialization.serialize_shared import serialize_shared
-from keras_attn.decoders.decoder import Decoder
+from keras_attn.decoders.step_decoder import StepDecoder
 
 AVERAGES = ("arithmetic", "geometric")
 LEAST_LOGIT = -1e37
@@ -18,7 +18,7 @@ LEAST_PROBABILITY = 1e-37  # the logarithm of 0 is infinite, and loops in ONNX t
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class EnsembleDecoder(Decoder):
+class EnsembleDecoder(StepDecoder):
     """Several decoders that choose each token together.
 
         arithmetic   p(y) = sum_i w_i p_i(y)
@@ -30,8 +30,8 @@ class EnsembleDecoder(Decoder):
     since. The arithmetic mean is fairseq's, the geometric one Marian's and OpenNMT-py's.
 
     Args:
-        decoders: list of `Decoder`s of one target vocabulary: recurrent ones, Transformers, or some
-            of each.
+        decoders: list of `StepDecoder`s with one target vocabulary: recurrent decoders,
+            Transformers, or both.
         member_weights: list of float > 0, how much each counts; only their ratios matter. Default
             `None`: all alike.
         average: `"arithmetic"` (default) or `"geometric"`, what is a mean: the probabilities, or
@@ -39,7 +39,7 @@ class EnsembleDecoder(Decoder):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
-        token_ids: see `Decoder.call`.
+        token_ids: see `StepDecoder.call`.
         encoder_outputs, encoder_mask, encoder_state, query_features: as for one decoder, then all
             are given the same; or dicts from `"0"`, `"1"`, ..., the place in `decoders`, to what is
             for that decoder, as an `EnsembleEncoder` returns them.
@@ -72,7 +72,7 @@ class EnsembleDecoder(Decoder):
     def __init__(self, decoders, member_weights=None, average="arithmetic", **kwargs):
         kwargs.setdefault("autocast", False)  # each decoder has a precision of its own
         super().__init__(**kwargs)
-        self.decoders = list_of_layers("decoders", decoders, Decoder)
+        self.decoders = list_of_layers("decoders", decoders, StepDecoder)
         sizes = {vocabulary_size(decoder) for decoder in self.decoders} - {None}
         if len(sizes) > 1:
             raise ValueError(
@@ -111,7 +111,7 @@ class EnsembleDecoder(Decoder):
         for name, decoder in self.members.items():
             own = [self._own(name, shape) for shape in shapes]
             features = self._own(name, query_features_shape)
-            build_once(decoder, token_ids_shape, *own, *([] if features is None else [features]))
+            ensure_built(decoder, token_ids_shape, *own, *([] if features is None else [features]))
 
     def call(
         self,
@@ -134,10 +134,10 @@ class EnsembleDecoder(Decoder):
         )
 
     @property
-    def grows(self):
+    def can_exceed_max_length(self):
         # Where nothing can grow in a search, one is enough to say so.
-        of_these = all if history.grows() else any
-        return of_these(decoder.grows for decoder in self.decoders)
+        of_these = all if growing_buffer.supports_growth() else any
+        return of_these(decoder.can_exceed_max_length for decoder in self.decoders)
 
     def main(self, values):
         return self.decoders[0].main(self._own("0", values))
@@ -180,19 +180,19 @@ class EnsembleDecoder(Decoder):
         return any(decoder.forbids_tokens for decoder in self.decoders)
 
     @property
-    def archive_every(self):
-        intervals = [decoder.archive_every for decoder in self.decoders]
+    def cache_block_size(self):
+        intervals = [decoder.cache_block_size for decoder in self.decoders]
         return min((each for each in intervals if each is not None), default=None)
 
-    @archive_every.setter
-    def archive_every(self, steps):
+    @cache_block_size.setter
+    def cache_block_size(self, steps):
         for decoder in self.decoders:
-            decoder.archive_every = steps
+            decoder.cache_block_size = steps
 
     def archive(self, state):
         states = {name: self._state_of(name, state) for name in self.members}
         for name, decoder in self.members.items():
-            if decoder.archive_every is not None:
+            if decoder.cache_block_size is not None:
                 states[name] = decoder.archive(states[name])
         return self._state(states)
 

@@ -2,13 +2,13 @@ import keras
 from keras import ops, tree
 
 from keras_attn._drop_ins.dropout import Dropout
-from keras_attn._layer.arguments import (
+from keras_attn._layer.argument_checks import (
     check_compute_dtype,
     check_dropout,
     check_same_batch,
     check_second_input,
 )
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.coverage_loss import coverage_loss
 from keras_attn.decoders.token_decoder import TokenDecoder
@@ -40,7 +40,7 @@ class RNNDecoder(TokenDecoder):
         pad_token_id: int, the id of padding, whose steps are no part of that loss. Default 0.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments: see `Decoder.call`; `return_attention_scores` asks for the weights too, and
+    Call arguments: see `StepDecoder.call`; `return_attention_scores` asks for the weights too, and
         `query_features` `(B, F)` are part of each query where the cell's `query` names them: an
         encoder passes them on as one of its outputs.
 
@@ -104,11 +104,11 @@ class RNNDecoder(TokenDecoder):
     ):
         if encoder_state_shape is None:
             check_second_input(self, "encoder_outputs", encoder_outputs_shape)
-        build_once(self.embedding, token_ids_shape)
+        ensure_built(self.embedding, token_ids_shape)
         embedded_shape = self.embedding.compute_output_shape(token_ids_shape)
-        build_once(self.rnn, embedded_shape, encoder_outputs_shape, query_features_shape)
+        ensure_built(self.rnn, embedded_shape, encoder_outputs_shape, query_features_shape)
         shapes = self.main(encoder_outputs_shape), self.main(encoder_mask_shape)
-        build_once(self.state_bridge, *shapes, encoder_state_shape)
+        ensure_built(self.state_bridge, *shapes, encoder_state_shape)
         output_shape = (*embedded_shape[:-1], self.cell.output_size)
         self.build_head(output_shape, embedded_shape[-1])
 
@@ -148,8 +148,10 @@ class RNNDecoder(TokenDecoder):
         return (logits, weights) if return_attention_scores else logits
 
     @property
-    def grows(self):
-        return super().grows and (self.cell.attention is None or self.cell.attention.grows)
+    def can_exceed_max_length(self):
+        return super().can_exceed_max_length and (
+            self.cell.attention is None or self.cell.attention.can_exceed_max_length
+        )
 
     def main(self, values):
         return values if self.cell.attention is None else self.cell.attention.main(values)
@@ -169,11 +171,15 @@ class RNNDecoder(TokenDecoder):
         def for_each_beam(leaf):
             return leaf if beam_width == 1 else ops.repeat(leaf, beam_width, axis=0)
 
-        if alignments and self.cell.attention is not None and not self.cell.attention.aligns:
+        if (
+            alignments
+            and self.cell.attention is not None
+            and not self.cell.attention.attends_to_source
+        ):
             raise ValueError(
                 "Alignments are weights over the source. Received: alignments of a decoder with "
                 f"{type(self.cell.attention).__name__}, whose weights are over its own past. Make "
-                "attention to the source the first of a MultipleAttention."
+                "attention to the source the first of a CombinedAttention."
             )
         cell_state = tree.map_structure(for_each_beam, memory["cell"])
         rows = ops.shape(tree.flatten(cell_state)[0])[0]

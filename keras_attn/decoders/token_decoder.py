@@ -1,13 +1,13 @@
 import keras
 
-from keras_attn._layer.arguments import check_layers
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.argument_checks import check_layers
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._serialization.serialize_shared import serialize_shared
-from keras_attn.decoders.decoder import Decoder
+from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.output_layers.projection import logits_of
 
 
-class TokenDecoder(Decoder):
+class TokenDecoder(StepDecoder):
     """A decoder with an embedding before it and an output head behind it.
 
     Args:
@@ -37,7 +37,7 @@ class TokenDecoder(Decoder):
     def build_head(self, output_shape, embedding_dim):
         """Builds the head for outputs of a shape, and checks that they can be tied."""
         if self.head is not None:
-            build_once(self.head, output_shape)
+            ensure_built(self.head, output_shape)
         elif output_shape[-1] != embedding_dim:
             raise ValueError(
                 "Tied to the embedding, the output must have its size. "

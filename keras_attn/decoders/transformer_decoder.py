@@ -2,14 +2,14 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn._decoding_state import history, kv_cache
-from keras_attn._layer.arguments import check_same_batch, check_second_input
-from keras_attn.decoders.stack_decoder import StackDecoder
+from keras_attn._decoding_state import growing_buffer, kv_cache
+from keras_attn._layer.argument_checks import check_same_batch, check_second_input
+from keras_attn.decoders.transformer_token_decoder import TransformerTokenDecoder
 from keras_attn.positions.position_range import position_range
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class TransformerDecoder(StackDecoder):
+class TransformerDecoder(TransformerTokenDecoder):
     """A stack of Transformer blocks that predicts the next token.
 
     Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3. Teacher
@@ -25,13 +25,13 @@ class TransformerDecoder(StackDecoder):
         growing_cache: bool, whether the cache grows with each step, or has slots for `max_length`
             steps from the start. Default `None`: it grows where the backend can. Only a growing
             cache can be exported to ONNX.
-        archive_every: int, the steps after which a search moves what is in a growing cache to a
+        cache_block_size: int, the steps after which a search moves what is in a growing cache to a
             second one, which steps read but do not copy. For long outputs, on TensorFlow and in
             ONNX; ignored elsewhere. Default `None`: never, which is faster for sentences.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments: see `Decoder.call`; `encoder_state` is not used. `return_attention_scores` asks
-        for the weights too.
+    Call arguments: see `StepDecoder.call`; `encoder_state` is not used. With
+        `return_attention_scores` the weights are returned too.
 
     Returns:
         float32 logits `(B, T, V)`, or a tuple of it and the weights `(B, T, S)` of the last block,
@@ -102,14 +102,14 @@ class TransformerDecoder(StackDecoder):
         slots = (self.capacity(max_length, beam_width), self.growing_cache)
         own = kv_cache.own_slots(batch, beam_width)
         state = {
-            "ancestors": kv_cache.new_ancestors(own, *slots),
+            "ancestor_bias": kv_cache.new_ancestor_bias(own, *slots),
             "shared": {
                 "position": ops.zeros((), dtype="int32"),
                 "own": own,
                 "caches": [block.initial_state(batch, *slots) for block in self.stack.blocks],
             },
         }
-        if self.archive_every is not None and history.grows(self.growing_cache):
+        if self.cache_block_size is not None and growing_buffer.supports_growth(self.growing_cache):
             state["shared"]["archives"] = list(state["shared"]["caches"])
         if alignments:
             state["alignments"] = ops.zeros(
@@ -125,7 +125,7 @@ class TransformerDecoder(StackDecoder):
         position, own = shared["position"], shared["own"]
         beams = own.shape[1]
         slot = position * beams
-        ancestors = kv_cache.extend_ancestors(state["ancestors"], own, slot, growing)
+        ancestor_bias = kv_cache.extend_ancestor_bias(state["ancestor_bias"], own, slot, growing)
         archive = shared["archives"][0] if "archives" in shared else None
         slots = kv_cache.num_slots(shared["caches"][0], beams, growing, archive)
         key_positions = position_range(slots) // beams
@@ -139,10 +139,10 @@ class TransformerDecoder(StackDecoder):
             start_index=position,
             key_positions=key_positions,
             position_bias=bias,
-            ancestors=kv_cache.scores_of_ancestors(ancestors, own),
+            ancestor_bias=kv_cache.reshape_ancestor_bias(ancestor_bias, own),
             growing=growing,
         )
-        new_state = {"ancestors": ancestors, "shared": {**shared, "position": position + 1}}
+        new_state = {"ancestor_bias": ancestor_bias, "shared": {**shared, "position": position + 1}}
         if "alignments" in state:
             # (B, H, K, S) to (B*K, S)
             new_state["alignments"] = ops.reshape(

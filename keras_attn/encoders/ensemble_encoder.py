@@ -2,8 +2,8 @@ import inspect
 
 import keras
 
-from keras_attn._layer.arguments import list_of_layers
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.argument_checks import list_of_layers
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._layer.vocabulary_size import vocabulary_size
 from keras_attn._serialization.serialize_shared import serialize_shared
@@ -61,7 +61,7 @@ class EnsembleEncoder(Layer):
 
     def build(self, inputs_shape):
         for encoder in self.encoders:
-            build_once(encoder, inputs_shape)
+            ensure_built(encoder, inputs_shape)
 
     def call(self, inputs, mask=None):
         outputs = {}

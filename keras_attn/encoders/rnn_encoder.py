@@ -3,21 +3,21 @@ from keras import ops, tree
 
 from keras_attn import masks
 from keras_attn._drop_ins.dropout import Dropout
-from keras_attn._layer.all_layers import all_layers
-from keras_attn._layer.arguments import (
+from keras_attn._layer.argument_checks import (
     check_cell,
     check_compute_dtype,
     check_dropout,
     check_layers,
     check_positive_integer,
 )
-from keras_attn._layer.build_once import build_activation, build_once
+from keras_attn._layer.ensure_built import build_activation, ensure_built
+from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.pattern import (
-    Pattern,
-    check_pattern_dtype,
+from keras_attn._serialization.layer_template import (
+    LayerTemplate,
+    check_template_dtype,
     restore_objects,
-    serialize_quietly,
+    serialize_without_warning,
     with_dtype,
 )
 from keras_attn._serialization.serialize_shared import serialize_shared
@@ -95,8 +95,8 @@ class RNNEncoder(Layer):
         check_dropout("dropout", dropout)
         check_cell(cell)
         check_layers(embedding=embedding)
-        check_pattern_dtype(self, "cell", cell)
-        self.pattern = Pattern(cell)
+        check_template_dtype(self, "cell", cell)
+        self.pattern = LayerTemplate(cell)
         self.embedding = embedding
         self.num_layers = num_layers
         self.bidirectional = bidirectional
@@ -126,7 +126,9 @@ class RNNEncoder(Layer):
             return direction(0)
         backward = None if seed is None else direction(1, go_backwards=True)
         # `Bidirectional` makes its layers of configs, in which functions are names.
-        with keras.saving.custom_object_scope(restore_objects(serialize_quietly(cell), cell)):
+        with keras.saving.custom_object_scope(
+            restore_objects(serialize_without_warning(cell), cell)
+        ):
             return keras.layers.Bidirectional(
                 direction(0), backward_layer=backward, dtype=self.dtype_policy
             )
@@ -134,7 +136,7 @@ class RNNEncoder(Layer):
     def build(self, inputs_shape):
         shape = tuple(inputs_shape)
         if self.embedding is not None:
-            build_once(self.embedding, shape)
+            ensure_built(self.embedding, shape)
             shape = self.embedding.compute_output_shape(shape)
         if len(shape) != 3:
             expected = "(batch, time, features)" if self.embedding is None else "(batch, time)"
@@ -143,8 +145,8 @@ class RNNEncoder(Layer):
                 f"Received: inputs with shape {tuple(inputs_shape)}."
             )
         for layer in self.recurrent_layers:
-            build_once(layer, shape)
-            for part in all_layers([layer]):
+            ensure_built(layer, shape)
+            for part in flatten_layers([layer]):
                 if isinstance(getattr(part, "units", None), int):  # a cell, or its layer
                     for name in ("activation", "recurrent_activation"):
                         build_activation(getattr(part, name, None), (None, part.units))

@@ -16,7 +16,7 @@ from keras_attn.export.formats.export_onnx import PRECISIONS, export_onnx
 from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
 from keras_attn.export.formats.export_onnx_text import export_onnx_text
 from keras_attn.export.formats.export_saved_model import export_saved_model
-from keras_attn.models.with_search_settings import with_search_settings
+from keras_attn.models.replace_search import replace_search
 from keras_attn.search.beam_decoder import BeamDecoder
 from keras_attn.search.greedy_decoder import GreedyDecoder
 from keras_attn.search.sampling_decoder import SamplingDecoder
@@ -119,7 +119,7 @@ def main(arguments=None):
         model, tokenizers = _load(options.run)
         if options.search or options.search_class:
             search_class = SEARCH_CLASSES.get(options.search_class)
-            model = with_search_settings(model, search_class, **dict(options.search))
+            model = replace_search(model, search_class, **dict(options.search))
         sentences = None
         if options.sentences is not None:
             sentences = list(read_lines(options.sentences))

@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn._drop_ins.dropout import Dropout
-from keras_attn._layer.arguments import accepts_numpy_numbers
+from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn.attention.intra_sentence_attention import IntraSentenceAttention
 from keras_attn.attention.soft_alignment import SoftAlignment
 from keras_attn.masks import padding_mask

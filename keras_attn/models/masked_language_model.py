@@ -1,7 +1,7 @@
 import keras
 
 from keras_attn.models.functional_model import functional_model
-from keras_attn.output_layers.tied_logits import TiedLogits
+from keras_attn.output_layers.tied_mlm_head import TiedMLMHead
 
 
 def masked_language_model(encoder, name="masked_language_model"):
@@ -28,5 +28,5 @@ def masked_language_model(encoder, name="masked_language_model"):
     """
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     outputs = encoder(token_ids)["encoder_outputs"]
-    logits = TiedLogits(getattr(encoder, "embedding", None), name="logits")(outputs)
+    logits = TiedMLMHead(getattr(encoder, "embedding", None), name="logits")(outputs)
     return functional_model(token_ids, logits, name)

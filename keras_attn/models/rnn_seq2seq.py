@@ -1,6 +1,6 @@
 import keras
 
-from keras_attn._layer.arguments import accepts_numpy_numbers
+from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
 from keras_attn.attention.luong_attention import LuongAttention
 from keras_attn.decoders.rnn_decoder import RNNDecoder

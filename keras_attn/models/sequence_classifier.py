@@ -1,7 +1,7 @@
 import keras
 
 from keras_attn._drop_ins.dropout import Dropout
-from keras_attn._layer.arguments import accepts_numpy_numbers
+from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn.models.functional_model import functional_model
 from keras_attn.output_layers.sequence_pooling import SequencePooling
 

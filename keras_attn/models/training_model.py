@@ -1,6 +1,6 @@
 import keras
 
-from keras_attn.decoders.decoder import Decoder
+from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.models.functional_model import functional_model
 
 
@@ -9,7 +9,7 @@ def training_model(encoder, decoder, name="trainer"):
 
     Args:
         encoder: layer that turns `source_ids` into the keyword arguments of a decoder.
-        decoder: a `Decoder`, or a `keras_attn.training.ScheduledSampling` around one.
+        decoder: a `StepDecoder`, or a `keras_attn.training.ScheduledSampling` around one.
         name: str.
 
     Returns:
@@ -19,7 +19,7 @@ def training_model(encoder, decoder, name="trainer"):
     Raises:
         ValueError: the decoder is given first.
     """
-    if isinstance(encoder, Decoder):
+    if isinstance(encoder, StepDecoder):
         raise ValueError(
             "Expected an encoder and then a decoder. Received: "
             f"encoder={type(encoder).__name__}, decoder={type(decoder).__name__}."

@@ -1,6 +1,6 @@
 import keras
 
-from keras_attn._layer.arguments import accepts_numpy_numbers
+from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.models.seq2seq_embeddings import seq2seq_embeddings

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn._layer.arguments import check_positive_integer
+from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.layer import Layer
 from keras_attn.masks import wide_dtype
 from keras_attn.positions.position_range import check_position_shapes

@@ -3,7 +3,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend.gather import gather_rows
-from keras_attn._layer.arguments import check_positive_integer
+from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn.positions.position_range import check_position_shapes

@@ -3,9 +3,13 @@ from keras import ops, tree
 
 from keras_attn import masks
 from keras_attn._backend.scan import scan, supports_jit
-from keras_attn._layer.all_layers import all_layers
-from keras_attn._layer.arguments import check_compute_dtype, check_same_batch, check_second_input
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.argument_checks import (
+    check_compute_dtype,
+    check_same_batch,
+    check_second_input,
+)
+from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
@@ -29,7 +33,7 @@ class AttentionRNN(Layer):
     Call arguments:
         inputs: `(batch, target, features)`.
         encoder_outputs: `(batch, source, features)`, what is attended to; `None` for a cell without
-            attention, a dict for `MultipleAttention`.
+            attention, a dict for `CombinedAttention`.
         encoder_mask: boolean `(batch, source)`, True = may be attended; a dict as above. It is
             joined with `encoder_outputs_mask`.
         initial_state: state of the inner cell, nested as its `get_initial_state`; zeros if not
@@ -78,7 +82,7 @@ class AttentionRNN(Layer):
         self.cell = cell
         self.return_state = return_state
         self.rnn = None
-        if cell.feeds_back:
+        if cell.requires_time_loop:
             self.supports_jit = supports_jit()
         else:
             self.rnn = recurrent_layer(
@@ -97,9 +101,9 @@ class AttentionRNN(Layer):
             )
         self._check_memory(encoder_outputs_shape)
         step_shape = (inputs_shape[0], inputs_shape[2])
-        build_once(self.cell, step_shape, encoder_outputs_shape, query_features_shape)
+        ensure_built(self.cell, step_shape, encoder_outputs_shape, query_features_shape)
         if self.rnn is not None:
-            build_once(self.rnn, inputs_shape)
+            ensure_built(self.rnn, inputs_shape)
 
     def _check_memory(self, encoder_outputs):
         if self.cell.attention is not None:
@@ -237,7 +241,7 @@ class AttentionRNN(Layer):
 def _check_draws_nothing(attention):
     """Nothing can be drawn at random inside of a loop of JAX."""
     rates = [
-        each.rate for each in all_layers([attention]) if isinstance(each, keras.layers.Dropout)
+        each.rate for each in flatten_layers([attention]) if isinstance(each, keras.layers.Dropout)
     ]
     if any(rates):
         raise ValueError(

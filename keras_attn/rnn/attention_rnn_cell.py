@@ -1,8 +1,12 @@
 import keras
 from keras import ops, tree
 
-from keras_attn._layer.arguments import check_cell, check_compute_dtype, check_positive_integer
-from keras_attn._layer.build_once import build_activation, build_once
+from keras_attn._layer.argument_checks import (
+    check_cell,
+    check_compute_dtype,
+    check_positive_integer,
+)
+from keras_attn._layer.ensure_built import build_activation, ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._serialization.serialize_shared import serialize_shared
@@ -49,7 +53,7 @@ class AttentionRNNCell(Layer):
     Args:
         cell: a Keras cell (`keras.layers.LSTMCell(256)`), or a list of cells, which are stacked.
         attention: an `AttentionMechanism`, a `MultiHeadAttention`, an `IntraDecoderAttention`, a
-            `MultipleAttention` to several memories, or `None`. Default `None`.
+            `CombinedAttention` to several memories, or `None`. Default `None`.
         input_feeding: bool, whether the previous attention vector is an input of the cell. Default
             `True`.
         attention_units: int, size of the attention vector. Default `None`: no attention vector
@@ -123,11 +127,11 @@ class AttentionRNNCell(Layer):
         )
 
     @property
-    def feeds_back(self):
+    def requires_time_loop(self):
         """Whether a step needs the attention of the step before, so that time must be a loop."""
         return self.attention is not None and (
             self.input_feeding
-            or self.attention.feeds_back
+            or self.attention.requires_time_loop
             or not self.attends_after_cell
             or "context" in self.composed_query
             or "previous_state" in self.composed_query
@@ -176,13 +180,13 @@ class AttentionRNNCell(Layer):
             self.attention_size = self.attention_units or context_size
             if self.input_feeding:
                 self.cell_features += self.attention_size
-            build_once(self.attention, (None, None, query_size), encoder_outputs_shape)
+            ensure_built(self.attention, (None, None, query_size), encoder_outputs_shape)
             joined_size = self.output_size + context_size
             self.output_size = self.attention_units or joined_size
             if self.attention_layer is not None:
-                build_once(self.attention_layer, (None, joined_size))
+                ensure_built(self.attention_layer, (None, joined_size))
                 build_activation(self.attention_activation, (None, self.attention_units))
-        build_once(self.cell, (inputs_shape[0], self.cell_features))
+        ensure_built(self.cell, (inputs_shape[0], self.cell_features))
 
     def _context_size(self, query_size, encoder_outputs_shape):
         query = keras.KerasTensor((None, None, query_size))
@@ -247,7 +251,7 @@ class AttentionRNNCell(Layer):
             state["attention"] = zeros(self.attention_size)
         if "context" in self.composed_query:
             state["context"] = zeros(self.context_size)
-        if self.attention.feeds_back:
+        if self.attention.requires_time_loop:
             state["mechanism"] = self.attention.initial_state(memory, batch_size, max_steps)
         if alignments:
             state["alignments"] = zeros(self.attention.num_positions(memory, max_steps))

@@ -1,6 +1,6 @@
 from keras import ops
 
-from keras_attn._decoding_state.fold_beams import merge_beams, split_beams
+from keras_attn._decoding_state.beam_axis import merge_beams, split_beams
 
 PARTS = ("cell_output", "previous_state", "inputs", "context", "features")
 

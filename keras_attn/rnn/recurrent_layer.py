@@ -1,6 +1,10 @@
 import keras
 
-from keras_attn._serialization.pattern import Pattern, restore_objects, serialize_quietly
+from keras_attn._serialization.layer_template import (
+    LayerTemplate,
+    restore_objects,
+    serialize_without_warning,
+)
 
 FUSED = {keras.layers.LSTMCell: keras.layers.LSTM, keras.layers.GRUCell: keras.layers.GRU}
 
@@ -19,7 +23,7 @@ def recurrent_layer(cell, share_cell=False, **kwargs):
         A `keras.layers.RNN`.
     """
     if type(cell) in FUSED:
-        config = serialize_quietly(cell)
+        config = serialize_without_warning(cell)
         restore_objects(config, cell)
         config = {key: value for key, value in config["config"].items() if key != "name"}
         layer = FUSED[type(cell)].from_config({**config, **kwargs})
@@ -28,7 +32,7 @@ def recurrent_layer(cell, share_cell=False, **kwargs):
         return layer
     if not share_cell:
         dtype = {"dtype": kwargs["dtype"]} if "dtype" in kwargs else {}
-        cell = Pattern(cell).new_layer(**dtype)
+        cell = LayerTemplate(cell).new_layer(**dtype)
     # JAX would take the state for the output at masked steps, which may be of another size.
     return keras.layers.RNN(
         cell, zero_output_for_mask=True, **{"dtype": cell.dtype_policy, **kwargs}

@@ -1,10 +1,10 @@
 import keras
 from keras import ops
 
-from keras_attn._layer.arguments import check_positive_integer
-from keras_attn._layer.build_once import build_activation
+from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._layer.ensure_built import build_activation
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.another_initializer import another_initializer
+from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
 
 
@@ -70,7 +70,7 @@ class RNNCell(Layer):
 
     def build(self, input_shape):
         build_activation(self.activation, (input_shape[0], self.units))
-        kernel_initializer = another_initializer(self.kernel_initializer, "output_kernel")
+        kernel_initializer = clone_initializer(self.kernel_initializer, "output_kernel")
         self.kernel = self.add_weight(
             name="kernel", shape=(input_shape[-1], self.units), initializer=self.kernel_initializer
         )

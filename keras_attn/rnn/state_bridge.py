@@ -1,7 +1,7 @@
 import keras
 from keras import ops, tree
 
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn.masks import join, masked_mean
 from keras_attn.rnn.state_sizes import plain_lists
@@ -63,7 +63,7 @@ class StateBridge(Layer):
                 'Use mode="dense".'
             )
         for layer in self.dense_layers:
-            build_once(layer, (None, sum(sizes) or encoder_outputs_shape[-1]))
+            ensure_built(layer, (None, sum(sizes) or encoder_outputs_shape[-1]))
 
     def call(
         self,

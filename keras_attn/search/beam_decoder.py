@@ -6,8 +6,8 @@ from keras import ops, tree
 
 from keras_attn._backend import gather
 from keras_attn._backend.integers import sum_int32
-from keras_attn._decoding_state import history
-from keras_attn._layer.arguments import check_positive_integer, is_finite
+from keras_attn._decoding_state import growing_buffer
+from keras_attn._layer.argument_checks import check_positive_integer, is_finite
 from keras_attn.search.beam_groups import candidates_of_groups, first_open, is_repeated
 from keras_attn.search.best_continuations import best_continuations
 from keras_attn.search.coverage_penalty import coverage_penalty
@@ -49,7 +49,7 @@ class BeamDecoder(Search):
     probabilities of the results are without that.
 
     Args:
-        decoder: a `Decoder`.
+        decoder: a `StepDecoder`.
         beam_width: int of at most 4096, open hypotheses of a sentence. Default 4.
         num_hypotheses: int, hypotheses returned, at most `beam_width`. Default 1.
         stop: when a sentence is done. `"collected"`: `beam_width * patience` hypotheses, rounded to
@@ -139,8 +139,8 @@ class BeamDecoder(Search):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         beams, pool = (batch, self.beam_width), (batch, self.num_hypotheses)
 
-        def new_history(rows, rest=(), dtype="int32"):
-            return history.new_history(rows, rest, dtype, self.max_length)
+        def new_buffer(rows, rest=(), dtype="int32"):
+            return growing_buffer.new_buffer(rows, rest, dtype, self.max_length)
 
         # All beams start alike: only the first of a group is possible, or there would be copies of
         # everything.
@@ -160,12 +160,12 @@ class BeamDecoder(Search):
                 memory, self.beam_width, self._aligns, max(1, self.max_length)
             ),
             "beams": {
-                "token_ids": new_history(beams),
+                "token_ids": new_buffer(beams),
                 "last": ops.broadcast_to(first_tokens[:, None], beams),
                 "log_probs": ops.zeros(beams, "float32") + _possible(first_beam),
             },
             "hypotheses": {
-                "token_ids": new_history(pool),
+                "token_ids": new_buffer(pool),
                 "num_tokens": ops.zeros(pool, dtype="int32"),
                 "ranks": ops.cast(ops.where(is_empty, 0.0, NO_RANK), "float32"),
                 "log_probs": empty_log_probs,
@@ -176,11 +176,11 @@ class BeamDecoder(Search):
         if self.coverage_penalty:
             carry["beams"]["coverage"] = ops.zeros((*beams, source), dtype="float32")
         if self.return_alignments:
-            carry["beams"]["alignments"] = new_history(beams, (source,), dtype)
-            carry["hypotheses"]["alignments"] = new_history(pool, (source,), dtype)
+            carry["beams"]["alignments"] = new_buffer(beams, (source,), dtype)
+            carry["hypotheses"]["alignments"] = new_buffer(pool, (source,), dtype)
         if self.return_token_log_probs:
-            carry["beams"]["token_log_probs"] = new_history(beams, dtype="float32")
-            carry["hypotheses"]["token_log_probs"] = new_history(pool, dtype="float32")
+            carry["beams"]["token_log_probs"] = new_buffer(beams, dtype="float32")
+            carry["hypotheses"]["token_log_probs"] = new_buffer(pool, dtype="float32")
         return carry
 
     @property
@@ -310,14 +310,14 @@ class BeamDecoder(Search):
             coverage = beams["coverage"] + ops.cast(weights, "float32")  # (B, K, S)
             candidates["coverage"] = gather.gather_beams(coverage, parents)
         if self.return_alignments:
-            alignments = history.append(beams["alignments"], weights, step)  # (B, K, t+1, S)
+            alignments = growing_buffer.append(beams["alignments"], weights, step)  # (B, K, t+1, S)
             candidates["alignments"] = gather.gather_beams(alignments, parents)
         if self.return_token_log_probs:
             log_probs = gather.gather_beams(beams["token_log_probs"], parents)  # (B, 2K, t)
             own = candidates.pop("token_log_prob")  # (B, 2K)
-            candidates["token_log_probs"] = history.append(log_probs, own, step)
+            candidates["token_log_probs"] = growing_buffer.append(log_probs, own, step)
         token_ids = gather.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
-        candidates["token_ids"] = history.append(token_ids, candidates["last"], step)
+        candidates["token_ids"] = growing_buffer.append(token_ids, candidates["last"], step)
 
     def _collect(self, carry, candidates, is_end, is_dead_end, at_limit, limits, length_penalty):
         """Moves what ends at this step to the pool.
@@ -367,7 +367,7 @@ class BeamDecoder(Search):
             if name in pool:
                 shape = (ops.shape(limits)[0], self.num_hypotheses, *ops.shape(pool[name])[3:])
                 nothing = ops.zeros(shape, dtype=pool[name].dtype)
-                pool[name] = history.append(pool[name], nothing, step)
+                pool[name] = growing_buffer.append(pool[name], nothing, step)
         both = {name: ops.concatenate([pool[name], found[name]], axis=1) for name in pool}
         _, chosen = ops.top_k(both["ranks"], self.num_hypotheses)
         pool = tree.map_structure(lambda t: gather.gather_beams(t, chosen), both)

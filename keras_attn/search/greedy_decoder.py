@@ -9,7 +9,7 @@ class GreedyDecoder(IndependentSearch):
     """Takes the most probable token at each step; ties go to the lower id.
 
     Args:
-        decoder: a `Decoder`.
+        decoder: a `StepDecoder`.
         **kwargs: arguments of `Search`. The length penalty only changes the reported score.
 
     Call arguments, returns: see `Search`; `hypotheses` is 1.

@@ -1,6 +1,6 @@
 from keras import ops
 
-from keras_attn._decoding_state import history
+from keras_attn._decoding_state import growing_buffer
 from keras_attn.search import prefix
 from keras_attn.search.length_penalty import divisor
 from keras_attn.search.logits import IMPOSSIBLE
@@ -33,8 +33,8 @@ class IndependentSearch(Search):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         rows = (batch, self.width)
 
-        def new_history(rest=(), dtype="int32"):
-            return history.new_history(rows, rest, dtype, self.max_length)
+        def new_buffer(rest=(), dtype="int32"):
+            return growing_buffer.new_buffer(rows, rest, dtype, self.max_length)
 
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
         carry = {
@@ -46,7 +46,7 @@ class IndependentSearch(Search):
             ),
             "last": ops.broadcast_to(first_tokens[:, None], rows),
             "hypotheses": {
-                "token_ids": new_history(),
+                "token_ids": new_buffer(),
                 "num_tokens": ops.zeros(rows, dtype="int32"),
                 "scores": ops.zeros(rows, dtype="float32"),
                 "log_probs": ops.zeros(rows, dtype="float32"),
@@ -54,9 +54,9 @@ class IndependentSearch(Search):
         }
         if self.return_alignments:
             dtype = self.alignments_dtype(carry["state"])
-            carry["hypotheses"]["alignments"] = new_history((source,), dtype)
+            carry["hypotheses"]["alignments"] = new_buffer((source,), dtype)
         if self.return_token_log_probs:
-            carry["hypotheses"]["token_log_probs"] = new_history(dtype="float32")
+            carry["hypotheses"]["token_log_probs"] = new_buffer(dtype="float32")
         return carry
 
     def advance(self, carry, memory, limits, length_penalty):
@@ -79,17 +79,19 @@ class IndependentSearch(Search):
         log_probs = hypotheses["log_probs"] + values
         scores = self.scores(log_probs, num_tokens, is_end, length_penalty)
         new_hypotheses = {
-            "token_ids": history.append(hypotheses["token_ids"], last, step),
+            "token_ids": growing_buffer.append(hypotheses["token_ids"], last, step),
             "num_tokens": num_tokens,
             "scores": ops.where(goes_on, scores, hypotheses["scores"]),
             "log_probs": log_probs,
         }
         if self.return_alignments:
             weights = ops.reshape(state["alignments"], (*rows, -1))  # (B, N, S)
-            new_hypotheses["alignments"] = history.append(hypotheses["alignments"], weights, step)
+            new_hypotheses["alignments"] = growing_buffer.append(
+                hypotheses["alignments"], weights, step
+            )
         if self.return_token_log_probs:
             so_far = hypotheses["token_log_probs"]
-            new_hypotheses["token_log_probs"] = history.append(so_far, values, step)
+            new_hypotheses["token_log_probs"] = growing_buffer.append(so_far, values, step)
         return {
             **carry,
             "step": step + 1,

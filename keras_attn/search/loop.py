@@ -4,7 +4,7 @@ from keras import ops, tree
 
 from keras_attn._backend.gather import gather_leaves, gather_rows, keep_sentences
 from keras_attn._backend.integers import sum_int32
-from keras_attn._decoding_state import history
+from keras_attn._decoding_state import growing_buffer
 
 
 def run_search(advance, decoder, carry, memory, limits, width):
@@ -17,9 +17,9 @@ def run_search(advance, decoder, carry, memory, limits, width):
 
     Args:
         advance: function `(carry, memory, limits) -> carry` of one step.
-        decoder: the `Decoder`, for its `select`, `archive` and `archive_every`.
+        decoder: the `StepDecoder`, for its `select`, `archive` and `cache_block_size`.
         carry: nested dict with at least `step` (int32 scalar), `done` (boolean `(batch,)`), `state`
-            (as in `Decoder`) and `hypotheses` (leaves `(batch, n)`, or `(batch, n,
+            (as in `StepDecoder`) and `hypotheses` (leaves `(batch, n)`, or `(batch, n,
             steps, ...)` if they grow); all other leaves are `(batch, ...)`.
         memory: nested dict, leaves `(batch, ...)`.
         limits: int32 `(batch,)`.
@@ -28,7 +28,7 @@ def run_search(advance, decoder, carry, memory, limits, width):
     Returns:
         `hypotheses` of all sentences as they were when each was done.
     """
-    if not history.grows():
+    if not growing_buffer.supports_growth():
         carry = _take_steps(advance, carry, memory, limits, lambda carry: _any_open(carry["done"]))
         return carry["hypotheses"]
 
@@ -37,7 +37,7 @@ def run_search(advance, decoder, carry, memory, limits, width):
 
     def take_steps_and_drop(carry, memory, limits, rows, results):
         batch = ops.shape(limits)[0]  # a constant of the inner loop, unlike that of the carry
-        first_step, every = carry["step"], decoder.archive_every
+        first_step, every = carry["step"], decoder.cache_block_size
         # Of a batch not dropped from yet, more may be done; a step is taken all the same.
         few = ops.maximum(batch, 4 * _num_done(carry["done"]))
 

@@ -4,8 +4,8 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
-from keras_attn._layer.arguments import check_integers, known_values
-from keras_attn.search.one_for_each import check_one_for_each
+from keras_attn._layer.argument_checks import check_integers, known_values
+from keras_attn.search.rows_or_one import check_rows_or_one
 
 
 def check_prefix(prefix_ids, pad_token_id, vocabulary_size):
@@ -50,7 +50,7 @@ def free_behind(prefix_ids, limits, pad_token_id):
     Raises:
         ValueError: for another shape.
     """
-    check_one_for_each("prefix_ids", ("prefix",), prefix_ids, limits)
+    check_rows_or_one("prefix_ids", ("prefix",), prefix_ids, limits)
     rows = ops.zeros_like(limits)[:, None]  # (B, 1)
     prefix = ops.cast(prefix_ids, "int32") + rows  # (B, P)
     prefix = ops.concatenate([prefix, rows + pad_token_id], axis=1)  # (B, P+1)

@@ -3,13 +3,13 @@ from keras import ops
 
 from keras_attn._backend.gather import gather_beams
 from keras_attn._backend.integers import sum_int32
-from keras_attn._decoding_state import history
-from keras_attn._layer.arguments import check_integers, check_number, check_positive_integer
+from keras_attn._decoding_state import growing_buffer
+from keras_attn._layer.argument_checks import check_integers, check_number, check_positive_integer
 from keras_attn._random.draw_index import draw_index
 from keras_attn._random.uniform_numbers import uniform_numbers
 from keras_attn.search.independent_search import IndependentSearch
 from keras_attn.search.logits import IMPOSSIBLE
-from keras_attn.search.one_for_each import check_one_for_each
+from keras_attn.search.rows_or_one import check_rows_or_one
 
 STEPS = 2**16
 """Tokens after which the random numbers come again, so that no limit needs memory without one."""
@@ -33,7 +33,7 @@ class SamplingDecoder(IndependentSearch):
     the resolution of float32. Random numbers repeat after 65,536 tokens.
 
     Args:
-        decoder: a `Decoder`.
+        decoder: a `StepDecoder`.
         num_hypotheses: int, hypotheses drawn for each sentence, each on its own. Default 1.
         temperature: float of at least 1e-30. Below 1 makes probable tokens still more probable.
             Default 1.
@@ -100,7 +100,7 @@ class SamplingDecoder(IndependentSearch):
             seeds = keras.random.randint(
                 ops.shape(limits), 0, 2**31 - 1, dtype="int32", seed=self.seed_generator
             )
-        if history.grows():
+        if growing_buffer.supports_growth():
             steps = ops.minimum(ops.max(limits, initial=0), STEPS)
         else:
             steps = min(max(1, self.max_length), STEPS)
@@ -147,7 +147,7 @@ class SamplingDecoder(IndependentSearch):
     def _nucleus(self, probs):
         """The probabilities `(rows, V)`, 0 outside of the nucleus."""
         most = probs.shape[-1]
-        if history.grows():
+        if growing_buffer.supports_growth():
             # All tokens below this bound together have less than 1 - top_p: sort the others alone.
             may_be_inside = probs >= (1 - self.top_p) / most
             most = ops.max(sum_int32(may_be_inside, axis=-1), initial=1)
@@ -174,6 +174,6 @@ def _for_each(seeds, limits):
     seeds = ops.convert_to_tensor(seeds)
     check_integers("seeds", seeds)
     seeds = ops.cast(seeds, "int32")
-    check_one_for_each("seeds", (), seeds, limits)
+    check_rows_or_one("seeds", (), seeds, limits)
     # The size of the batch is to be as unknown as that of all else that a loop carries.
     return ops.reshape(ops.zeros_like(limits) + seeds, (ops.shape(limits)[0],))

@@ -5,13 +5,13 @@ import keras
 from keras import ops
 
 from keras_attn._backend.integers import sum_int32
-from keras_attn._decoding_state import history
-from keras_attn._layer.arguments import check_integers, check_token_ids, is_finite
-from keras_attn._layer.build_once import build_once
+from keras_attn._decoding_state import growing_buffer
+from keras_attn._layer.argument_checks import check_integers, check_token_ids, is_finite
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._layer.vocabulary_size import vocabulary_size
 from keras_attn._serialization.serialize_shared import serialize_shared
-from keras_attn.decoders.decoder import Decoder
+from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.masks import join, of_each
 from keras_attn.search import logits, prefix
 from keras_attn.search.length_penalty import FORMS
@@ -28,7 +28,7 @@ class Search(Layer):
     tells what a carry holds. A host that runs the loop itself looks at `done`, and at `partial`.
 
     Args:
-        decoder: a `Decoder`.
+        decoder: a `StepDecoder`.
         max_length: int, most tokens of a hypothesis, the end token included; fewer where the
             decoder has learned fewer positions. Default 256.
         relative_max_length: tuple `(factor, margin)`: a hypothesis has at most `factor * source
@@ -58,7 +58,7 @@ class Search(Layer):
 
     Call arguments:
         encoder_outputs: `(batch, source, features)`, or a dict of several for a decoder with
-            `MultipleAttention`.
+            `CombinedAttention`.
         encoder_mask: boolean `(batch, source)`, True = may be attended; a dict as above. It is
             joined with the implicit mask. Without any mask, all positions may be attended.
         encoder_state: last state of the encoder, nested, or `None`.
@@ -70,8 +70,8 @@ class Search(Layer):
         seeds: int32 `(batch,)`, of a search that draws at random, what decides what is drawn;
             `(1,)` for all alike.
         max_length: int or int32 scalar that replaces the argument above. Where the state of the
-            decoder cannot grow in a loop (on JAX, and see `Decoder.grows`), more than the argument
-            is the argument.
+            decoder cannot grow in a loop (on JAX, and see `StepDecoder.can_exceed_max_length`), a
+            larger value is replaced by the argument.
         length_penalty: float or float32 scalar that replaces the argument above.
         mask, encoder_outputs_mask: the implicit mask of `encoder_outputs`, or a dict of them,
             passed by Keras as `mask` if there is no other input.
@@ -178,9 +178,9 @@ class Search(Layer):
                 "no_repeat_ngram_size must be a whole number, 0 for none. "
                 f"Received: no_repeat_ngram_size={no_repeat_ngram_size!r}."
             )
-        if not isinstance(decoder, Decoder):
+        if not isinstance(decoder, StepDecoder):
             raise ValueError(
-                f"decoder must be a Decoder. Received: decoder={type(decoder).__name__}."
+                f"decoder must be a StepDecoder. Received: decoder={type(decoder).__name__}."
             )
         self.decoder = decoder
         # Python's integers: those of NumPy have types of their own in a graph, and no JSON.
@@ -197,7 +197,7 @@ class Search(Layer):
         self.no_repeat_ngram_size = int(no_repeat_ngram_size)
         self.return_alignments = return_alignments
         self.return_token_log_probs = return_token_log_probs
-        self.supports_jit = not history.grows()
+        self.supports_jit = not growing_buffer.supports_growth()
 
     def build(
         self,
@@ -209,7 +209,7 @@ class Search(Layer):
         shapes = [encoder_outputs_shape, encoder_mask_shape, encoder_state_shape]
         if query_features_shape is not None:
             shapes.append(query_features_shape)
-        build_once(self.decoder, (None, None), *shapes)
+        ensure_built(self.decoder, (None, None), *shapes)
 
     def call(
         self,
@@ -271,7 +271,7 @@ class Search(Layer):
             Tuple of the carry before the first token, the memory of the decoder, and the limits,
             int32 `(batch,)`: the arguments of `advance`.
         """
-        if self.decoder.grows and not history.grows():
+        if self.decoder.can_exceed_max_length and not growing_buffer.supports_growth():
             raise ValueError(
                 "Only on TensorFlow a state can grow in a search. Received: growing_cache=True of "
                 f"{self.decoder.name!r}, on {keras.backend.backend()}. Leave it out."
@@ -310,7 +310,7 @@ class Search(Layer):
         if max_length is not None:
             check_integers("max_length", limit)
         limit = ops.cast(limit, "int32")
-        if not (history.grows() and self.decoder.grows):
+        if not (growing_buffer.supports_growth() and self.decoder.can_exceed_max_length):
             limit = ops.minimum(limit, self.max_length)
         source_lengths = sum_int32(encoder_mask, axis=1)  # (B,)
         limits = ops.zeros_like(source_lengths) + limit

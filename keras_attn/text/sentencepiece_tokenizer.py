@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from threading import Lock
 
-from keras_attn._files.replace_when_done import replace_when_done
+from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.tokenizer import (
     END_TOKEN_ID,
@@ -183,7 +183,7 @@ class SentencePieceTokenizer:
 
     def save(self, path: str | PathLike) -> None:
         """Writes the model file, whole or not at all: a kill or a full disk leaves no half file."""
-        with replace_when_done(path) as partial:
+        with atomic_replace(path) as partial:
             partial.write_bytes(self.model)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

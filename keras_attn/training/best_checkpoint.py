@@ -3,8 +3,8 @@ from pathlib import Path
 
 import keras
 
+from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._files.path_lock import PathLock
-from keras_attn._files.replace_when_done import replace_when_done
 from keras_attn.training.finite_weights import FiniteWeights
 
 
@@ -90,7 +90,7 @@ class BestCheckpoint(keras.callbacks.Callback):
             model = self.saved_model
         if self._finite_weights.first_nonfinite(model) is not None:
             return
-        with replace_when_done(self.path) as partial:
+        with atomic_replace(self.path) as partial:
             if str(self.path).endswith(".keras"):
                 model.save(partial)
             else:

@@ -1,6 +1,6 @@
 import keras
 
-from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.training.clipped_adam import ClippedAdam
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
 from keras_attn.training.perplexity import Perplexity
@@ -57,7 +57,7 @@ def compile_for_training(
         )
     optimizer = ClippedAdam(learning_rate, global_clipnorm=global_clipnorm, **kwargs)
     # The policy of a functional model is the global one, whatever that of its layers.
-    if any(part.dtype_policy.name == "mixed_float16" for part in all_layers([model])):
+    if any(part.dtype_policy.name == "mixed_float16" for part in flatten_layers([model])):
         optimizer = LossScaleOptimizer(optimizer)
     mean_loss = TokenCrossentropy(label_smoothing, ignore_class, name="loss")
     model.compile(

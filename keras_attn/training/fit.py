@@ -9,7 +9,7 @@ from keras_attn._backend.replicas import (
     pad_to_replicas,
 )
 from keras_attn._files.path_lock import PathLock
-from keras_attn._layer.arguments import check_positive_integer
+from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.strategy import refuse_gradient_accumulation
 from keras_attn.training.training_checkpoint import TrainingCheckpoint

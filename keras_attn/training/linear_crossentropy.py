@@ -91,11 +91,11 @@ def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0, 
             upstream = tree.flatten(args if upstream is None else upstream)[0]  # ()
             factors = ops.expand_dims(weights, -1)  # (N, 1)
             counted = factors * tokens  # (N, D)
-            of_features = found["features"] - others * factors * all_classes  # (N, D)
-            of_kernel = found["kernel"] - others * ops.sum(counted, axis=0)  # (V, D)
+            feature_gradient = found["features"] - others * factors * all_classes  # (N, D)
+            kernel_gradient = found["kernel"] - others * ops.sum(counted, axis=0)  # (V, D)
             return (
-                ops.cast(upstream * of_features, features.dtype),
-                ops.cast(upstream * of_kernel, kernel.dtype),
+                ops.cast(upstream * feature_gradient, features.dtype),
+                ops.cast(upstream * kernel_gradient, kernel.dtype),
                 upstream * losses,
             )
 
@@ -120,10 +120,10 @@ def _of_counted(labels, features, kernel, weights, of_label, mask):
         gather_rows(values, counted) for values in (labels, features, weights)
     )
     found = _in_chunks(labels, features, kernel, weights, of_label)
-    of_kernel = found.pop("kernel")
+    kernel_gradient = found.pop("kernel")
     indices = ops.expand_dims(counted, -1)  # (n, 1)
     return {
-        "kernel": of_kernel,
+        "kernel": kernel_gradient,
         **{
             name: ops.scatter(indices, values, (num_tokens, *values.shape[1:]))
             for name, values in found.items()
@@ -157,15 +157,15 @@ def _in_chunks(labels, features, kernel, weights, of_label):
         # In half precision the difference must be taken before what is near 1 is rounded.
         difference = at_labels(probabilities, labels) - of_label  # (R,)
         difference = nan_where_unknown(difference, statistics, weights)
-        of_logits = put_at_labels(probabilities, labels, difference)  # (R, V)
-        of_logits = ops.cast(of_logits, kernel.dtype)
+        logit_gradient = put_at_labels(probabilities, labels, difference)  # (R, V)
+        logit_gradient = ops.cast(logit_gradient, kernel.dtype)
         factors = ops.expand_dims(weights, -1)  # (R, 1)
         counted = ops.cast(factors, kernel.dtype) * features  # (R, D)
-        of_kernel = ops.matmul(ops.transpose(of_logits), counted)  # (V, D)
-        of_features = ops.matmul(of_logits, kernel)  # (R, D)
+        kernel_gradient = ops.matmul(ops.transpose(logit_gradient), counted)  # (V, D)
+        feature_gradient = ops.matmul(logit_gradient, kernel)  # (R, D)
         return {
-            "kernel": carry["kernel"] + ops.cast(of_kernel, "float32"),
-            "features": factors * ops.cast(of_features, "float32"),
+            "kernel": carry["kernel"] + ops.cast(kernel_gradient, "float32"),
+            "features": factors * ops.cast(feature_gradient, "float32"),
             **{name: statistics[name] for name in STATISTICS},
         }
 

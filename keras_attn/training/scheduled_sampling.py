@@ -3,8 +3,8 @@ import numbers
 import keras
 from keras import ops
 
-from keras_attn._layer.arguments import check_positive_integer
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._random.draw_index import draw_index
 from keras_attn._serialization.serialize_shared import serialize_shared
@@ -37,7 +37,7 @@ class ScheduledSampling(Layer):
     ```
 
     Args:
-        decoder: a `Decoder` of token ids.
+        decoder: a `StepDecoder` of token ids.
         probability: float in [0, 1], or a function of the number of steps of training so far (int32
             scalar), such as a `keras.optimizers.schedules.LearningRateSchedule`:
             `PolynomialDecay(0.0, 10_000, 0.25)` rises linearly from 0 to 0.25 in 10,000 steps. What
@@ -99,7 +99,7 @@ class ScheduledSampling(Layer):
         shapes = [encoder_outputs_shape, encoder_mask_shape, encoder_state_shape]
         if query_features_shape is not None:
             shapes.append(query_features_shape)
-        build_once(self.decoder, token_ids_shape, *shapes)
+        ensure_built(self.decoder, token_ids_shape, *shapes)
         self.num_steps = self.add_weight(
             shape=(),
             initializer="zeros",

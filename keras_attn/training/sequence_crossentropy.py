@@ -41,7 +41,7 @@ class SequenceCrossentropy(keras.losses.Loss):
         number of replicas (Keras multiplies by that number before it shows the loss), and its
         gradient is the replica's own share, so that the sum over replicas is right for both.
 
-    In a training on TensorFlow the logits of a decoder or of `TiedLogits` are not computed: what
+    In a training on TensorFlow the logits of a decoder or of `TiedMLMHead` are not computed: what
     they are a product of goes to `linear_crossentropy`, which is faster, needs less memory, and
     leaves out what has no label, such as most tokens of a masked language model. The logits
     are computed where something else needs them, such as a metric of Keras, where their last layer

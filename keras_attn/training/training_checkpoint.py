@@ -10,7 +10,7 @@ from keras_attn._files.checkpoint_file import (
     write_checkpoint,
 )
 from keras_attn._files.path_lock import PathLock
-from keras_attn._layer.arguments import check_positive_integer
+from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.training_fingerprint import (
     differences_in_one_line,

@@ -7,7 +7,7 @@ import re
 import keras
 import numpy as np
 
-from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.training.described_code import (
     CODE,
     LONG,
@@ -91,7 +91,7 @@ def _model_config(model):
         config["weights"] = [[list(each.shape), each.dtype] for each in variables]
     functions = [
         {"name": f"{type(layer).__name__}.{name}", "function": description}
-        for layer in all_layers([model])
+        for layer in flatten_layers([model])
         for name, description in functions_of_user(_attributes(layer)).items()
     ]
     if functions:  # a configuration has no more than their names

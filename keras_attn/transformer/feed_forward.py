@@ -2,10 +2,10 @@ import keras
 from keras import ops
 
 from keras_attn._drop_ins.dropout import Dropout
-from keras_attn._layer.arguments import check_dropout, check_positive_integer
-from keras_attn._layer.build_once import build_activation
+from keras_attn._layer.argument_checks import check_dropout, check_positive_integer
+from keras_attn._layer.ensure_built import build_activation
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.another_initializer import another_initializer
+from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
 
 
@@ -74,7 +74,7 @@ class FeedForward(Layer):
         return keras.layers.Dense(
             units,
             use_bias=self.use_bias,
-            kernel_initializer=another_initializer(self.kernel_initializer, name),
+            kernel_initializer=clone_initializer(self.kernel_initializer, name),
             dtype=self.dtype_policy,
             name=name,
         )

@@ -1,8 +1,8 @@
 import keras
 
 from keras_attn import masks
-from keras_attn._layer.arguments import check_same_batch, check_second_input
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.argument_checks import check_same_batch, check_second_input
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 WITHOUT_MEMORY = " Or make the block with cross_attention=False."
@@ -16,7 +16,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     `cross_attention` it is the block of a causal language model.
 
     Besides `call`, which is given all positions, there are `prepare_memory`, `initial_state` and
-    `step`, which go through them one by one, as `keras_attn.Decoder` does.
+    `step`, which go through them one by one, as `keras_attn.StepDecoder` does.
 
     Args:
         num_heads, intermediate_dim: see `TransformerEncoderBlock`.
@@ -67,9 +67,9 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         if not self.cross_attention:
             return
         check_second_input(self, "encoder_outputs", encoder_outputs_shape, WITHOUT_MEMORY)
-        self.memory_attention = self._attention("memory_attention", inputs_shape[-1])
-        self.memory_attention.build(inputs_shape, encoder_outputs_shape)
-        build_once(self.memory_norm, inputs_shape)
+        self.cross_attention_layer = self._attention("cross_attention_layer", inputs_shape[-1])
+        self.cross_attention_layer.build(inputs_shape, encoder_outputs_shape)
+        ensure_built(self.memory_norm, inputs_shape)
 
     def call(
         self,
@@ -120,7 +120,9 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         """Keys, values and mask of the cross-attention; an empty dict without one."""
         if not self.cross_attention:
             return {}
-        return self.memory_attention.prepare_memory(encoder_outputs, attention_mask=encoder_mask)
+        return self.cross_attention_layer.prepare_memory(
+            encoder_outputs, attention_mask=encoder_mask
+        )
 
     def initial_state(self, batch, capacity, growing=None):
         """A cache of no positions, see `keras_attn._decoding_state.kv_cache.new_cache`."""
@@ -131,12 +133,12 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
 
         Args:
             inputs: `(rows, new positions, features)`, or `(rows, features)` for a single one; a
-                row for each row of the state or, with `ancestors`, for each beam.
+                row for each row of the state or, with `ancestor_bias`, for each beam.
             state: as from `initial_state` or the step before.
             memory: as from `prepare_memory`.
             slot: int32 scalar, slots of the state that are in use.
-            **positions: `start_index`, `key_positions`, `position_bias`, `ancestors`, `archive` and
-                `growing`, see `MultiHeadAttention.step`.
+            **positions: `start_index`, `key_positions`, `position_bias`, `ancestor_bias`, `archive`
+                and `growing`, see `MultiHeadAttention.step`.
 
         Returns:
             Tuple of outputs, shaped as `inputs`, the weights `(batch, heads, beams * new positions,
@@ -158,7 +160,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         if self.cross_attention:
 
             def attend(x):
-                context, found[0] = self.memory_attention.attend(x, memory)
+                context, found[0] = self.cross_attention_layer.attend(x, memory)
                 return context
 
             outputs = self._residual(inputs, self.memory_norm, attend)

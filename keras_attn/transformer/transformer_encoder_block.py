@@ -3,9 +3,9 @@ import keras
 from keras_attn import masks
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._drop_ins.layer_normalization import LayerNormalization
-from keras_attn._layer.arguments import check_dropout, check_positive_integer
+from keras_attn._layer.argument_checks import check_dropout, check_positive_integer
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.another_initializer import another_initializer
+from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn.attention.multi_head_attention import MultiHeadAttention, check_position_bias
 from keras_attn.transformer.feed_forward import FeedForward
@@ -203,7 +203,7 @@ class TransformerEncoderBlock(Layer):
             dropout=self.attention_dropout,
             use_bias=self.use_bias,
             flash_attention=self.flash_attention,
-            kernel_initializer=another_initializer(self.kernel_initializer, name),
+            kernel_initializer=clone_initializer(self.kernel_initializer, name),
             seed=self._seed(name),
             dtype=self.dtype_policy,
             name=name,
@@ -212,7 +212,7 @@ class TransformerEncoderBlock(Layer):
 
     def _seed(self, part):
         """With one seed, all parts would drop the same."""
-        parts = ("residual", "feed_forward", "self_attention", "memory_attention")
+        parts = ("residual", "feed_forward", "self_attention", "cross_attention_layer")
         # Far apart: the blocks of a stack have consecutive seeds.
         return None if self.seed is None else self.seed + 1000 * parts.index(part)
 

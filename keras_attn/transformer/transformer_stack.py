@@ -2,10 +2,10 @@ import keras
 from keras import ops
 
 from keras_attn._drop_ins.dropout import Dropout
-from keras_attn._layer.arguments import check_dropout, check_layers, check_positive_integer
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.argument_checks import check_dropout, check_layers, check_positive_integer
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.pattern import Pattern, check_pattern_dtype, with_dtype
+from keras_attn._serialization.layer_template import LayerTemplate, check_template_dtype, with_dtype
 from keras_attn._serialization.serialize_shared import serialize_shared
 
 
@@ -60,8 +60,8 @@ class TransformerStack(Layer):
         check_dropout("dropout", dropout)
         check_block(block)
         check_layers(embedding=embedding)
-        check_pattern_dtype(self, "block", block)
-        self.pattern = Pattern(block)
+        check_template_dtype(self, "block", block)
+        self.pattern = LayerTemplate(block)
         self.embedding = embedding
         self.num_layers = num_layers
         self.positions = positions
@@ -98,7 +98,7 @@ class TransformerStack(Layer):
         """Builds all parts; `memory_shapes` are the other arguments of the blocks' `build`."""
         shape = tuple(inputs_shape)
         if self.embedding is not None:
-            build_once(self.embedding, shape)
+            ensure_built(self.embedding, shape)
             shape = self.embedding.compute_output_shape(shape)
         if len(shape) != 3:
             expected = "(batch, time, features)" if self.embedding is None else "(batch, time)"
@@ -107,13 +107,13 @@ class TransformerStack(Layer):
                 f"Received: inputs with shape {tuple(inputs_shape)}."
             )
         if self.positions is not None:
-            build_once(self.positions, shape)
+            ensure_built(self.positions, shape)
         if self.position_bias is not None:
-            build_once(self.position_bias, (1, shape[1]), (1, shape[1]))
+            ensure_built(self.position_bias, (1, shape[1]), (1, shape[1]))
         for block in self.blocks:
-            build_once(block, shape, *memory_shapes)
+            ensure_built(block, shape, *memory_shapes)
         if self.final_norm is not None:
-            build_once(self.final_norm, shape)
+            ensure_built(self.final_norm, shape)
         self.output_dim = shape[-1]
 
     @property

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attn._files.replace_when_done import replace_when_done
+from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.visualize.alignment_tokens import WORD_START, checked_alignments, label_of
 
 TEMPLATE = Path(__file__).with_name("alignments.html")
@@ -54,7 +54,7 @@ def write_alignment_html(path, examples, title="Attention"):
     }
     template = TEMPLATE.read_text(encoding="utf-8")
     page = re.sub(r"\{\{(title|examples)\}\}", lambda match: parts[match[1]], template)
-    with replace_when_done(path, is_file=True) as partial:
+    with atomic_replace(path, is_file=True) as partial:
         partial.write_text(page, encoding="utf-8")
 
 

@@ -25,14 +25,14 @@ package.__path__ = [str(Path(__file__).parents[2] / "keras_attn")]
 sys.modules["keras_attn"] = package
 
 from keras_attn._files import exchange_paths as exchange_module  # noqa: E402
-from keras_attn._files.replace_when_done import replace_when_done  # noqa: E402
+from keras_attn._files.atomic_replace import atomic_replace  # noqa: E402
 
 FILES = ("model.onnx", "model.weights")
 
 
 def write(path, content):
     """Replaces the directory by one with two files of this content."""
-    with replace_when_done(path, is_file=False) as partial:
+    with atomic_replace(path, is_file=False) as partial:
         partial.mkdir()
         for name in FILES:
             (partial / name).write_text(content)
@@ -128,7 +128,7 @@ def kill_at_each_call(path):
             return {"kills": number, "broken": broken, "unrepaired": unrepaired}
         broken += not is_whole(path)
         try:  # An export that fails repairs what the kill left, and changes nothing else.
-            with replace_when_done(path, is_file=False):
+            with atomic_replace(path, is_file=False):
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
             unrepaired += not is_whole(path) or len(os.listdir(path.parent)) != 1

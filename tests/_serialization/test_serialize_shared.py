@@ -8,12 +8,12 @@ from keras_attn import (
     AttentionRNN,
     AttentionRNNCell,
     BahdanauAttention,
+    CombinedAttention,
     IntraDecoderAttention,
     IntraSentenceAttention,
     LocalAttention,
     LuongAttention,
     MonotonicAttention,
-    MultipleAttention,
     RNNDecoder,
     SoftAlignment,
 )
@@ -45,7 +45,7 @@ def in_a_cell(mechanism):
 
 
 def before_others(mechanism):
-    return MultipleAttention({"shared": mechanism, "own": LuongAttention("general")})
+    return CombinedAttention({"shared": mechanism, "own": LuongAttention("general")})
 
 
 MODELS = {

@@ -30,7 +30,10 @@ def test_every_layer_and_head_of_a_model_is_recorded_without_changing_it():
         for kind in kinds
         for block in range(2)
     }
-    lengths = {"self_attention": {"encoder": 4, "decoder": 3}, "memory_attention": {"decoder": 4}}
+    lengths = {
+        "self_attention": {"encoder": 4, "decoder": 3},
+        "cross_attention_layer": {"decoder": 4},
+    }
     for path, weights in scores.items():
         side, kind = path.split("/")[0], path.split("/")[-1]
         source = lengths[kind][side]

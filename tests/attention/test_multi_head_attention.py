@@ -432,10 +432,10 @@ def test_beams_that_share_a_cache_see_their_own_tokens(name, growing, scale):
     expected = numpy(layer(inputs, use_causal_mask=True, position_bias=bias))
     slots = (beams * time, growing)
     own, cache = kv_cache.own_slots(2, beams), layer.new_cache(2, *slots)
-    ancestors = kv_cache.new_ancestors(own, *slots)
+    ancestor_bias = kv_cache.new_ancestor_bias(own, *slots)
     for t in range(time):
         slot, slots = np.int32(t * beams), (t + 1 if growing else time) * beams
-        ancestors = kv_cache.extend_ancestors(ancestors, own, slot, growing)
+        ancestor_bias = kv_cache.extend_ancestor_bias(ancestor_bias, own, slot, growing)
         outputs, weights, cache = layer.step(
             inputs[:, t],
             cache,
@@ -443,7 +443,7 @@ def test_beams_that_share_a_cache_see_their_own_tokens(name, growing, scale):
             start_index=np.int32(t),
             key_positions=np.arange(slots, dtype="int32")[None] // beams,
             position_bias=bias,
-            ancestors=kv_cache.scores_of_ancestors(ancestors, own),
+            ancestor_bias=kv_cache.reshape_ancestor_bias(ancestor_bias, own),
             growing=growing,
         )
         assert numpy(weights).shape == (2, 4, beams, slots)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import keras_attn as ka
-from keras_attn._layer.with_mask import WithMask
+from keras_attn._layer.attach_mask import AttachMask
 from tests import oracles
 from tests import transformer_oracles as transformer
 from tests.contracts import assert_close, numpy, randomize
@@ -309,7 +309,7 @@ def decode(layer, sequences, explicit):
 
 
 def of_text(layer, sequences, explicit):
-    """`MultipleAttention` with a dict of memories, of which one has a mask."""
+    """`CombinedAttention` with a dict of memories, of which one has a mask."""
     value = {"text": sequences["value"]}
     explicit = {name: {"text": mask} for name, mask in explicit.items()}
     return layer(sequences["query"], value, **explicit)
@@ -410,7 +410,7 @@ SUBJECTS = {
         **QUERY,
     ),
     "multiple": Subject(
-        lambda: ka.MultipleAttention(
+        lambda: ka.CombinedAttention(
             {
                 "text": ka.LuongAttention("general"),
                 "past": ka.IntraDecoderAttention(ka.LuongAttention("general")),
@@ -527,9 +527,9 @@ def random_mask(generator, shape):
     return generator.random(shape) < generator.choice([0.0, 0.3, 0.7, 1.0], (shape[0], 1))
 
 
-def with_mask(x, mask):
+def attach_mask(x, mask):
     """A tensor with an implicit mask."""
-    return WithMask()(x, mask=mask)
+    return AttachMask()(x, mask=mask)
 
 
 def check_call(subject, layer, generator, shape, given):
@@ -551,7 +551,7 @@ def check_call(subject, layer, generator, shape, given):
         for name in arrays:
             if not (explicit and name in replaced):
                 mask = random_mask(generator, arrays[name].shape[:2])
-                sequences[name] = with_mask(arrays[name], mask)
+                sequences[name] = attach_mask(arrays[name], mask)
                 masks[name] = masks[name] & (mask[:, None] if masks[name].ndim == 3 else mask)
     received = subject.call(layer, sequences, explicit)
     return compare(subject, layer, received, arrays, masks)
@@ -563,7 +563,7 @@ def check_wrapped(subject, layer, generator, shape):
     flat = random_arrays(subject, generator, shape, BATCH * NUM_SENTENCES)
     masks = {name: random_mask(generator, flat[name].shape[:2])}
     received = keras.layers.TimeDistributed(layer)(
-        with_mask(as_documents(flat[name]), as_documents(masks[name]))
+        attach_mask(as_documents(flat[name]), as_documents(masks[name]))
     )
     return compare(subject, layer, of_sentences(received), flat, masks)
 
@@ -583,7 +583,7 @@ def check_model(subject, layer, in_model, generator, shape):
     size = (BATCH * NUM_SENTENCES, shape[1], FEATURES)
     words = generator.normal(size=size).astype("float32")
     mask = random_mask(generator, words.shape[:2])
-    received = in_model(with_mask(as_documents(words), as_documents(mask)))
+    received = in_model(attach_mask(as_documents(words), as_documents(mask)))
     arrays = {name: words for name in subject.sequences}
     masks = {}
     for name in subject.sequences:

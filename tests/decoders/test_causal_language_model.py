@@ -71,9 +71,11 @@ MODELS = {
     "sinusoidal, window": lambda: language_model(
         sliding_window=2, stack={"positions": SinusoidalPositions()}
     ),
-    "rotary, archive": lambda: language_model(rotary=RotaryPositions(), stack={"archive_every": 2}),
+    "rotary, archive": lambda: language_model(
+        rotary=RotaryPositions(), stack={"cache_block_size": 2}
+    ),
     "alibi, window, archive": lambda: language_model(
-        sliding_window=3, stack={"position_bias": AlibiBias(2), "archive_every": 1}
+        sliding_window=3, stack={"position_bias": AlibiBias(2), "cache_block_size": 1}
     ),
     "sinusoidal, fixed cache": lambda: language_model(
         stack={"positions": SinusoidalPositions(), "growing_cache": False}

@@ -55,7 +55,7 @@ ENSEMBLES = {
         [transformer(bias=AlibiBias(2)), recurrent()], [1, 2], "geometric"
     ),
     "of two archives": lambda: EnsembleDecoder(
-        [transformer(archive_every=2), transformer(archive_every=3, bias=AlibiBias(2))]
+        [transformer(cache_block_size=2), transformer(cache_block_size=3, bias=AlibiBias(2))]
     ),
     "with a fixed cache": lambda: EnsembleDecoder([recurrent(), transformer(growing_cache=False)]),
     "some without alignments": lambda: EnsembleDecoder([recurrent(False), transformer()]),
@@ -231,11 +231,11 @@ def test_what_does_not_fit_is_refused():
 
 def test_a_cache_that_would_have_to_grow_is_refused_where_it_cannot(monkeypatch):
     monkeypatch.setattr(
-        "keras_attn._decoding_state.history.grows", bool
+        "keras_attn._decoding_state.growing_buffer.supports_growth", bool
     )  # as elsewhere: only if asked
     growing, fixed = transformer(growing_cache=True), transformer()
-    assert EnsembleDecoder([growing, fixed]).grows
-    assert not EnsembleDecoder([fixed, fixed]).grows
+    assert EnsembleDecoder([growing, fixed]).can_exceed_max_length
+    assert not EnsembleDecoder([fixed, fixed]).can_exceed_max_length
     with pytest.raises(ValueError, match="Only on TensorFlow"):
         GreedyDecoder(EnsembleDecoder([growing, fixed]))(**ENCODED)
 
@@ -262,8 +262,8 @@ def test_a_search_stays_within_the_smallest_cache():
 
 def test_archives_are_set_for_all():
     ensemble = EnsembleDecoder([recurrent(), transformer()])
-    assert ensemble.archive_every is None
-    ensemble.archive_every = 4
-    assert [each.archive_every for each in ensemble.decoders] == [4, 4]
-    ensemble.decoders[0].archive_every = 3
-    assert ensemble.archive_every == 3
+    assert ensemble.cache_block_size is None
+    ensemble.cache_block_size = 4
+    assert [each.cache_block_size for each in ensemble.decoders] == [4, 4]
+    ensemble.decoders[0].cache_block_size = 3
+    assert ensemble.cache_block_size == 3

@@ -8,17 +8,17 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     BeamDecoder,
+    CombinedAttention,
     CoverageAttention,
-    Decoder,
     GreedyDecoder,
     IntraDecoderAttention,
     LocalAttention,
     LocationAttention,
     LuongAttention,
     MultiHeadAttention,
-    MultipleAttention,
     RNNCell,
     RNNDecoder,
+    StepDecoder,
     rnn_seq2seq,
 )
 from keras_attn.attention.coverage_loss import coverage_loss
@@ -240,7 +240,7 @@ def test_coverage_of_a_sequence_of_numbers_counts_all_of_it():
 
 def test_a_search_stays_within_the_room_for_the_decoders_own_past():
     own = {"source": BahdanauAttention(5), "own": IntraDecoderAttention(LuongAttention("general"))}
-    decoder = built(lambda: with_head(attention_cell(attention=MultipleAttention(own))))
+    decoder = built(lambda: with_head(attention_cell(attention=CombinedAttention(own))))
     search = GreedyDecoder(decoder, 4, relative_max_length=None, suppressed_token_ids=[2])
     results = numpy(search(**ENCODED, max_length=9))
     assert results["lengths"].tolist() == [[4]] * 3
@@ -293,7 +293,7 @@ def test_ids_of_another_rank_are_refused(shape):
 
 
 def test_a_decoder_must_implement_the_contract():
-    class Unfinished(Decoder):
+    class Unfinished(StepDecoder):
         pass
 
     decoder = Unfinished()

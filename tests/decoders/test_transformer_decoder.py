@@ -72,10 +72,10 @@ DECODERS = {
         stack={"position_bias": RelativePositionBias(2, 8, 6, bidirectional=False)},
     ),
     "window, alibi, archive": lambda: decoder(
-        sliding_window=3, stack={"position_bias": AlibiBias(2), "archive_every": 2}
+        sliding_window=3, stack={"position_bias": AlibiBias(2), "cache_block_size": 2}
     ),
     "grouped, archive": lambda: decoder(
-        num_heads=4, num_key_value_heads=2, use_bias=False, stack={"archive_every": 1}
+        num_heads=4, num_key_value_heads=2, use_bias=False, stack={"cache_block_size": 1}
     ),
     "window, fixed cache": lambda: decoder(
         sliding_window=2, stack={"positions": SinusoidalPositions(), "growing_cache": False}
@@ -170,7 +170,7 @@ def test_the_weights_are_the_mean_of_the_last_block_s_heads():
     randomize(made)
     with record_attention_scores() as scores:
         _, weights = made(TOKEN_IDS, **ENCODED, return_attention_scores=True)
-    (last,) = [each for path, each in scores.items() if "block_1/memory_attention" in path]
+    (last,) = [each for path, each in scores.items() if "block_1/cross_attention_layer" in path]
     assert_close(numpy(weights), last.mean(axis=1))
 
 
@@ -232,9 +232,9 @@ def test_a_batch_of_zero_sentences_has_zero_hypotheses():
     assert results["scores"].shape == (0, 2) and results["token_ids"].shape[:2] == (0, 2)
 
 
-@pytest.mark.parametrize("part", ["input", "memory_attention"])
+@pytest.mark.parametrize("part", ["input", "cross_attention_layer"])
 def test_the_dropout_of_each_part_has_an_effect_in_training(part):
-    rates = {"attention_dropout": 0.5} if part == "memory_attention" else {}
+    rates = {"attention_dropout": 0.5} if part == "cross_attention_layer" else {}
     made = decoder(stack={"dropout": 0.5 if part == "input" else 0.0, "seed": 1}, **rates)
     made(TOKEN_IDS, **ENCODED)
     randomize(made)

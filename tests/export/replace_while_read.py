@@ -17,7 +17,7 @@ import signal
 import time
 from pathlib import Path
 
-from keras_attn._files.replace_when_done import replace_when_done
+from keras_attn._files.atomic_replace import atomic_replace
 
 
 def make_onnx(directory, number):
@@ -84,7 +84,7 @@ def replace_for_ever(path, exports, pause):
     turn = 0
     while True:
         turn += 1
-        with replace_when_done(path, is_file=False) as partial:
+        with atomic_replace(path, is_file=False) as partial:
             shutil.copytree(exports[turn % 2], partial)
         time.sleep(pause)
 

@@ -21,9 +21,9 @@ def of_one(layer):
     return keras.Model(inputs, layer(inputs))
 
 
-def of_two(layer, with_mask=False):
+def of_two(layer, attach_mask=False):
     inputs = [keras.Input((None, 8), name=name) for name in ("x", "y")]
-    if with_mask:
+    if attach_mask:
         inputs.append(keras.Input((None,), dtype="bool", name="mask"))
     return keras.Model(inputs, layer(*inputs))
 
@@ -40,7 +40,7 @@ MODELS = {
         MultiHeadAttention(4, 4, value_dim=3, num_key_value_heads=2, rotary=RotaryPositions())
     ),
     "encoder block": lambda: of_one(TransformerEncoderBlock(2, 16)),
-    "decoder block": lambda: of_two(TransformerDecoderBlock(2, 16), with_mask=True),
+    "decoder block": lambda: of_two(TransformerDecoderBlock(2, 16), attach_mask=True),
     "Transformer encoder": lambda: of_ids(
         TransformerEncoder(TransformerEncoderBlock(2, 16), keras.layers.Embedding(9, 8), 1)
     ),

@@ -34,7 +34,7 @@ PROMPT_IDS = np.array(
 
 
 def generator(
-    make_search=BeamDecoder, archive_every=None, source_start=False, scale=0.8, **arguments
+    make_search=BeamDecoder, cache_block_size=None, source_start=False, scale=0.8, **arguments
 ):
     model = CausalLanguageModel(
         TransformerDecoderBlock(
@@ -48,7 +48,7 @@ def generator(
         keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8),
         num_layers=1,
         position_bias=AlibiBias(2),
-        archive_every=archive_every,
+        cache_block_size=cache_block_size,
     )
     model(PROMPT_IDS)
     randomize(model, scale=scale, seed=1)  # hypotheses of several lengths
@@ -89,7 +89,7 @@ def test_weights_of_4_bits(tmp_path):
 
 @pytest.mark.slow
 def test_a_file_that_archives_does_too(tmp_path):
-    model, path = generator(beam_width=3, min_length=2, archive_every=2), tmp_path / "model.onnx"
+    model, path = generator(beam_width=3, min_length=2, cache_block_size=2), tmp_path / "model.onnx"
     assert_continues_as_keras_does(model, path, export_onnx(model, path))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras_attn_runtime import SentenceError, Translator
 
-from keras_attn import with_search_settings
+from keras_attn import replace_search
 from keras_attn.export.formats import export_onnx
 from keras_attn.models.encoder_and_search import encoder_and_search
 from tests import oracles
@@ -20,7 +20,7 @@ TARGETS = [*TARGET[:3], ""]
 @pytest.fixture(scope="module")
 def path(translator, tokenizers, tmp_path_factory):
     """A file whose search would allow fewer tokens than `TARGETS` have."""
-    scorer = with_search_settings(
+    scorer = replace_search(
         translator, beam_width=1, num_hypotheses=1, max_length=5, relative_max_length=None
     )
     path = tmp_path_factory.mktemp("scoring") / "model.onnx"

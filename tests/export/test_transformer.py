@@ -11,12 +11,12 @@ from keras_attn.export.trace.search_function import SearchFunction
 from tests.export.small_graphs import loop_bodies, operators, optimized_operators
 
 
-def export(directory, num_layers, archive_every=None, **options):
+def export(directory, num_layers, cache_block_size=None, **options):
     """The graph of a step of the search, and the report of the export."""
     encoder, decoder = transformer_seq2seq(
         20, 20, num_layers=num_layers, num_heads=2, embedding_dim=8, intermediate_dim=16, seed=1
     )
-    decoder.archive_every = archive_every
+    decoder.cache_block_size = cache_block_size
     model = search_model(encoder, BeamDecoder(decoder, 3, max_length=8))
     report = export_onnx(model, directory / "model.onnx", **options)
     return loop_bodies(onnx.load(directory / "model.onnx"))[-1], report
@@ -49,7 +49,7 @@ def test_the_products_of_a_layer_are_as_few_as_they_can_be(steps):
 
 @pytest.mark.slow
 def test_a_step_copies_what_the_last_ones_left_and_no_archive(steps, tmp_path):
-    step, report = export(tmp_path, 2, archive_every=3)
+    step, report = export(tmp_path, 2, cache_block_size=3)
     assert not report.cuda.missing and report.best_equal == report.all_equal == 1.0
     # Keys and values of a layer grow; those in its archive are read in the place where they are.
     assert len(step.input) == len(steps[2].input)

@@ -18,10 +18,10 @@ from keras_attn import (
     TransformerEncoder,
     TransformerEncoderBlock,
     ensemble_model,
+    replace_search,
     rnn_seq2seq,
     search_model,
     training_model,
-    with_search_settings,
 )
 from keras_attn.training import compile_for_training
 from tests.contracts import assert_close, assert_identical, numpy
@@ -119,8 +119,8 @@ def test_every_choice_makes_a_model(cell, attention, kind):
 
 def test_input_feeding_can_be_left_out():
     _, decoder = rnn_seq2seq(10, 10, **SMALL, input_feeding=False)
-    assert not decoder.cell.feeds_back
-    assert rnn_seq2seq(10, 10, **SMALL)[1].cell.feeds_back
+    assert not decoder.cell.requires_time_loop
+    assert rnn_seq2seq(10, 10, **SMALL)[1].cell.requires_time_loop
 
 
 def test_a_seed_makes_the_same_weights():
@@ -153,7 +153,7 @@ def test_parts_in_the_wrong_place_are_named(models):
         search_model(encoder, decoder)
     with pytest.raises(ValueError, match="then a decoder. Received: encoder=RNNDecoder"):
         training_model(decoder, encoder)
-    with pytest.raises(ValueError, match="decoder must be a Decoder. Received: decoder=Dense"):
+    with pytest.raises(ValueError, match="decoder must be a StepDecoder. Received: decoder=Dense"):
         BeamDecoder(keras.layers.Dense(3))
     with pytest.raises(ValueError, match="must be a list .*Received: models='translator'"):
         ensemble_model(search_model(encoder, BeamDecoder(decoder)))
@@ -165,7 +165,7 @@ def test_settings_are_those_of_models_of_ids():
     encoder = TransformerEncoder(TransformerEncoderBlock(2, 8), PatchEmbedding(4, 4), num_layers=1)
     captioner = keras.Model(images, GreedyDecoder(decoder)(**encoder(images)))
     with pytest.raises(ValueError, match=r"of ids, .*an input of shape \(None, 8, 8, 3\)"):
-        with_search_settings(captioner, max_length=5)
+        replace_search(captioner, max_length=5)
 
 
 @pytest.mark.parametrize(
@@ -208,22 +208,20 @@ def test_a_compiled_model_is_loaded_where_only_the_package_was_imported(tmp_path
 def test_other_settings_of_a_search_leave_the_model_as_it_is(models):
     _, translator = models
     before = numpy(translator(SOURCE_IDS))
-    other = with_search_settings(translator, beam_width=1, num_hypotheses=1, max_length=3)
+    other = replace_search(translator, beam_width=1, num_hypotheses=1, max_length=3)
     encoder, search = translator.get_layer("encoder"), translator.get_layer("search")
     expected = BeamDecoder(search.decoder, 1, max_length=3)(**encoder(SOURCE_IDS))
     assert_close(numpy(other(SOURCE_IDS)), numpy(expected))
     assert_identical(numpy(translator(SOURCE_IDS)), before)
     assert other.name == translator.name and other.get_layer("search") is not search
     greedy = search_model(encoder, GreedyDecoder(search.decoder, max_length=6, name="greedy"))
-    (length,) = with_search_settings(greedy, max_length=2)(SOURCE_IDS[:1])["lengths"][0]
+    (length,) = replace_search(greedy, max_length=2)(SOURCE_IDS[:1])["lengths"][0]
     assert length <= 2
 
 
 def test_another_class_of_search_takes_over_what_it_has_too(models):
     encoder, search = models[1].get_layer("encoder"), models[1].get_layer("search")
-    sampler = with_search_settings(
-        models[1], SamplingDecoder, temperature=0.5, max_length=3, seed=1
-    )
+    sampler = replace_search(models[1], SamplingDecoder, temperature=0.5, max_length=3, seed=1)
     made = sampler.get_layer("search")
     assert type(made) is SamplingDecoder and made.decoder is search.decoder
     assert made.num_hypotheses == search.num_hypotheses and made.temperature == 0.5
@@ -231,29 +229,29 @@ def test_another_class_of_search_takes_over_what_it_has_too(models):
         search.decoder, 2, temperature=0.5, max_length=3, relative_max_length=None, seed=1
     )
     assert_identical(numpy(sampler(SOURCE_IDS)), numpy(expected(**encoder(SOURCE_IDS))))
-    beam = with_search_settings(sampler, BeamDecoder, beam_width=2)
+    beam = replace_search(sampler, BeamDecoder, beam_width=2)
     assert_close(
         numpy(beam(SOURCE_IDS)),
-        numpy(with_search_settings(models[1], beam_width=2, max_length=3)(SOURCE_IDS)),
+        numpy(replace_search(models[1], beam_width=2, max_length=3)(SOURCE_IDS)),
     )
-    greedy = with_search_settings(sampler, GreedyDecoder)
-    beam = with_search_settings(greedy, BeamDecoder, beam_width=1)
+    greedy = replace_search(sampler, GreedyDecoder)
+    beam = replace_search(greedy, BeamDecoder, beam_width=1)
     assert beam.get_layer("search").beam_width == 1
-    many = with_search_settings(models[1], SamplingDecoder, num_hypotheses=10)
-    assert with_search_settings(many, BeamDecoder).get_layer("search").num_hypotheses == 4
+    many = replace_search(models[1], SamplingDecoder, num_hypotheses=10)
+    assert replace_search(many, BeamDecoder).get_layer("search").num_hypotheses == 4
     with pytest.raises(ValueError, match="arguments of GreedyDecoder: .* Received: beam_width"):
-        with_search_settings(models[1], GreedyDecoder, beam_width=1)
+        replace_search(models[1], GreedyDecoder, beam_width=1)
 
 
 def test_settings_follow_from_others(models):
-    fewer = with_search_settings(models[1], beam_width=1).get_layer("search")
+    fewer = replace_search(models[1], beam_width=1).get_layer("search")
     assert fewer.num_hypotheses == 1
-    more = with_search_settings(models[1], beam_width=5).get_layer("search")
+    more = replace_search(models[1], beam_width=5).get_layer("search")
     assert more.num_hypotheses == 2
-    special = with_search_settings(models[1], start_token_id=5, end_token_id=1)
+    special = replace_search(models[1], start_token_id=5, end_token_id=1)
     assert special.get_layer("search").suppressed_token_ids == [0, 5]
-    chosen = with_search_settings(models[1], suppressed_token_ids=[3])
-    other = with_search_settings(chosen, start_token_id=5).get_layer("search")
+    chosen = replace_search(models[1], suppressed_token_ids=[3])
+    other = replace_search(chosen, start_token_id=5).get_layer("search")
     assert other.suppressed_token_ids == [3]
 
 
@@ -270,4 +268,4 @@ def test_settings_follow_from_others(models):
 )
 def test_settings_that_a_search_does_not_have_are_refused(models, settings, message):
     with pytest.raises(ValueError, match=message):
-        with_search_settings(models[1], **settings)
+        replace_search(models[1], **settings)

@@ -19,7 +19,7 @@ from keras_attn import (
     transformer_seq2seq,
     transformer_tiny,
 )
-from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.models.transformer_seq2seq import POSITIONS
 from tests.contracts import assert_close, assert_identical, numpy
 from tests.models.test_models import INPUTS, SOURCE_IDS, TARGET_IDS, make_models, weights_of
@@ -48,7 +48,7 @@ def rnn_then_transformer():
 def test_all_layers_have_the_precision_asked_for():
     encoder, decoder = small(positions="learned", dtype="mixed_bfloat16")
     trainer = training_model(encoder, decoder)
-    for layer in all_layers([encoder, decoder]):
+    for layer in flatten_layers([encoder, decoder]):
         assert layer.dtype_policy.name == "mixed_bfloat16", layer.path
     assert {weight.dtype for weight in trainer.weights} == {"float32"}
 

@@ -44,7 +44,7 @@ def masked_model():
     """Vectors to logits, with a bias beside the embedding."""
     embedding = keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8)
     token_ids = keras.Input((None,), dtype="int32")
-    return keras.Model(token_ids, keras_attn.TiedLogits(embedding)(embedding(token_ids)))
+    return keras.Model(token_ids, keras_attn.TiedMLMHead(embedding)(embedding(token_ids)))
 
 
 def translator(build):

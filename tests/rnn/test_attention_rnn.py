@@ -169,7 +169,7 @@ def loop_over_steps(layer, state):
 @pytest.mark.parametrize("cell", CELLS)
 def test_all_positions_at_once_give_what_single_steps_give(cell):
     layer = make_layer(cell, input_feeding=False, attention_units=4, return_state=True)
-    assert not layer.cell.feeds_back
+    assert not layer.cell.requires_time_loop
     state = random_state(layer)
     outputs, weights, last = loop_over_steps(layer, state)
     received = numpy(layer(INPUTS, MEMORY, MASK, state, return_attention_scores=True))
@@ -186,14 +186,14 @@ def test_a_cell_with_a_fused_kernel_runs_in_it(cell, kind):
 
 
 def test_only_what_needs_the_step_before_is_a_loop():
-    feeds_back = {
+    requires_time_loop = {
         order: AttentionRNNCell(
             keras.layers.GRUCell(5), BahdanauAttention(6), query=order[0], input_feeding=order[1]
-        ).feeds_back
+        ).requires_time_loop
         for order in ORDERS
     }
-    assert feeds_back == {order: order != ("cell_output", False) for order in ORDERS}
-    assert not AttentionRNNCell(keras.layers.GRUCell(5)).feeds_back
+    assert requires_time_loop == {order: order != ("cell_output", False) for order in ORDERS}
+    assert not AttentionRNNCell(keras.layers.GRUCell(5)).requires_time_loop
 
 
 @pytest.mark.parametrize("input_feeding", [False, True])
@@ -263,7 +263,7 @@ def composed_layer(names, **kwargs):
 def test_a_query_of_several_parts(names):
     layer = composed_layer(names, input_feeding=False)
     cell, attention = layer.cell.cell, layer.cell.attention
-    assert layer.cell.feeds_back == (names != "no step before")
+    assert layer.cell.requires_time_loop == (names != "no step before")
     received = numpy(
         layer(INPUTS, MEMORY, MASK, return_attention_scores=True, query_features=FEATURES)
     )

@@ -97,7 +97,7 @@ def test_prefixes_outside_the_vocabulary_are_refused(translator, prefix):
 
 def test_a_file_without_the_input_is_refused(model_path):
     translator = Translator(model_path, num_threads=1)
-    assert not translator.takes_target_prefix
+    assert not translator.supports_target_prefix
     for translate, arguments in (
         (translator.translate, (["some text"], "a")),
         (translator.translate_iterable, (["some text"], "a")),

@@ -4,12 +4,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn import Decoder
+from keras_attn import StepDecoder
 from tests import oracles
 
 
 @keras.saving.register_keras_serializable(package="tests")
-class TableDecoder(Decoder):
+class TableDecoder(StepDecoder):
     """Every prefix belongs to one of N nodes, and the node has the logits of the next token.
 
     The `encoder_outputs` `(batch, N, vocabulary)` are the tables. The first 64 tokens of the

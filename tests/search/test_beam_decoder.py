@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn import BeamDecoder, GreedyDecoder, rnn_seq2seq
-from keras_attn._decoding_state import history
+from keras_attn._decoding_state import growing_buffer
 from tests import oracles
 from tests.contracts import assert_close, assert_found, check_padding_and_batch, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
@@ -226,7 +226,7 @@ def test_max_length_is_an_argument_of_the_call(max_length):
 
 
 def test_a_call_may_allow_more_than_the_search():
-    if not history.grows():
+    if not growing_buffer.supports_growth():
         pytest.skip("needs arrays that grow")
     tables = random_tables(6, end_logit=-50.0)
     results = found(tables, call={"max_length": 12}, beam_width=2)

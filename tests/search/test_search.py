@@ -12,10 +12,10 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     BeamDecoder,
+    CombinedAttention,
     GreedyDecoder,
     IntraDecoderAttention,
     LuongAttention,
-    MultipleAttention,
     RNNDecoder,
     SamplingDecoder,
     Search,
@@ -215,7 +215,7 @@ def test_weights_over_the_own_past_are_no_alignments():
     attentions = {"past": IntraDecoderAttention(LuongAttention("general"))}
     attentions["source"] = BahdanauAttention(4)
     cell = AttentionRNNCell(
-        keras.layers.GRUCell(6), MultipleAttention(attentions), attention_units=6
+        keras.layers.GRUCell(6), CombinedAttention(attentions), attention_units=6
     )
     decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(11, 6), bridge="zero")
     search = GreedyDecoder(decoder, max_length=3, return_alignments=True)

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._files.checkpoint_file import read_checkpoint, write_checkpoint
-from keras_attn._files.replace_when_done import replace_when_done
 from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
@@ -612,7 +612,7 @@ def test_what_a_killed_save_left_is_removed(model, tmp_path):
 
 
 def test_what_a_living_save_writes_is_kept(model, tmp_path):
-    with replace_when_done(tmp_path / "training.npz") as partial:
+    with atomic_replace(tmp_path / "training.npz") as partial:
         partial.write_bytes(b"half of it")
         fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
         assert partial.read_bytes() == b"half of it"

@@ -32,17 +32,17 @@ def batch(features=4):
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 0.6])
 def test_loss_and_gradients_equal_the_definition(tokens_per_chunk, label_smoothing):
     labels, features, kernel, weights = batch()
-    losses, of_logits = crossentropy(labels, features @ kernel.T, label_smoothing)
+    losses, logit_gradient = crossentropy(labels, features @ kernel.T, label_smoothing)
 
     def three_times(features, kernel, weights):
         # A gradient takes account of what is done with the loss.
         return 3.0 * linear_crossentropy(labels, features, kernel, weights, label_smoothing)[0]
 
     value, gradients = gradients_of(three_times, features, kernel, weights)
-    of_logits *= 3.0 * weights[..., None]
+    logit_gradient *= 3.0 * weights[..., None]
     assert_close(value, 3.0 * (weights * losses).sum())
-    assert_close(gradients[0], of_logits @ kernel)
-    assert_close(gradients[1], np.einsum("btv,btd->vd", of_logits, features))
+    assert_close(gradients[0], logit_gradient @ kernel)
+    assert_close(gradients[1], np.einsum("btv,btd->vd", logit_gradient, features))
     assert_close(gradients[2], 3.0 * losses)
 
 
@@ -117,7 +117,7 @@ def test_only_what_counts_is_multiplied(jit_compile, monkeypatch):
 @pytest.mark.parametrize("dtype, tolerance", [("float16", 2e-3), ("bfloat16", 2e-2)])
 def test_multiplies_in_half_precision_and_adds_in_float32(dtype, tolerance):
     labels, features, kernel, weights = batch()
-    losses, of_logits = crossentropy(labels, features @ kernel.T, 0.1)
+    losses, logit_gradient = crossentropy(labels, features @ kernel.T, 0.1)
 
     def loss(features, kernel):
         halves = keras.ops.cast(features, dtype), keras.ops.cast(kernel, dtype)
@@ -127,11 +127,11 @@ def test_multiplies_in_half_precision_and_adds_in_float32(dtype, tolerance):
         return found
 
     value, gradients = gradients_of(loss, features, kernel)
-    of_logits *= weights[..., None]
+    logit_gradient *= weights[..., None]
     np.testing.assert_allclose(value, (weights * losses).sum(), rtol=tolerance)
-    expected = of_logits @ kernel, np.einsum("btv,btd->vd", of_logits, features)
-    for gradient, of_logits in zip(gradients, expected, strict=True):
-        np.testing.assert_allclose(gradient, of_logits, atol=4 * tolerance)
+    expected = logit_gradient @ kernel, np.einsum("btv,btd->vd", logit_gradient, features)
+    for gradient, logit_gradient in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(gradient, logit_gradient, atol=4 * tolerance)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -141,15 +141,15 @@ def test_gradients_of_what_is_almost_certain_keep_their_digits(dtype):
     kernel = np.eye(4, dtype="float32")
     features = 8 * kernel
     weights = np.ones(4, "float32")
-    _, of_logits = crossentropy(labels, features, 0.0)
-    assert 0 < -of_logits[0, 0] < 2e-3
+    _, logit_gradient = crossentropy(labels, features, 0.0)
+    assert 0 < -logit_gradient[0, 0] < 2e-3
 
     def loss(features, kernel):
         halves = keras.ops.cast(features, dtype), keras.ops.cast(kernel, dtype)
         return linear_crossentropy(labels, *halves, weights)[0]
 
     _, (gradient, _) = gradients_of(loss, features, kernel)
-    np.testing.assert_allclose(gradient, of_logits, rtol=0.02)
+    np.testing.assert_allclose(gradient, logit_gradient, rtol=0.02)
 
 
 def test_what_has_the_weight_0_may_have_any_label():
@@ -175,10 +175,10 @@ def test_label_outside_the_vocabulary_has_the_loss_nan(label):
     loss, statistics = linear_crossentropy(labels, features, kernel, weights)
     assert np.isnan(float(loss))
     assert np.argwhere(np.isnan(numpy(statistics["of_labels"]))).tolist() == [[1, 2]]
-    _, (of_features, of_kernel) = gradients_of(
+    _, (feature_gradient, kernel_gradient) = gradients_of(
         lambda *arrays: linear_crossentropy(labels, *arrays, weights)[0], features, kernel
     )
-    assert np.isnan(of_features[1, 2]).all() and np.isnan(of_kernel).any()
+    assert np.isnan(feature_gradient[1, 2]).all() and np.isnan(kernel_gradient).any()
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])

@@ -13,7 +13,7 @@ from keras_attn import (
     training_model,
     transformer_seq2seq,
 )
-from keras_attn.decoders.decoder import Decoder
+from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.output_layers.projection import projection_of
 from keras_attn.training import ScheduledSampling, compile_for_training
 from tests.backend import requires_tensorflow
@@ -24,14 +24,14 @@ SOURCE_IDS = np.array([[5, 6, 7, 2], [8, 2, 0, 0]])
 TARGET_IDS = np.array([[1, 8, 9, 10], [1, 11, 0, 0]])
 
 
-class Successor(Decoder):
+class Successor(StepDecoder):
     """Says that each token is followed by the next number, so that its logits tell what it saw."""
 
     def call(self, token_ids, encoder_outputs, training=False):
         return 100.0 * ops.one_hot((token_ids + 1) % TOKENS, TOKENS) + encoder_outputs[:, :, None]
 
 
-class Biased(Decoder):
+class Biased(StepDecoder):
     """Says the same probabilities everywhere, but in training what it saw."""
 
     probs = np.array([0.1, 0.2, 0.0, 0.4, 0.3], "float32")

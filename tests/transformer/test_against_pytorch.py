@@ -48,8 +48,8 @@ def with_weights_of(block, layer):
         **dense("linear2", weights["feed_forward"]["contraction"]),
     }
     last = "norm2"
-    if "memory_attention" in weights:
-        state |= attention("multihead_attn", weights["memory_attention"])
+    if "cross_attention_layer" in weights:
+        state |= attention("multihead_attn", weights["cross_attention_layer"])
         state |= norm("norm2", weights["memory_norm"])
         last = "norm3"
     state |= norm(last, weights["feed_forward_norm"])

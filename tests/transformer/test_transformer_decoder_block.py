@@ -285,7 +285,7 @@ def test_with_one_seed_each_part_drops_on_its_own():
         block.residual_dropout,
         block.feed_forward.dropout_layer,
         block.self_attention.dropout_layer,
-        block.memory_attention.dropout_layer,
+        block.cross_attention_layer.dropout_layer,
     ]
     dropped = {tuple(numpy(part(ones, training=True)).tolist()) for part in parts}
     assert len(dropped) == len(parts)

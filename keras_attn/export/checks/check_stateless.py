@@ -1,4 +1,4 @@
-from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.flatten_layers import flatten_layers
 
 
 def check_stateless(*layers):
@@ -10,7 +10,7 @@ def check_stateless(*layers):
     Raises:
         ValueError: one of them is a recurrent layer with `stateful=True`.
     """
-    stateful = [layer.name for layer in all_layers(layers) if getattr(layer, "stateful", False)]
+    stateful = [layer.name for layer in flatten_layers(layers) if getattr(layer, "stateful", False)]
     if stateful:
         raise ValueError(
             "Expected layers that keep nothing from one call to the next. Received: stateful=True "

@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.export.formats.onnx_file import write_onnx
 
 
@@ -130,7 +130,7 @@ def _recorded_calls(model):
                 calls.append((layer, number, tensor))
         return results
 
-    layers = all_layers([model])
+    layers = flatten_layers([model])
     operations = [each for layer in layers for each in getattr(layer, "operations", [])]
     replaced = {id(each): each for each in [*layers, *operations] if each is not model}.values()
     before = [vars(layer).get("call") for layer in replaced]

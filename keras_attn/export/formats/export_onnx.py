@@ -5,8 +5,8 @@ from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.checks.verify import compare_translations, translated_batches, whole_batches
 from keras_attn.export.formats.metadata import describe
 from keras_attn.export.formats.onnx_file import PRECISIONS, write_onnx
-from keras_attn.export.in_background import in_background
 from keras_attn.export.require import require
+from keras_attn.export.run_in_background import run_in_background
 from keras_attn.export.trace.folded_time import folded_time
 from keras_attn.export.trace.fused_recurrence import fused_recurrence
 from keras_attn.export.trace.in_float32 import in_float32
@@ -112,7 +112,7 @@ def export_onnx(
     ):
         # Keras translates while the model is converted, which keeps one core busy.
         batches = translated_batches(function.runner(), sentences, function.search, prefixes)
-        with in_background(batches) as expected:
+        with run_in_background(batches) as expected:
             report, written = write_onnx(
                 path,
                 fused_recurrence(model)(function),

@@ -1,4 +1,4 @@
-from keras_attn._files.replace_when_done import replace_when_done
+from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.checks.verify import compare_translations, translated_batches
@@ -69,7 +69,7 @@ def export_onnx_steps(
         without_dropout(model),
         folded_time(model),
         in_float32(model),
-        replace_when_done(directory, is_file=False) as partial,
+        atomic_replace(directory, is_file=False) as partial,
     ):
         steps = SearchSteps(function)
         partial.mkdir()

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attn._files.replace_when_done import replace_when_done
-from keras_attn.export.checks.onnx_gate import open_session
+from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.export.checks.onnx_model_check import open_session
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.checks.verify import pad
 from keras_attn.export.export_error import ExportError
@@ -17,7 +17,7 @@ from keras_attn.export.require import require
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.text_graph import MAX_CHARACTERS, add_text
-from keras_attn.models.with_search_settings import with_search_settings
+from keras_attn.models.replace_search import replace_search
 from keras_attn.text.tokenizer import UNKNOWN_TOKEN_ID
 
 PROGRAM = Path(__file__).with_name("run_text_model.py")
@@ -96,8 +96,8 @@ def export_onnx_text(
             "runtime takes longer texts."
         )
     if function.search.return_token_log_probs:  # nobody could tell which text each is of
-        model = with_search_settings(model, return_token_log_probs=False)
-    with replace_when_done(path, is_file=True, first_bytes=FIRST_BYTES) as partial:
+        model = replace_search(model, return_token_log_probs=False)
+    with atomic_replace(path, is_file=True, first_bytes=FIRST_BYTES) as partial:
         report = export_onnx(
             model,
             partial,

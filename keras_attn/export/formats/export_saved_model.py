@@ -1,6 +1,6 @@
 import inspect
 
-from keras_attn._files.replace_when_done import replace_when_done
+from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.checks.verify import compare_translations, pad, translated_batches
@@ -8,7 +8,7 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.folded_time import folded_time
-from keras_attn.export.trace.paused_collection import paused_collection
+from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.without_cudnn import without_cudnn
 from keras_attn.export.trace.without_dropout import without_dropout
@@ -94,8 +94,8 @@ def export_saved_model(
         without_cudnn(model),
         without_dropout(model),
         folded_time(model),
-        replace_when_done(directory, is_file=False) as partial,
-        paused_collection(),
+        atomic_replace(directory, is_file=False) as partial,
+        pause_garbage_collection(),
     ):
         module = _module(
             function, source_tokenizer, target_tokenizer or source_tokenizer, max_characters

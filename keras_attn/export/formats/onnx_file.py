@@ -2,8 +2,8 @@ import hashlib
 import tempfile
 from pathlib import Path
 
-from keras_attn._files.replace_when_done import replace_when_done
-from keras_attn.export.checks.onnx_gate import check_model, open_session
+from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.export.checks.onnx_model_check import check_model, open_session
 from keras_attn.export.formats.external_data import (
     LIMIT,
     MODEL,
@@ -24,7 +24,7 @@ from keras_attn.export.passes import (
 from keras_attn.export.passes.graph import copy_of
 from keras_attn.export.require import require_utf8
 from keras_attn.export.trace.conversion import OPSET, convert
-from keras_attn.export.trace.paused_collection import paused_collection
+from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 
 PRECISIONS = {
     "float32": (),
@@ -83,9 +83,9 @@ def write_onnx(
     is_file = not external_data and variables_size(weights) <= LIMIT
     # Around the whole conversion, so that a wrong path is refused before it.
     with (
-        replace_when_done(path, is_file, FIRST_BYTES) as partial,
+        atomic_replace(path, is_file, FIRST_BYTES) as partial,
         tempfile.TemporaryDirectory(prefix=".partial-", dir=partial.parent) as others,
-        paused_collection(),
+        pause_garbage_collection(),
     ):
         model = convert(function, signature, weights)
         for change in passes:

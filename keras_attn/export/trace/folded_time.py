@@ -7,7 +7,7 @@ import inspect
 import keras
 from keras import ops
 
-from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.flatten_layers import flatten_layers
 
 
 @contextlib.contextmanager
@@ -23,7 +23,9 @@ def folded_time(*layers):
         layers: Keras layers or models; all layers inside them are treated, however deep.
     """
     own = keras.layers.TimeDistributed.call
-    changed = [layer for layer in all_layers(layers) if getattr(type(layer), "call", None) is own]
+    changed = [
+        layer for layer in flatten_layers(layers) if getattr(type(layer), "call", None) is own
+    ]
     for layer in changed:
         layer.call = functools.partial(_call, layer)
     try:

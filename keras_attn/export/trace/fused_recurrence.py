@@ -3,7 +3,7 @@ import functools
 
 import keras
 
-from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.export.trace.recurrent_operator import recurrent_operator
 
 
@@ -23,7 +23,7 @@ def fused_recurrence(*layers):
     Args:
         layers: Keras layers or models; all layers inside them are treated, however deep.
     """
-    changed = [layer for layer in all_layers(layers) if isinstance(layer, keras.layers.RNN)]
+    changed = [layer for layer in flatten_layers(layers) if isinstance(layer, keras.layers.RNN)]
     for layer in changed:
         layer.inner_loop = functools.partial(_inner_loop, layer)
     try:

@@ -1,6 +1,6 @@
 import contextlib
 
-from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.flatten_layers import flatten_layers
 
 
 @contextlib.contextmanager
@@ -18,7 +18,9 @@ def in_float32(*layers):
     import tensorflow as tf
 
     rounds = tf.config.experimental.tensor_float_32_execution_enabled()
-    mixed = [layer for layer in all_layers(layers) if layer.dtype_policy.name.startswith("mixed_")]
+    mixed = [
+        layer for layer in flatten_layers(layers) if layer.dtype_policy.name.startswith("mixed_")
+    ]
     before = [layer.dtype_policy for layer in mixed]
     tf.config.experimental.enable_tensor_float_32_execution(False)
     for layer in mixed:

@@ -1,7 +1,7 @@
 import contextlib
 import threading
 
-from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.flatten_layers import flatten_layers
 
 # An export changes the layers of a model while it traces them.
 _LOCK = threading.RLock()
@@ -19,7 +19,7 @@ def without_cudnn(*layers):
         layers: Keras layers or models; all layers inside them are treated, however deep.
     """
     with _LOCK:
-        changed = [layer for layer in all_layers(layers) if hasattr(layer, "use_cudnn")]
+        changed = [layer for layer in flatten_layers(layers) if hasattr(layer, "use_cudnn")]
         before = [layer.use_cudnn for layer in changed]
         for layer in changed:
             layer.use_cudnn = False

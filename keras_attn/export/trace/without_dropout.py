@@ -1,6 +1,6 @@
 import contextlib
 
-from keras_attn._layer.all_layers import all_layers
+from keras_attn._layer.flatten_layers import flatten_layers
 
 
 @contextlib.contextmanager
@@ -14,7 +14,7 @@ def without_dropout(*layers):
     Args:
         layers: Keras layers or models; all layers inside them are treated, at any depth.
     """
-    changed = [layer for layer in all_layers(layers) if hasattr(layer, "get_dropout_mask")]
+    changed = [layer for layer in flatten_layers(layers) if hasattr(layer, "get_dropout_mask")]
     before = [(cell.dropout, cell.recurrent_dropout) for cell in changed]
     for cell in changed:
         cell.dropout = cell.recurrent_dropout = 0.0

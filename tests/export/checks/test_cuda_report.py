@@ -3,7 +3,7 @@ import pytest
 
 from keras_attn.export.checks.cuda_kernels import CUDA_KERNELS
 from keras_attn.export.checks.cuda_report import CudaReport
-from keras_attn.export.checks.onnx_gate import ALLOWED_OPERATORS
+from keras_attn.export.checks.onnx_model_check import ALLOWED_OPERATORS
 from tests.export.small_graphs import BOOL, FLOAT, INT64, constant, graph, model, node, value
 
 INT32 = 6

@@ -22,13 +22,13 @@ def random(*shape):
 
 
 @pytest.mark.parametrize(
-    "make, with_mask",
+    "make, attach_mask",
     [(lambda: keras.layers.LSTM(2), True), (lambda: keras.layers.Conv1D(2, 2), False)],
     ids=["LSTM", "Conv1D"],
 )
-def test_time_distributed_over_an_unknown_number_of_steps(tmp_path, make, with_mask):
+def test_time_distributed_over_an_unknown_number_of_steps(tmp_path, make, attach_mask):
     inputs = keras.Input((None, 4, 3), name="x")
-    hidden = keras.layers.Masking()(inputs) if with_mask else inputs
+    hidden = keras.layers.Masking()(inputs) if attach_mask else inputs
     outputs = keras.layers.TimeDistributed(keras.layers.Dense(3))(hidden)
     model = keras.Model(inputs, keras.layers.TimeDistributed(make())(outputs))
     assert export_functional_onnx(model, tmp_path / "m.onnx", random(1, 1, 4, 3)) < 1e-5

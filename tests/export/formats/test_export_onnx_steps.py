@@ -12,14 +12,14 @@ from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
+    CombinedAttention,
     GreedyDecoder,
-    MultipleAttention,
     RNNDecoder,
     search_model,
     transformer_seq2seq,
 )
 from keras_attn.export import ExportError
-from keras_attn.export.checks.onnx_gate import open_session
+from keras_attn.export.checks.onnx_model_check import open_session
 from keras_attn.export.formats import export_onnx, export_onnx_steps
 from tests.backend import precision
 from tests.export.small_translator import SOURCE, make_translator
@@ -207,7 +207,7 @@ def test_the_implicit_mask_of_an_encoder_counts(tmp_path, names):
 
     attention = BahdanauAttention(8)
     if names is not None:
-        attention = MultipleAttention({name: BahdanauAttention(8) for name in names})
+        attention = CombinedAttention({name: BahdanauAttention(8) for name in names})
     cell = AttentionRNNCell(keras.layers.GRUCell(8), attention, attention_units=8)
     decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(20, 8), bridge="zero")
     model = search_model(Encoder(), GreedyDecoder(decoder, max_length=6))

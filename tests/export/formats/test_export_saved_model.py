@@ -11,7 +11,7 @@ from keras_attn_runtime import translator as runtime
 from keras_attn_runtime.prefixes import LEAST_TARGET_CHARACTERS
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_attn import with_search_settings
+from keras_attn import replace_search
 from keras_attn.export import ExportError
 from keras_attn.export.formats import export_saved_model
 from keras_attn.export.formats.export_saved_model import _cut
@@ -129,7 +129,7 @@ def test_serves_where_keras_attn_is_not_imported(exported):
 
 def test_without_tokenizers_there_is_one_signature(translator, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
-    translator = with_search_settings(translator, return_token_log_probs=True)
+    translator = replace_search(translator, return_token_log_probs=True)
     export_saved_model(translator, tmp_path / "ids", alignments=True)
     signatures = tf.saved_model.load(str(tmp_path / "ids")).signatures
     assert list(signatures) == ["ids"]

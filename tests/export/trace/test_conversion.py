@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attn.export import ExportError
-from keras_attn.export.checks.onnx_gate import ALLOWED_OPERATORS, check_model
+from keras_attn.export.checks.onnx_model_check import ALLOWED_OPERATORS, check_model
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.trace.conversion import convert
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import keras_attn
 from keras_attn.export import ExportError
-from keras_attn.export.checks.onnx_gate import check_model, open_session
+from keras_attn.export.checks.onnx_model_check import check_model, open_session
 from keras_attn.export.formats import export_functional_onnx
 from keras_attn.export.passes import lower_constants
 from keras_attn.export.trace.conversion import convert

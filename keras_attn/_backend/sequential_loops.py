@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 
-def map_in_turn(function, blocks):
+def map_sequentially(function, blocks):
     """`ops.map`, one block after the other; the result has the dtype of the last of `blocks`."""
     if keras.backend.backend() != "tensorflow":
         return ops.map(function, blocks)
@@ -16,7 +16,7 @@ def map_in_turn(function, blocks):
     return tf.map_fn(function, blocks, fn_output_signature=blocks[-1].dtype, parallel_iterations=1)
 
 
-def while_in_turn(condition, body, state):
+def while_loop_sequentially(condition, body, state):
     """`ops.while_loop`, one step after the other."""
     if keras.backend.backend() != "tensorflow":
         return ops.while_loop(condition, body, state)

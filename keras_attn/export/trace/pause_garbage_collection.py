@@ -3,7 +3,7 @@ import gc
 
 
 @contextlib.contextmanager
-def paused_collection():
+def pause_garbage_collection():
     """Keeps Python from looking for cyclic garbage inside the block.
 
     An export makes millions of objects, and nearly all are needed to its end. To look through them

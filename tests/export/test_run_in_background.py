@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from keras_attn.export.in_background import in_background
+from keras_attn.export.run_in_background import run_in_background
 
 
 def test_the_items_are_made_beside_the_block():
@@ -13,7 +13,7 @@ def test_the_items_are_made_beside_the_block():
         yield threading.get_ident()
         yield 2
 
-    with in_background(items()) as collected:
+    with run_in_background(items()) as collected:
         assert begun.wait(10)
         thread, two = collected()
     assert thread != threading.get_ident() and two == 2
@@ -24,9 +24,9 @@ def test_what_the_items_raise_is_raised_where_they_are_asked_for():
         yield 1
         raise ValueError("no second")
 
-    with in_background(items()) as collected, pytest.raises(ValueError, match="no second"):
+    with run_in_background(items()) as collected, pytest.raises(ValueError, match="no second"):
         collected()
-    with in_background(items()):
+    with run_in_background(items()):
         pass  # nobody asked
 
 
@@ -41,7 +41,7 @@ def test_an_error_of_the_block_ends_the_rest():
         made.append(3)
         yield 3
 
-    with pytest.raises(KeyError), in_background(items()):
+    with pytest.raises(KeyError), run_in_background(items()):
         assert begun.wait(10)
         threading.Timer(0.2, may_go_on.set).start()  # when the block has ended
         raise KeyError("of the block")

@@ -1,7 +1,7 @@
 import keras
 
 
-class WithMask(keras.layers.Layer):
+class AttachMask(keras.layers.Layer):
     """Gives a tensor the implicit mask of Keras, which it attaches to a layer's first output alone.
 
     Call arguments:

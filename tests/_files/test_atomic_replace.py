@@ -13,7 +13,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from keras_attn._files.replace_when_done import replace_when_done
+from keras_attn._files.atomic_replace import atomic_replace
 
 UMASK = os.umask(0o022)
 os.umask(UMASK)
@@ -22,7 +22,7 @@ os.umask(UMASK)
 def test_replaces_a_file(tmp_path):
     path = tmp_path / "model.onnx"
     for content in ("first", "second"):
-        with replace_when_done(path) as partial:
+        with atomic_replace(path) as partial:
             partial.write_text(content)
             assert partial.parent.parent == path.parent and partial.name == path.name
         assert path.read_text() == content
@@ -32,7 +32,7 @@ def test_replaces_a_file(tmp_path):
 def test_replaces_a_saved_model_whole(tmp_path):
     path = tmp_path / "model"
     for content in ("first", "second"):
-        with replace_when_done(path) as partial:
+        with atomic_replace(path) as partial:
             partial.mkdir()
             (partial / "saved_model.pb").write_text(content)
             if content == "first":
@@ -48,9 +48,9 @@ def test_a_link_stays_a_link(tmp_path):
     for name, link in links.items():
         link.symlink_to(tmp_path / "disk" / name)
     for content in ("first", "second"):
-        with replace_when_done(links["model.onnx"], is_file=True) as partial:
+        with atomic_replace(links["model.onnx"], is_file=True) as partial:
             partial.write_text(content)
-        with replace_when_done(links["saved"]) as partial:
+        with atomic_replace(links["saved"]) as partial:
             partial.mkdir()
             (partial / "saved_model.pb").write_text(content)
         assert links["model.onnx"].read_text() == content
@@ -64,7 +64,7 @@ def test_leaves_what_others_put_into_an_export_alone(tmp_path):
     (tmp_path / "saved_model.pb").write_text("first")
     (tmp_path / "assets.extra").mkdir()
     with pytest.raises(FileExistsError, match="a directory with other content"):
-        with replace_when_done(tmp_path) as partial:
+        with atomic_replace(tmp_path) as partial:
             partial.mkdir()
     assert (tmp_path / "assets.extra").is_dir()
 
@@ -73,7 +73,7 @@ def test_leaves_what_others_put_into_an_export_alone(tmp_path):
 def test_leaves_directories_alone_that_have_a_part_of_an_export_only(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(FileExistsError, match="a directory with other content"):
-        with replace_when_done(tmp_path):
+        with atomic_replace(tmp_path):
             raise AssertionError("the block must not run")
     assert (tmp_path / name).is_dir()
 
@@ -81,14 +81,14 @@ def test_leaves_directories_alone_that_have_a_part_of_an_export_only(tmp_path, n
 def test_leaves_other_directories_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(FileExistsError, match="a directory with other content"):
-        with replace_when_done(tmp_path):
+        with atomic_replace(tmp_path):
             raise AssertionError("the block must not run")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileExistsError, match="name of a file"):
-        with replace_when_done(tmp_path / "empty") as partial:
+        with atomic_replace(tmp_path / "empty") as partial:
             partial.write_text("a file")
     with pytest.raises(FileExistsError, match="name of a file"):
-        with replace_when_done(tmp_path / "empty", is_file=True):
+        with atomic_replace(tmp_path / "empty", is_file=True):
             raise AssertionError("the block must not run")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["empty", "thesis.txt"]
 
@@ -101,11 +101,11 @@ def test_leaves_files_of_another_kind_alone(tmp_path, arguments):
     path = tmp_path / "thesis.txt"
     path.write_text("years of work")
     with pytest.raises(FileExistsError, match="a file with other content"):
-        with replace_when_done(path, **arguments):
+        with atomic_replace(path, **arguments):
             raise AssertionError("the block must not run")
     assert path.read_text() == "years of work"
     path.write_bytes(b"")
-    with replace_when_done(path, **arguments) as partial:
+    with atomic_replace(path, **arguments) as partial:
         partial.write_text("an export")
     assert path.read_text() == "an export"
 
@@ -117,7 +117,7 @@ def test_leaves_files_of_another_kind_alone(tmp_path, arguments):
 def test_a_directory_takes_the_place_of_what_may_be_replaced(tmp_path, content, arguments):
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
-    with replace_when_done(path, **arguments) as partial:
+    with atomic_replace(path, **arguments) as partial:
         partial.mkdir()
         (partial / "model.onnx").write_text("a graph")
     assert (path / "model.onnx").read_text() == "a graph"
@@ -137,7 +137,7 @@ def test_what_is_neither_a_file_nor_a_directory_is_refused(tmp_path, kind):
     before = os.stat(path)
     for is_file in (None, True, False):
         with pytest.raises(FileExistsError, match=f"Received: .*{kind}.*another path"):
-            with replace_when_done(path, is_file):
+            with atomic_replace(path, is_file):
                 raise AssertionError("the block must not run")
     assert os.path.samestat(before, os.stat(path)) and list(tmp_path.iterdir()) == [path]
 
@@ -146,14 +146,14 @@ def test_what_is_neither_a_file_nor_a_directory_is_refused(tmp_path, kind):
 def test_long_name_is_written_and_cleaned_up(tmp_path, name):
     path = tmp_path / name
     assert len(os.fsencode(name)) in (250, 120)
-    with replace_when_done(path) as partial:
+    with atomic_replace(path) as partial:
         partial.write_text("first")
         assert partial.name == name
         left = tmp_path / (".partial-abcdefgh" + partial.parent.name[len(".partial-abcdefgh") :])
         left.mkdir()
     other = tmp_path / f"{name[:-1]}."
     for file in (other, path):
-        with replace_when_done(file) as partial:
+        with atomic_replace(file) as partial:
             partial.write_text(file.name)
         assert file.read_text() == file.name
         assert left.exists() == (file == other)
@@ -164,7 +164,7 @@ def test_long_name_is_written_and_cleaned_up(tmp_path, name):
 def test_mode_of_a_replaced_file_is_kept(tmp_path, mode):
     path = tmp_path / "model.onnx"
     for content in ("first", "second", "third"):
-        with replace_when_done(path) as partial:
+        with atomic_replace(path) as partial:
             partial.write_text(content)
         assert path.read_text() == content
         if content == "first":
@@ -222,7 +222,7 @@ def test_directory_that_can_be_written_and_not_listed(write):
                     file = folder / "it" / "saved_model.pb"
                 else:
                     file = folder / "it"
-                    with replace_when_done(file) as partial:
+                    with atomic_replace(file) as partial:
                         partial.write_text(content)
                 assert file.read_text() == content
         folder.chmod(0o700)
@@ -231,7 +231,7 @@ def test_directory_that_can_be_written_and_not_listed(write):
 
 def test_demands_an_existing_directory(tmp_path):
     with pytest.raises(FileNotFoundError, match="Create .*missing"):
-        with replace_when_done(tmp_path / "missing" / "model.onnx"):
+        with atomic_replace(tmp_path / "missing" / "model.onnx"):
             raise AssertionError("the block must not run")
 
 
@@ -246,7 +246,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, full_at):
     if full_at == "fsync":
         monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        with replace_when_done(path) as partial:
+        with atomic_replace(path) as partial:
             partial.write_text("half a file")
             if full_at == "write":
                 full()
@@ -302,7 +302,7 @@ def test_thousand_kills_lose_nothing(tmp_path):
 
 
 def write_export(path, content):
-    with replace_when_done(path, is_file=False) as partial:
+    with atomic_replace(path, is_file=False) as partial:
         partial.mkdir()
         (partial / "saved_model.pb").write_text(content)
 
@@ -319,10 +319,10 @@ def test_two_writers_of_one_path_both_succeed(tmp_path, replacement):
     for old in (None, "old"):
         if old:
             write_export(path, old)
-        with replace_when_done(path, is_file=False) as first:
+        with atomic_replace(path, is_file=False) as first:
             first.mkdir()
             (first / "saved_model.pb").write_text("first")
-            with replace_when_done(path, is_file=False) as second:
+            with atomic_replace(path, is_file=False) as second:
                 second.mkdir()
                 (second / "saved_model.pb").write_text("second")
             assert (path / "saved_model.pb").read_text() == "second"
@@ -363,7 +363,7 @@ def test_directory_that_another_process_cleans_up_is_not_used(tmp_path, monkeypa
         return result
 
     monkeypatch.setattr(filelock.FileLock, "acquire", disturb)
-    with replace_when_done(tmp_path / "file") as partial:
+    with atomic_replace(tmp_path / "file") as partial:
         assert partial.parent != disturbed[0].parent
         partial.write_text("new")
     assert (tmp_path / "file").read_text() == "new"
@@ -382,9 +382,9 @@ def test_directory_of_a_killed_process_is_removed(tmp_path):
 
 
 def test_directory_of_a_living_writer_is_kept(tmp_path):
-    with replace_when_done(tmp_path / "model.onnx") as slow:
+    with atomic_replace(tmp_path / "model.onnx") as slow:
         slow.write_text("slow")
-        with replace_when_done(tmp_path / "model.onnx") as fast:
+        with atomic_replace(tmp_path / "model.onnx") as fast:
             fast.write_text("fast")
         assert slow.read_text() == "slow"
     assert (tmp_path / "model.onnx").read_text() == "slow"
@@ -412,7 +412,7 @@ def test_old_directory_that_a_kill_left_aside_is_put_back(tmp_path, left):
     if left == "a part":  # of a directory that cannot be moved and was being removed
         (path / "variables").mkdir(parents=True)
     with pytest.raises(OSError, match="No space"):
-        with replace_when_done(path, is_file=False):
+        with atomic_replace(path, is_file=False):
             raise OSError(errno.ENOSPC, "No space left on device")
     assert (path / "saved_model.pb").read_text() == "old"
     assert [each.name for each in path.iterdir()] == ["saved_model.pb"]
@@ -456,7 +456,7 @@ def test_error_in_the_second_of_two_steps_puts_the_old_directory_back(tmp_path, 
 def test_content_that_appeared_during_the_block_is_not_replaced(tmp_path):
     path = tmp_path / "saved"
     with pytest.raises(FileExistsError, match="a directory with other content"):
-        with replace_when_done(path, is_file=False) as partial:
+        with atomic_replace(path, is_file=False) as partial:
             partial.mkdir()
             (partial / "saved_model.pb").write_text("new")
             path.mkdir()

@@ -2,15 +2,15 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn._layer.arguments import (
+from keras_attn._layer.argument_checks import (
     check_compute_dtype,
     check_positive_integer,
     check_same_batch,
     check_second_input,
 )
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.another_initializer import another_initializer
+from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.attention_steps import AttentionSteps
@@ -19,7 +19,7 @@ COMBINATIONS = ("concatenate", "gate")
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class MultipleAttention(AttentionSteps, Layer):
+class CombinedAttention(AttentionSteps, Layer):
     """Several attentions at once, each to a memory of its own.
 
     The contexts c_i are joined as they are, or weighed by how much each has to say:
@@ -68,7 +68,7 @@ class MultipleAttention(AttentionSteps, Layer):
 
     >>> import numpy as np
     >>> from keras_attn import BahdanauAttention, LuongAttention
-    >>> layer = MultipleAttention({"text": BahdanauAttention(8), "image": LuongAttention()})
+    >>> layer = CombinedAttention({"text": BahdanauAttention(8), "image": LuongAttention()})
     >>> value = {"text": np.ones((2, 7, 4), "float32"), "image": np.ones((2, 9, 6), "float32")}
     >>> tuple(layer(np.ones((2, 3, 5), "float32"), value).shape)
     (2, 3, 10)
@@ -105,16 +105,16 @@ class MultipleAttention(AttentionSteps, Layer):
         self.supports_masking = True
 
     @property
-    def feeds_back(self):
-        return any(attention.feeds_back for attention in self.attentions)
+    def requires_time_loop(self):
+        return any(attention.requires_time_loop for attention in self.attentions)
 
     @property
-    def grows(self):
-        return all(attention.grows for attention in self.attentions)
+    def can_exceed_max_length(self):
+        return all(attention.can_exceed_max_length for attention in self.attentions)
 
     @property
-    def aligns(self):
-        return self.attentions[0].aligns
+    def attends_to_source(self):
+        return self.attentions[0].attends_to_source
 
     def build(self, query_shape, value_shape=None):
         check_second_input(self, "value", value_shape)
@@ -122,7 +122,7 @@ class MultipleAttention(AttentionSteps, Layer):
         query = keras.KerasTensor(query_shape)
         for name, attention in self._named():
             shape, _ = self._of(name, value_shape)
-            build_once(attention, query_shape, shape)
+            ensure_built(attention, query_shape, shape)
             sizes.append(attention.compute_output_spec(query, keras.KerasTensor(shape)).shape[-1])
         if self.combination == "gate":
             self.query_kernel = self._add_kernel("query_kernel", query_shape[-1])
@@ -136,7 +136,7 @@ class MultipleAttention(AttentionSteps, Layer):
         return self.add_weight(
             name=name,
             shape=(rows, columns or self.units),
-            initializer=another_initializer(self.kernel_initializer, name),
+            initializer=clone_initializer(self.kernel_initializer, name),
         )
 
     def call(

@@ -1,17 +1,17 @@
 import inspect
 
-from keras_attn._layer.arguments import accepts_numpy_numbers
+from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn.models.encoder_and_search import encoder_and_search
 from keras_attn.models.search_model import search_model
 from keras_attn.search.search import Search
 
 
 @accepts_numpy_numbers
-def with_search_settings(model, search_class=None, **settings):
+def replace_search(model, search_class=None, **settings):
     """A search model that searches otherwise: the same encoder and decoder, other settings.
 
-        faster = with_search_settings(translator, beam_width=2, num_hypotheses=1)
-        sampler = with_search_settings(translator, SamplingDecoder, temperature=0.8)
+        faster = replace_search(translator, beam_width=2, num_hypotheses=1)
+        sampler = replace_search(translator, SamplingDecoder, temperature=0.8)
 
     Args:
         model: as `search_model` makes it; it stays as it is.

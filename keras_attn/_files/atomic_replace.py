@@ -37,7 +37,7 @@ _KINDS = {
 
 
 @contextlib.contextmanager
-def replace_when_done(path, is_file=None, first_bytes=b"", like=None):
+def atomic_replace(path, is_file=None, first_bytes=b"", like=None):
     """Yields a temporary path, whose content becomes that of `path` if the block succeeds.
 
     The block writes a file or a directory under the temporary path, which lies in a directory of
@@ -81,7 +81,7 @@ def replace_when_done(path, is_file=None, first_bytes=b"", like=None):
 
     >>> import tempfile
     >>> directory = Path(tempfile.mkdtemp())
-    >>> with replace_when_done(directory / "answer.txt") as partial:
+    >>> with atomic_replace(directory / "answer.txt") as partial:
     ...     _ = partial.write_text("42")
     >>> (directory / "answer.txt").read_text()
     '42'

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 @contextlib.contextmanager
-def in_background(items):
+def run_in_background(items):
     """Goes through an iterable in a thread of its own, while the block does something else.
 
     Where the block ends before the iterable does, because of an error, the rest is left out.

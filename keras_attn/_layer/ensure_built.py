@@ -7,10 +7,10 @@ def build_activation(activation, shape):
     Other activations have nothing to build.
     """
     if isinstance(activation, keras.layers.Layer):
-        build_once(activation, shape)
+        ensure_built(activation, shape)
 
 
-def build_once(layer, *shapes):
+def ensure_built(layer, *shapes):
     """Builds a layer unless it is built: one that is shared, or that came built from a saved file.
 
     Args:

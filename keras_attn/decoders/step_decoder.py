@@ -1,11 +1,11 @@
 from keras import ops, tree
 
 from keras_attn._backend.gather import gather_leaves
-from keras_attn._decoding_state import history
+from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.layer import Layer
 
 
-class Decoder(Layer):
+class StepDecoder(Layer):
     """The contract between a decoder and everything that drives it: training, search, export.
 
     With B sentences, K beams, S source positions, T target positions and a vocabulary of V:
@@ -54,9 +54,9 @@ class Decoder(Layer):
         return None  # the loss knows padding by its label
 
     @property
-    def grows(self):
+    def can_exceed_max_length(self):
         """Whether a search may take more steps than the `max_length` given to `initial_state`."""
-        return history.grows()
+        return growing_buffer.supports_growth()
 
     def main(self, values):
         """Of several encoder outputs or masks, those of which a search takes the source's length.
@@ -126,7 +126,7 @@ class Decoder(Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `step`.")
 
-    archive_every = None
+    cache_block_size = None
     """int, the steps after which a search is to call `archive`, or `None` for never."""
 
     def archive(self, state):

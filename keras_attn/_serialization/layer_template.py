@@ -4,10 +4,10 @@ import warnings
 
 import keras
 
-from keras_attn._layer.arguments import check_compute_dtype
+from keras_attn._layer.argument_checks import check_compute_dtype
 
 
-class Pattern:
+class LayerTemplate:
     """A layer after which others are made.
 
     An object of its own, because Keras follows dicts that are attributes of a layer, and copying
@@ -23,7 +23,7 @@ class Pattern:
     """
 
     def __init__(self, layer):
-        self._config = serialize_quietly(layer)
+        self._config = serialize_without_warning(layer)
         self._layer = layer
         self.kept_alive = [layer]
 
@@ -49,7 +49,7 @@ class Pattern:
         return keras.saving.deserialize_keras_object(config, custom_objects)
 
 
-def serialize_quietly(layer):
+def serialize_without_warning(layer):
     """Serializes a layer to copy it, without the warning that a lambda cannot be loaded.
 
     Raises:
@@ -104,7 +104,7 @@ def _restored(value, own, custom_objects):
     return value
 
 
-def check_pattern_dtype(owner, name, layer):
+def check_template_dtype(owner, name, layer):
     """Raises a `ValueError` if a pattern was created with a dtype that its copies will not have.
 
     Copies have the dtype of `owner`. A pattern without a dtype of its own has the global one.

@@ -1,15 +1,15 @@
-from keras_attn._decoding_state import history, kv_cache
-from keras_attn._layer.arguments import check_positive_integer
+from keras_attn._decoding_state import growing_buffer, kv_cache
+from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.transformer.transformer_stack import TransformerStack, check_block
 
 
-class StackDecoder(TokenDecoder):
+class TransformerTokenDecoder(TokenDecoder):
     """Base of the decoders that are a stack of Transformer blocks with a cache.
 
     Args:
         block, embedding, head, num_layers, positions, position_bias, scale_embedding, dropout,
-            growing_cache, archive_every, seed: see `TransformerDecoder`.
+            growing_cache, cache_block_size, seed: see `TransformerDecoder`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Raises:
@@ -28,14 +28,14 @@ class StackDecoder(TokenDecoder):
         scale_embedding=False,
         dropout=0.0,
         growing_cache=None,
-        archive_every=None,
+        cache_block_size=None,
         seed=None,
         **kwargs,
     ):
         kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(embedding, head, **kwargs)
-        if archive_every is not None:
-            check_positive_integer("archive_every", archive_every)
+        if cache_block_size is not None:
+            check_positive_integer("cache_block_size", cache_block_size)
         check_block(block)
         self.check_block(block)
         self.stack = TransformerStack(
@@ -51,19 +51,19 @@ class StackDecoder(TokenDecoder):
             name="stack",
         )
         self.growing_cache = growing_cache
-        self.archive_every = archive_every
+        self.cache_block_size = cache_block_size
 
     def check_block(self, block):
         """Raises a `ValueError` for a block of another kind than the decoder is made of."""
         raise NotImplementedError(f"{type(self).__name__} must override `check_block`.")
 
     @property
-    def grows(self):
-        return history.grows(self.growing_cache)
+    def can_exceed_max_length(self):
+        return growing_buffer.supports_growth(self.growing_cache)
 
     def capacity(self, max_length, beam_width):
         """int, the slots of a cache for `max_length` steps, which one that grows need not know."""
-        if max_length is None and not self.grows:
+        if max_length is None and not self.can_exceed_max_length:
             raise ValueError(
                 "A cache that does not grow needs the most steps that will follow. Received: "
                 "max_length=None."
@@ -78,7 +78,7 @@ class StackDecoder(TokenDecoder):
             **super().get_config(),
             **self.stack.arguments(),
             "growing_cache": self.growing_cache,
-            "archive_every": self.archive_every,
+            "cache_block_size": self.cache_block_size,
         }
 
     @classmethod

@@ -1,12 +1,12 @@
 from keras import ops
 
-from keras_attn._layer.arguments import check_positive_integer
+from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn.attention.feedback_attention import FeedbackAttention
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
-from keras_attn.attention.recurrent_attention import RecurrentAttention
 from keras_attn.masks import wide_dtype
 
 
-class AdditiveRecurrentAttention(RecurrentAttention):
+class AdditiveFeedbackAttention(FeedbackAttention):
     """Base of additive attention that also sees where it has looked before.
 
         e_ts = v . tanh(W_q q_t + W_k k_s + f_ts + b)

@@ -1,7 +1,7 @@
 import keras
 
 
-def all_layers(roots):
+def flatten_layers(roots):
     """Every layer reachable through attributes, lists and dictionaries, each once.
 
     Args:

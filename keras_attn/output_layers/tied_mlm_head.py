@@ -1,7 +1,7 @@
 import keras
 
 from keras_attn._drop_ins.layer_normalization import LayerNormalization
-from keras_attn._layer.build_once import build_once
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.output_layers.projection import logits_of
@@ -9,7 +9,7 @@ from keras_attn.transformer.feed_forward import erf_gelu
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class TiedLogits(Layer):
+class TiedMLMHead(Layer):
     """Turns outputs of an encoder into logits, with the matrix of an embedding.
 
         y = E norm(gelu(W x + b)) + c
@@ -50,7 +50,7 @@ class TiedLogits(Layer):
 
     def build(self, inputs_shape):
         inner_shape = (*inputs_shape[:-1], self.embedding.output_dim)
-        build_once(self.embedding, inputs_shape[:-1])
+        ensure_built(self.embedding, inputs_shape[:-1])
         self.dense.build(inputs_shape)
         self.norm.build(inner_shape)
         self.bias = self.add_weight(

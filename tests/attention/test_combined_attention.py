@@ -6,11 +6,11 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     BeamDecoder,
+    CombinedAttention,
     CoverageAttention,
     IntraDecoderAttention,
     LuongAttention,
     MultiHeadAttention,
-    MultipleAttention,
     RNNDecoder,
     search_model,
 )
@@ -38,7 +38,7 @@ MASK = {
 
 def make(combination="concatenate", **others):
     attentions = {"text": BahdanauAttention(6), "image": LuongAttention("general"), **others}
-    return MultipleAttention(attentions, combination, units=7)
+    return CombinedAttention(attentions, combination, units=7)
 
 
 def built(combination):
@@ -84,13 +84,13 @@ def test_is_a_good_layer(combination):
 
 
 def test_several_attentions_to_one_memory():
-    layer = MultipleAttention({"a": LuongAttention(), "b": MultiHeadAttention(2, 3)})
+    layer = CombinedAttention({"a": LuongAttention(), "b": MultiHeadAttention(2, 3)})
     context, weights = layer(QUERY, VALUE["text"], return_attention_scores=True)
     assert tuple(context.shape) == (2, 3, 5 + 4) and tuple(weights.shape) == (2, 3, 6)
 
 
 def test_the_weights_of_several_heads_are_known_by_their_shape_before():
-    layer = MultipleAttention({"a": MultiHeadAttention(2, 3), "b": LuongAttention()})
+    layer = CombinedAttention({"a": MultiHeadAttention(2, 3), "b": LuongAttention()})
     inputs = keras.Input(QUERY.shape[1:]), keras.Input(VALUE["text"].shape[1:])
     model = keras.Model(inputs, layer(*inputs, return_attention_scores=True))
     _, weights = model([QUERY, VALUE["text"]])
@@ -146,7 +146,7 @@ def test_a_decoder_that_sees_the_source_and_its_own_past(combination):
             "source": CoverageAttention(6),
             "past": IntraDecoderAttention(LuongAttention("general")),
         }
-        return decoder_of(MultipleAttention(attentions, combination, units=5))
+        return decoder_of(CombinedAttention(attentions, combination, units=5))
 
     check_decoder(make_decoder, ENCODED, TOKEN_IDS)
 
@@ -175,7 +175,7 @@ def test_a_decoder_with_several_memories():
 )
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        MultipleAttention(*arguments)
+        CombinedAttention(*arguments)
 
 
 class TwoSources(keras.layers.Layer):

@@ -1,4 +1,4 @@
-def check_one_for_each(name, axes, values, limits):
+def check_rows_or_one(name, axes, values, limits):
     """Refuses what has neither an entry for each sentence nor one for all.
 
     Args:

@@ -10,11 +10,11 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     CoverageAttention,
+    FeedbackAttention,
     LocalAttention,
     LocationSensitiveAttention,
     LuongAttention,
     MonotonicAttention,
-    RecurrentAttention,
     RNNDecoder,
 )
 from tests import oracles
@@ -311,7 +311,7 @@ def test_bad_arguments_are_refused(make, message):
 
 
 def test_what_must_be_overridden():
-    class Unfinished(RecurrentAttention):
+    class Unfinished(FeedbackAttention):
         pass
 
     with pytest.raises(NotImplementedError, match="Unfinished must override `initial_state`"):

@@ -1,12 +1,12 @@
 from keras import ops, tree
 
 from keras_attn._backend.scan import scan, supports_jit
-from keras_attn._decoding_state.fold_beams import merge_beams, split_beams
+from keras_attn._decoding_state.beam_axis import merge_beams, split_beams
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record
 
 
-class RecurrentAttention(AttentionMechanism):
+class FeedbackAttention(AttentionMechanism):
     """Base of attention mechanisms whose weights depend on those of the steps before.
 
     A subclass overrides `initial_state` and `attend_once`. Queries are answered in their order: a
@@ -17,7 +17,7 @@ class RecurrentAttention(AttentionMechanism):
     Masking: as everywhere; a position that may never be attended to does not count in the state.
     """
 
-    feeds_back = True
+    requires_time_loop = True
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

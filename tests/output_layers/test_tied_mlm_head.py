@@ -4,14 +4,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn import TiedLogits
+from keras_attn import TiedMLMHead
 from tests.contracts import assert_close, check_layer, numpy, randomize
 
 INPUTS = np.random.default_rng(0).normal(size=(2, 3, 6)).astype("float32")
 
 
 def make():
-    return TiedLogits(keras.layers.ReversibleEmbedding(7, 4))
+    return TiedMLMHead(keras.layers.ReversibleEmbedding(7, 4))
 
 
 def test_is_a_good_layer():
@@ -35,4 +35,4 @@ def test_equals_the_equation():
 
 def test_refuses_an_embedding_that_cannot_be_reversed():
     with pytest.raises(ValueError, match="Received: embedding=Embedding"):
-        TiedLogits(keras.layers.Embedding(7, 4))
+        TiedMLMHead(keras.layers.Embedding(7, 4))
