@@ -27,10 +27,15 @@ PROJECT := setup.cfg pyproject.toml
 RUNTIME := export/setup.cfg export/pyproject.toml
 DEMO := build/demo
 
+# Before pip complains about each package in turn.
+CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) \
+	else f"Expected Python 3.11 to 3.13. Received: Python {v}. Run make PYTHON=python3.13, with the name of yours.")'
+
 # An environment is a folder with a stamp, which is as old as the last complete installation.
 
 .venv/installed: $(PROJECT) $(RUNTIME)
 	@echo "== Installing keras-attn and keras-attn-runtime into .venv (TensorFlow is large)"
+	$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv
 	.venv/bin/pip install --quiet -e '.[all,test]' -e './export[cpu]'
 	touch $@
@@ -38,12 +43,14 @@ DEMO := build/demo
 # TensorFlow must not be needed on other backends, so here it is not installed.
 .venv-jax/installed: $(PROJECT)
 	@echo "== Installing keras-attn with JAX into .venv-jax"
+	$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-jax
 	.venv-jax/bin/pip install --quiet -e '.[test]'
 	touch $@
 
 .venv-torch/installed: $(PROJECT)
 	@echo "== Installing keras-attn with PyTorch into .venv-torch"
+	$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-torch
 	.venv-torch/bin/pip install --quiet -e '.[torch,test]'
 	touch $@
@@ -51,12 +58,14 @@ DEMO := build/demo
 # What a server would have: the runtime, as a package, and nothing else.
 .venv-runtime/installed: $(RUNTIME) $(wildcard export/keras_attn_runtime/*.py)
 	@echo "== Installing keras-attn-runtime into .venv-runtime"
+	$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-runtime
 	.venv-runtime/bin/pip install --quiet './export[cpu]'
 	touch $@
 
 .venv-bench/installed: $(PROJECT)
 	@echo "== Installing keras-attn, PyTorch, KerasHub and CTranslate2 into .venv-bench"
+	$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-bench
 	.venv-bench/bin/pip install --quiet -e '.[all,bench,test]'
 	touch $@
