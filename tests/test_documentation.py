@@ -39,6 +39,7 @@ def test_readme_and_the_guide_of_the_runtime(tmp_path, monkeypatch, capsys):
     for side, suffix in (("source", "en"), ("target", "de")):
         shutil.copy(f"train.{side}", f"train.{suffix}")
     names = run_blocks("README.md", {})
+    names = run_blocks("docs/training.md", names)
     assert names["classifier"].output_shape == (None, 2)
     assert sorted(Path("state").iterdir())
 
