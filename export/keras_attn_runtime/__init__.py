@@ -13,6 +13,8 @@ from keras_attn_runtime.streaming_translator import StreamingTranslator
 from keras_attn_runtime.translation import Hypothesis, Translation
 from keras_attn_runtime.translator import Translator
 
+__version__ = "0.1.0"
+
 __all__ = [
     "CancelToken",
     "Cancelled",
