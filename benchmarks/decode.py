@@ -99,7 +99,7 @@ def batches_of(sentences, lengths, args):
 def write_models(model, folder, args):
     """Writes the ONNX files and the weights for CTranslate2; returns times and sizes."""
     import keras_attn
-    from keras_attn.export.formats import export_onnx
+    from keras_attn.export import export_onnx
 
     if model == "trained":
         translator = keras.saving.load_model(args.run / "translator.keras", compile=False)

@@ -37,7 +37,7 @@ from translation_speed import (
 )
 
 import keras_attn
-from keras_attn.export.formats import export_onnx, export_saved_model
+from keras_attn.export import export_onnx, export_saved_model
 
 SEARCH = {
     "beam_width": 4,

@@ -65,7 +65,7 @@ def main():
 def write_translator(path, size, form, args):
     """Exports a model that only its limit ends."""
     import keras_attn
-    from keras_attn.export.formats import export_onnx
+    from keras_attn.export import export_onnx
     from keras_attn.models import transformer_sizes
 
     make = getattr(transformer_sizes, f"transformer_{size}")

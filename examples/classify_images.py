@@ -15,7 +15,7 @@ from keras_attn import (
     TransformerEncoderBlock,
     sequence_classifier,
 )
-from keras_attn.export.formats import export_functional_onnx
+from keras_attn.export import export_functional_onnx
 
 try:
     from sklearn.datasets import load_digits

@@ -28,7 +28,7 @@ import numpy as np
 from keras import ops
 
 import keras_attn
-from keras_attn.export.formats import export_onnx
+from keras_attn.export import export_onnx
 from keras_attn.training import compile_for_training
 
 LETTERS = "abcdefghijklmnopqrst"

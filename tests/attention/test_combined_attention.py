@@ -240,7 +240,7 @@ def test_several_memories_and_features_are_searched():
 @pytest.mark.slow
 @requires_tensorflow("exports to ONNX")
 def test_several_memories_are_searched_and_exported(tmp_path):
-    from keras_attn.export.formats import export_onnx
+    from keras_attn.export import export_onnx
 
     translator = make_translator()
     assert export_onnx(translator, tmp_path / "two.onnx", alignments=True).best_equal == 1.0

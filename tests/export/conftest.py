@@ -3,7 +3,7 @@
 import onnx
 import pytest
 
-from keras_attn.export.formats import export_onnx
+from keras_attn.export import export_onnx
 from keras_attn.text import SentencePieceTokenizer
 from tests.export.small_translator import SOURCE, TARGET, make_translator
 

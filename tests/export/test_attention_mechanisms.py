@@ -22,7 +22,7 @@ from keras_attn import (
     ScaledDotProductAttention,
     search_model,
 )
-from keras_attn.export.formats import export_functional_onnx, export_onnx
+from keras_attn.export import export_functional_onnx, export_onnx
 from keras_attn.masks import padding_mask
 from tests.export.small_translator import session
 

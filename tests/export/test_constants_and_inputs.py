@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attn.export.formats import export_functional_onnx
+from keras_attn.export import export_functional_onnx
 from tests.export.small_translator import session
 
 X = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")

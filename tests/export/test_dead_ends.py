@@ -5,7 +5,7 @@ import pytest
 from keras_attn_runtime import StreamingTranslator, Translator
 
 from keras_attn import GreedyDecoder, SamplingDecoder, replace_search
-from keras_attn.export.formats import (
+from keras_attn.export import (
     export_onnx,
     export_onnx_steps,
     export_onnx_text,

@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_attn_runtime import StreamingTranslator, Translator
 
 from keras_attn import BeamDecoder, ensemble_model, search_model, transformer_seq2seq
-from keras_attn.export.formats import export_onnx, export_onnx_steps, export_saved_model
+from keras_attn.export import export_onnx, export_onnx_steps, export_saved_model
 from tests.contracts import assert_close, numpy, randomize
 from tests.export.small_graphs import assert_no_weights_in_loops, loop_bodies
 from tests.export.small_translator import SOURCE, make_translator

@@ -15,13 +15,13 @@ from keras_attn import (
     TransformerDecoderBlock,
     search_model,
 )
-from keras_attn.export.checks.verify import pad
-from keras_attn.export.formats import (
+from keras_attn.export import (
     export_onnx,
     export_onnx_steps,
     export_onnx_text,
     export_saved_model,
 )
+from keras_attn.export.checks.verify import pad
 from keras_attn.export.formats.export_onnx_text import _run
 from keras_attn.text import SentencePieceTokenizer
 from tests.contracts import numpy, randomize

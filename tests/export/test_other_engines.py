@@ -9,7 +9,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from keras_attn import BeamDecoder, search_model, transformer_seq2seq
-from keras_attn.export.formats import export_onnx
+from keras_attn.export import export_onnx
 from tests.export.small_translator import make_translator, session
 
 pytestmark = pytest.mark.slow

@@ -13,14 +13,14 @@ from keras_attn import (
     RNNEncoder,
     search_model,
 )
-from keras_attn.export.checks.verify import pad
-from keras_attn.export.formats import (
+from keras_attn.export import (
     export_functional_onnx,
     export_onnx,
     export_onnx_steps,
     export_onnx_text,
     export_saved_model,
 )
+from keras_attn.export.checks.verify import pad
 from keras_attn.export.trace.without_dropout import without_dropout
 from tests.export.small_translator import SOURCE, session
 

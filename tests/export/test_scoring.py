@@ -9,7 +9,7 @@ import pytest
 from keras_attn_runtime import SentenceError, Translator
 
 from keras_attn import replace_search
-from keras_attn.export.formats import export_onnx
+from keras_attn.export import export_onnx
 from keras_attn.models.encoder_and_search import encoder_and_search
 from tests import oracles
 from tests.export.small_translator import SOURCE, TARGET

@@ -4,7 +4,7 @@ import onnx
 import pytest
 
 from keras_attn import BeamDecoder, search_model, transformer_seq2seq
-from keras_attn.export.formats import export_onnx
+from keras_attn.export import export_onnx
 from keras_attn.export.formats.metadata import describe
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.trace.search_function import SearchFunction

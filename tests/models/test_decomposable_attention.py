@@ -196,7 +196,7 @@ def test_saved_and_loaded(max_distance, tmp_path):
 @requires_tensorflow("an export starts from a TensorFlow graph")
 @pytest.mark.parametrize("max_distance", MAX_DISTANCE)
 def test_exported_with_its_attention(max_distance, tmp_path):
-    from keras_attn.export.formats import export_functional_onnx
+    from keras_attn.export import export_functional_onnx
     from tests.export.small_translator import session
 
     model = random_model(max_distance)

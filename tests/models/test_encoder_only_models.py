@@ -116,7 +116,7 @@ def test_saved_and_loaded(name, tmp_path):
 @requires_tensorflow("an export starts from a TensorFlow graph")
 @pytest.mark.parametrize("name", MODELS)
 def test_exported(name, tmp_path):
-    from keras_attn.export.formats import export_functional_onnx
+    from keras_attn.export import export_functional_onnx
 
     model = MODELS[name]()
     assert export_functional_onnx(model, tmp_path / "model.onnx", inputs_of(model)) < 1e-5

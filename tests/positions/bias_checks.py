@@ -49,7 +49,7 @@ def check_export(layer, path):
     """A file in ONNX gives what the layer gives; returns the sorted types of its operators."""
     import onnx
 
-    from keras_attn.export.formats import export_functional_onnx
+    from keras_attn.export import export_functional_onnx
 
     positions = [QUERY_POSITIONS, KEY_POSITIONS]
     assert export_functional_onnx(functional_model(layer), path, positions) < 1e-6

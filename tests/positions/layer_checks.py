@@ -63,7 +63,7 @@ def check_export(layer, inputs, features, path):
     """
     import onnx
 
-    from keras_attn.export.formats import export_functional_onnx
+    from keras_attn.export import export_functional_onnx
 
     model = functional_model(layer, features)
     start_index = np.arange(len(inputs), dtype="int32")

@@ -2,15 +2,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.export import ExportError
-from keras_attn.export.checks.check_finite import check_finite
-from keras_attn.export.formats import (
+from keras_attn.export import (
+    ExportError,
     export_functional_onnx,
     export_onnx,
     export_onnx_steps,
     export_onnx_text,
     export_saved_model,
 )
+from keras_attn.export.checks.check_finite import check_finite
 from tests.export.small_translator import make_translator
 
 

@@ -4,8 +4,7 @@ import pytest
 from keras import ops
 
 from keras_attn import LearnedPositions
-from keras_attn.export import ExportError
-from keras_attn.export.formats import export_functional_onnx
+from keras_attn.export import ExportError, export_functional_onnx
 from tests.contracts import assert_close, numpy
 from tests.export.small_translator import session
 

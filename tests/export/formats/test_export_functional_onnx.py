@@ -8,8 +8,7 @@ import onnx
 import pytest
 
 from keras_attn import AttentionRNN, AttentionRNNCell, BahdanauAttention, LuongAttention
-from keras_attn.export import ExportError
-from keras_attn.export.formats import export_functional_onnx
+from keras_attn.export import ExportError, export_functional_onnx
 from tests.backend import precision
 from tests.contracts import assert_close, numpy
 from tests.export.small_translator import session

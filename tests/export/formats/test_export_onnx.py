@@ -20,9 +20,8 @@ from keras_attn import (
     search_model,
     transformer_seq2seq,
 )
-from keras_attn.export import ExportError
+from keras_attn.export import ExportError, export_onnx
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
-from keras_attn.export.formats import export_onnx
 from keras_attn.export.formats.metadata import describe
 from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, subgraphs
 from keras_attn.export.trace.search_function import SearchFunction

@@ -18,9 +18,8 @@ from keras_attn import (
     search_model,
     transformer_seq2seq,
 )
-from keras_attn.export import ExportError
+from keras_attn.export import ExportError, export_onnx, export_onnx_steps
 from keras_attn.export.checks.onnx_model_check import open_session
-from keras_attn.export.formats import export_onnx, export_onnx_steps
 from tests.backend import precision
 from tests.export.small_translator import SOURCE, make_translator
 

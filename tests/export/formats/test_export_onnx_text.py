@@ -8,8 +8,7 @@ import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, Translator
 
-from keras_attn.export import ExportError
-from keras_attn.export.formats import export_onnx_text
+from keras_attn.export import ExportError, export_onnx_text
 from keras_attn.export.formats.export_onnx_text import ODD_TEXTS, PROGRAM
 from keras_attn.export.trace.text_graph import MAX_CHARACTERS, add_text
 from keras_attn.text import SentencePieceTokenizer

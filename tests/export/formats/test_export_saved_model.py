@@ -12,8 +12,7 @@ from keras_attn_runtime.prefixes import LEAST_TARGET_CHARACTERS
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_attn import replace_search
-from keras_attn.export import ExportError
-from keras_attn.export.formats import export_saved_model
+from keras_attn.export import ExportError, export_saved_model
 from keras_attn.export.formats.export_saved_model import _cut
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.source_characters import (

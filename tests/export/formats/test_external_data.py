@@ -6,8 +6,7 @@ import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, Translator
 
-from keras_attn.export import ExportError
-from keras_attn.export.formats import export_onnx, export_onnx_steps, export_onnx_text
+from keras_attn.export import ExportError, export_onnx, export_onnx_steps, export_onnx_text
 from keras_attn.export.formats.external_data import variables_size
 from keras_attn.export.passes.graph import copy_of, nested_graphs
 from tests.export.small_translator import SOURCE

@@ -3,7 +3,7 @@ import numpy as np
 import onnx
 import pytest
 
-from keras_attn.export.formats import export_functional_onnx
+from keras_attn.export import export_functional_onnx
 from keras_attn.export.passes import fuse_normalization
 from keras_attn.export.passes.patterns import match
 from tests.export.small_graphs import constant, model, node, operators, run, value

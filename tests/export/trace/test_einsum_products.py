@@ -4,9 +4,8 @@ import pytest
 import tensorflow as tf
 
 import keras_attn
-from keras_attn.export import ExportError
+from keras_attn.export import ExportError, export_functional_onnx
 from keras_attn.export.checks.onnx_model_check import check_model, open_session
-from keras_attn.export.formats import export_functional_onnx
 from keras_attn.export.passes import lower_constants
 from keras_attn.export.trace.conversion import convert
 

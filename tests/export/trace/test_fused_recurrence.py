@@ -10,9 +10,8 @@ import tensorflow as tf
 from keras import ops
 from keras.layers import GRU, LSTM, RNN, Bidirectional, GRUCell, LSTMCell
 
-from keras_attn.export import ExportError
+from keras_attn.export import ExportError, export_functional_onnx, export_onnx
 from keras_attn.export.checks.onnx_model_check import check_model
-from keras_attn.export.formats import export_functional_onnx, export_onnx
 from keras_attn.export.passes import PASSES
 from keras_attn.export.passes.graph import copy_of, nested_graphs
 from keras_attn.export.passes.value_types import value_types
