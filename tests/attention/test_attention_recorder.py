@@ -23,9 +23,10 @@ def test_every_layer_and_head_of_a_model_is_recorded_without_changing_it():
     logits = numpy(model(IDS))
     with record_attention_scores() as scores:
         assert_close(numpy(model(IDS)), logits, 1e-6)
-    sides = {"encoder": ["self"], "decoder": ["self", "memory"]}
+    own, cross = "self_attention", "cross_attention_layer"
+    sides = {"encoder": [own], "decoder": [own, cross]}
     assert set(scores) == {
-        f"{side}/stack/block_{block}/{kind}_attention"
+        f"{side}/stack/block_{block}/{kind}"
         for side, kinds in sides.items()
         for kind in kinds
         for block in range(2)

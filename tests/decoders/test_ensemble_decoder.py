@@ -202,7 +202,7 @@ def test_language_models_go_on_behind_one_prompt():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"decoders": []}, r"at least one. Received: decoders=\[\]"),
+        ({"decoders": []}, r"at least one StepDecoder. Received: decoders=\[\]"),
         ({"decoders": [keras.layers.Dense(3)]}, r"Received: decoders=\['Dense'\]"),
         ({"average": "harmonic"}, "average='harmonic'"),
         ({"member_weights": [1.0]}, r"member_weights=\[1.0\] of 2 decoders"),

@@ -76,7 +76,7 @@ def test_learns_searches_and_comes_back_from_a_file(name, tmp_path):
 
     before = {weight.path: numpy(weight) for weight in trainer.trainable_weights}
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
-    trainer.compile(keras.optimizers.SGD(1.0), loss, run_eagerly=True)
+    trainer.compile(keras.optimizers.SGD(0.1), loss, run_eagerly=True)
     first = trainer.train_on_batch(INPUTS, LABELS)
     assert trainer.test_on_batch(INPUTS, LABELS) < first
     for weight in trainer.trainable_weights:

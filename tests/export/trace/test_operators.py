@@ -291,7 +291,7 @@ def test_images_of_a_constant_size(method):
         model = convert(function, [spec], [])
         check_model(model)
         found = run(model, image)["y"]
-        tolerance = 1e-3 if method == "bicubic" else 1e-5  # TensorFlow reads a table of weights
+        tolerance = 5e-3 if method == "bicubic" else 1e-5  # TensorFlow reads a table of weights
         np.testing.assert_allclose(found, function(image)["y"], atol=tolerance)
 
 
