@@ -419,7 +419,7 @@ def test_stateless_call_equals_the_call(name):
     trainable = [each.value * 1 for each in layer.trainable_variables]
     others = [each.value * 1 for each in layer.non_trainable_variables]
     for each in layer.trainable_variables:
-        each.assign(ops.zeros_like(each))
+        each.assign(ops.zeros_like(each.value))
     for training in ({}, {"training": False}, {"training": True}):
         outputs, new = layer.stateless_call(trainable, others, **inputs, **training)
         for one, other in zip(tree.flatten(outputs), tree.flatten(expected), strict=True):
