@@ -103,7 +103,7 @@ test-slow: .venv/installed
 
 BACKEND_TESTS := $(addprefix tests/,_backend _decoding_state _drop_ins _layer _random _serialization attention \
 		decoders encoders models output_layers positions rnn search training transformer) \
-	$(addprefix tests/test_,configurations.py dtypes.py keras_style.py masks.py time_distributed.py)
+	$(addprefix tests/test_,configurations.py keras_style.py masks.py time_distributed.py)
 
 # Nearly all the time goes into compiling small functions once: the less is optimised, the faster.
 test-jax: .venv-jax/installed
