@@ -110,7 +110,7 @@ test-jax: .venv-jax/installed
 	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
 		.venv-jax/bin/python -m pytest $(WORKERS) -rs -m "not slow" $(BACKEND_TESTS)
 
-# Not part of .ci/run: README.md says what differs on this backend.
+# Not part of .ci/run.
 test-torch: .venv-torch/installed
 	KERAS_BACKEND=torch OMP_NUM_THREADS=1 \
 		.venv-torch/bin/python -m pytest $(WORKERS) -rs -m "not slow" $(BACKEND_TESTS)
