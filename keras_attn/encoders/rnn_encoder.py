@@ -116,7 +116,9 @@ class RNNEncoder(Layer):
         def direction(number, **kwargs):
             """With one seed, the cells of all layers and directions would drop the same."""
             seeds = {} if seed is None else {"seed": seed + 2 * index + number}
-            own = self.pattern.new_layer(dtype=self.dtype_policy, **seeds)
+            own = cell
+            if seeds or cell.dtype_policy != self.dtype_policy:
+                own = self.pattern.new_layer(dtype=self.dtype_policy, **seeds)
             check_compute_dtype(self, cell=own)
             layer = recurrent_layer(own, return_sequences=True, return_state=True, **kwargs)
             self.pattern.kept_alive += [own, layer]  # `Bidirectional` copies it
