@@ -1,1 +1,1 @@
-"""What differs between TensorFlow, JAX and PyTorch."""
+"""Operations that differ between TensorFlow, JAX and PyTorch."""

@@ -18,5 +18,5 @@ def dynamic_shapes():
 
 
 def is_symbol(size):
-    """Whether a size is a symbol, with which JAX infers shapes: neither an int nor a tensor."""
+    """Returns whether a size is a symbolic dimension of JAX's shape inference."""
     return not isinstance(size, int) and not keras.ops.is_tensor(size)

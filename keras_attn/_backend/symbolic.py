@@ -4,7 +4,7 @@ import keras
 
 
 def is_symbolic(tensor):
-    """Whether TensorFlow traces a graph and the tensor belongs to it."""
+    """Returns whether the tensor belongs to a graph that TensorFlow traces."""
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf

@@ -1,1 +1,1 @@
-"""What changes while tokens are decoded: growing buffers, keys and values, beams."""
+"""Decoding state: growing buffers, key-value caches, the axis of beams."""

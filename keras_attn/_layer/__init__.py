@@ -1,1 +1,1 @@
-"""What all layers of this package share: their base class, checks of arguments, building."""
+"""Base class of all layers, argument checks, building."""
