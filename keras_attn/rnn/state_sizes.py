@@ -1,9 +1,9 @@
 def state_sizes(cell):
-    """Sizes of the states of a cell as nested lists, also where the cell has a single int."""
+    """Returns the state sizes of a cell as nested lists, also for a cell with a single int."""
     sizes = plain_lists(cell.state_size)
     return [sizes] if isinstance(sizes, int) else sizes
 
 
 def plain_lists(nested):
-    """Lists as Python has them: Keras replaces those that are attributes by a class of its own."""
+    """Converts nested lists, including the tracked lists of Keras, to Python lists."""
     return [plain_lists(item) for item in nested] if isinstance(nested, list | tuple) else nested
