@@ -6,44 +6,43 @@ from keras_attn._layer.layer import Layer
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class PromptEncoder(Layer):
-    """Hands a prompt to a causal language model, for which it is what a source is to a translator.
+    """Passes a prompt to a causal language model, in place of an encoder.
 
-    `search_model(PromptEncoder(), BeamDecoder(language_model))` maps prompts to what follows them.
-    It has no weights: the language model itself reads the prompt, once, before the first step.
+    The layer has no weights: the language model processes the prompt once, before the first step.
 
     Args:
-        vocabulary_size: int, number of ids, which an export to ONNX must know. Default `None`.
-        pad_token_id: int, the id of padding. Default 0.
-        source_start: bool, whether a prompt that is text begins with the start token, as the
-            documents of the training did: for exported files, which turn text into ids. They put
-            no end token behind it. Default `False`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        vocabulary_size: Positive int, number of ids, which an export to ONNX needs. Defaults to
+            `None`.
+        pad_token_id: Int, id of padding. Defaults to `0`.
+        source_start: Bool, whether exported files insert the start token before a prompt that is
+            given as text, as in the training data. They do not append an end token. Defaults to
+            `False`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        token_ids: int32 `(batch, prompt)`: a prompt in each row, then padding.
+        token_ids: Int32 tensor of shape `(batch, prompt)`, with padding on the right.
 
     Returns:
-        Dict of `encoder_outputs`, the ids themselves, and boolean `encoder_mask` `(batch, prompt)`,
-        True = not padding.
+        Dict with `encoder_outputs`, the ids, and the boolean `encoder_mask` `(batch, prompt)`,
+        which is `False` at padding.
 
     Masking:
-        Padding must be on the right. A prompt of nothing but padding is an empty one.
+        Padding must be on the right. A row that contains only padding is an empty prompt.
 
     Example:
 
-    >>> import numpy as np
     >>> encoded = PromptEncoder()(np.array([[5, 6, 7], [8, 0, 0]]))
     >>> np.array(encoded["encoder_mask"]).tolist()
     [[True, True, True], [True, False, False]]
     """
 
     source_end = False
-    """Whether a source that was text ends with the end token: the text is to go on here."""
+    """Bool, whether exported files append the end token to a source that is given as text."""
 
     is_container = True
 
     def __init__(self, vocabulary_size=None, pad_token_id=0, source_start=False, **kwargs):
-        kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
+        kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
         self.vocabulary_size = vocabulary_size

@@ -241,7 +241,7 @@ def test_each_layer_and_direction_has_weights_of_its_own():
 @pytest.mark.parametrize("shape", [(5,), (2, 5, 1)])
 def test_ids_of_another_rank_are_refused(shape):
     encoder = RNNEncoder(keras.layers.GRUCell(4), keras.layers.Embedding(10, 3))
-    with pytest.raises(ValueError, match=r"inputs must have shape \(batch, time\)"):
+    with pytest.raises(ValueError, match=r"inputs of shape \(batch, time\)"):
         encoder(np.ones(shape, "int32"))
 
 
@@ -253,7 +253,7 @@ def test_a_built_encoder_refuses_ids_of_another_rank(shape):
 
 @pytest.mark.parametrize("shape", [(2, 5), (2, 5, 3, 1)])
 def test_features_of_another_rank_are_refused(shape):
-    with pytest.raises(ValueError, match=r"inputs must have shape \(batch, time, features\)"):
+    with pytest.raises(ValueError, match=r"inputs of shape \(batch, time, features\)"):
         RNNEncoder(keras.layers.GRUCell(4))(np.ones(shape, "float32"))
 
 
@@ -270,13 +270,13 @@ def test_ids_outside_the_vocabulary_are_refused():
 
 @pytest.mark.parametrize("num_layers", [0, -1, 1.5])
 def test_the_number_of_layers_is_checked(num_layers):
-    with pytest.raises(ValueError, match="num_layers must be a positive integer. Received: num_la"):
+    with pytest.raises(ValueError, match="num_layers to be a positive integer. Received: num_la"):
         RNNEncoder(keras.layers.GRUCell(4), num_layers=num_layers)
 
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.0])
 def test_the_dropout_is_checked(dropout):
-    with pytest.raises(ValueError, match=r"dropout must be in \[0, 1\). Received: dropout="):
+    with pytest.raises(ValueError, match=r"dropout to be in \[0, 1\). Received: dropout="):
         RNNEncoder(keras.layers.GRUCell(4), dropout=dropout)
 
 
