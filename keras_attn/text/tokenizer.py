@@ -1,4 +1,4 @@
-"""What every tokenizer of this package offers, and the ids that all of them share."""
+"""The interface of tokenizers, and the special token ids."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -11,17 +11,17 @@ UNKNOWN_TOKEN_ID = 3
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Text to ids and back: the interface that corpora and callbacks rely on.
+    """Interface of tokenizers, which convert texts to ids and back.
 
-    A class needs no base class to be a `Tokenizer`: these attributes and two methods are enough.
-    Exports with a vocabulary, and pieces drawn anew in each epoch, need a `SentencePieceTokenizer`.
+    A class needs these attributes and methods, but no base class. Exporting a vocabulary, and
+    sampling segmentations in each epoch, require a `SentencePieceTokenizer`.
 
     Attributes:
-        vocabulary_size: int, number of ids; every id lies in `[0, vocabulary_size)`.
-        pad_token_id: int, always 0. Fills rows on the right, and marks labels that do not count.
-        start_token_id: int, always 1. First input of a decoder.
-        end_token_id: int, always 2. Ends every source sentence and every label row.
-        unknown_token_id: int, always 3. Stands for text outside the vocabulary.
+        vocabulary_size: Int, number of ids. Every id is in `[0, vocabulary_size)`.
+        pad_token_id: Int, always 0. It pads rows on the right and marks labels that do not count.
+        start_token_id: Int, always 1. First input of a decoder.
+        end_token_id: Int, always 2. It ends every source sentence and every row of labels.
+        unknown_token_id: Int, always 3. It represents text outside of the vocabulary.
 
     Example:
 
@@ -43,9 +43,9 @@ class Tokenizer(Protocol):
     unknown_token_id: int
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns one list of ids per text, without start, end or padding ids."""
+        """Returns one list of ids per text, without start, end and padding ids."""
         ...
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Returns one text per row of ids; start, end and padding ids vanish."""
+        """Returns one text per row of ids. Start, end and padding ids are removed."""
         ...
