@@ -2,15 +2,15 @@ import keras
 
 
 def dynamic_shapes():
-    """Whether shapes may depend on values, here and now: on TensorFlow, unless XLA compiles.
+    """Returns whether shapes may depend on values: on TensorFlow, unless XLA compiles.
 
-    There what does not count can be left out of a batch instead of being multiplied by 0.
+    If so, rows that do not count can be removed from a batch instead of being multiplied by 0.
     """
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf
 
-    try:  # TensorFlow's own loops ask in this way; no public function tells.
+    try:  # As in TensorFlow's own loops; there is no public function.
         from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
     except ImportError:
         return False

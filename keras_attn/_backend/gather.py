@@ -1,14 +1,19 @@
-"""The choice of rows and beams, in as few nodes of an exported graph as the backend allows."""
+"""Selection of rows and beams, with few nodes in an exported graph."""
 
 import keras
 from keras import ops, tree
 
 
 def gather_rows(tensor, rows, axis=0):
-    """`tensor[rows]` along an axis, for row numbers that are never negative.
+    """Returns `tensor[rows]` along an axis, for non-negative row indices.
 
-    `ops.take` also maps negative numbers, which adds five nodes to the exported graph for every
-    tensor.
+    `ops.take` also supports negative indices, which adds five nodes per tensor to an exported
+    graph.
+
+    Args:
+        tensor: Tensor of any shape.
+        rows: Int tensor of indices.
+        axis: Int, the axis. Defaults to `0`.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -18,14 +23,14 @@ def gather_rows(tensor, rows, axis=0):
 
 
 def gather_beams(tensor, beams):
-    """Chooses beams of each sentence.
+    """Selects beams of each batch entry.
 
     Args:
-        tensor: `(batch, old beams, ...)`.
-        beams: int32 `(batch, new beams)`.
+        tensor: Tensor of shape `(batch, old_beams, ...)`.
+        beams: Int32 tensor of shape `(batch, new_beams)`.
 
     Returns:
-        `(batch, new beams, ...)`.
+        Tensor of shape `(batch, new_beams, ...)`.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -39,14 +44,15 @@ def gather_beams(tensor, beams):
 
 
 def reorder(state, rows):
-    """Goes on with other hypotheses.
+    """Reorders the rows of a decoder state to the selected hypotheses.
 
     Args:
-        state: of a decoder.
-        rows: int32 `(batch * beams,)`: whose state each hypothesis takes over, one of its sentence.
+        state: State of a decoder.
+        rows: Int32 tensor of shape `(batch * beams,)`, index of the row whose state each hypothesis
+            continues, of the same batch entry.
 
     Returns:
-        The new state, in which what is `shared` is as before.
+        The new state. The entry `shared` is unchanged.
     """
     return {
         name: value if name == "shared" else gather_leaves(value, rows)
@@ -55,12 +61,12 @@ def reorder(state, rows):
 
 
 def keep_sentences(state, sentences, rows):
-    """Keeps some sentences of a state.
+    """Selects batch entries of a decoder state.
 
     Args:
-        state: of a decoder.
-        sentences: int32 vector, those that are kept.
-        rows: int32 vector, the rows of their beams.
+        state: State of a decoder.
+        sentences: Int32 tensor of shape `(n,)`, indices of the batch entries.
+        rows: Int32 tensor of shape `(n * beams,)`, indices of the rows of their beams.
 
     Returns:
         The new state.
@@ -72,13 +78,19 @@ def keep_sentences(state, sentences, rows):
 
 
 def gather_leaves(nested, rows):
-    """`gather_rows` of each leaf of nested tensors but of scalars, which stay as they are."""
+    """Applies `gather_rows` to each leaf of nested tensors, except scalars."""
     return tree.map_structure(
         lambda leaf: gather_rows(leaf, rows) if len(leaf.shape) else leaf, nested
     )
 
 
 def flat_rows(beams, batch, beam_width):
-    """Rows `(batch * new,)` of a `(batch * beam_width, ...)` tensor for beams `(batch, new)`."""
+    """Returns flat row indices `(batch * new_beams,)` for beam indices `(batch, new_beams)`.
+
+    Args:
+        beams: Int32 tensor of shape `(batch, new_beams)`.
+        batch: Int or scalar int32 tensor, batch size.
+        beam_width: Int or scalar int32 tensor, number of beams of the indexed tensor.
+    """
     first = ops.arange(batch, dtype="int32")[:, None] * beam_width
     return ops.reshape(beams + first, (-1,))

@@ -1,4 +1,4 @@
-"""Reading text files line by line: the only file that knows about gzip and UTF-8."""
+"""Reading of text files by line, with gzip and UTF-8."""
 
 import gzip
 import zlib
@@ -8,17 +8,20 @@ from pathlib import Path
 
 
 def read_lines(path: str | PathLike) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 file, without line ends, holding one line in memory at a time.
+    r"""Yields the lines of a UTF-8 file without line ends, with one line in memory at a time.
 
-    A line ends at `\n` or `\r\n` and nowhere else: a lone `\r`, a form feed or U+2028 inside a
-    sentence must not shift the pairing of two parallel files. A byte order mark is dropped.
+    A line ends at `\n` or `\r\n` only: a lone `\r`, a form feed or U+2028 inside a sentence must
+    not shift the pairing of two parallel files. A byte order mark is removed.
 
     Args:
-        path: path of a text file; one that ends in `.gz` is decompressed on the way.
+        path: Path of a text file. A file that ends in `.gz` is decompressed.
+
+    Yields:
+        Strings.
 
     Raises:
-        ValueError: a line is not valid UTF-8, or the gzip stream is damaged or cut off. Names
-            the file and the line, counted from 1.
+        ValueError: If a line is not valid UTF-8, or the gzip stream is damaged or truncated. The
+            message contains the file and the line, counted from 1.
     """
     path = Path(path)
     open_file = gzip.open if path.suffix == ".gz" else open
