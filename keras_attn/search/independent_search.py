@@ -8,25 +8,26 @@ from keras_attn.search.search import Search
 
 
 class IndependentSearch(Search):
-    """Base of searches whose hypotheses do not compete: each goes on for itself until it ends.
+    """Base class of searches whose hypotheses are independent of each other.
 
-    A subclass has a `width`, the number of hypotheses, and says in `choose` how they go on.
+    A subclass overrides `width`, the number of hypotheses, and `choose`, which selects the next
+    tokens.
     """
 
     def choose(self, allowed, carry):
-        """The next token of each hypothesis.
+        """Selects the next token of each hypothesis.
 
         Args:
-            allowed: float32 `(batch * width, V)`, log probabilities.
-            carry: of the search.
+            allowed: Float32 tensor of shape `(batch * width, V)`, log probabilities.
+            carry: Carry of the search.
 
         Returns:
-            Tuple of tokens, int32, and their log probabilities, both `(batch * width, 1)`.
+            Tuple of tokens, int32, and their log probabilities, both of shape `(batch * width, 1)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `choose`.")
 
     def scores(self, log_probs, num_tokens, is_end, length_penalty):
-        """Scores of hypotheses `(batch, width)`, of which `num_tokens` counts the end token."""
+        """Returns the scores `(batch, width)`; `num_tokens` includes the end token."""
         return log_probs / divisor(num_tokens, is_end, length_penalty, self.length_penalty_form)
 
     def start(self, memory, limits, encoder_mask):

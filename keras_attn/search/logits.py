@@ -1,4 +1,4 @@
-"""What a search does to logits before it compares them."""
+"""Penalties that make tokens impossible."""
 
 import numpy as np
 from keras import ops
@@ -8,20 +8,20 @@ IMPOSSIBLE = -1e9
 
 
 def penalties(vocabulary_size, suppressed_token_ids, end_token_id, step, min_length):
-    """What is added to the logits, or log probabilities, of each token to make some impossible.
+    """Returns the penalties of all tokens, which are added to their logits or log probabilities.
 
     Args:
-        vocabulary_size: int.
-        suppressed_token_ids: list of int, the tokens that are never possible.
-        end_token_id: int, the token that is impossible until `min_length` tokens are there.
-        step: int32 scalar, tokens so far.
-        min_length: int.
+        vocabulary_size: Int, number of tokens.
+        suppressed_token_ids: List of ints, tokens that are never possible.
+        end_token_id: Int, token that is impossible before `min_length` tokens.
+        step: Scalar int32 tensor, number of previous tokens.
+        min_length: Int, minimum number of tokens without the end token.
 
     Returns:
-        float32 `(V,)`.
+        Float32 tensor of shape `(V,)`.
 
     Raises:
-        ValueError: for a token outside of the vocabulary.
+        ValueError: If a token is outside of the vocabulary.
     """
     if max([end_token_id, *suppressed_token_ids]) >= vocabulary_size:
         raise ValueError(

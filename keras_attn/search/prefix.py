@@ -1,4 +1,4 @@
-"""What all hypotheses of a sentence begin with: its prefix, in the carry of a search."""
+"""Prefixes: tokens with which all hypotheses of a batch entry begin."""
 
 import numpy as np
 from keras import ops
@@ -9,17 +9,14 @@ from keras_attn.search.rows_or_one import check_rows_or_one
 
 
 def check_prefix(prefix_ids, pad_token_id, vocabulary_size):
-    """Refuses a prefix whose ids are not those of tokens.
+    """Raises a `ValueError` if prefix ids are not ids of the vocabulary.
 
-    Ids that are known only in a graph are not checked.
+    Symbolic tensors are not checked.
 
     Args:
-        prefix_ids: tensor.
-        pad_token_id: int, which may be outside of the vocabulary.
-        vocabulary_size: int, or `None` if it is unknown.
-
-    Raises:
-        ValueError: for ids that are not integers, negative or not below the size of the vocabulary.
+        prefix_ids: Int tensor.
+        pad_token_id: Int, id of padding, which may be outside of the vocabulary.
+        vocabulary_size: Int, or `None` if it is unknown.
     """
     check_integers("prefix_ids", prefix_ids)
     ids = known_values(prefix_ids)
@@ -37,18 +34,18 @@ def check_prefix(prefix_ids, pad_token_id, vocabulary_size):
 
 
 def free_behind(prefix_ids, limits, pad_token_id):
-    """Prefixes as a search carries them: behind the longest one too there is padding.
+    """Appends a column of padding to prefixes, as a search carries them.
 
     Args:
-        prefix_ids: int `(batch, prefix)` or `(1, prefix)`, padded on the right.
-        limits: int32 `(batch,)`, for the size of the batch.
-        pad_token_id: int, the sign that all tokens are free.
+        prefix_ids: Int tensor of shape `(batch, prefix)` or `(1, prefix)`, padded on the right.
+        limits: Int32 tensor of shape `(batch,)`, for the batch size.
+        pad_token_id: Int, id of padding, which allows all tokens.
 
     Returns:
-        int32 `(batch, prefix + 1)`.
+        Int32 tensor of shape `(batch, prefix + 1)`.
 
     Raises:
-        ValueError: for another shape.
+        ValueError: If `prefix_ids` has the wrong shape.
     """
     check_rows_or_one("prefix_ids", ("prefix",), prefix_ids, limits)
     rows = ops.zeros_like(limits)[:, None]  # (B, 1)
@@ -59,18 +56,18 @@ def free_behind(prefix_ids, limits, pad_token_id):
 
 
 def forced_tokens(carry, step_logits, width, pad_token_id):
-    """The tokens of the prefix that come next.
+    """Returns the next tokens of the prefixes.
 
     Args:
-        carry: of a search; its `prefix` as from `free_behind`, if there is one.
-        step_logits: float32 `(batch * width, V)`.
-        width: int, hypotheses of a sentence.
-        pad_token_id: int.
+        carry: Carry of a search, whose `prefix`, if any, was returned by `free_behind`.
+        step_logits: Float32 tensor of shape `(batch * width, V)`.
+        width: Int, number of hypotheses of a batch entry.
+        pad_token_id: Int, id of padding.
 
     Returns:
-        `None` where the search has no prefix, else a tuple of the tokens, int32 `(batch, 1)`, their
-        log probabilities behind each hypothesis, float32 `(batch, width)`, and whether there is
-        still one, boolean `(batch, 1)`.
+        `None` without a prefix. Otherwise a tuple of the tokens, int32 `(batch, 1)`, their log
+        probabilities for each hypothesis, float32 `(batch, width)`, and whether the prefix
+        continues, boolean `(batch, 1)`.
     """
     if "prefix" not in carry:
         return None
@@ -86,11 +83,15 @@ def forced_tokens(carry, step_logits, width, pad_token_id):
 
 
 def follow(forced, tokens, log_probs):
-    """What is chosen, or the prefix in its place while it lasts: tokens and log probabilities.
+    """Replaces selected tokens by the tokens of the prefixes, as long as these continue.
 
     Args:
-        forced: as from `forced_tokens`.
-        tokens, log_probs: int32 and float32 `(batch, width)`, chosen behind each hypothesis.
+        forced: Result of `forced_tokens`.
+        tokens: Int32 tensor of shape `(batch, width)`, the selected tokens.
+        log_probs: Float32 tensor of shape `(batch, width)`, their log probabilities.
+
+    Returns:
+        Tuple of the tokens and their log probabilities, both of shape `(batch, width)`.
     """
     if forced is None:
         return tokens, log_probs
