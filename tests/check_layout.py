@@ -3,11 +3,13 @@
     python tests/check_layout.py
 
 `ORDER` is the order of the packages: each may import those before it alone. Imports inside of
-functions count. It also counts where TensorFlow is imported, which `TENSORFLOW` allows.
+functions count. It also counts where TensorFlow is imported, which `TENSORFLOW` allows, and refuses
+private names of Keras, TensorFlow and tf2onnx outside of `PRIVATE_NAMES`.
 """
 
 import ast
 import collections
+import re
 import sys
 from pathlib import Path
 
@@ -36,6 +38,10 @@ ORDER = (
     "export",
 )
 TENSORFLOW = ("_backend", "text", "training", "export")
+PRIVATE_NAMES = ROOT / "_backend" / "private_names.py"
+PRIVATE_MODULES = ("keras.src", "tensorflow.core", "tensorflow.python", "tf2onnx")
+NAMED_TUPLE = {"_asdict", "_fields", "_replace"}
+"""Public names of named tuples."""
 
 
 def imported(path):
@@ -47,6 +53,33 @@ def imported(path):
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name
+
+
+def private_uses(paths):
+    """Sentences about private names of other packages in modules, without `PRIVATE_NAMES`."""
+    defined, used = set(NAMED_TUPLE), collections.defaultdict(set)
+    for path in paths:
+        if path == PRIVATE_NAMES:
+            continue
+        place = str(path.relative_to(ROOT))
+        for name in imported(path):
+            if name.startswith(tuple(f"{module}." for module in PRIVATE_MODULES)):
+                used[name].add(place)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                defined.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                defined.add(node.id)
+            elif isinstance(node, ast.Attribute) and re.match("_(?!keras_attn)[a-z]", node.attr):
+                if ast.unparse(node.value) == "self" and isinstance(node.ctx, ast.Store):
+                    defined.add(node.attr)
+                else:
+                    used[node.attr].add(place)
+    return [
+        f"private name {name} of another package: {sorted(places)}"
+        for name, places in sorted(used.items())
+        if name not in defined
+    ]
 
 
 def main():
@@ -83,6 +116,7 @@ def main():
     ]
     wrong += [f"unknown: {name}" for name in sorted(unknown)]
     wrong += [f"TensorFlow in {name}" for name in tensorflow if name not in TENSORFLOW]
+    wrong += private_uses(sorted(ROOT.rglob("*.py")))
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return 1 if wrong else 0
 

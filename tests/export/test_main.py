@@ -4,8 +4,8 @@ import onnx
 import pytest
 
 from keras_attn.export.__main__ import main
-from keras_attn.export.passes.graph import copy_of
 from keras_attn.models.encoder_and_search import encoder_and_search
+from tests.export.conversion_steps import replace_conversion
 from tests.export.small_translator import SOURCE
 
 
@@ -21,8 +21,7 @@ def run(translator, tokenizers, tmp_path_factory):
 
 def test_onnx(run, onnx_model, tmp_path, monkeypatch, capsys):
     # The conversion takes most of the time and is tested elsewhere.
-    module = sys.modules["keras_attn.export.formats.onnx_file"]
-    monkeypatch.setattr(module, "convert", lambda *arguments: copy_of(onnx_model))
+    replace_conversion(monkeypatch, "export_onnx", onnx_model)
     sentences, out = tmp_path / "sentences.txt", tmp_path / "model.onnx"
     sentences.write_text("\ufeff" + "\n".join([*SOURCE, "a\u2028b"]), encoding="utf-8")
     arguments = ["onnx", str(run), str(out), "--sentences", str(sentences)]

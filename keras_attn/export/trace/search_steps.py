@@ -1,5 +1,6 @@
 import keras
 
+from keras_attn._backend.private_names import implicit_mask
 from keras_attn.export.trace.search_function import OUTPUTS
 from keras_attn.masks import join
 
@@ -54,8 +55,7 @@ class SearchSteps:
         given = _flat(values)
         memory, limits = values.pop("memory"), values.pop("limits")
         search = self._function.search
-        with self._function.chosen_alignments():
-            carry = search.advance(values, memory, limits, length_penalty)
+        carry = search.advance(values, memory, limits, length_penalty)
         following = {
             NEXT + name: value
             for name, value in _flat(carry).items()
@@ -70,21 +70,18 @@ class SearchSteps:
         return {name: results[name] for name in OUTPUTS if name in results}
 
     def _prepare(self, source_ids, max_length, *others):
-        with self._function.chosen_alignments():
-            encoded = self._function.encoder(source_ids, training=False)
-            # As in `Search.call`, to which Keras passes the implicit masks.
-            implicit = keras.tree.map_structure(
-                lambda outputs: getattr(outputs, "_keras_mask", None), encoded["encoder_outputs"]
-            )
-            encoder_mask = join(
-                encoded["encoder_outputs"],
-                encoder_mask=encoded.get("encoder_mask"),
-                encoder_outputs_mask=implicit,
-            )
-            encoded = {**encoded, "encoder_mask": encoder_mask}
-            carry, memory, limits = self._function.search.prepare(
-                **encoded, max_length=max_length, **self._function.named(others)
-            )
+        encoded = self._function.encoder(source_ids, training=False)
+        # As in `Search.call`, to which Keras passes the implicit masks.
+        implicit = keras.tree.map_structure(implicit_mask, encoded["encoder_outputs"])
+        encoder_mask = join(
+            encoded["encoder_outputs"],
+            encoder_mask=encoded.get("encoder_mask"),
+            encoder_outputs_mask=implicit,
+        )
+        encoded = {**encoded, "encoder_mask": encoder_mask}
+        carry, memory, limits = self._function.search.prepare(
+            **encoded, max_length=max_length, **self._function.named(others)
+        )
         return {**carry, "memory": memory, "limits": limits}
 
 

@@ -214,7 +214,7 @@ def test_nested_inputs_are_named_by_their_paths(tmp_path):
 
 
 def test_path_that_is_not_utf8_is_refused_before_the_conversion(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_attn.export.formats.onnx_file.convert", None)
+    monkeypatch.setattr("keras_attn.export.formats.export_functional_onnx.trace", None)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     path = tmp_path / os.fsdecode(b"mod\xe8le.onnx")
     with pytest.raises(ValueError, match=r"Expected a path of valid UTF-8.*mod\\udce8le.*Rename"):

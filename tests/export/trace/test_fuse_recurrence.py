@@ -1,5 +1,6 @@
 """LSTM and GRU layers become operators of ONNX, and compute what Keras computes."""
 
+import functools
 from collections import Counter
 
 import keras
@@ -15,9 +16,9 @@ from keras_attn.export.checks.onnx_model_check import check_model
 from keras_attn.export.passes import PASSES
 from keras_attn.export.passes.graph import copy_of, nested_graphs
 from keras_attn.export.passes.value_types import value_types
-from keras_attn.export.trace.conversion import convert
-from keras_attn.export.trace.fused_recurrence import fused_recurrence
-from keras_attn.export.trace.without_cudnn import without_cudnn
+from keras_attn.export.trace.fuse_recurrence import fuse_recurrence
+from keras_attn.export.trace.portable_copy import portable_copy
+from tests.export.conversion_steps import convert
 from tests.export.small_graphs import run
 from tests.export.small_translator import make_translator, session
 
@@ -38,6 +39,13 @@ WITH_HOLES = [
 ]
 
 
+def convert_fused(function, signature, layer):
+    """Converts a function with the argument `layer`, in which that layer is fused."""
+    (copied,) = portable_copy(layer, keep_precision=True)
+    fuse_recurrence(copied)
+    return convert(functools.partial(function, layer=copied), signature, layer.weights)
+
+
 def exported(layer, masked=True, num_states=0, training=False):
     """A layer as an ONNX model, and as the function it was made from."""
     layer.build((None, None, FEATURES))
@@ -45,7 +53,7 @@ def exported(layer, masked=True, num_states=0, training=False):
     for weight in layer.weights:
         weight.assign(random.normal(size=weight.shape, scale=0.7))
 
-    def function(x, *others):
+    def function(x, *others, layer=layer):
         others = list(others)
         mask = others.pop(0) if masked else None
         results = layer(x, mask=mask, initial_state=others or None, training=training)
@@ -56,8 +64,7 @@ def exported(layer, masked=True, num_states=0, training=False):
         for index in range(num_states)
     ]
     signature = [INPUTS, *([MASK] if masked else []), *states]
-    with without_cudnn(layer):
-        model = convert(fused_recurrence(layer)(function), signature, layer.weights)
+    model = convert_fused(function, signature, layer)
     for change in PASSES:
         change(model)
     check_model(model)
@@ -203,11 +210,10 @@ def test_a_mask_with_another_axis_keeps_the_loop():
     layer.build((None, None, FEATURES))
     mask_spec = tf.TensorSpec((None, None, 1), tf.bool, name="mask")
 
-    def function(x, mask):
+    def function(x, mask, layer=layer):
         return {"y": layer(x, mask=mask)}
 
-    with without_cudnn(layer):
-        model = convert(fused_recurrence(layer)(function), [INPUTS, mask_spec], layer.weights)
+    model = convert_fused(function, [INPUTS, mask_spec], layer)
     assert operators(model)["Loop"] == 1
 
 
@@ -274,14 +280,13 @@ def test_a_layer_inside_a_loop():
     layer = GRU(FEATURES, return_sequences=True)
     layer.build((None, None, FEATURES))
 
-    def function(x, mask):
+    def function(x, mask, layer=layer):
         def body(step, value):
             return step + 1, layer(value, mask=mask)
 
         return {"y": ops.while_loop(lambda step, _: step < 3, body, (0, x))[1]}
 
-    with without_cudnn(layer):
-        model = convert(fused_recurrence(layer)(function), [INPUTS, MASK], layer.weights)
+    model = convert_fused(function, [INPUTS, MASK], layer)
     for change in PASSES:
         change(model)
     check_model(model)
@@ -291,22 +296,13 @@ def test_a_layer_inside_a_loop():
     check_parity(model, function, PADDED)
 
 
-def test_the_block_leaves_the_layers_as_they_were():
-    layer = Bidirectional(LSTM(UNITS))
-    with pytest.raises(KeyError):
-        with fused_recurrence([layer]):
-            assert "inner_loop" in vars(layer.forward_layer)
-            raise KeyError
-    assert "inner_loop" not in vars(layer.forward_layer)
-    assert "inner_loop" not in vars(layer.backward_layer)
-
-
 def test_tf2onnx_still_fails_on_an_lstm_without_a_mask():
     """Why such layers get a mask. If this fails, it was fixed: `_inner_loop` need not give one."""
     layer = LSTM(UNITS)
     layer.build((None, None, FEATURES))
-    with without_cudnn(layer), pytest.raises(ExportError, match="rewriter_lstm_tf2"):
-        convert(lambda x: {"y": layer(x)}, [INPUTS], layer.weights)
+    (copied,) = portable_copy(layer)
+    with pytest.raises(ExportError, match="rewriter_lstm_tf2"):
+        convert(lambda x: {"y": copied(x)}, [INPUTS], layer.weights)
 
 
 def test_other_python_functions_are_refused():

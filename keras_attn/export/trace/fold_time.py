@@ -1,6 +1,5 @@
 """TimeDistributed without a loop."""
 
-import contextlib
 import functools
 import inspect
 
@@ -10,9 +9,8 @@ from keras import ops
 from keras_attn._layer.flatten_layers import flatten_layers
 
 
-@contextlib.contextmanager
-def folded_time(*layers):
-    """Makes `TimeDistributed` layers call their layer once, for the steps of all rows, in a block.
+def fold_time(*layers):
+    """Makes `TimeDistributed` layers call their layer once, for the steps of all rows.
 
     If the number of steps is unknown, Keras 3.15 and earlier trace `vectorized_map` over as many
     steps as there are rows (they read the size before they transpose), which gives wrong results
@@ -20,19 +18,12 @@ def folded_time(*layers):
     once for each step. A layer that treats all rows alike gives the same for rows `batch * steps`.
 
     Args:
-        layers: Keras layers or models; all layers inside them are treated, however deep.
+        *layers: copies of Keras layers or models; all layers inside of them are changed.
     """
     own = keras.layers.TimeDistributed.call
-    changed = [
-        layer for layer in flatten_layers(layers) if getattr(type(layer), "call", None) is own
-    ]
-    for layer in changed:
-        layer.call = functools.partial(_call, layer)
-    try:
-        yield
-    finally:
-        for layer in changed:
-            del layer.call
+    for layer in flatten_layers(layers):
+        if getattr(type(layer), "call", None) is own:
+            layer.call = functools.partial(_call, layer)
 
 
 def _call(layer, inputs, training=None, mask=None):

@@ -1,4 +1,3 @@
-import contextlib
 import functools
 
 import keras
@@ -7,9 +6,8 @@ from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.export.trace.recurrent_operator import recurrent_operator
 
 
-@contextlib.contextmanager
-def fused_recurrence(*layers):
-    """Makes LSTM and GRU layers trace operators of ONNX inside the block, instead of loops.
+def fuse_recurrence(*layers):
+    """Makes LSTM and GRU layers trace operators of ONNX, instead of loops.
 
     What is traced can be converted to ONNX, not run. It equals Keras for every mask: the real
     positions of each row are moved to its front, in the order in which the layer reads them, so
@@ -21,16 +19,11 @@ def fused_recurrence(*layers):
     keep their loop.
 
     Args:
-        layers: Keras layers or models; all layers inside them are treated, however deep.
+        *layers: copies of Keras layers or models; all layers inside of them are changed.
     """
-    changed = [layer for layer in flatten_layers(layers) if isinstance(layer, keras.layers.RNN)]
-    for layer in changed:
-        layer.inner_loop = functools.partial(_inner_loop, layer)
-    try:
-        yield
-    finally:
-        for layer in changed:
-            del layer.inner_loop
+    for layer in flatten_layers(layers):
+        if isinstance(layer, keras.layers.RNN):
+            layer.inner_loop = functools.partial(_inner_loop, layer)
 
 
 def _has_operator(layer):
