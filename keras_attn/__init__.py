@@ -142,6 +142,7 @@ __all__ = [
     "rnn_seq2seq",
     "search_model",
     "sequence_classifier",
+    "testing",
     "text",
     "training",
     "training_model",
@@ -153,7 +154,7 @@ __all__ = [
     "replace_search",
 ]
 
-_LAZY = ("export", "text", "visualize")
+_LAZY = ("export", "testing", "text", "visualize")
 """Public packages that are imported at their first use: they need more than a backend."""
 
 

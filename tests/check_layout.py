@@ -30,6 +30,7 @@ ORDER = (
     "decoders",
     "search",
     "models",
+    "testing",
     "text",
     "training",
     "visualize",

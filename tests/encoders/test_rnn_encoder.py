@@ -4,15 +4,9 @@ import pytest
 from keras import tree
 
 from keras_attn import RNNCell, RNNEncoder
+from keras_attn.testing import check_layer
 from tests.backend import requires_tensorflow
-from tests.contracts import (
-    assert_close,
-    assert_identical,
-    check_layer,
-    numpy,
-    plain,
-    randomize,
-)
+from tests.contracts import assert_close, assert_identical, numpy, plain, randomize
 from tests.rnn.minimal_cell import MinimalCell
 from tests.rnn.numpy_steps import numpy_step
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_attn.search import length_penalty
-from tests import oracles
+from keras_attn.testing import search_oracles
 from tests.contracts import assert_close, numpy
 
 
@@ -14,7 +14,7 @@ def test_divisor_equals_its_formula(form, exponent):
         received = numpy(length_penalty.divisor(lengths + has_end, has_end, exponent, form))
         assert received.dtype == "float32"
         expected = [
-            oracles.length_divisor(length, exponent, form, ended)
+            search_oracles.length_divisor(length, exponent, form, ended)
             for length, ended in zip(
                 lengths.ravel().tolist(), np.broadcast_to(has_end, (2, 3)).ravel(), strict=True
             )
@@ -29,7 +29,7 @@ def test_best_attainable_is_reached_and_not_exceeded(form, exponent):
     received = numpy(length_penalty.best_attainable(log_probs, 3, limits, exponent, form))
     for best, log_prob, limit in zip(received, log_probs, limits, strict=True):
         attainable = [
-            log_prob / oracles.length_divisor(length, exponent, form, length < limit)
+            log_prob / search_oracles.length_divisor(length, exponent, form, length < limit)
             for length in range(3, limit + 1)
         ]
         assert_close(best, max(attainable), 1e-6)
