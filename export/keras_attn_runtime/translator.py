@@ -66,7 +66,7 @@ class Translator(PickledArguments):
         has_alignments: bool, whether translations can have alignments.
         has_token_log_probs: bool, whether they have `token_log_probs`.
         supports_target_prefix: bool, whether they can be told what to begin with.
-        draws: bool, whether they are drawn at random, by `seed`.
+        is_stochastic: bool, whether they are drawn at random, by `seed`.
         max_source_length, max_source_characters, max_target_characters: ints, the limits that
             hold.
 
@@ -122,7 +122,7 @@ class Translator(PickledArguments):
         self.has_alignments = self._model.has_alignments
         self.has_token_log_probs = self._model.has_token_log_probs
         self.supports_target_prefix = self._model.supports_target_prefix
-        self.draws = self._model.draws
+        self.is_stochastic = self._model.is_stochastic
         self.max_source_length = min(max_source_length, self.settings.max_source_length)
         if max_source_characters is None:
             max_source_characters = CHARACTERS_PER_TOKEN * self.max_source_length
@@ -306,7 +306,7 @@ class Translator(PickledArguments):
                 f"the file returns. Received: num_hypotheses={options.num_hypotheses}. Export it "
                 "with more."
             )
-        if options.seed is not None and not self.draws:
+        if options.seed is not None and not self.is_stochastic:
             raise ValueError(
                 "Expected no seed: the search of this file draws nothing at random. Received: "
                 f"seed={options.seed}. Export it with `--search-class SamplingDecoder`."
@@ -428,7 +428,7 @@ class Translator(PickledArguments):
 
     def _seeded(self, sources, options):
         """Yields the sources with a seed for each, if the file takes them."""
-        if not self.draws:
+        if not self.is_stochastic:
             return sources
         # Far from those of other calls, also of one with the next seed.
         first = random.Random(options.seed).randrange(SEEDS)

@@ -225,8 +225,8 @@ class CombinedAttention(AttentionSteps, Layer):
     def _named(self):
         return zip(self.names, self.attentions, strict=True)
 
-    def main(self, values):
-        """What belongs to the first attention in a dict of values; what is no dict as it is."""
+    def primary_source(self, values):
+        """Returns the value of the first attention, from a dict; other values unchanged."""
         return values.get(self.names[0]) if isinstance(values, dict) else values
 
     def _of(self, name, value, mask=None):
@@ -266,7 +266,7 @@ class CombinedAttention(AttentionSteps, Layer):
         if not return_attention_scores:
             return context
         _, weights = self.attentions[0].compute_output_spec(
-            query, self.main(value), return_attention_scores=True
+            query, self.primary_source(value), return_attention_scores=True
         )
         if len(weights.shape) == 4:  # of several heads, of which the mean is returned
             weights = keras.KerasTensor((weights.shape[0], *weights.shape[2:]), weights.dtype)

@@ -3,7 +3,7 @@ from keras import ops
 
 from keras_attn import masks
 from keras_attn._decoding_state import kv_cache
-from keras_attn._decoding_state.beam_axis import fold_beams
+from keras_attn._decoding_state.beam_axis import fold_beams_into_queries
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._layer.argument_checks import (
     check_dropout,
@@ -360,7 +360,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
             Tuple of the outputs, shaped as `query` but for the features, and the weights `(batch,
             heads, beams * target, source)`.
         """
-        queries = fold_beams(  # beams are further queries of their sentence
+        queries = fold_beams_into_queries(  # beams are further queries of their sentence
             self._multiply(query, "query"),
             ops.shape(memory["mask"])[0],
             (self.num_heads, self.key_dim),

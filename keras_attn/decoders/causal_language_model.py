@@ -28,7 +28,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
         BeamDecoder(model, relative_max_length=None)(**PromptEncoder()(prompt_ids))
 
     Args:
-        block: the pattern of all blocks, a `TransformerDecoderBlock` with `cross_attention=False`;
+        block: the template of all blocks, a `TransformerDecoderBlock` with `cross_attention=False`;
             each layer is a new one like it.
         embedding, head: see `TokenDecoder`.
         num_layers, positions, position_bias, scale_embedding, dropout, seed: see

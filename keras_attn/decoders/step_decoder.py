@@ -37,7 +37,7 @@ class StepDecoder(Layer):
     - `max_tokens`, for a limited number of positions;
     - `can_exceed_max_length`, False for a state of a fixed size on TensorFlow too;
     - `forbids_tokens`, True if all tokens of a step may be impossible;
-    - `main`, for several encoder outputs;
+    - `primary_source`, for several encoder outputs;
     - `cache_block_size` and `archive`, for long outputs with a growing state;
     - a `vocabulary_size`, or an `embedding` with `input_dim`, which an export reads.
 
@@ -191,7 +191,7 @@ class StepDecoder(Layer):
     more below others, such as those of a decoder that writes valid JSON only. Without it a beam
     search does not find such dead ends, unless its own rules can lead to them."""
 
-    def main(self, values):
+    def primary_source(self, values):
         """Returns the encoder output or mask whose length limits a search.
 
         Args:

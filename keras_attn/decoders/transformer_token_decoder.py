@@ -76,11 +76,11 @@ class TransformerTokenDecoder(TokenDecoder):
     def get_config(self):
         return {
             **super().get_config(),
-            **self.stack.arguments(),
+            **self.stack.serialize_arguments(),
             "growing_cache": self.growing_cache,
             "cache_block_size": self.cache_block_size,
         }
 
     @classmethod
     def from_config(cls, config):
-        return super().from_config(TransformerStack.deserialize(config))
+        return super().from_config(TransformerStack.deserialize_arguments(config))

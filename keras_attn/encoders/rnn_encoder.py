@@ -32,7 +32,7 @@ class RNNEncoder(Layer):
     2015](https://arxiv.org/abs/1409.0473), section 3.2.
 
     Args:
-        cell: the pattern of all cells, for instance `keras.layers.LSTMCell(256)`; each layer and
+        cell: the template of all cells, for instance `keras.layers.LSTMCell(256)`; each layer and
             direction gets a new cell like it in the dtype of the encoder, with a seed of its own
             if it has one.
         embedding: layer that turns ids into vectors, for instance `keras.layers.Embedding`. `None`
@@ -96,7 +96,7 @@ class RNNEncoder(Layer):
         check_cell(cell)
         check_layers(embedding=embedding)
         check_template_dtype(self, "cell", cell)
-        self.pattern = LayerTemplate(cell)
+        self.cell_template = LayerTemplate(cell)
         self.embedding = embedding
         self.num_layers = num_layers
         self.bidirectional = bidirectional
@@ -118,10 +118,10 @@ class RNNEncoder(Layer):
             seeds = {} if seed is None else {"seed": seed + 2 * index + number}
             own = cell
             if seeds or cell.dtype_policy != self.dtype_policy:
-                own = self.pattern.new_layer(dtype=self.dtype_policy, **seeds)
+                own = self.cell_template.new_layer(dtype=self.dtype_policy, **seeds)
             check_compute_dtype(self, cell=own)
             layer = recurrent_layer(own, return_sequences=True, return_state=True, **kwargs)
-            self.pattern.kept_alive += [own, layer]  # `Bidirectional` copies it
+            self.cell_template.kept_alive += [own, layer]  # `Bidirectional` copies it
             return layer
 
         if not self.bidirectional:
@@ -197,7 +197,7 @@ class RNNEncoder(Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "cell": self.pattern.config(),
+            "cell": self.cell_template.config(),
             "embedding": serialize_shared(self.embedding),
             "num_layers": self.num_layers,
             "bidirectional": self.bidirectional,

@@ -17,7 +17,7 @@ def check_block(block):
     if not isinstance(block, keras.layers.Layer) or not all(hasattr(block, x) for x in needed):
         kind = f"the class {block.__name__}" if isinstance(block, type) else repr(block)
         raise ValueError(
-            "Expected a Transformer block as the pattern of all blocks. "
+            "Expected a Transformer block as the template of all blocks. "
             f"Received: block={kind}. Pass a layer, such as "
             "TransformerEncoderBlock(num_heads=8, intermediate_dim=2048), and num_layers."
         )
@@ -27,7 +27,7 @@ class TransformerStack(Layer):
     """What Transformer encoders and decoders are made of: embedding, positions, blocks, last norm.
 
     Args:
-        block: the pattern of all blocks; each layer is a new one like it.
+        block: the template of all blocks; each layer is a new one like it.
         embedding: layer that turns ids into vectors; `None` for inputs that are vectors already.
         num_layers: int.
         positions: layer `(vectors, start_index) -> vectors` that adds positions, such as
@@ -63,7 +63,7 @@ class TransformerStack(Layer):
         check_block(block)
         check_layers(embedding=embedding)
         check_template_dtype(self, "block", block)
-        self.pattern = LayerTemplate(block)
+        self.block_template = LayerTemplate(block)
         self.embedding = embedding
         self.num_layers = num_layers
         self.positions = positions
@@ -72,7 +72,7 @@ class TransformerStack(Layer):
         self.dropout = dropout
         self.seed = seed
         self.blocks = [
-            self.pattern.new_layer(
+            self.block_template.new_layer(
                 name=f"block_{index}",
                 dtype=self.dtype_policy,
                 # With one seed, all blocks and the input would drop the same features.
@@ -178,10 +178,10 @@ class TransformerStack(Layer):
         """Outputs of the stack from those of its last block."""
         return outputs if self.final_norm is None else self.final_norm(outputs)
 
-    def arguments(self):
+    def serialize_arguments(self):
         """The arguments of the stack, serialized: what an encoder or decoder adds to its config."""
         return {
-            "block": self.pattern.config(),
+            "block": self.block_template.config(),
             "embedding": serialize_shared(self.embedding),
             "num_layers": self.num_layers,
             "positions": serialize_shared(self.positions),
@@ -192,7 +192,7 @@ class TransformerStack(Layer):
         }
 
     @staticmethod
-    def deserialize(config):
+    def deserialize_arguments(config):
         """The config of an encoder or decoder, with layers in place of their configs."""
         layers = {
             name: keras.saving.deserialize_keras_object(config[name])

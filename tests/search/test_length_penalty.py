@@ -25,9 +25,9 @@ def test_divisor_equals_its_formula(form, exponent):
 @pytest.mark.parametrize("exponent", [0.0, 0.6, 2.0, -0.5])
 @pytest.mark.parametrize("form", length_penalty.FORMS)
 def test_best_attainable_is_reached_and_not_exceeded(form, exponent):
-    log_probs, limits = np.array([-1.0, -3.0, 0.0], "float32"), np.array([4, 9, 6], "int32")
-    received = numpy(length_penalty.best_attainable(log_probs, 3, limits, exponent, form))
-    for best, log_prob, limit in zip(received, log_probs, limits, strict=True):
+    log_probs, max_lengths = np.array([-1.0, -3.0, 0.0], "float32"), np.array([4, 9, 6], "int32")
+    received = numpy(length_penalty.best_attainable(log_probs, 3, max_lengths, exponent, form))
+    for best, log_prob, limit in zip(received, log_probs, max_lengths, strict=True):
         attainable = [
             log_prob / search_oracles.length_divisor(length, exponent, form, length < limit)
             for length in range(3, limit + 1)

@@ -99,7 +99,7 @@ def export_onnx(
 
     def verify_precision(report, float32, run):
         batches = whole_batches(sentences, function.search, prefixes)
-        found = PrecisionReport.compare(precision, float32, run, batches, function.draws)
+        found = PrecisionReport.compare(precision, float32, run, batches, function.is_stochastic)
         found.check()
         if report.precision is None or found.mean_difference > report.precision.mean_difference:
             report.precision = found

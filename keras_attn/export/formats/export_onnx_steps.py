@@ -10,7 +10,7 @@ from keras_attn.export.trace.folded_time import folded_time
 from keras_attn.export.trace.fused_recurrence import fused_recurrence
 from keras_attn.export.trace.in_float32 import in_float32
 from keras_attn.export.trace.search_function import SearchFunction
-from keras_attn.export.trace.search_steps import NEXT, SearchSteps
+from keras_attn.export.trace.stepped_search import NEXT, SteppedSearch
 from keras_attn.export.trace.without_cudnn import without_cudnn
 from keras_attn.export.trace.without_dropout import without_dropout
 
@@ -29,7 +29,7 @@ def export_onnx_steps(
     """Writes a search model as three ONNX files, for a host that runs the loop of the search.
 
     So the host sees each token when it is there, and every tensor between two steps. The files are
-    the parts of the search that `export_onnx` puts around a loop, see `SearchSteps`:
+    the parts of the search that `export_onnx` puts around a loop, see `SteppedSearch`:
 
         start.onnx    source_ids, max_length, prefix_ids on request, and seeds of a search that
                       draws at random -> values
@@ -71,7 +71,7 @@ def export_onnx_steps(
         in_float32(model),
         atomic_replace(directory, is_file=False) as partial,
     ):
-        steps = SearchSteps(function)
+        steps = SteppedSearch(function)
         partial.mkdir()
 
         def write(name, part, signature, metadata):

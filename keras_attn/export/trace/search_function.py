@@ -1,7 +1,7 @@
 import contextlib
 import warnings
 
-from keras_attn._layer.vocabulary_size import vocabulary_size
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.export.checks.check_stateless import check_stateless
 from keras_attn.models.encoder_and_search import encoder_and_search
 
@@ -34,7 +34,7 @@ class SearchFunction:
 
     Attributes:
         encoder, search: the two layers.
-        draws: bool, whether the search draws at random, and so `seeds` is an input.
+        is_stochastic: bool, whether the search draws at random, and so `seeds` is an input.
         source_start, source_end: bools, whether the source of a text has the start and the end
             token around its pieces: those of the encoder, by default the end alone.
         goes_on_from_start_token: bool, whether there is something to translate of a text without
@@ -101,7 +101,7 @@ class SearchFunction:
         self.num_hypotheses = getattr(self.search, "num_hypotheses", 1)
         self.alignments = self.search.return_alignments if alignments is None else alignments
         self.target_prefix = target_prefix
-        self.draws = self.search.draws
+        self.is_stochastic = self.search.is_stochastic
         self.source_vocabulary_size = _vocabulary_size("source", self.encoder, source_tokenizer)
         special = [padding, *self.source([])]
         if max(special) >= self.source_vocabulary_size:
@@ -181,7 +181,7 @@ class SearchFunction:
         ]
         if self.target_prefix:
             specs.append(tf.TensorSpec((None, None), tf.int32, name="prefix_ids"))
-        if self.draws:
+        if self.is_stochastic:
             specs.append(tf.TensorSpec((None,), tf.int32, name="seeds"))
         return specs
 
@@ -212,7 +212,7 @@ class SearchFunction:
 
 
 def _vocabulary_size(side, layer, tokenizer):
-    size = vocabulary_size(layer)
+    size = get_vocabulary_size(layer)
     if size is None:
         raise ValueError(
             f"Expected the {side} side to read ids through an `embedding` with `input_dim`, or to "
