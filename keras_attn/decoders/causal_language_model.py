@@ -121,7 +121,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
         if encoder_mask is None:
             encoder_mask = ops.ones_like(encoder_outputs, dtype="bool")
         encoder_mask = masks.boolean(encoder_mask, "encoder_mask")
-        encoder_mask = masks.of_each(encoder_mask, encoder_outputs)
+        encoder_mask = masks.broadcast_batch(encoder_mask, encoder_outputs)
         lengths = sum_int32(encoder_mask, axis=1)  # (B,)
         vectors = self.stack.embed(encoder_outputs)  # (B, P, D)
         positions = position_range(ops.shape(vectors)[1])

@@ -12,7 +12,7 @@ from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.decoders.step_decoder import StepDecoder
-from keras_attn.masks import join, of_each
+from keras_attn.masks import broadcast_batch, join
 from keras_attn.search import logits, prefix
 from keras_attn.search.length_penalty import FORMS
 from keras_attn.search.loop import run_search
@@ -280,7 +280,7 @@ class Search(Layer):
         source_mask = self.decoder.primary_source(encoder_mask)
         if source_mask is None:
             source_mask = ops.ones(ops.shape(outputs)[:2], dtype="bool")  # (B, S)
-        source_mask = of_each(source_mask, outputs)
+        source_mask = broadcast_batch(source_mask, outputs)
         memory = self.decoder.prepare_memory(
             encoder_outputs, encoder_mask, encoder_state, **features
         )
