@@ -1,7 +1,7 @@
 """Names that many tests use: the helpers of `keras_attn.testing`, under short names."""
 
+from keras_attn._serialization.plain_lists import plain_lists as plain
 from keras_attn.testing.arrays import assert_close, assert_identical, randomize
-from keras_attn.testing.arrays import plain_lists as plain
 from keras_attn.testing.arrays import to_numpy as numpy
 from keras_attn.testing.search_checks import assert_found, check_padding_and_batch
 

@@ -14,8 +14,8 @@ from keras_attn.attention.coverage_loss import coverage_loss
 from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.masks import join, padding_mask
 from keras_attn.rnn.attention_rnn import AttentionRNN
+from keras_attn.rnn.cell_states import state_sizes
 from keras_attn.rnn.state_bridge import StateBridge
-from keras_attn.rnn.state_sizes import state_sizes
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

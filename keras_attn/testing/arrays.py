@@ -6,19 +6,12 @@ import keras
 import numpy as np
 from keras import ops, tree
 
+from keras_attn._serialization.plain_lists import plain_lists
+
 
 def to_numpy(nested):
     """Returns nested tensors as NumPy arrays."""
     return tree.map_structure(ops.convert_to_numpy, nested)
-
-
-def plain_lists(nested):
-    """Returns nested dicts and lists with Python's lists in place of all kinds of lists."""
-    if isinstance(nested, dict):
-        return {name: plain_lists(value) for name, value in nested.items()}
-    if isinstance(nested, list | tuple):
-        return [plain_lists(each) for each in nested]
-    return nested
 
 
 def randomize(layer, scale=0.5, seed=0):
