@@ -1,6 +1,25 @@
+import keras
 from keras import ops
 
 from keras_attn._decoding_state.beam_axis import fold_beams_into_queries, merge_beams
+
+
+def attention_spec(shape, weights_shape, dtype, return_attention_scores):
+    """Returns the specification of the outputs of an attention layer.
+
+    Args:
+        shape: shape of the context or output.
+        weights_shape: shape of the weights.
+        dtype: dtype of both.
+        return_attention_scores: bool, whether the layer returns the weights too.
+
+    Returns:
+        `keras.KerasTensor`, or a tuple of two.
+    """
+    outputs = keras.KerasTensor(shape, dtype=dtype)
+    if not return_attention_scores:
+        return outputs
+    return outputs, keras.KerasTensor(weights_shape, dtype=dtype)
 
 
 class AttentionSteps:

@@ -16,7 +16,7 @@ from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn.attention.attention_axes import AttentionAxes, check_axes
 from keras_attn.attention.attention_recorder import record
-from keras_attn.attention.attention_steps import AttentionSteps
+from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn.attention.blockwise_attention import blockwise_attention
 from keras_attn.attention.head_projections import merge_heads, project, split_heads
 from keras_attn.attention.position_bias import (
@@ -500,12 +500,9 @@ class MultiHeadAttention(AttentionSteps, Layer):
         check_position_bias(position_bias)
         value = query if value is None else value
         shape = self.compute_output_shape(query.shape)
-        outputs = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        if not return_attention_scores:
-            return outputs
         axes = AttentionAxes(self.attention_axes, query, value)
-        shape = (*axes.row_sizes, self.num_heads, *axes.query_sizes, *axes.value_sizes)
-        return outputs, keras.KerasTensor(shape, dtype=self.compute_dtype)
+        weights_shape = (*axes.row_sizes, self.num_heads, *axes.query_sizes, *axes.value_sizes)
+        return attention_spec(shape, weights_shape, self.compute_dtype, return_attention_scores)
 
     def get_config(self):
         return {

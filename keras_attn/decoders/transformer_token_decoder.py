@@ -38,18 +38,8 @@ class TransformerTokenDecoder(TokenDecoder):
             check_positive_integer("cache_block_size", cache_block_size)
         check_block(block)
         self.check_block(block)
-        self.stack = TransformerStack(
-            block,
-            embedding,
-            num_layers,
-            positions,
-            position_bias,
-            scale_embedding,
-            dropout,
-            seed,
-            dtype=self.dtype_policy,
-            name="stack",
-        )
+        parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
+        self.stack = TransformerStack(*parts, dropout, seed, dtype=self.dtype_policy, name="stack")
         self.growing_cache = growing_cache
         self.cache_block_size = cache_block_size
 

@@ -10,6 +10,7 @@ from keras_attn._layer.argument_checks import (
     check_layers,
     check_positive_integer,
 )
+from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import build_activation, ensure_built
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
@@ -136,16 +137,7 @@ class RNNEncoder(Layer):
             )
 
     def build(self, inputs_shape):
-        shape = tuple(inputs_shape)
-        if self.embedding is not None:
-            ensure_built(self.embedding, shape)
-            shape = self.embedding.compute_output_shape(shape)
-        if len(shape) != 3:
-            expected = "(batch, time, features)" if self.embedding is None else "(batch, time)"
-            raise ValueError(
-                f"inputs must have shape {expected}. "
-                f"Received: inputs with shape {tuple(inputs_shape)}."
-            )
+        shape = build_embedding(self.embedding, inputs_shape)
         for layer in self.recurrent_layers:
             ensure_built(layer, shape)
             for part in flatten_layers([layer]):

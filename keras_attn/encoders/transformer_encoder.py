@@ -78,18 +78,8 @@ class TransformerEncoder(Layer):
         kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.stack = TransformerStack(
-            block,
-            embedding,
-            num_layers,
-            positions,
-            position_bias,
-            scale_embedding,
-            dropout,
-            seed,
-            dtype=self.dtype_policy,
-            name="stack",
-        )
+        parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
+        self.stack = TransformerStack(*parts, dropout, seed, dtype=self.dtype_policy, name="stack")
         self.embedding = embedding
         self.pad_token_id = pad_token_id
 

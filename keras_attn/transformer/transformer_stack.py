@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._layer.argument_checks import check_dropout, check_layers, check_positive_integer
+from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.layer_template import LayerTemplate, check_template_dtype, with_dtype
@@ -98,16 +99,7 @@ class TransformerStack(Layer):
 
     def build(self, inputs_shape, *memory_shapes):
         """Builds all parts; `memory_shapes` are the other arguments of the blocks' `build`."""
-        shape = tuple(inputs_shape)
-        if self.embedding is not None:
-            ensure_built(self.embedding, shape)
-            shape = self.embedding.compute_output_shape(shape)
-        if len(shape) != 3:
-            expected = "(batch, time, features)" if self.embedding is None else "(batch, time)"
-            raise ValueError(
-                f"inputs must have shape {expected}. "
-                f"Received: inputs with shape {tuple(inputs_shape)}."
-            )
+        shape = build_embedding(self.embedding, inputs_shape)
         if self.positions is not None:
             ensure_built(self.positions, shape)
         if self.position_bias is not None:

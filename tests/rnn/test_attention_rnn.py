@@ -445,7 +445,7 @@ def test_a_built_cell_with_attention_needs_something_to_attend_to():
 @pytest.mark.parametrize("shape", [(2, 3), (2, 4, 3, 1)])
 def test_inputs_of_another_rank_are_refused(shape):
     layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6)))
-    with pytest.raises(ValueError, match=r"inputs must have shape \(batch, time, features\)"):
+    with pytest.raises(ValueError, match=r"Expected inputs of shape \(batch, time, features\)"):
         layer(np.ones(shape, "float32"), MEMORY)
 
 

@@ -1,16 +1,14 @@
 """TimeDistributed without a loop."""
 
-import contextlib
-import functools
 import inspect
 
 import keras
 from keras import ops
 
 from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn.export.trace.replace_method import replace_method
 
 
-@contextlib.contextmanager
 def folded_time(*layers):
     """Makes `TimeDistributed` layers call their layer once, for the steps of all rows, in a block.
 
@@ -26,13 +24,7 @@ def folded_time(*layers):
     changed = [
         layer for layer in flatten_layers(layers) if getattr(type(layer), "call", None) is own
     ]
-    for layer in changed:
-        layer.call = functools.partial(_call, layer)
-    try:
-        yield
-    finally:
-        for layer in changed:
-            del layer.call
+    return replace_method(changed, "call", _call)
 
 
 def _call(layer, inputs, training=None, mask=None):

@@ -1,13 +1,10 @@
-import contextlib
-import functools
-
 import keras
 
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.export.trace.recurrent_operator import recurrent_operator
+from keras_attn.export.trace.replace_method import replace_method
 
 
-@contextlib.contextmanager
 def fused_recurrence(*layers):
     """Makes LSTM and GRU layers trace operators of ONNX inside the block, instead of loops.
 
@@ -24,13 +21,7 @@ def fused_recurrence(*layers):
         layers: Keras layers or models; all layers inside them are treated, however deep.
     """
     changed = [layer for layer in flatten_layers(layers) if isinstance(layer, keras.layers.RNN)]
-    for layer in changed:
-        layer.inner_loop = functools.partial(_inner_loop, layer)
-    try:
-        yield
-    finally:
-        for layer in changed:
-            del layer.inner_loop
+    return replace_method(changed, "inner_loop", _inner_loop)
 
 
 def _has_operator(layer):
