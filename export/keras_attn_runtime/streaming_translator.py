@@ -7,7 +7,7 @@ from keras_attn_runtime.translator import Translator
 class StreamingTranslator(Translator):
     """A `Translator` that also shows a translation while it is made.
 
-    It reads a directory exported by `python -m keras_attn.export onnx-steps`. Its translations are
+    It reads a directory exported by `keras-attn export onnx-steps`. Its translations are
     those of the one file; each token costs one more call of ONNX Runtime.
 
     Args:
