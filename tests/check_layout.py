@@ -4,7 +4,11 @@
 
 `ORDER` is the order of the packages: each may import those before it alone. Imports inside of
 functions count. It also counts where TensorFlow is imported, which `TENSORFLOW` allows, and refuses
-private names of Keras, TensorFlow and tf2onnx outside of `PRIVATE_NAMES`.
+private names of Keras, TensorFlow and tf2onnx outside of `PRIVATE_NAMES`. The package
+`keras_attn_commands` follows all of them: only programs, files named `__main__.py`, import it.
+
+Examples use public names only: those in `__all__` of `keras_attn` and of its public packages.
+Benchmarks may also measure other modules, but none whose name begins with `_`.
 """
 
 import ast
@@ -16,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1] / "keras_attn"
 ORDER = (
     "_files",
+    "files",
     "_backend",
     "_layer",
     "_serialization",
@@ -32,6 +37,7 @@ ORDER = (
     "decoders",
     "search",
     "models",
+    "testing",
     "text",
     "training",
     "visualize",
@@ -82,8 +88,38 @@ def private_uses(paths):
     ]
 
 
+def public_names(package):
+    """Names in `__all__` of a package or module of `keras_attn`."""
+    place = ROOT.joinpath(*package.split(".")[1:])
+    path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and node.targets[0].id == "__all__":
+            return ast.literal_eval(node.value)
+    return []
+
+
+def is_public(name):
+    """Whether `keras_attn.NAME`, or `keras_attn.PACKAGE.NAME`, is public."""
+    package, _, name = name.rpartition(".")
+    first, _, rest = package.partition(".")
+    is_known = not rest or (rest in public_names(first) and "." not in rest)
+    return not package or (is_known and name in public_names(package))
+
+
+def private_imports():
+    """Yields a message for each name in examples and benchmarks that should not be used there."""
+    for path in sorted((ROOT.parent / "examples").glob("*.py")):
+        for name in imported(path):
+            if name.partition(".")[0] == "keras_attn" and not is_public(name):
+                yield f"examples/{path.name} imports {name}, which is not public"
+    for path in sorted((ROOT.parent / "benchmarks").glob("*.py")):
+        for name in imported(path):
+            if name.startswith("keras_attn._") and name != "keras_attn.__version__":
+                yield f"benchmarks/{path.name} imports {name}, which is private"
+
+
 def main():
-    edges, tensorflow = collections.defaultdict(set), collections.Counter()
+    edges, tensorflow, commands = collections.defaultdict(set), collections.Counter(), []
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         package = parts[0]
@@ -91,6 +127,8 @@ def main():
             continue
         for name in imported(path):
             first, _, rest = name.partition(".")
+            if first == "keras_attn_commands" and parts[-1] != "__main__":
+                commands.append(str(path.relative_to(ROOT)))
             if first == "keras_attn":
                 other = rest.split(".")[0]
                 if other not in ("", package):
@@ -115,8 +153,10 @@ def main():
         f"{a} imports {b}, which follows it: {sorted(files)}" for (a, b), files in upstream.items()
     ]
     wrong += [f"unknown: {name}" for name in sorted(unknown)]
+    wrong += [f"{name} imports keras_attn_commands, which follows" for name in commands]
     wrong += [f"TensorFlow in {name}" for name in tensorflow if name not in TENSORFLOW]
     wrong += private_uses(sorted(ROOT.rglob("*.py")))
+    wrong += private_imports()
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return 1 if wrong else 0
 

@@ -65,6 +65,6 @@ class SearchComparison:
         """
         function = self._function
         batches = whole_batches(self.sentences, function.search, self.prefixes)
-        report = PrecisionReport.compare(precision, float32, run, batches, function.draws)
+        report = PrecisionReport.compare(precision, float32, run, batches, function.is_stochastic)
         report.check()
         return report

@@ -9,7 +9,7 @@ from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace.conversion import convert
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
-from keras_attn.export.trace.search_steps import NEXT, SearchSteps
+from keras_attn.export.trace.stepped_search import NEXT, SteppedSearch
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
 
@@ -28,7 +28,7 @@ def export_onnx_steps(
     """Writes a search model as three ONNX files, for a host that runs the loop of the search.
 
     So the host sees each token when it is there, and every tensor between two steps. The files are
-    the parts of the search that `export_onnx` puts around a loop, see `SearchSteps`:
+    the parts of the search that `export_onnx` puts around a loop, see `SteppedSearch`:
 
         start.onnx    source_ids, max_length, prefix_ids on request, and seeds of a search that
                       draws at random -> values
@@ -70,7 +70,7 @@ def export_onnx_steps(
         pause_garbage_collection(),
     ):
         partial.mkdir()
-        steps = SearchSteps(function.traceable())
+        steps = SteppedSearch(function.traceable())
 
         def write(name, part, signature, metadata):
             model = convert(trace(part, signature, function.weights))

@@ -1,7 +1,7 @@
 import copy
 import warnings
 
-from keras_attn._layer.vocabulary_size import vocabulary_size
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.export.checks.check_stateless import check_stateless
 from keras_attn.export.trace.fold_time import fold_time
 from keras_attn.export.trace.portable_copy import portable_copy, traceable_copy
@@ -39,7 +39,7 @@ class SearchFunction:
     Attributes:
         encoder, search: copies of the two layers, which share the variables of the originals and do
             not depend on the machine, see `portable_copy`.
-        draws: bool, whether the search draws at random, and so `seeds` is an input.
+        is_stochastic: bool, whether the search draws at random, and so `seeds` is an input.
         source_start, source_end: bools, whether the source of a text has the start and the end
             token around its pieces: those of the encoder, by default the end alone.
         goes_on_from_start_token: bool, whether there is something to translate of a text without
@@ -110,7 +110,7 @@ class SearchFunction:
         if alignments is not None:
             self.search.return_alignments = alignments
         self.target_prefix = target_prefix
-        self.draws = self.search.draws
+        self.is_stochastic = self.search.is_stochastic
         self.source_vocabulary_size = _vocabulary_size("source", self.encoder, source_tokenizer)
         special = [padding, *self.source([])]
         if max(special) >= self.source_vocabulary_size:
@@ -185,7 +185,7 @@ class SearchFunction:
         ]
         if self.target_prefix:
             specs.append(tf.TensorSpec((None, None), tf.int32, name="prefix_ids"))
-        if self.draws:
+        if self.is_stochastic:
             specs.append(tf.TensorSpec((None,), tf.int32, name="seeds"))
         return specs
 
@@ -216,7 +216,7 @@ class SearchFunction:
 
 
 def _vocabulary_size(side, layer, tokenizer):
-    size = vocabulary_size(layer)
+    size = get_vocabulary_size(layer)
     if size is None:
         raise ValueError(
             f"Expected the {side} side to read ids through an `embedding` with `input_dim`, or to "

@@ -1,5 +1,5 @@
-def vocabulary_size(layer):
-    """How many ids an encoder reads or a decoder chooses from.
+def get_vocabulary_size(layer):
+    """Returns the number of ids that an encoder reads or a decoder chooses from.
 
     Args:
         layer: one with an `embedding` that has an `input_dim`, or with a `vocabulary_size`.

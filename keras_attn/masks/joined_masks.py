@@ -1,84 +1,10 @@
-"""Masks: the only file that builds one, joins several or applies one to attention scores.
-
-A mask is boolean and True means "may be attended". Attention masks have shape `(batch, source)`,
-one row for every query, or `(batch, target, source)`.
-
-Explicit masks are call arguments that the user passes, `attention_mask` and `encoder_mask`.
-Implicit masks are those that Keras attaches to a tensor, for instance the output of
-`Embedding(mask_zero=True)`. Keras passes them to a layer as `mask`, if the layer is called with one
-tensor, or as `<argument>_mask`, if it is called with several. Keras' wrappers pass `mask` only. A
-position counts where all masks of its sequence are True: see `join`.
-"""
+"""Masks joined with each other, checked and brought to the axes that attention needs."""
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_attn._layer.argument_checks import known_values
-
-# Added to the score of a masked position. Far below every real score, also of features that are
-# not normalized: features of size 1e5 have scores of 1e10 and more. Finite, because the softmax of
-# a row of infinities is NaN. The sum of several of them, or of one and the lowest float32, is
-# finite too.
-MASKED_SCORE = -1e30
-
-
-def padding_mask(token_ids, pad_token_id=0):
-    """Marks the tokens that are not padding.
-
-    Args:
-        token_ids: integer tensor of any shape.
-        pad_token_id: int, the id that fills short sequences.
-
-    Returns:
-        Boolean tensor of the same shape, True at real tokens.
-    """
-    return ops.not_equal(token_ids, pad_token_id)
-
-
-def causal_mask(query_positions, key_positions):
-    """Marks the keys that are not in the future of a query.
-
-    Args:
-        query_positions: integer tensor `(1 or batch, target)`.
-        key_positions: integer tensor `(1 or batch, source)`.
-
-    Returns:
-        Boolean tensor `(1 or batch, target, source)`.
-    """
-    return key_positions[:, None, :] <= query_positions[:, :, None]
-
-
-def window_mask(query_positions, key_positions, window):
-    """Marks the keys that are fewer than `window` positions away, on either side of a query.
-
-    Args:
-        query_positions, key_positions: as in `causal_mask`.
-        window: int.
-
-    Returns:
-        Boolean tensor `(1 or batch, target, source)`.
-    """
-    distances = ops.abs(key_positions[:, None, :] - query_positions[:, :, None])
-    return distances < window
-
-
-def position_mask(query_positions, key_positions, causal=False, window=None):
-    """Joins the causal mask and the mask of a window.
-
-    Args:
-        query_positions, key_positions: as in `causal_mask`.
-        causal: bool, whether queries must not attend to later keys. Defaults to `False`.
-        window: int, see `window_mask`. Defaults to `None`, no window.
-
-    Returns:
-        Boolean tensor `(1 or batch, target, source)`, or `None` without restrictions.
-    """
-    mask = causal_mask(query_positions, key_positions) if causal else None
-    if window is not None:
-        mask = both(mask, window_mask(query_positions, key_positions, window))
-    return mask
-
 
 EXPLICIT_MASKS = ("attention_mask", "encoder_mask")
 
@@ -218,7 +144,7 @@ def attention_mask(value, mask=None, name="attention_mask"):
         return ops.ones_like(value[:, None, :, 0], dtype="bool")  # (B, 1, S)
     mask = boolean(mask, name)
     _check_explicit(value, mask, name)
-    mask = of_each(mask, value)
+    mask = broadcast_batch(mask, value)
     return mask[:, None, :] if len(mask.shape) == 2 else mask  # (B, 1, S) or (B, T, S)
 
 
@@ -235,8 +161,8 @@ def _check_explicit(value, mask, name):
         )
 
 
-def of_each(mask, value):
-    """A mask `(1, ...)` for all as one of each `(batch, ...)`, where the sizes are known.
+def broadcast_batch(mask, value):
+    """Repeats a mask `(1, ...)` that the batch shares to `(batch, ...)`, if the sizes are known.
 
     Args:
         mask: `(1 or batch, ...)`.
@@ -249,63 +175,6 @@ def of_each(mask, value):
 def _fits(size, other):
     """Whether two sizes are equal or one of them is 1, as far as they are known."""
     return size == other or bool({1, None} & {size, other})
-
-
-def scores_of_mask(mask, dtype="float32"):
-    """Returns what is added to scores, of the shape of the mask: 0 where may be attended."""
-    return (1.0 - ops.cast(mask, dtype)) * MASKED_SCORE
-
-
-def wide_dtype(*values):
-    """Returns the dtype for sums and softmaxes: float64 if a value has it, otherwise float32.
-
-    Args:
-        *values: tensors or dtypes.
-    """
-    dtypes = [keras.backend.standardize_dtype(getattr(each, "dtype", each)) for each in values]
-    return "float64" if "float64" in dtypes else "float32"
-
-
-def masked_softmax(scores, mask):
-    """Softmax over the last axis in which masked positions get weight exactly 0.
-
-    A row in which everything is masked gets only zeros, so its context is zero too. Computed in
-    float32, or in float64 for scores of that dtype.
-
-    Args:
-        scores: `(batch, target, source)` floats.
-        mask: boolean, broadcastable to `scores`.
-
-    Returns:
-        Weights of the shape and dtype of `scores`.
-    """
-    dtype = wide_dtype(scores)
-    masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)
-    if scores.shape[-1] == 1:
-        weights = ops.ones_like(masked)  # Keras warns of a softmax over an axis of size one.
-    else:
-        weights = ops.softmax(masked, axis=-1)
-    return ops.cast(weights * ops.cast(mask, dtype), scores.dtype)
-
-
-def masked_mean(values, mask=None):
-    """Mean of the positions that a mask marks.
-
-    Args:
-        values: `(batch, time, features)`.
-        mask: boolean `(batch, time)`. Default `None`: all count.
-
-    Returns:
-        `(batch, features)`, zeros where no position counts. Sums are at least in float32: those of
-        long sequences have no place in float16.
-    """
-    if mask is None:
-        return ops.mean(values, axis=1)
-    dtype = keras.backend.result_type(values.dtype, "float32")
-    mask = ops.cast(mask, dtype)[:, :, None]  # (B, T, 1)
-    counts = ops.maximum(ops.sum(mask, axis=1), 1.0)  # (B, 1)
-    means = ops.sum(ops.cast(values, dtype) * mask, axis=1) / counts
-    return ops.cast(means, values.dtype)
 
 
 def both(mask, other):

@@ -1,12 +1,23 @@
+"""The command `keras-attn export`; `tests/commands` has what needs no model."""
+
+import runpy
 import sys
 
 import onnx
 import pytest
 
-from keras_attn.export.__main__ import main
+import keras_attn
+from keras_attn import export
+from keras_attn.export.passes.precisions import PRECISIONS
 from keras_attn.models.encoder_and_search import encoder_and_search
+from keras_attn_commands import export as command
+from keras_attn_commands import main as program
 from tests.export.conversion_steps import replace_conversion
 from tests.export.small_translator import SOURCE
+
+
+def main(arguments):
+    return program.main(["export", *arguments])
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +57,7 @@ def test_a_file_of_no_sentences_is_refused(run, tmp_path, capsys):
 def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
     calls = []
     monkeypatch.setattr(
-        sys.modules["keras_attn.export.__main__"],
+        export,
         f"export_{form.replace('-', '_')}",
         lambda *arguments, **options: calls.append((*arguments, options)) or "a report",
     )
@@ -66,7 +77,7 @@ def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
 def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatch, capsys, form):
     calls = []
     monkeypatch.setattr(
-        sys.modules["keras_attn.export.__main__"],
+        export,
         f"export_{form.replace('-', '_')}",
         lambda *arguments, **options: calls.append(options) or "a report",
     )
@@ -100,7 +111,7 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
 def test_the_search_may_be_another_than_in_the_training(run, tmp_path, monkeypatch, capsys):
     calls = []
     monkeypatch.setattr(
-        sys.modules["keras_attn.export.__main__"],
+        export,
         "export_onnx",
         lambda model, *arguments, **options: calls.append(model) or "a report",
     )
@@ -159,10 +170,21 @@ def test_a_path_in_no_directory_is_refused_before_the_work(run, tmp_path, capsys
     assert "existing directory" in capsys.readouterr().err
 
 
-def test_wrong_arguments_exit_with_2(capsys):
-    with pytest.raises(SystemExit) as raised:
-        main(["coreml", "run", "out"])
-    assert raised.value.code == 2
+def test_choices_are_those_of_the_exporter():
+    assert command.PRECISIONS == tuple(PRECISIONS)
+    searches = {name for name in keras_attn.__all__ if name in command.SEARCH_CLASSES}
+    assert searches == set(command.SEARCH_CLASSES)
+    for name in command.FORMATS:
+        assert f"export_{name.replace('-', '_')}" in export.__all__
+
+
+def test_module_is_the_same_command(monkeypatch):
+    calls = []
+    monkeypatch.setattr(program, "main", lambda arguments: calls.append(arguments) or 1)
+    monkeypatch.setattr(sys, "argv", ["", "onnx", "RUN", "OUT"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("keras_attn.export", run_name="__main__")
+    assert end.value.code == 1 and calls == [["export", "onnx", "RUN", "OUT"]]
 
 
 def test_a_layer_that_is_not_registered_is_named(run, tmp_path, monkeypatch, capsys):

@@ -9,11 +9,12 @@ NEXT = "next/"
 not be named like an input."""
 
 
-class SearchSteps:
-    """The parts of a search as three functions, for a host that runs the loop.
+class SteppedSearch:
+    """A search as three functions, for a host that runs the loop.
 
     `start(source_ids, max_length)`, with the further inputs of the function, gives the *values* of
-    a search: its carry, the decoder's memory and the limits, flat, named like `beams/log_probs`.
+    a search: its carry, the decoder's memory and the maximum lengths, flat, named like
+    `beams/log_probs`.
     `step(length_penalty, values)` gives those that have changed, named like `next/beams/log_probs`,
     and `partial`, what `Search.partial` returns. When all of `done` is true, `finish(values)` gives
     the results. So the host looks at `done`, and hands on what it was given last.
@@ -53,9 +54,9 @@ class SearchSteps:
         """The values after one more token, by name with `NEXT` before it, and `partial`."""
         values = keras.tree.pack_sequence_as(self._structure, values)
         given = _flat(values)
-        memory, limits = values.pop("memory"), values.pop("limits")
+        memory, max_lengths = values.pop("memory"), values.pop("max_lengths")
         search = self._function.search
-        carry = search.advance(values, memory, limits, length_penalty)
+        carry = search.advance(values, memory, max_lengths, length_penalty)
         following = {
             NEXT + name: value
             for name, value in _flat(carry).items()
@@ -79,10 +80,10 @@ class SearchSteps:
             encoder_outputs_mask=implicit,
         )
         encoded = {**encoded, "encoder_mask": encoder_mask}
-        carry, memory, limits = self._function.search.prepare(
+        carry, memory, max_lengths = self._function.search.prepare(
             **encoded, max_length=max_length, **self._function.named(others)
         )
-        return {**carry, "memory": memory, "limits": limits}
+        return {**carry, "memory": memory, "max_lengths": max_lengths}
 
 
 def _flat(structure):
