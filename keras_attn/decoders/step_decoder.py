@@ -1,3 +1,4 @@
+import keras
 from keras import ops, tree
 
 from keras_attn._backend.gather import gather_leaves
@@ -6,26 +7,39 @@ from keras_attn._layer.layer import Layer
 
 
 class StepDecoder(Layer):
-    """Interface of decoders for training, search and export.
+    """Base class and contract of decoders: the methods that training, searches and exports call.
 
-    For B batch entries, K beams, S source positions, T target positions and a vocabulary of V
-    tokens:
+    A decoder overrides four methods:
 
-    - The *memory* is constant over time. Its leaves have shape `(B, ...)` and are never repeated
-      for beams.
-    - The *state* changes with each step. Its leaves have shape `(B * K, ...)`, with the beams of a
-      batch entry next to each other. `state["shared"]` holds what all beams of a batch entry share,
-      with leaves `(B, ...)` or scalars: a search does not reorder it.
+    - `prepare_memory` computes what is constant over time, the *memory*;
+    - `initial_state` creates what changes with time, the *state*;
+    - `step` takes one token of each hypothesis and returns logits and the new state;
+    - `call` is teacher forcing: it returns the logits of all positions at once.
 
-    Both are nested dicts of tensors. A decoder stores nothing on itself between calls, and creates
-    all weights in `build`. A search uses only `(token_ids, state) -> (logits, state)`, so a new
-    decoder works with every search and every export. An export needs the vocabulary size, from an
-    attribute `vocabulary_size` or an `embedding` with `input_dim`. The search calls `build` with
-    the shapes of all arguments of `call` that have one, in their order, and with `None` for missing
-    arguments.
+    With B batch entries, K beams, S source positions, T target positions and a vocabulary of V
+    tokens, memory and state are nested dicts of tensors:
 
-    A subclass overrides `call`, `prepare_memory`, `initial_state` and `step`. The other methods are
-    optional.
+    - leaves of the memory have shape `(B, ...)` and are never repeated for beams;
+    - leaves of the state have shape `(B * K, ...)`, with the beams of a batch entry next to each
+      other. `state["shared"]` holds what all beams of a batch entry share, with leaves `(B, ...)`
+      or scalars, which a search does not reorder.
+
+    A step keeps the structure, ranks and dtypes of the state. A decoder stores nothing on itself
+    between calls, and creates all weights in `build`, whose default calls `call` with symbolic
+    inputs. `keras_attn.testing.check_decoder` checks all of this.
+
+    Optional capabilities, each with a default:
+
+    - `build` with the shapes of the arguments of `call`, for a decoder that the default cannot
+      build, for instance because its source is not a sequence of floats;
+    - `select`, for a memory with leaves that do not begin with the batch axis;
+    - `first_token_ids`, for a memory that is the beginning of the sequence, such as a prompt;
+    - `max_tokens`, for a limited number of positions;
+    - `can_exceed_max_length`, `False` for a state of a fixed size on TensorFlow too;
+    - `forbids_tokens`, `True` if all tokens of a step may be impossible;
+    - `primary_source`, for several encoder outputs;
+    - `cache_block_size` and `archive`, for long outputs with a growing state;
+    - a `vocabulary_size`, or an `embedding` with `input_dim`, which an export reads.
 
     Args:
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -36,7 +50,6 @@ class StepDecoder(Layer):
         encoder_outputs: Tensor of shape `(batch, source, features)`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
             attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
-
         encoder_state: Nested lists or dicts with leaves of shape `(batch, ...)`, the final state of
             the encoder. Defaults to `None`.
 
@@ -45,31 +58,28 @@ class StepDecoder(Layer):
 
     Example:
 
-    A decoder whose logits depend on the previous token alone:
-
     >>> import numpy as np
     >>> from keras_attn import GreedyDecoder
     >>> class BigramDecoder(StepDecoder):
-    ...     vocabulary_size = 4
-    ...     def build(self, *shapes):
-    ...         self.table = self.add_weight(shape=(4, 4), initializer="identity")
-    ...     def call(self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None):
-    ...         return ops.take(self.table, token_ids, axis=0)
+    ...     def __init__(self, **kwargs):
+    ...         super().__init__(**kwargs)
+    ...         self.table = keras.layers.Embedding(7, 7)
+    ...
     ...     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
-    ...         return {"source": encoder_outputs}
+    ...         return {"mean": ops.mean(encoder_outputs, axis=1)}
+    ...
     ...     def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
     ...         return {}
+    ...
     ...     def step(self, token_ids, state, memory):
-    ...         return ops.take(self.table, token_ids, axis=0), state
-    >>> search = GreedyDecoder(BigramDecoder(), max_length=3, relative_max_length=None)
-    >>> np.array(search(np.ones((1, 2, 5), "float32"))["token_ids"]).tolist()
-    [[[1, 1, 1]]]
+    ...         return self.table(token_ids), state
+    ...
+    ...     def call(self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None):
+    ...         return self.table(token_ids)
+    >>> search = GreedyDecoder(BigramDecoder(), max_length=5)
+    >>> tuple(search(np.ones((2, 3, 4), "float32"))["lengths"].shape)
+    (2, 1)
     """
-
-    forbids_tokens = False
-    """Bool, whether the decoder forbids tokens with logits at least 5e8 below the others, as
-    constrained decoding does. If `True`, a beam search checks each step for hypotheses without an
-    allowed token. Otherwise it checks only if its own rules can forbid all tokens."""
 
     is_container = True
 
@@ -77,135 +87,146 @@ class StepDecoder(Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None):
-        """Teacher forcing: computes the logits of all positions, given the previous tokens.
-
-        Args:
-            token_ids: Int32 tensor of shape `(B, T)`, beginning with the start token.
-            encoder_outputs: Tensor of shape `(B, S, features)`.
-            encoder_mask: Boolean tensor of shape `(B, S)`; `True` marks positions that may be
-                attended to. If `call` also has an argument `encoder_outputs_mask`, Keras passes the
-                implicit mask of `encoder_outputs`, and the decoder combines the two. Defaults to
-                `None`.
-            encoder_state: Nested lists or dicts with leaves of shape `(B, ...)`, the final state of
-                the encoder. Defaults to `None`.
-
-        Returns:
-            Float32 logits of shape `(B, T, V)`, for the token after each position.
-        """
-        raise NotImplementedError(f"{type(self).__name__} must override `call`.")
-
-    def compute_mask(self, inputs, previous_mask):
-        return None  # the loss masks padding by its labels
-
-    @property
-    def can_exceed_max_length(self):
-        """Bool, whether more steps than the `max_length` of `initial_state` are allowed."""
-        return growing_buffer.supports_growth()
-
-    def main(self, values):
-        """Of several encoder outputs or masks, those of which a search takes the source's length.
-
-        By default there is one.
-        """
-        return values
-
     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
-        """Computes everything that is constant over time, once per batch.
+        """Computes all that is constant over time, once per sentence.
 
         Args:
-            encoder_outputs: Tensor of shape `(B, S, features)`.
-            encoder_mask: Boolean tensor of shape `(B, S)`. Defaults to `None`.
-            encoder_state: Nested lists or dicts with leaves of shape `(B, ...)`. Defaults to
-                `None`.
+            encoder_outputs, encoder_mask, encoder_state: see `call`.
 
         Returns:
-            Nested dict with leaves of shape `(B, ...)`.
+            Nested dict with leaves `(B, ...)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `prepare_memory`.")
 
     def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
-        """Returns the state before the first token.
+        """Creates the state before the first token.
 
         Args:
-            memory: Nested dict returned by `prepare_memory`.
-            beam_width: Positive int, number of beams K. Defaults to `1`.
-            alignments: Bool, whether each step stores its attention weights `(B * K, S)` in
-                `state["alignments"]`. Defaults to `False`.
-            max_length: Positive int, maximum number of steps. Only decoders whose state grows need
-                it, on backends where tensors cannot grow in a loop. Defaults to `None`.
+            memory: as from `prepare_memory`.
+            beam_width: int, K.
+            alignments: bool, whether each step leaves its attention weights `(B * K, S)` in
+                `state["alignments"]`. A decoder without attention ignores it.
+            max_length: int, maximum number of steps that follow. Only decoders whose state grows
+                need it, where tensors cannot grow in a loop. Further steps have no meaning.
 
         Returns:
-            Nested dict with leaves of shape `(B * K, ...)`, and of shape `(B, ...)` or scalars
-            under the key `shared`.
+            Nested dict with leaves `(B * K, ...)`, those under `shared` `(B, ...)` or scalars.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")
-
-    def max_tokens(self, memory):
-        """Returns the maximum number of steps.
-
-        Args:
-            memory: Nested dict returned by `prepare_memory`.
-
-        Returns:
-            Int, int32 tensor of shape `(B,)`, or `None` for no maximum.
-        """
-        return None
-
-    def first_token_ids(self, memory, start_token_id):
-        """Returns the input tokens of the first step of a search.
-
-        The default is the start token. A decoder whose memory is the beginning of the sequence,
-        such as a language model with a prompt, continues from there.
-
-        Args:
-            memory: Nested dict returned by `prepare_memory`, with at least one leaf.
-            start_token_id: Int, id of the start token.
-
-        Returns:
-            Int32 tensor of shape `(B,)`.
-        """
-        batch = ops.shape(tree.flatten(memory)[0])[0]
-        return ops.full((batch,), start_token_id, dtype="int32")
 
     def step(self, token_ids, state, memory):
         """Computes the logits of the next token.
 
         Args:
-            token_ids: Int32 tensor of shape `(B * K,)`, the last token of each hypothesis.
-            state: Nested dict returned by `initial_state` or by the previous step.
-            memory: Nested dict returned by `prepare_memory`.
+            token_ids: int32 `(B * K,)`, the last token of each hypothesis.
+            state: as from `initial_state` or the step before.
+            memory: as from `prepare_memory`.
 
         Returns:
-            Tuple of the float32 logits `(B * K, V)` and the new state.
+            Tuple of float32 logits `(B * K, V)` and the new state.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `step`.")
 
-    cache_block_size = None
-    """Int, number of steps after which a search calls `archive`, or `None` for never."""
-
-    def archive(self, state):
-        """Moves what previous steps have collected to tensors that the next steps need not copy.
-
-        It is only called on backends where tensors can grow in a loop, between two steps. A host
-        that runs the loop itself never calls it.
+    def call(self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None):
+        """Teacher forcing: computes the logits of every position, given the tokens before it.
 
         Args:
-            state: Nested dict returned by the previous step.
+            token_ids: int32 `(B, T)`, start token first.
+            encoder_outputs: `(B, S, features)`.
+            encoder_mask: boolean `(B, S)`, True = may be attended. A `call` that also has an
+                argument `encoder_outputs_mask` receives the implicit mask of `encoder_outputs`
+                there, and joins the two.
+            encoder_state: last state of the encoder, nested, leaves `(B, ...)`, or `None`.
 
         Returns:
-            A state for which `step` returns the same results.
+            float32 logits `(B, T, V)` of the tokens that follow.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `call`.")
+
+    def build(
+        self,
+        token_ids_shape,
+        encoder_outputs_shape=None,
+        encoder_mask_shape=None,
+        encoder_state_shape=None,
+    ):
+        """Creates all weights. The default calls `call` with symbolic inputs.
+
+        Args:
+            token_ids_shape: `(B, T)`.
+            encoder_outputs_shape: shape of a tensor of floats.
+            encoder_mask_shape: `(B, S)`, or `None`.
+            encoder_state_shape: nested shapes of tensors of floats, or `None`.
+        """
+
+        def symbolic(shapes, dtype):
+            return tree.map_shape_structure(lambda shape: keras.KerasTensor(shape, dtype), shapes)
+
+        inputs = [symbolic(token_ids_shape, "int32")]
+        for shapes, dtype in (
+            (encoder_outputs_shape, self.compute_dtype),
+            (encoder_mask_shape, "bool"),
+            (encoder_state_shape, self.compute_dtype),
+        ):
+            inputs.append(None if shapes is None else symbolic(shapes, dtype))
+        self.compute_output_spec(*inputs)
+
+    def select(self, memory, rows):
+        """Keeps the sentences `rows`, an int32 vector, of a memory."""
+        return gather_leaves(memory, rows)
+
+    def first_token_ids(self, memory, start_token_id):
+        """Returns the tokens of the first step of a search, by default the start token.
+
+        Args:
+            memory: as from `prepare_memory`, with at least one leaf.
+            start_token_id: int.
+
+        Returns:
+            int32 `(B,)`.
+        """
+        batch = ops.shape(tree.flatten(memory)[0])[0]
+        return ops.full((batch,), start_token_id, dtype="int32")
+
+    def max_tokens(self, memory):
+        """Returns the maximum number of steps: int, int32 `(B,)`, or by default `None`, no maximum.
+
+        Args:
+            memory: as from `prepare_memory`.
+        """
+        return None
+
+    @property
+    def can_exceed_max_length(self):
+        """bool, whether a search may take more steps than the `max_length` of `initial_state`."""
+        return growing_buffer.supports_growth()
+
+    forbids_tokens = False
+    """bool, whether all tokens that a search allows may be impossible, with logits that are 5e8 or
+    more below others, such as those of a decoder that writes valid JSON only. Without it a beam
+    search does not find such dead ends, unless its own rules can lead to them."""
+
+    def primary_source(self, values):
+        """Returns the encoder output or mask whose length limits a search.
+
+        Args:
+            values: encoder outputs, masks or their shapes, by default one for all.
+        """
+        return values
+
+    cache_block_size = None
+    """int, number of steps after which a search calls `archive`, or `None` for never."""
+
+    def archive(self, state):
+        """Moves what the steps so far have collected to where the next ones need not copy it.
+
+        It is only called where tensors can grow in a loop, between its steps, and not by a host
+        that runs the loop itself.
+
+        Returns:
+            A state with which `step` returns the same.
         """
         return state
 
-    def select(self, memory, rows):
-        """Selects batch entries of a memory.
-
-        Args:
-            memory: Nested dict returned by `prepare_memory`.
-            rows: Int32 tensor of shape `(num_rows,)`, indices of the batch entries.
-
-        Returns:
-            Nested dict with leaves of shape `(num_rows, ...)`.
-        """
-        return gather_leaves(memory, rows)
+    def compute_mask(self, inputs, previous_mask):
+        return None  # the loss finds padding by its label

@@ -10,6 +10,7 @@ from keras_attn._layer.argument_checks import (
     check_layers,
     check_positive_integer,
 )
+from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import build_activation, ensure_built
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
@@ -103,7 +104,7 @@ class RNNEncoder(Layer):
         check_cell(cell)
         check_layers(embedding=embedding)
         check_template_dtype(self, "cell", cell)
-        self.pattern = LayerTemplate(cell)
+        self.cell_template = LayerTemplate(cell)
         self.embedding = embedding
         self.num_layers = num_layers
         self.bidirectional = bidirectional
@@ -125,10 +126,10 @@ class RNNEncoder(Layer):
             seeds = {} if seed is None else {"seed": seed + 2 * index + number}
             own = cell
             if seeds or cell.dtype_policy != self.dtype_policy:
-                own = self.pattern.new_layer(dtype=self.dtype_policy, **seeds)
+                own = self.cell_template.new_layer(dtype=self.dtype_policy, **seeds)
             check_compute_dtype(self, cell=own)
             layer = recurrent_layer(own, return_sequences=True, return_state=True, **kwargs)
-            self.pattern.kept_alive += [own, layer]  # `Bidirectional` copies the layer
+            self.cell_template.kept_alive += [own, layer]  # `Bidirectional` copies it
             return layer
 
         if not self.bidirectional:
@@ -143,16 +144,7 @@ class RNNEncoder(Layer):
             )
 
     def build(self, inputs_shape):
-        shape = tuple(inputs_shape)
-        if self.embedding is not None:
-            ensure_built(self.embedding, shape)
-            shape = self.embedding.compute_output_shape(shape)
-        if len(shape) != 3:
-            expected = "(batch, time, features)" if self.embedding is None else "(batch, time)"
-            raise ValueError(
-                f"Expected inputs of shape {expected}. "
-                f"Received: inputs with shape {tuple(inputs_shape)}."
-            )
+        shape = build_embedding(self.embedding, inputs_shape)
         for layer in self.recurrent_layers:
             ensure_built(layer, shape)
             for part in flatten_layers([layer]):
@@ -204,7 +196,7 @@ class RNNEncoder(Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "cell": self.pattern.config(),
+            "cell": self.cell_template.config(),
             "embedding": serialize_shared(self.embedding),
             "num_layers": self.num_layers,
             "bidirectional": self.bidirectional,

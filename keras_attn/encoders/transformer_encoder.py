@@ -86,18 +86,8 @@ class TransformerEncoder(Layer):
         kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.stack = TransformerStack(
-            block,
-            embedding,
-            num_layers,
-            positions,
-            position_bias,
-            scale_embedding,
-            dropout,
-            seed,
-            dtype=self.dtype_policy,
-            name="stack",
-        )
+        parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
+        self.stack = TransformerStack(*parts, dropout, seed, dtype=self.dtype_policy, name="stack")
         self.embedding = embedding
         self.pad_token_id = pad_token_id
 
@@ -126,9 +116,9 @@ class TransformerEncoder(Layer):
         return None  # the mask is one of the outputs
 
     def get_config(self):
-        arguments = self.stack.arguments()
+        arguments = self.stack.serialize_arguments()
         return {**super().get_config(), **arguments, "pad_token_id": self.pad_token_id}
 
     @classmethod
     def from_config(cls, config):
-        return cls(**TransformerStack.deserialize(config))
+        return cls(**TransformerStack.deserialize_arguments(config))

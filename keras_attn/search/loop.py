@@ -7,7 +7,7 @@ from keras_attn._backend.integers import sum_int32
 from keras_attn._decoding_state import growing_buffer
 
 
-def run_search(advance, decoder, carry, memory, limits, width):
+def run_search(advance, decoder, carry, memory, max_lengths, num_open_hypotheses):
     """Advances all batch entries until each is done.
 
     On backends where tensors can change their shape in a loop, batch entries that are done are
@@ -15,27 +15,29 @@ def run_search(advance, decoder, carry, memory, limits, width):
     the steps, an outer loop removes. The outer loop also calls the decoder's `archive`.
 
     Args:
-        advance: Function `(carry, memory, limits) -> carry`, one step.
+        advance: Function `(carry, memory, max_lengths) -> carry`, one step.
         decoder: `StepDecoder`, for its `select`, `archive` and `cache_block_size`.
         carry: Nested dict with at least `step` (scalar int32), `done` (boolean `(batch,)`), `state`
             (see `StepDecoder`) and `hypotheses` (leaves `(batch, n)`, or `(batch, n, steps, ...)`
             if they grow). All other leaves have shape `(batch, ...)`.
         memory: Nested dict with leaves of shape `(batch, ...)`.
-        limits: Int32 tensor of shape `(batch,)`.
-        width: Int, number of open hypotheses of a batch entry.
+        max_lengths: Int32 tensor of shape `(batch,)`.
+        num_open_hypotheses: Int, number of open hypotheses of a batch entry.
 
     Returns:
         The `hypotheses` of all batch entries, each as it was when it was done.
     """
     if not growing_buffer.supports_growth():
-        carry = _take_steps(advance, carry, memory, limits, lambda carry: _any_open(carry["done"]))
+        carry = _take_steps(
+            advance, carry, memory, max_lengths, lambda carry: _any_open(carry["done"])
+        )
         return carry["hypotheses"]
 
-    def some_left(carry, memory, limits, rows, results):
+    def some_left(carry, memory, max_lengths, rows, results):
         return _any_open(carry["done"])
 
-    def take_steps_and_drop(carry, memory, limits, rows, results):
-        batch = ops.shape(limits)[0]  # a constant of the inner loop, unlike that of the carry
+    def take_steps_and_drop(carry, memory, max_lengths, rows, results):
+        batch = ops.shape(max_lengths)[0]  # a constant of the inner loop, unlike that of the carry
         first_step, every = carry["step"], decoder.cache_block_size
         # Of a batch not dropped from yet, more may be done; a step is taken all the same.
         few = ops.maximum(batch, 4 * _num_done(carry["done"]))
@@ -44,23 +46,23 @@ def run_search(advance, decoder, carry, memory, limits, width):
             few_done = 4 * _num_done(carry["done"]) <= few
             return few_done if every is None else few_done & (carry["step"] < first_step + every)
 
-        carry = _take_steps(advance, carry, memory, limits, go_on)
+        carry = _take_steps(advance, carry, memory, max_lengths, go_on)
         if every is not None:
             carry = {**carry, "state": decoder.archive(carry["state"])}
         results = _update(results, carry["hypotheses"], rows)
         (left,) = ops.nonzero(ops.logical_not(carry["done"]))
-        return (*keep(carry, memory, limits, rows, ops.cast(left, "int32")), results)
+        return (*keep(carry, memory, max_lengths, rows, ops.cast(left, "int32")), results)
 
-    def keep(carry, memory, limits, rows, left):
+    def keep(carry, memory, max_lengths, rows, left):
         return (
-            _select(carry, left, width),
+            _select(carry, left, num_open_hypotheses),
             decoder.select(memory, left),
-            gather_rows(limits, left),
+            gather_rows(max_lengths, left),
             gather_rows(rows, left),
         )
 
-    batch = ops.shape(limits)[0]
-    start = (carry, memory, limits, ops.arange(batch, dtype="int32"))
+    batch = ops.shape(max_lengths)[0]
+    start = (carry, memory, max_lengths, ops.arange(batch, dtype="int32"))
     if isinstance(batch, int):
         # A batch of known size could not shrink in the loop: its size must look unknown.
         (everyone,) = ops.nonzero(ops.ones((batch,), dtype="bool"))
@@ -68,10 +70,10 @@ def run_search(advance, decoder, carry, memory, limits, width):
     return ops.while_loop(some_left, take_steps_and_drop, (*start, carry["hypotheses"]))[-1]
 
 
-def _take_steps(advance, carry, memory, limits, condition):
+def _take_steps(advance, carry, memory, max_lengths, condition):
     (carry,) = ops.while_loop(
         condition,
-        lambda carry: (advance(carry, memory, limits),),
+        lambda carry: (advance(carry, memory, max_lengths),),
         (carry,),
     )
     return carry
@@ -85,10 +87,10 @@ def _num_done(done):
     return sum_int32(done)
 
 
-def _select(carry, rows, width):
+def _select(carry, rows, num_open_hypotheses):
     """Selects batch entries of a carry."""
-    beams = ops.reshape(rows[:, None] * width + ops.arange(width, dtype="int32"), (-1,))
-
+    first = rows[:, None] * num_open_hypotheses
+    beams = ops.reshape(first + ops.arange(num_open_hypotheses, dtype="int32"), (-1,))
     return {
         name: keep_sentences(value, rows, beams) if name == "state" else gather_leaves(value, rows)
         for name, value in carry.items()

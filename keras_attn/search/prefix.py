@@ -33,12 +33,12 @@ def check_prefix(prefix_ids, pad_token_id, vocabulary_size):
         )
 
 
-def free_behind(prefix_ids, limits, pad_token_id):
+def free_behind(prefix_ids, max_lengths, pad_token_id):
     """Appends a column of padding to prefixes, as a search carries them.
 
     Args:
         prefix_ids: Int tensor of shape `(batch, prefix)` or `(1, prefix)`, padded on the right.
-        limits: Int32 tensor of shape `(batch,)`, for the batch size.
+        max_lengths: Int32 tensor of shape `(batch,)`, for the batch size.
         pad_token_id: Int, id of padding, which allows all tokens.
 
     Returns:
@@ -47,26 +47,26 @@ def free_behind(prefix_ids, limits, pad_token_id):
     Raises:
         ValueError: If `prefix_ids` has the wrong shape.
     """
-    check_rows_or_one("prefix_ids", ("prefix",), prefix_ids, limits)
-    rows = ops.zeros_like(limits)[:, None]  # (B, 1)
+    check_rows_or_one("prefix_ids", ("prefix",), prefix_ids, max_lengths)
+    rows = ops.zeros_like(max_lengths)[:, None]  # (B, 1)
     prefix = ops.cast(prefix_ids, "int32") + rows  # (B, P)
     prefix = ops.concatenate([prefix, rows + pad_token_id], axis=1)  # (B, P+1)
     # The size of the batch is to be as unknown as that of all else that a loop carries.
-    return ops.reshape(prefix, (ops.shape(limits)[0], ops.shape(prefix)[1]))
+    return ops.reshape(prefix, (ops.shape(max_lengths)[0], ops.shape(prefix)[1]))
 
 
-def forced_tokens(carry, step_logits, width, pad_token_id):
+def forced_tokens(carry, step_logits, num_open_hypotheses, pad_token_id):
     """Returns the next tokens of the prefixes.
 
     Args:
         carry: Carry of a search, whose `prefix`, if any, was returned by `free_behind`.
-        step_logits: Float32 tensor of shape `(batch * width, V)`.
-        width: Int, number of hypotheses of a batch entry.
+        step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
+        num_open_hypotheses: Int, number of open hypotheses of a batch entry.
         pad_token_id: Int, id of padding.
 
     Returns:
         `None` without a prefix. Otherwise a tuple of the tokens, int32 `(batch, 1)`, their log
-        probabilities for each hypothesis, float32 `(batch, width)`, and whether the prefix
+        probabilities for each hypothesis, float32 `(batch, hypotheses)`, and whether the prefix
         continues, boolean `(batch, 1)`.
     """
     if "prefix" not in carry:
@@ -74,11 +74,11 @@ def forced_tokens(carry, step_logits, width, pad_token_id):
     last_column = ops.shape(carry["prefix"])[1] - 1
     column = ops.minimum(carry["step"], last_column)
     tokens = ops.take(carry["prefix"], column, axis=1)[:, None]  # (B, 1)
-    of_rows = tokens + ops.zeros((1, width), dtype="int32")  # (B, K)
+    of_rows = tokens + ops.zeros((1, num_open_hypotheses), dtype="int32")  # (B, K)
     log_probs = gather.gather_beams(
         ops.log_softmax(step_logits), ops.reshape(of_rows, (-1, 1))
     )  # (B*K, 1)
-    log_probs = ops.reshape(log_probs, (-1, width))  # (B, K)
+    log_probs = ops.reshape(log_probs, (-1, num_open_hypotheses))  # (B, K)
     return tokens, log_probs, tokens != pad_token_id
 
 
@@ -87,11 +87,11 @@ def follow(forced, tokens, log_probs):
 
     Args:
         forced: Result of `forced_tokens`.
-        tokens: Int32 tensor of shape `(batch, width)`, the selected tokens.
-        log_probs: Float32 tensor of shape `(batch, width)`, their log probabilities.
+        tokens: Int32 tensor of shape `(batch, hypotheses)`, the selected tokens.
+        log_probs: Float32 tensor of shape `(batch, hypotheses)`, their log probabilities.
 
     Returns:
-        Tuple of the tokens and their log probabilities, both of shape `(batch, width)`.
+        Tuple of the tokens and their log probabilities, both of shape `(batch, hypotheses)`.
     """
     if forced is None:
         return tokens, log_probs

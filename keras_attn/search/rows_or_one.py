@@ -1,13 +1,13 @@
-def check_rows_or_one(name, axes, values, limits):
+def check_rows_or_one(name, axes, values, max_lengths):
     """Raises a `ValueError` unless a tensor has one entry per batch entry, or one for all.
 
     Args:
         name: String, name of the argument.
         axes: Tuple of strings, names of the axes after the batch.
         values: Tensor of shape `(batch, ...)` or `(1, ...)`.
-        limits: Tensor of shape `(batch,)`, for the batch size.
+        max_lengths: Tensor of shape `(batch,)`, for the batch size.
     """
-    batch, shape = limits.shape[0], tuple(values.shape)
+    batch, shape = max_lengths.shape[0], tuple(values.shape)
     fits = len(shape) == 1 + len(axes) and (shape[0] in (1, batch) or None in (shape[0], batch))
     if not fits:
         each, alike = (

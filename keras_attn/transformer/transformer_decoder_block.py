@@ -149,18 +149,18 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         """Returns an empty cache, see `keras_attn._decoding_state.kv_cache.new_cache`."""
         return self.self_attention.new_cache(batch, capacity, growing)
 
-    def step(self, inputs, state, memory, slot, **positions):
+    def step(self, inputs, state, memory, view, position_bias=None):
         """Processes new positions, given the cached previous positions.
 
         Args:
             inputs: Tensor of shape `(rows, new_positions, features)`, or `(rows, features)` for a
-                single position. It has one row for each row of the state or, with `ancestor_bias`,
-                for each beam.
+                single position. It has one row for each row of the state or, with beams in the
+                view, for each beam.
             state: Dict returned by `initial_state` or by the previous step.
             memory: Dict returned by `prepare_memory`.
-            slot: Scalar int32 tensor, number of used slots of the state.
-            **positions: Arguments `start_index`, `key_positions`, `position_bias`, `ancestor_bias`,
-                `archive` and `growing`, see `MultiHeadAttention.step`.
+            view: `CacheView` with the slots of the new positions and the slots that may be attended
+                to.
+            position_bias: Bias of the self-attention, see `MultiHeadAttention`. Defaults to `None`.
 
         Returns:
             Tuple of the outputs, with the shape of `inputs`, the weights `(batch, heads, beams *
@@ -170,7 +170,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         new_state = {}
 
         def attend(x):
-            outputs, _, cache = self.self_attention.step(x, state, slot, **positions)
+            outputs, _, cache = self.self_attention.step(x, state, view, position_bias)
             new_state.update(cache)
             return outputs
 

@@ -3,11 +3,16 @@ import keras
 from keras_attn import masks
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._drop_ins.layer_normalization import LayerNormalization
-from keras_attn._layer.argument_checks import check_dropout, check_positive_integer
+from keras_attn._layer.argument_checks import (
+    check_dropout,
+    check_positive_integer,
+    check_sequence_shape,
+)
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
-from keras_attn.attention.multi_head_attention import MultiHeadAttention, check_position_bias
+from keras_attn.attention.multi_head_attention import MultiHeadAttention
+from keras_attn.attention.position_bias import check_position_bias
 from keras_attn.transformer.feed_forward import FeedForward
 
 NORMALIZATIONS = {
@@ -128,9 +133,9 @@ class TransformerEncoderBlock(Layer):
             check_dropout(name, getattr(self, name))
         if flash_attention and self.attention_dropout:
             raise ValueError(
-                "Expected attention_dropout=0 for flash_attention=True. Received: "
-                f"flash_attention=True, attention_dropout={self.attention_dropout}. Set "
-                "attention_dropout=0."
+                "Expected attention_dropout=0 with flash_attention=True, because the blockwise "
+                "form has no dropout. Received: flash_attention=True, "
+                f"attention_dropout={self.attention_dropout}. Set attention_dropout=0."
             )
         self.use_bias = use_bias
         self.sliding_window = sliding_window
@@ -159,11 +164,7 @@ class TransformerEncoderBlock(Layer):
         return self.feed_forward.activation
 
     def build(self, inputs_shape):
-        if len(inputs_shape) != 3:
-            raise ValueError(
-                "Expected inputs of shape (batch, time, features). "
-                f"Received: inputs with shape {tuple(inputs_shape)}."
-            )
+        check_sequence_shape("inputs", inputs_shape)
         self.self_attention = self._attention(
             "self_attention",
             inputs_shape[-1],

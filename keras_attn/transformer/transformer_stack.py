@@ -1,8 +1,11 @@
+import dataclasses
+
 import keras
 from keras import ops
 
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._layer.argument_checks import check_dropout, check_layers, check_positive_integer
+from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.layer_template import LayerTemplate, check_template_dtype, with_dtype
@@ -62,7 +65,7 @@ class TransformerStack(Layer):
         check_block(block)
         check_layers(embedding=embedding)
         check_template_dtype(self, "block", block)
-        self.pattern = LayerTemplate(block)
+        self.block_template = LayerTemplate(block)
         self.embedding = embedding
         self.num_layers = num_layers
         self.positions = positions
@@ -71,7 +74,7 @@ class TransformerStack(Layer):
         self.dropout = dropout
         self.seed = seed
         self.blocks = [
-            self.pattern.new_layer(
+            self.block_template.new_layer(
                 name=f"block_{index}",
                 dtype=self.dtype_policy,
                 # Different seeds, so that the blocks and the input drop different features.
@@ -102,16 +105,7 @@ class TransformerStack(Layer):
             inputs_shape: Tuple, shape of the inputs.
             *memory_shapes: The other arguments of the `build` method of the blocks.
         """
-        shape = tuple(inputs_shape)
-        if self.embedding is not None:
-            ensure_built(self.embedding, shape)
-            shape = self.embedding.compute_output_shape(shape)
-        if len(shape) != 3:
-            expected = "(batch, time, features)" if self.embedding is None else "(batch, time)"
-            raise ValueError(
-                f"Expected inputs of shape {expected}. "
-                f"Received: inputs with shape {tuple(inputs_shape)}."
-            )
+        shape = build_embedding(self.embedding, inputs_shape)
         if self.positions is not None:
             ensure_built(self.positions, shape)
         if self.position_bias is not None:
@@ -153,7 +147,7 @@ class TransformerStack(Layer):
             return self.position_bias
         return self.position_bias(query_positions, key_positions)
 
-    def step(self, vectors, shared, memories, slot, **positions):
+    def step(self, vectors, shared, memories, view, position_bias=None):
         """Processes new positions, given the cached previous positions.
 
         Args:
@@ -161,8 +155,9 @@ class TransformerStack(Layer):
             shared: Dict with a list of `caches` and optionally a list of `archives`, one for each
                 block; see `keras_attn._decoding_state.kv_cache`.
             memories: List with the memory of each block.
-            slot: See `TransformerDecoderBlock.step`.
-            **positions: See `TransformerDecoderBlock.step`.
+            view: `CacheView` of the caches, which all have the same slots. The stack sets its
+                `archive`.
+            position_bias: Bias returned by `bias`. Defaults to `None`.
 
         Returns:
             Tuple of the outputs of the last block, the weights of its cross-attention, and `shared`
@@ -173,9 +168,8 @@ class TransformerStack(Layer):
         for block, cache, archive, memory in zip(
             self.blocks, shared["caches"], archives, memories, strict=True
         ):
-            vectors, weights, cache = block.step(
-                vectors, cache, memory, slot, archive=archive, **positions
-            )
+            own_view = dataclasses.replace(view, archive=archive)
+            vectors, weights, cache = block.step(vectors, cache, memory, own_view, position_bias)
             caches.append(cache)
         return vectors, weights, {**shared, "caches": caches}
 
@@ -183,10 +177,10 @@ class TransformerStack(Layer):
         """Applies the final normalization to the outputs of the last block."""
         return outputs if self.final_norm is None else self.final_norm(outputs)
 
-    def arguments(self):
+    def serialize_arguments(self):
         """Returns the serialized arguments, for the config of an encoder or decoder."""
         return {
-            "block": self.pattern.config(),
+            "block": self.block_template.config(),
             "embedding": serialize_shared(self.embedding),
             "num_layers": self.num_layers,
             "positions": serialize_shared(self.positions),
@@ -197,7 +191,7 @@ class TransformerStack(Layer):
         }
 
     @staticmethod
-    def deserialize(config):
+    def deserialize_arguments(config):
         """Returns the config of an encoder or decoder with deserialized layers."""
         layers = {
             name: keras.saving.deserialize_keras_object(config[name])

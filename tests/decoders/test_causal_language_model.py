@@ -21,16 +21,11 @@ from keras_attn import (
     search_model,
 )
 from keras_attn._backend.gather import reorder
+from keras_attn.testing import check_layer, search_oracles
+from keras_attn.testing.decoder_checks import check_rows
 from tests import oracles
-from tests.contracts import (
-    assert_close,
-    assert_found,
-    assert_identical,
-    check_layer,
-    check_rows,
-    numpy,
-    randomize,
-)
+from tests.contracts import assert_close, assert_found, assert_identical, numpy, randomize
+from tests.slow_cases import all_slow_but
 
 VOCABULARY_SIZE = 5
 PROMPTS = [[1, 4, 3, 3, 4], [3], [], [1, 3, 4]]
@@ -97,7 +92,10 @@ MODELS = {
 ENCODED = {"encoder_outputs": PROMPT_IDS, "encoder_mask": PROMPT_IDS != 0}
 
 
-@pytest.fixture(params=MODELS)
+FAST = ["rotary, rms, swiglu, grouped", "relative", "alibi, window, archive", "rotary, fixed cache"]
+
+
+@pytest.fixture(params=all_slow_but(*FAST, cases=MODELS))
 def name(request):
     return request.param
 
@@ -243,14 +241,17 @@ def test_searches_find_the_best_continuations(name):
     arguments = {"max_length": limit, "relative_max_length": None}
 
     exact = BeamDecoder(model, 24, num_hypotheses=3, stop="exact", **arguments)
-    every = [oracles.every_hypothesis(lookup, limit)[:3] for lookup in lookups]
+    every = [search_oracles.every_hypothesis(lookup, limit)[:3] for lookup in lookups]
     assert_found(numpy(exact(**encoded)), every)
 
-    greedy = [[oracles.hypothesis(*oracles.greedy_search(lookup, limit))] for lookup in lookups]
+    greedy = [
+        [search_oracles.hypothesis(*search_oracles.greedy_search(lookup, limit))]
+        for lookup in lookups
+    ]
     assert_found(numpy(GreedyDecoder(model, **arguments)(**encoded)), greedy)
 
     beam = BeamDecoder(model, 2, num_hypotheses=2, **arguments)
-    expected = [oracles.beam_search(lookup, limit, 2, 2) for lookup in lookups]
+    expected = [search_oracles.beam_search(lookup, limit, 2, 2) for lookup in lookups]
     assert_found(numpy(beam(**encoded)), expected)
 
 

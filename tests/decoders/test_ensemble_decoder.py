@@ -17,8 +17,9 @@ from keras_attn import (
     TransformerDecoder,
     TransformerDecoderBlock,
 )
+from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import oracles
-from tests.contracts import assert_close, check_decoder, check_layer, check_search, numpy, randomize
+from tests.contracts import assert_close, numpy, randomize
 from tests.slow_cases import all_slow_but
 
 GENERATOR = np.random.default_rng(0)
@@ -71,12 +72,14 @@ def test_it_is_a_layer(name):
     check_layer(ENSEMBLES[name], inputs, masked, mixed_dtype="float32")
 
 
-@pytest.mark.parametrize("name", ENSEMBLES)
+@pytest.mark.parametrize("name", all_slow_but("of two archives", "of ensembles", cases=ENSEMBLES))
 def test_it_keeps_the_contract_of_a_decoder(name):
     check_decoder(ENSEMBLES[name], ENCODED, TOKEN_IDS)
 
 
-@pytest.mark.parametrize("name", ["of two kinds", "of two archives", "of ensembles"])
+@pytest.mark.parametrize(
+    "name", all_slow_but("of two kinds", cases=["of two kinds", "of two archives", "of ensembles"])
+)
 def test_searches_find_its_best_hypotheses(name):
     check_search(ENSEMBLES[name], ENCODED)
 

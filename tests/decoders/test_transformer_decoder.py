@@ -16,9 +16,10 @@ from keras_attn import (
     TransformerEncoderBlock,
     record_attention_scores,
 )
+from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import position_oracles
 from tests.backend import precision
-from tests.contracts import assert_close, check_decoder, check_layer, check_search, numpy, randomize
+from tests.contracts import assert_close, numpy, randomize
 from tests.slow_cases import all_slow_but
 from tests.transformer_oracles import decoder_block, norm, weights_of
 
@@ -88,6 +89,9 @@ DECODERS = {
 
 
 SLOW = [
+    "grouped, archive",
+    "relative bias, rms, post-norm",
+    "alibi, fixed cache, with a head",
     "sinusoidal in halves, post-norm",
     "learned, gelu",
     "rotary interleaved, multi-query",
@@ -108,7 +112,10 @@ def test_keeps_the_contract(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["sinusoidal, pre-norm", "rotary, rms, swiglu, grouped", "window, alibi, archive"],
+    all_slow_but(
+        "window, alibi, archive",
+        cases=["sinusoidal, pre-norm", "rotary, rms, swiglu, grouped", "window, alibi, archive"],
+    ),
 )
 def test_searches_find_the_best_hypotheses(name):
     encoded = tree.map_structure(lambda leaf: leaf[:2], ENCODED)

@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 
 from keras_attn import AlibiBias, RotaryPositions, TransformerEncoderBlock
+from keras_attn.testing import check_layer
 from tests import position_oracles
-from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
+from tests.contracts import assert_close, assert_identical, numpy, randomize
 from tests.transformer_oracles import encoder_block, weights_of
 
 GENERATOR = np.random.default_rng(0)
@@ -140,9 +141,9 @@ def test_an_initializer_may_be_a_function():
 
 def test_the_blockwise_form_refuses_what_it_has_not():
     block = TransformerEncoderBlock(2, 12, flash_attention=True)
-    with pytest.raises(ValueError, match=r"needs an attention_mask .* shape \(2, 6, 6\)"):
+    with pytest.raises(ValueError, match=r"Expected attention_mask .* shape \(2, 6, 6\)"):
         block(INPUTS, attention_mask=np.ones((2, 6, 6), bool))
-    with pytest.raises(ValueError, match="needs a layer as position_bias"):
+    with pytest.raises(ValueError, match="Expected a layer as position_bias"):
         block(INPUTS, position_bias=BIAS)
     with pytest.raises(ValueError, match="attention_dropout=0.1. Set attention_dropout=0"):
         TransformerEncoderBlock(2, 12, flash_attention=True, dropout=0.1)

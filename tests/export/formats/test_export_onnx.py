@@ -23,10 +23,11 @@ from keras_attn import (
 from keras_attn.export import ExportError, export_onnx
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.formats.metadata import describe
-from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, subgraphs
+from keras_attn.export.passes.graph import defined_names, nested_graphs, subgraphs
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.models.encoder_and_search import encoder_and_search
 from tests.backend import precision
+from tests.export.conversion_steps import replace_conversion
 from tests.export.small_graphs import all_initializers, assert_no_weights_in_loops
 from tests.export.small_translator import SOURCE, make_translator, session
 from tests.slow_cases import all_slow_but
@@ -276,9 +277,7 @@ def test_half_precision(translator, exported, tmp_path):
 def test_a_model_that_does_not_bear_8_bits_is_refused(
     translator, onnx_model, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(
-        "keras_attn.export.formats.onnx_file.convert", lambda *_: copy_of(onnx_model)
-    )
+    replace_conversion(monkeypatch, "export_onnx", onnx_model)
     tolerances = sys.modules["keras_attn.export.checks.precision_report"].TOLERANCES
     monkeypatch.setitem(tolerances, "int8", 0.0)
     with pytest.raises(ExportError, match="does not bear int8.*mean difference"):
@@ -303,7 +302,7 @@ def test_an_export_that_disagrees_leaves_the_old_file(
         return lambda **arrays: {**right(**arrays), "scores": right(**arrays)["scores"] + 0.01}
 
     open_session = module.open_session
-    monkeypatch.setattr(module, "convert", lambda *arguments: copy_of(onnx_model))
+    replace_conversion(monkeypatch, "export_onnx", onnx_model)
     monkeypatch.setattr(module, "open_session", open_wrong_session)
     with pytest.raises(ExportError, match=r"largest difference of a score 1\.0e-02"):
         export_onnx(translator, path)
@@ -506,6 +505,7 @@ def test_log_probabilities_of_tokens(tmp_path):
     np.testing.assert_allclose(sums, outputs["log_probs"], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", all_slow_but(BeamDecoder, cases=[BeamDecoder, GreedyDecoder]))
 def test_what_hypotheses_may_not_repeat(tmp_path, search):
     """Scattering to the logits, where a token may stand twice, survives the conversion."""
@@ -522,6 +522,7 @@ def test_what_hypotheses_may_not_repeat(tmp_path, search):
         assert len(pairs) > 2 and len(set(pairs)) == len(pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alignments", all_slow_but(True, cases=[False, True]))
 def test_coverage_penalty(tmp_path, alignments):
     model = make_translator(coverage_penalty=0.7)
@@ -544,6 +545,7 @@ def test_groups_of_beams(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", all_slow_but(BeamDecoder, cases=[BeamDecoder, GreedyDecoder]))
 def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
     """Also where no sentence has a prefix, and where they are of several lengths."""

@@ -1,0 +1,11 @@
+def get_vocabulary_size(layer):
+    """Returns the vocabulary size of an encoder or decoder.
+
+    Args:
+        layer: Layer with an `embedding` that has an `input_dim`, or with a `vocabulary_size`.
+
+    Returns:
+        Int, or `None` if it is unknown.
+    """
+    embedding = getattr(layer, "embedding", None)
+    return getattr(embedding, "input_dim", getattr(layer, "vocabulary_size", None))
