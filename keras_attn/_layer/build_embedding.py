@@ -6,14 +6,14 @@ def build_embedding(embedding, inputs_shape):
     """Builds the embedding of an encoder or decoder.
 
     Args:
-        embedding: a Keras layer, or `None` for inputs that are vectors.
-        inputs_shape: shape of the inputs.
+        embedding: Keras layer, or `None` if the inputs are vectors.
+        inputs_shape: Tuple, shape of the inputs.
 
     Returns:
         Shape of the vectors, `(batch, time, features)`.
 
     Raises:
-        ValueError: for inputs of another rank.
+        ValueError: If the inputs have the wrong rank.
     """
     shape = tuple(inputs_shape)
     if embedding is not None:
