@@ -37,7 +37,7 @@ import numpy as np
 import keras_attn
 from keras_attn._files.lines import read_lines
 from keras_attn.export import export_onnx
-from keras_attn.text import SentencePieceTokenizer
+from keras_attn.text import SentencePieceTokenizer, SpecialTokenIds
 from keras_attn.training import compile_for_training
 
 SUMS = {"embedding_dim": 64, "layers": 2, "dropout": 0.0, "window": 64, "epochs": 28}
@@ -170,7 +170,7 @@ class RandomWindows(keras.utils.PyDataset):
 def inputs_and_labels(windows):
     """Of windows `(batch, time + 1)`. That a document begins after another is not to be learned."""
     labels = windows[:, 1:]
-    is_start = labels == SentencePieceTokenizer.start_token_id
+    is_start = labels == SpecialTokenIds().start
     return windows[:, :-1], np.where(is_start, 0, labels)  # label 0 does not count
 
 
@@ -212,7 +212,8 @@ def make_generator(model, tokenizer, args):
     search = keras_attn.BeamDecoder(
         model, beam_width=4, max_length=min(args.sample_length, 64), relative_max_length=None
     )
-    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size, source_start=args.documents)
+    start_token_id = tokenizer.start_token_id if args.documents else None
+    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size, start_token_id=start_token_id)
     return keras_attn.search_model(encoder, search, name="generator")
 
 
@@ -241,7 +242,8 @@ def make_writer(model, tokenizer, args):
         relative_max_length=None,
         seed=args.seed,
     )
-    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size, source_start=args.documents)
+    start_token_id = tokenizer.start_token_id if args.documents else None
+    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size, start_token_id=start_token_id)
     return keras_attn.search_model(encoder, sampler, name="writer")
 
 

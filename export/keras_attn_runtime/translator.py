@@ -123,21 +123,22 @@ class Translator(PickledArguments):
         self.has_token_log_probs = self._model.has_token_log_probs
         self.supports_target_prefix = self._model.supports_target_prefix
         self.draws = self._model.draws
-        self.max_source_length = min(max_source_length, self.settings.max_source_length)
+        limit = self.settings.source.max_length
+        self.max_source_length = min(max_source_length, limit or max_source_length)
         if max_source_characters is None:
             max_source_characters = CHARACTERS_PER_TOKEN * self.max_source_length
         self.max_source_characters = max_source_characters
         self.max_target_characters = max(max_source_characters, LEAST_TARGET_CHARACTERS)
         self._reader = SourceReader(
             self._model.source_tokenizer,
-            self.settings,
+            self.settings.source,
             self.max_source_length,
             self.max_source_characters,
             truncate,
         )
         self._prefixes = PrefixReader(
             self._model.target_tokenizer,
-            self.settings,
+            self.settings.target,
             self.max_target_characters,
         )
 
@@ -283,10 +284,11 @@ class Translator(PickledArguments):
         """Yields the source of each text, with the target and the end token as its prefix."""
         require_bool("skip_unscorable", skip_unscorable)
         self._require_target_prefix()
-        if self.settings.end_token_id == self.settings.pad_token_id:
+        target = self.settings.target
+        if target.end_token_id == target.pad_token_id:
             raise ModelFileError(
                 "Expected a file with an end token that is not padding, because a target ends "
-                f"with it. Received: id {self.settings.end_token_id} for both."
+                f"with it. Received: id {target.end_token_id} for both."
             )
         sources = self._read_texts(texts, None, call)
         targets = read(self._iterable(targets, "targets"), call)
@@ -502,8 +504,8 @@ class Translator(PickledArguments):
 
     def _has_ended(self, token_ids, length):
         """Whether there is an end token behind the others; None where padding looks like one."""
-        end = self.settings.end_token_id
-        if end == self.settings.pad_token_id:
+        end = self.settings.target.end_token_id
+        if end == self.settings.target.pad_token_id:
             return None
         return token_ids[length : length + 1].tolist() == [end]
 

@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import masks
+from keras_attn._layer.argument_checks import check_optional_token_ids
 from keras_attn._layer.layer import Layer
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer.transformer_stack import TransformerStack
@@ -27,6 +28,9 @@ class TransformerEncoder(Layer):
             Default `False`.
         dropout: float in [0, 1), on the embedded inputs. Default 0.
         pad_token_id: int, the id of padding. Default 0.
+        start_token_id: int, the id before each source, or `None` if there is none. Exported files
+            add it to texts; the encoder itself adds nothing. Default `None`.
+        end_token_id: int, the id after each source, as above. Default 2.
         seed: int, seed of the dropout. Default `None`.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -72,12 +76,15 @@ class TransformerEncoder(Layer):
         scale_embedding=False,
         dropout=0.0,
         pad_token_id=0,
+        start_token_id=None,
+        end_token_id=2,
         seed=None,
         **kwargs,
     ):
         kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
+        check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
         self.stack = TransformerStack(
             block,
             embedding,
@@ -92,6 +99,8 @@ class TransformerEncoder(Layer):
         )
         self.embedding = embedding
         self.pad_token_id = pad_token_id
+        self.start_token_id = start_token_id
+        self.end_token_id = end_token_id
 
     def build(self, inputs_shape):
         self.stack.build(inputs_shape)
@@ -119,7 +128,13 @@ class TransformerEncoder(Layer):
 
     def get_config(self):
         arguments = self.stack.arguments()
-        return {**super().get_config(), **arguments, "pad_token_id": self.pad_token_id}
+        return {
+            **super().get_config(),
+            **arguments,
+            "pad_token_id": self.pad_token_id,
+            "start_token_id": self.start_token_id,
+            "end_token_id": self.end_token_id,
+        }
 
     @classmethod
     def from_config(cls, config):

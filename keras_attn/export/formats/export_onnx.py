@@ -3,7 +3,7 @@ from keras_attn.export.checks.cuda_report import CudaReport
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.checks.verify import compare_translations, translated_batches, whole_batches
-from keras_attn.export.formats.metadata import describe
+from keras_attn.export.formats.file_format import describe
 from keras_attn.export.formats.onnx_file import PRECISIONS, write_onnx
 from keras_attn.export.require import require
 from keras_attn.export.run_in_background import run_in_background
@@ -27,6 +27,7 @@ def export_onnx(
     external_data=False,
     target_prefix=False,
     allow_nonfinite=False,
+    card=None,
 ):
     """Writes a search model as one ONNX file, with its search loop and its vocabularies inside.
 
@@ -65,6 +66,7 @@ def export_onnx(
             right, is an input too. Default False.
         allow_nonfinite: bool, whether weights may be NaN or infinite. The results must still equal
             those of Keras, which NaN never does. Defaults to `False`.
+        card: `ModelCard` that is stored in the file. Defaults to `None`.
         sentences: optional list of texts (needs `source_tokenizer`) or of lists of ids for the
             comparison; if there are fewer than 200, random ones are added.
 
@@ -98,7 +100,7 @@ def export_onnx(
         return report
 
     def verify_precision(report, float32, run):
-        batches = whole_batches(sentences, function.search, prefixes)
+        batches = whole_batches(sentences, function.search, prefixes, function.source.pad_token_id)
         found = PrecisionReport.compare(precision, float32, run, batches, function.draws)
         found.check()
         if report.precision is None or found.mean_difference > report.precision.mean_difference:
@@ -111,7 +113,9 @@ def export_onnx(
         in_float32(model),
     ):
         # Keras translates while the model is converted, which keeps one core busy.
-        batches = translated_batches(function.runner(), sentences, function.search, prefixes)
+        batches = translated_batches(
+            function.runner(), sentences, function.search, prefixes, function.source.pad_token_id
+        )
         with run_in_background(batches) as expected:
             report, written = write_onnx(
                 path,
@@ -119,7 +123,7 @@ def export_onnx(
                 function.signature,
                 function.weights,
                 function.dimensions,
-                describe(function, source_tokenizer, target_tokenizer),
+                describe(function, source_tokenizer, target_tokenizer, card),
                 verify,
                 precision,
                 verify_precision,

@@ -3,7 +3,7 @@ from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.checks.verify import compare_translations, translated_batches
 from keras_attn.export.formats.external_data import require_one_file
-from keras_attn.export.formats.metadata import describe
+from keras_attn.export.formats.file_format import describe
 from keras_attn.export.formats.onnx_file import write_onnx
 from keras_attn.export.require import require
 from keras_attn.export.trace.folded_time import folded_time
@@ -25,6 +25,7 @@ def export_onnx_steps(
     sentences=None,
     target_prefix=False,
     allow_nonfinite=False,
+    card=None,
 ):
     """Writes a search model as three ONNX files, for a host that runs the loop of the search.
 
@@ -45,8 +46,8 @@ def export_onnx_steps(
     Args:
         model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
         directory: name of the directory; that of an earlier export is replaced.
-        source_tokenizer, target_tokenizer, alignments, sentences, target_prefix, allow_nonfinite:
-            as for `export_onnx`.
+        source_tokenizer, target_tokenizer, alignments, sentences, target_prefix, allow_nonfinite,
+            card: as for `export_onnx`.
 
     Returns:
         The `ParityReport` of the comparison with Keras.
@@ -86,7 +87,7 @@ def export_onnx_steps(
             )
             return run
 
-        metadata = describe(function, source_tokenizer, target_tokenizer)
+        metadata = describe(function, source_tokenizer, target_tokenizer, card)
         start = write("start", steps.start, steps.start_signature, metadata)
         # The other files say which start they belong to, so that exports are not mixed.
         written = onnx.load(partial / "start.onnx").metadata_props
@@ -94,7 +95,9 @@ def export_onnx_steps(
         step = write("step", steps.step, steps.step_signature, metadata)
         finish = write("finish", steps.finish, steps.finish_signature, metadata)
         runner = _runner(steps, start, step, finish)
-        expected = translated_batches(function.runner(), sentences, function.search, prefixes)
+        expected = translated_batches(
+            function.runner(), sentences, function.search, prefixes, function.source.pad_token_id
+        )
         report = compare_translations(expected, runner, function.search)
         report.check()
     return report

@@ -1,8 +1,8 @@
 """Makes the small exported files that the tests of the runtime read, with the answers of Keras.
 
-    python tests/runtime/format_files/make.py 1
+    python tests/runtime/format_files/make.py 2
 
-writes `format-1.onnx` and `format-1.json` beside this script; the number must be that of the format
+writes `format-2.onnx` and `format-2.json` beside this script; the number must be that of the format
 that the exporter writes. A file of an earlier format stays as it was made, when the exporter wrote
 that format: nobody can make it again.
 """
