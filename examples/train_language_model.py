@@ -10,8 +10,9 @@ learns from a text file (plain or `.gz`). Without `--valid` one twentieth is hel
 `--documents` blank lines divide the text into pieces, such as tunes, and the model learns where one
 begins and where it ends. The run directory (`--run-dir`) then holds
 
-    characters.spm    the tokenizer
-    generator.keras   from prompts to the best continuation, by beam search, one Keras model
+    run.json          kind, names of the files, special ids
+    model.keras       from prompts to the best continuation, by beam search, one Keras model
+    source.spm        the tokenizer
     generator.onnx    the same, checked against it
     writer.onnx       from prompts to a continuation drawn at random, checked too
     samples.txt       what the model wrote, drawn at random
@@ -38,7 +39,7 @@ import keras_attn
 from keras_attn._files.lines import read_lines
 from keras_attn.export import export_onnx
 from keras_attn.text import SentencePieceTokenizer, SpecialTokenIds
-from keras_attn.training import compile_for_training
+from keras_attn.training import RunDirectory, compile_for_training
 
 SUMS = {"embedding_dim": 64, "layers": 2, "dropout": 0.0, "window": 64, "epochs": 28}
 TEXT = {"embedding_dim": 128, "layers": 4, "dropout": 0.1, "window": 128, "epochs": 5}
@@ -54,7 +55,7 @@ def main():
     train, held_out = read_texts(args)
     (args.run_dir / "held_out.txt").write_text("\n\n".join(held_out) + "\n", encoding="utf-8")
     tokenizer = SentencePieceTokenizer.train(args.data, 10**6, "char", normalizer="identity")
-    tokenizer.save(args.run_dir / "characters.spm")
+    run = RunDirectory.create(args.run_dir, "generation", tokenizer)
     windows = RandomWindows(to_stream(train, tokenizer, args), args)
     inputs, labels = overlapping_windows(to_stream(held_out, tokenizer, args), args.window)
 
@@ -84,7 +85,7 @@ def main():
     bits = math.log2(results["perplexity"]) * (labels != 0).sum()
     report["bits_per_character"] = float(bits / report["characters"])
 
-    generator.save(args.run_dir / "generator.keras")
+    run.save_model(generator)
     if sums:
         report["exact_sums"] = share_of_exact_sums(generator, tokenizer, held_out, args)
     samples = write_samples(writer, tokenizer, args)

@@ -42,7 +42,7 @@ def _describe_directory(path):
         return f"a TensorFlow SavedModel. {_EXPORT}"
     if (path / "start.onnx").is_file():
         return "an export of `onnx-steps`. Its search has no loop: use StreamingTranslator."
-    if (path / "translator.keras").is_file():
+    if (path / "run.json").is_file():
         return f"the directory of a training run. {_EXPORT}"
     return None
 

@@ -7,7 +7,7 @@ from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
 from keras_attn.export.formats.export_onnx_text import export_onnx_text
 from keras_attn.export.formats.export_saved_model import export_saved_model
-from keras_attn.export.model_card import ModelCard
+from keras_attn.training.model_card import ModelCard
 
 __all__ = [
     "ExportError",

@@ -7,8 +7,6 @@ import json
 import sys
 from pathlib import Path
 
-import keras
-
 import keras_attn  # noqa: F401 - registers the layers that the model is made of
 from keras_attn._files.lines import read_lines
 from keras_attn.export.export_error import ExportError
@@ -20,7 +18,7 @@ from keras_attn.models.replace_search import replace_search
 from keras_attn.search.beam_decoder import BeamDecoder
 from keras_attn.search.greedy_decoder import GreedyDecoder
 from keras_attn.search.sampling_decoder import SamplingDecoder
-from keras_attn.text import SentencePieceTokenizer
+from keras_attn.training.run_directory import RunDirectory
 
 SEARCH_CLASSES = {each.__name__: each for each in (BeamDecoder, GreedyDecoder, SamplingDecoder)}
 
@@ -29,9 +27,9 @@ def main(arguments=None):
     """Runs the command line; returns the exit code: 0 done, 1 refused, 2 wrong arguments."""
     parser = argparse.ArgumentParser(
         prog="python -m keras_attn.export",
-        description="Exports the translator of a training run. RUN holds translator.keras, "
-        "source.spm and target.spm. An earlier export under the same name is replaced, but only "
-        "by one that passed all checks.",
+        description="Exports the search model of a training run. RUN is a run directory with "
+        "run.json, as keras_attn.training.RunDirectory writes it. An earlier export under the same "
+        "name is replaced, but only by one that passed all checks.",
     )
     exports = {
         "onnx": export_onnx,
@@ -116,7 +114,8 @@ def main(arguments=None):
     if options.format == "onnx-text" and options.alignments:
         parser.error("the format onnx-text has no alignments")
     try:
-        model, tokenizers = _load(options.run)
+        run = RunDirectory(options.run)
+        model = run.load_model("generation")
         if options.search or options.search_class:
             search_class = SEARCH_CLASSES.get(options.search_class)
             model = replace_search(model, search_class, **dict(options.search))
@@ -138,6 +137,9 @@ def main(arguments=None):
         if options.format != "onnx-text":
             choice["alignments"] = options.alignments
         export = exports[options.format]
+        if options.format in ("onnx", "onnx-steps"):
+            choice["card"] = run.card
+        tokenizers = run.source_tokenizer, run.target_tokenizer
         report = export(model, options.out, *tokenizers, sentences=sentences, **choice)
     except (ExportError, ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())  # in one line, also if it comes from C++ code
@@ -156,19 +158,6 @@ def _setting(text):
         with contextlib.suppress(ValueError, SyntaxError):
             return name, read(value)
     return name, value
-
-
-def _load(run):
-    for name in ("translator.keras", "source.spm", "target.spm"):
-        if not (run / name).is_file():
-            raise FileNotFoundError(
-                "Expected a directory with translator.keras, source.spm and target.spm, as "
-                f"examples/train_translation.py writes it. Received: RUN={str(run)!r}, in which "
-                f"{name} is missing."
-            )
-    model = keras.saving.load_model(run / "translator.keras", compile=False)
-    tokenizers = [SentencePieceTokenizer.load(run / name) for name in ("source.spm", "target.spm")]
-    return model, tokenizers
 
 
 if __name__ == "__main__":

@@ -71,7 +71,6 @@ def _search(function):
         **{name: value for name, value in config.items() if name not in LEFT_OUT},
         "beam_width": function.beam_width,
         "num_hypotheses": function.num_hypotheses,
-        "return_alignments": function.alignments,
     }
 
 
