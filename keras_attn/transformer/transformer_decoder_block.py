@@ -128,17 +128,16 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         """A cache of no positions, see `keras_attn._decoding_state.kv_cache.new_cache`."""
         return self.self_attention.new_cache(batch, capacity, growing)
 
-    def step(self, inputs, state, memory, slot, **positions):
+    def step(self, inputs, state, memory, view, position_bias=None):
         """New positions, given those in the state.
 
         Args:
             inputs: `(rows, new positions, features)`, or `(rows, features)` for a single one; a
-                row for each row of the state or, with `ancestor_bias`, for each beam.
+                row for each row of the state or, with beams in the view, for each beam.
             state: as from `initial_state` or the step before.
             memory: as from `prepare_memory`.
-            slot: int32 scalar, slots of the state that are in use.
-            **positions: `start_index`, `key_positions`, `position_bias`, `ancestor_bias`, `archive`
-                and `growing`, see `MultiHeadAttention.step`.
+            view: a `CacheView`, which slots of the state are new and what may be attended to.
+            position_bias: of the self-attention, see `MultiHeadAttention`.
 
         Returns:
             Tuple of outputs, shaped as `inputs`, the weights `(batch, heads, beams * new positions,
@@ -147,7 +146,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         new_state = {}
 
         def attend(x):
-            outputs, _, cache = self.self_attention.step(x, state, slot, **positions)
+            outputs, _, cache = self.self_attention.step(x, state, view, position_bias)
             new_state.update(cache)
             return outputs
 

@@ -7,7 +7,8 @@ from keras_attn._layer.argument_checks import check_dropout, check_positive_inte
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
-from keras_attn.attention.multi_head_attention import MultiHeadAttention, check_position_bias
+from keras_attn.attention.multi_head_attention import MultiHeadAttention
+from keras_attn.attention.position_bias import check_position_bias
 from keras_attn.transformer.feed_forward import FeedForward
 
 NORMALIZATIONS = {
@@ -117,7 +118,8 @@ class TransformerEncoderBlock(Layer):
             check_dropout(name, getattr(self, name))
         if flash_attention and self.attention_dropout:
             raise ValueError(
-                "The blockwise form has no dropout. Received: flash_attention=True, "
+                "Expected attention_dropout=0 with flash_attention=True, because the blockwise "
+                "form has no dropout. Received: flash_attention=True, "
                 f"attention_dropout={self.attention_dropout}. Set attention_dropout=0."
             )
         self.use_bias = use_bias

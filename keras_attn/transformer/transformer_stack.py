@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 from keras import ops
 
@@ -146,7 +148,7 @@ class TransformerStack(Layer):
             return self.position_bias
         return self.position_bias(query_positions, key_positions)
 
-    def step(self, vectors, shared, memories, slot, **positions):
+    def step(self, vectors, shared, memories, view, position_bias=None):
         """New positions, given those in caches.
 
         Args:
@@ -154,7 +156,9 @@ class TransformerStack(Layer):
             shared: dict with `caches` and, if there are any, `archives`, one of each for each
                 block; see `keras_attn._decoding_state.kv_cache`.
             memories: what each block attends to.
-            slot, **positions: see `TransformerDecoderBlock.step`.
+            view: a `CacheView` of the caches, which all have the same slots. The stack sets its
+                `archive`.
+            position_bias: as from `bias`.
 
         Returns:
             Tuple of the outputs of the last block, the weights of its cross-attention, and the dict
@@ -165,9 +169,8 @@ class TransformerStack(Layer):
         for block, cache, archive, memory in zip(
             self.blocks, shared["caches"], archives, memories, strict=True
         ):
-            vectors, weights, cache = block.step(
-                vectors, cache, memory, slot, archive=archive, **positions
-            )
+            own_view = dataclasses.replace(view, archive=archive)
+            vectors, weights, cache = block.step(vectors, cache, memory, own_view, position_bias)
             caches.append(cache)
         return vectors, weights, {**shared, "caches": caches}
 
