@@ -83,7 +83,8 @@ class ExportedModel(PickledArguments):
 
         Args:
             sentences: list of lists of ints, source ids, with the start and end tokens that the
-                settings of the file ask for.
+                settings of the file ask for; or, for a file with other inputs, list of dicts of
+                arrays of the same shapes, by the names of the inputs.
             max_length: int of at least 1, limit of output tokens.
             length_penalty: float.
             prefixes: list of lists of ints, target ids that each translation begins with, for a
@@ -101,7 +102,8 @@ class ExportedModel(PickledArguments):
             BatchError: if ONNX Runtime fails, or `call` is stopped.
             ModelFileError: if the outputs do not fit the batch.
         """
-        with run_failures(len(sentences), max(map(len, sentences))):
+        longest = None if isinstance(sentences[0], dict) else max(map(len, sentences))
+        with run_failures(len(sentences), longest):
             feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
             outputs = self._search(feeds, call or Call())
         check_outputs(outputs, len(sentences), self.settings)
@@ -148,7 +150,7 @@ class ExportedModel(PickledArguments):
 
     def _feeds(self, sentences, max_length, length_penalty, prefixes, seeds):
         feeds = {
-            "source_ids": _padded(sentences, self.settings.source.pad_token_id),
+            **self._source_feeds(sentences),
             "max_length": np.array(max_length, np.int32),
             "length_penalty": np.array(length_penalty, np.float32),
         }
@@ -158,6 +160,11 @@ class ExportedModel(PickledArguments):
         if self.draws:
             feeds[SEEDS] = np.array(seeds or [0] * len(sentences), np.int32)
         return feeds
+
+    def _source_feeds(self, sentences):
+        if isinstance(sentences[0], dict):
+            return {name: np.stack([each[name] for each in sentences]) for name in sentences[0]}
+        return {"source_ids": _padded(sentences, self.settings.source.pad_token_id)}
 
     def _input_names(self):
         return [input.name for input in self._sessions[0].get_inputs()]

@@ -17,12 +17,30 @@ class Source:
         truncated: bool, whether the sentence was longer than the limit and was cut.
         prefix: list of ints, target ids that the translation begins with.
         seed: int, decides what a file that draws tokens at random draws.
+        arrays: dict of arrays by the names of the inputs, for a model that reads something else
+            than ids; `None` for ids.
     """
 
     ids: list[int]
     truncated: bool
     prefix: list[int] = field(default_factory=list)
     seed: int = 0
+    arrays: dict[str, np.ndarray] | None = None
+
+    @property
+    def is_empty(self):
+        """bool, whether there is nothing to read."""
+        return not self.ids and self.arrays is None
+
+    @property
+    def shapes(self):
+        """Tuple of the shapes of the arrays, which must be equal in a batch; () for ids."""
+        return () if self.arrays is None else tuple(each.shape for each in self.arrays.values())
+
+    @property
+    def content(self):
+        """The list of ids, or the dict of arrays."""
+        return self.ids if self.arrays is None else self.arrays
 
 
 class SourceReader:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Set
 
 import numpy as np
 
+from keras_attn_runtime.array_inputs import ArrayReader
 from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.errors import BatchError, Cancelled, DeadlineExceeded, ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
@@ -123,19 +124,22 @@ class Translator(PickledArguments):
         self.has_token_log_probs = self._model.has_token_log_probs
         self.supports_target_prefix = self._model.supports_target_prefix
         self.draws = self._model.draws
-        limit = self.settings.source.max_length
+        source = self.settings.source
+        limit = None if source is None else source.max_length
         self.max_source_length = min(max_source_length, limit or max_source_length)
         if max_source_characters is None:
             max_source_characters = CHARACTERS_PER_TOKEN * self.max_source_length
         self.max_source_characters = max_source_characters
         self.max_target_characters = max(max_source_characters, LEAST_TARGET_CHARACTERS)
-        self._reader = SourceReader(
-            self._model.source_tokenizer,
-            self.settings.source,
-            self.max_source_length,
-            self.max_source_characters,
-            truncate,
-        )
+        self._reader = None
+        if source is not None and list(self.settings.inputs) == ["source_ids"]:
+            self._reader = SourceReader(
+                self._model.source_tokenizer,
+                source,
+                self.max_source_length,
+                self.max_source_characters,
+                truncate,
+            )
         self._prefixes = PrefixReader(
             self._model.target_tokenizer,
             self.settings.target,
@@ -221,10 +225,54 @@ class Translator(PickledArguments):
         """
         options = self._checked(options)
         call = _call(options)
+        self._require_reader()
         sources = self._reader.read_ids(read(self._iterable(sentences, "sentences"), call))
         if target_prefix is not None:
             self._require_target_prefix()
             sources = self._prefixes.of_ids(sources, _read_prefix(target_prefix, call))
+        return _all(sources, lambda sources: self._search(sources, options, call))
+
+    def generate(self, inputs, target_prefix=None, **options):
+        """Generates from inputs that are not text: images, features, audio, series.
+
+        Args:
+            inputs: dict from the name of each input of the file to an array whose first axis is the
+                batch, or a list of arrays without that axis, which may have different sizes.
+                `settings.inputs` lists the inputs with their dtypes and shapes.
+            target_prefix: string, or list of target ids, that all results begin with, or a list of
+                such, one for each row. Default: nothing.
+            **options: see `Options`.
+
+        Returns:
+            List of `Translation`, one for each row, in their order. `source_pieces` is `None`.
+
+        Raises:
+            SentenceError: if a row has another dtype or shape than the input.
+            ModelFileError: if the file reads text, takes no `target_prefix`, or ONNX Runtime fails
+                on one row.
+            ValueError: if the inputs have other names or different numbers of rows, or an option is
+                out of its range.
+
+        Example:
+
+            Translator("captions.onnx").generate({"image": images})[0].text    # 'a red house'
+        """
+        options = self._checked(options)
+        call = _call(options)
+        if self._reader is not None:
+            raise ModelFileError(
+                "Expected a file with other inputs than text. Received: one that reads "
+                "'source_ids'. Give texts to `translate`, or ids to `translate_ids`."
+            )
+        sources = ArrayReader(self.settings.inputs, self.settings.source).read(inputs)
+        if target_prefix is not None:
+            self._require_target_prefix()
+            with_prefixes = self._prefixes.of_ids
+            several = target_prefix if isinstance(target_prefix, (list, tuple)) else [target_prefix]
+            if any(isinstance(each, str) for each in several):
+                self._require_tokenizer("target")
+                with_prefixes = self._prefixes.of_texts
+            sources = with_prefixes(sources, _read_prefix(target_prefix, call))
         return _all(sources, lambda sources: self._search(sources, options, call))
 
     def score(self, texts, targets, skip_unscorable=False, **options):
@@ -323,12 +371,23 @@ class Translator(PickledArguments):
                 "`export_onnx(..., target_prefix=True)`."
             )
 
-    def _read_texts(self, texts, target_prefix, call):
-        if self._model.source_tokenizer is None:
+    def _require_reader(self):
+        if self._reader is None:
             raise ModelFileError(
-                "Expected a file with a tokenizer, because of text. Received: one without. Export "
-                "it with source_tokenizer=..., or give ids to `translate_ids`."
+                "Expected a file that reads text. Received: one with the inputs "
+                f"{list(self.settings.inputs)}. Give arrays to `generate`."
             )
+
+    def _require_tokenizer(self, side):
+        if getattr(self._model, f"{side}_tokenizer") is None:
+            raise ModelFileError(
+                f"Expected a file with a {side} tokenizer, because of text. Received: one without. "
+                f"Export it with {side}_tokenizer=..., or give ids to `translate_ids`."
+            )
+
+    def _read_texts(self, texts, target_prefix, call):
+        self._require_reader()
+        self._require_tokenizer("source")
         sources = self._reader.read_texts(read(self._iterable(texts, "texts"), call))
         if target_prefix is None:
             return sources
@@ -375,11 +434,16 @@ class Translator(PickledArguments):
         translations = [self._empty(source, options) for source in window]
         if options.max_length == 0:
             return translations, None
-        rows = [row for row, source in enumerate(window) if source.ids]
-        lengths = [len(window[row].ids) for row in rows]
+        rows = [row for row, source in enumerate(window) if not source.is_empty]
+        groups = {}  # arrays of different shapes cannot be one batch
+        for row in rows:
+            groups.setdefault(window[row].shapes, []).append(row)
         batches = [
-            [rows[position] for position in positions]
-            for positions in batches_by_length(lengths, options.batch_size)
+            [group[position] for position in positions]
+            for group in groups.values()
+            for positions in batches_by_length(
+                [len(window[row].ids) for row in group], options.batch_size
+            )
         ]
         for row in rows:
             translations[row] = UNFINISHED
@@ -443,7 +507,7 @@ class Translator(PickledArguments):
         """The translations of a batch, and the error in the place of each that has none."""
         try:
             outputs = self._model.run(
-                [source.ids for source in sources],
+                [source.content for source in sources],
                 *self._limits(options),
                 [source.prefix for source in sources],
                 [source.seed for source in sources],
@@ -461,7 +525,7 @@ class Translator(PickledArguments):
         return [
             Translation.from_hypotheses(
                 [
-                    self._hypothesis(outputs, row, rank, len(source.ids), options)
+                    self._hypothesis(outputs, row, rank, len(source.ids) or None, options)
                     for rank in range(options.num_hypotheses)
                     if rank == 0 or log_probs[row, rank] > IMPOSSIBLE / 2
                 ],

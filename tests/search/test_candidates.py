@@ -40,9 +40,7 @@ def test_find_candidates_continues_the_first_beam_with_forced_tokens():
 def test_find_candidates_marks_a_beam_without_continuation():
     following = np.full((BATCH, BEAMS, SIZE), -1e9, "float32")
     following[:, :2, 3] = -1.0  # the third beam has no possible token
-    found = find_candidates(
-        following.reshape(-1, SIZE), BEAM, PENALTIES, {0}, dead_end_token_id=0
-    )
+    found = find_candidates(following.reshape(-1, SIZE), BEAM, PENALTIES, {0}, dead_end_token_id=0)
     is_dead_end = numpy(found.is_dead_end)
     assert is_dead_end.sum(axis=1).tolist() == [1, 1]
     assert numpy(found.parents)[is_dead_end].tolist() == [2, 2]
