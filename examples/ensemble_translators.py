@@ -5,7 +5,7 @@
     python examples/ensemble_translators.py build/seed1 build/seed2 --run-dir build/ensemble
 
 The runs are run directories of `train_translation.py` with equal tokenizers: of several seeds, or
-an RNN and a Transformer. What is made is a run directory too, for `python -m keras_attn.export`,
+an RNN and a Transformer. What is made is a run directory too, for `keras-attn export`,
 for `attention_map.py` and for measurements of quality. The search is that of the first run.
 """
 
@@ -15,10 +15,10 @@ import shutil
 from pathlib import Path
 
 import keras_attn
-from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn.decoders.ensemble_decoder import AVERAGES
+from keras_attn.files import atomic_replace
 from keras_attn.training import RunDirectory
 
+AVERAGES = ("arithmetic", "geometric")
 TEST_SET = ("test.source", "test.target")
 
 

@@ -41,7 +41,7 @@ class ExportedModel(PickledArguments):
     Attributes:
         files: list of paths, the file and, where they are outside of it, its weights.
         supports_target_prefix: bool, whether translations can be told what to begin with.
-        draws: bool, whether tokens are drawn at random, by `seeds`.
+        is_stochastic: bool, whether tokens are drawn at random, by `seeds`.
         source_tokenizer, target_tokenizer: `Tokenizer`s, `None` where the file has none.
 
     Raises:
@@ -70,7 +70,7 @@ class ExportedModel(PickledArguments):
         has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
         self.files = [path, weights] if has_weights else [path]
         self.supports_target_prefix = PREFIX in self.settings.search_inputs
-        self.draws = SEEDS in self.settings.search_inputs
+        self.is_stochastic = SEEDS in self.settings.search_inputs
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
         self.has_token_log_probs = "token_log_probs" in outputs
@@ -89,7 +89,7 @@ class ExportedModel(PickledArguments):
             length_penalty: float.
             prefixes: list of lists of ints, target ids that each translation begins with, for a
                 file that `supports_target_prefix`. Default: nothing.
-            seeds: list of ints in [0, 2**31), for a file that `draws`. Default: zeros.
+            seeds: list of ints in [0, 2**31), for a file that is stochastic. Default: zeros.
             call: `Call` that can stop the run. Default: none.
 
         Returns:
@@ -157,7 +157,7 @@ class ExportedModel(PickledArguments):
         if self.supports_target_prefix:
             prefixes = prefixes or [[]] * len(sentences)
             feeds[PREFIX] = _padded(prefixes, self.settings.target.pad_token_id)
-        if self.draws:
+        if self.is_stochastic:
             feeds[SEEDS] = np.array(seeds or [0] * len(sentences), np.int32)
         return feeds
 
@@ -184,13 +184,8 @@ class ExportedModel(PickledArguments):
         settings = getattr(self.settings, side)
         if settings is None or settings.tokenizer != "sentencepiece":
             return None
-        encoded_model = tokenizer_of(metadata, side)
-        if encoded_model is None:
-            raise ModelFileError(
-                f"Expected a {side} tokenizer in the file, as its settings say. Received: none. "
-                "Export it again."
-            )
-        tokenizer, vocabulary_size = Tokenizer(encoded_model), settings.vocabulary_size
+        tokenizer = Tokenizer(tokenizer_of(metadata, side))
+        vocabulary_size = settings.vocabulary_size
         if tokenizer.vocabulary_size > vocabulary_size:
             raise ModelFileError(
                 f"Expected a {side} tokenizer of at most {vocabulary_size} pieces, the model's "

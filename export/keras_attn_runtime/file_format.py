@@ -125,7 +125,7 @@ class Settings:
             raise ModelFileError(
                 "Expected an ONNX file exported by keras_attn. "
                 f"Received: a file with the metadata keys {sorted(metadata)}. "
-                "Export the model with `python -m keras_attn.export onnx`."
+                "Export the model with `keras-attn export onnx`."
             )
         number = metadata[f"{PREFIX}format"]
         if number not in FORMATS:
@@ -149,14 +149,23 @@ class Settings:
 
 
 def tokenizer_of(metadata, side):
-    """The stored tokenizer of a side, a string in base64, or `None` if there is none.
+    """The stored tokenizer of a side that has one: a string in base64.
 
     Args:
         metadata: dict of strings.
         side: "source" or "target". Where both sides share one it is stored once, as the source's.
+
+    Raises:
+        ModelFileError: there is none.
     """
     shared = metadata.get(f"{PREFIX}source_tokenizer")
-    return metadata.get(f"{PREFIX}{side}_tokenizer", shared)
+    encoded = metadata.get(f"{PREFIX}{side}_tokenizer", shared)
+    if encoded is None:
+        raise ModelFileError(
+            f"Expected a {side} tokenizer in the file, as its settings say. Received: none. "
+            "Export it again."
+        )
+    return encoded
 
 
 def _from_format_1(old, metadata, input_names):

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 
-def fold_beams(query, batch, sizes=None):
+def fold_beams_into_queries(query, batch, sizes=None):
     """Puts the queries of all beams of a sentence side by side.
 
     Args:

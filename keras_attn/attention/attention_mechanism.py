@@ -7,7 +7,7 @@ from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn.attention.attention_recorder import record
-from keras_attn.attention.attention_steps import AttentionSteps
+from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 
 
@@ -168,11 +168,8 @@ class AttentionMechanism(AttentionSteps, Layer):
     ):
         check_second_input(self, "value", value)
         shape = self.compute_output_shape(query.shape, value.shape)
-        context = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        if not return_attention_scores:
-            return context
-        weights = keras.KerasTensor((*query.shape[:-1], value.shape[1]), dtype=self.compute_dtype)
-        return context, weights
+        weights_shape = (*query.shape[:-1], value.shape[1])
+        return attention_spec(shape, weights_shape, self.compute_dtype, return_attention_scores)
 
     def get_config(self):
         return {

@@ -6,7 +6,7 @@ from keras_attn._layer.argument_checks import check_compute_dtype
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
-from keras_attn.attention.attention_steps import AttentionSteps
+from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn.attention.local_attention import check_scores_pairs
 
 
@@ -150,11 +150,10 @@ class IntraDecoderAttention(AttentionSteps, Layer):
         return_attention_scores=False,
         **implicit_masks,
     ):
-        context = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
-        if not return_attention_scores:
-            return context
-        shape = (*query.shape[:2], query.shape[1])
-        return context, keras.KerasTensor(shape, dtype=self.compute_dtype)
+        weights_shape = (*query.shape[:2], query.shape[1])
+        return attention_spec(
+            query.shape, weights_shape, self.compute_dtype, return_attention_scores
+        )
 
     def get_config(self):
         mechanism = serialize_shared(self.mechanism)

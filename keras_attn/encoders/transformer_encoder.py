@@ -15,7 +15,7 @@ class TransformerEncoder(Layer):
     Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
 
     Args:
-        block: the pattern of all blocks, for instance `TransformerEncoderBlock(8, 2048)`; each
+        block: the template of all blocks, for instance `TransformerEncoderBlock(8, 2048)`; each
             layer is a new one like it in the dtype of the encoder.
         embedding: layer that turns ids, or images, into vectors. `None` for sequences of vectors of
             the block's size. Default `None`.
@@ -85,18 +85,8 @@ class TransformerEncoder(Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
-        self.stack = TransformerStack(
-            block,
-            embedding,
-            num_layers,
-            positions,
-            position_bias,
-            scale_embedding,
-            dropout,
-            seed,
-            dtype=self.dtype_policy,
-            name="stack",
-        )
+        parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
+        self.stack = TransformerStack(*parts, dropout, seed, dtype=self.dtype_policy, name="stack")
         self.embedding = embedding
         self.pad_token_id = pad_token_id
         self.start_token_id = start_token_id
@@ -127,10 +117,9 @@ class TransformerEncoder(Layer):
         return None  # the mask is one of the outputs
 
     def get_config(self):
-        arguments = self.stack.arguments()
         return {
             **super().get_config(),
-            **arguments,
+            **self.stack.serialize_arguments(),
             "pad_token_id": self.pad_token_id,
             "start_token_id": self.start_token_id,
             "end_token_id": self.end_token_id,
@@ -138,4 +127,4 @@ class TransformerEncoder(Layer):
 
     @classmethod
     def from_config(cls, config):
-        return cls(**TransformerStack.deserialize(config))
+        return cls(**TransformerStack.deserialize_arguments(config))

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 import sentencepiece
-from keras_attn_runtime import ModelFileError, SentenceError, Translator
+from keras_attn_runtime import ModelFileError, SentenceError, Translator, exported_model
 from keras_attn_runtime.errors import BatchError, run_failures
 
 from tests.runtime.fake_model import SENTENCES, train_tokenizer
@@ -224,14 +224,14 @@ def test_the_failing_sentence_is_counted_over_windows(translator, monkeypatch):
 
 
 def test_memory_that_numpy_lacks_halves_the_batch(translator, monkeypatch):
-    padded, texts = translator._model._padded, ["some text", "two dogs", "a tree"]
+    padded, texts = exported_model._padded, ["some text", "two dogs", "a tree"]
 
-    def pad(rows):
+    def pad(rows, pad_token_id):
         if len(rows) > 1:
             raise MemoryError
-        return padded(rows)
+        return padded(rows, pad_token_id)
 
-    monkeypatch.setattr(translator._model, "_padded", pad)
+    monkeypatch.setattr(exported_model, "_padded", pad)
     assert translator(texts) == texts
 
 
