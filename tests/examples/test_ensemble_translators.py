@@ -60,6 +60,7 @@ def test_what_is_made_is_a_run(runs, tmp_path, monkeypatch):
     assert history["arguments"]["beam_width"] == 3 and history["arguments"]["seed"] == [1, 2]
 
 
+@pytest.mark.slow
 def test_minutes_of_trainings_side_by_side(runs, tmp_path, monkeypatch):
     (runs[0] / "test.source").unlink()
     run(monkeypatch, *runs, "--run-dir", tmp_path / "ensemble", "--side-by-side")

@@ -33,6 +33,7 @@ def steps(tmp_path_factory):
     return graphs
 
 
+@pytest.mark.slow
 def test_a_step_has_few_operators(steps):
     """Each takes a few microseconds, whatever it computes."""
     one, two = len(steps[1].node), len(steps[2].node)

@@ -519,6 +519,7 @@ def test_log_probabilities_of_tokens(tmp_path):
     np.testing.assert_allclose(sums, outputs["log_probs"], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", all_slow_but(BeamDecoder, cases=[BeamDecoder, GreedyDecoder]))
 def test_what_hypotheses_may_not_repeat(tmp_path, search):
     """Scattering to the logits, where a token may stand twice, survives the conversion."""
@@ -535,6 +536,7 @@ def test_what_hypotheses_may_not_repeat(tmp_path, search):
         assert len(pairs) > 2 and len(set(pairs)) == len(pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alignments", all_slow_but(True, cases=[False, True]))
 def test_coverage_penalty(tmp_path, alignments):
     model = make_translator(coverage_penalty=0.7)
@@ -557,6 +559,7 @@ def test_groups_of_beams(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", all_slow_but(BeamDecoder, cases=[BeamDecoder, GreedyDecoder]))
 def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
     """Also where no sentence has a prefix, and where they are of several lengths."""

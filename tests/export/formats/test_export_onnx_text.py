@@ -211,6 +211,7 @@ def test_says_what_to_install(translator, tokenizers, tmp_path, monkeypatch):
         export_onnx_text(translator, tmp_path / "model.onnx", *tokenizers)
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_spells_bytes(tmp_path):
     """Random ids are NUL too, at which the operators end a text."""
     (tmp_path / "text").write_text("\n".join(SOURCE), encoding="utf-8")
