@@ -1,7 +1,7 @@
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.cuda_report import CudaReport
 from keras_attn.export.checks.search_comparison import SearchComparison
-from keras_attn.export.formats.file_format import describe
+from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import new_onnx_file
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.passes.precisions import PRECISIONS, lower_precisions
@@ -110,5 +110,6 @@ def export_onnx(
             runs = [file.write(model), *map(file.write_other, emulation)]
             found = [comparison.compare_precision(precision, float32, run) for run in runs]
             report.precision = max(found, key=lambda each: each.mean_difference)
+        file.add_metadata(describe_card(card, report))
     report.cuda = CudaReport.of(model)
     return report

@@ -2,7 +2,7 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.formats.external_data import require_one_file
-from keras_attn.export.formats.file_format import describe
+from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import write_model
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.require import require, require_utf8
@@ -64,7 +64,7 @@ def export_onnx_steps(
     require_one_file(function.weights)
     check_finite(function.weights, allow_nonfinite)
     comparison = SearchComparison(function, source_tokenizer, sentences)
-    metadata = describe(function, source_tokenizer, target_tokenizer, card)
+    metadata = describe(function, source_tokenizer, target_tokenizer, card) | describe_card(card)
     with (
         without_tensor_float_32(),
         atomic_replace(directory, is_file=False) as partial,

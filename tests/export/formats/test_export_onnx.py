@@ -95,6 +95,8 @@ def test_one_file_holds_settings_and_vocabularies(onnx_model, translator, tokeni
     assert search.pop("class") == "BeamDecoder"
     assert search.pop("inputs") == ["max_length", "length_penalty"]
     assert search == json.loads(json.dumps(expected))
+    parity = json.loads(entries["keras_attn.card"])["parity"]
+    assert parity["sentences"] >= 200 and parity["best_equal"] == 1.0
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         assert base64.b64decode(entries[f"keras_attn.{side}_tokenizer"]) == tokenizer.model
 
