@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "keras_attn"
 ORDER = (
+    "_types",
     "_files",
     "_backend",
     "_layer",
