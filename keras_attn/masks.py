@@ -10,11 +10,14 @@ tensor, or as `<argument>_mask`, if it is called with several. Keras' wrappers p
 position counts where all masks of its sequence are True: see `join`.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_attn._layer.argument_checks import known_values
+from keras_attn._types import Mask, Masks, Tensor, TensorLike
 
 # Added to the score of a masked position. Far below every real score, also of features that are
 # not normalized: features of size 1e5 have scores of 1e10 and more. Finite, because the softmax of
@@ -23,7 +26,7 @@ from keras_attn._layer.argument_checks import known_values
 MASKED_SCORE = -1e30
 
 
-def padding_mask(token_ids, pad_token_id=0):
+def padding_mask(token_ids: TensorLike, pad_token_id: int = 0) -> Tensor:
     """Marks the tokens that are not padding.
 
     Args:
@@ -36,7 +39,7 @@ def padding_mask(token_ids, pad_token_id=0):
     return ops.not_equal(token_ids, pad_token_id)
 
 
-def causal_mask(query_positions, key_positions):
+def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
     """Marks the keys that are not in the future of a query.
 
     Args:
@@ -49,7 +52,7 @@ def causal_mask(query_positions, key_positions):
     return key_positions[:, None, :] <= query_positions[:, :, None]
 
 
-def window_mask(query_positions, key_positions, window):
+def window_mask(query_positions: Tensor, key_positions: Tensor, window: int) -> Tensor:
     """Marks the keys that are fewer than `window` positions away, on either side of a query.
 
     Args:
@@ -66,7 +69,7 @@ def window_mask(query_positions, key_positions, window):
 EXPLICIT_MASKS = ("attention_mask", "encoder_mask")
 
 
-def join(sequence, **given):
+def join(sequence: Any, **given: Masks | None) -> Any:
     """Joins all masks of a sequence: a position counts where all of them are True.
 
     Args:
@@ -135,7 +138,7 @@ def _fit(sequence, mask, name):
     return mask
 
 
-def boolean(mask, name):
+def boolean(mask: Any, name: str) -> Tensor:
     """A mask as a boolean tensor.
 
     Masks that are added to scores, 0 where a position counts and -1e9 where it does not, mean the
@@ -167,7 +170,7 @@ def boolean(mask, name):
     return ops.cast(mask, "bool")
 
 
-def refuse_single_mask(mask, *names):
+def refuse_single_mask(mask: Mask | None, *names: str) -> None:
     """Refuses the only mask that a wrapper passes to a layer with two sequences.
 
     Args:
@@ -186,7 +189,7 @@ def refuse_single_mask(mask, *names):
         )
 
 
-def attention_mask(value, mask=None, name="attention_mask"):
+def attention_mask(value: Tensor, mask: Mask | None = None, name: str = "attention_mask") -> Tensor:
     """Brings a mask to the rank of attention scores.
 
     Args:
@@ -218,7 +221,7 @@ def _check_explicit(value, mask, name):
         )
 
 
-def of_each(mask, value):
+def of_each(mask: Tensor, value: Tensor) -> Tensor:
     """A mask `(1, ...)` for all as one of each `(batch, ...)`, where the sizes are known.
 
     Args:
@@ -234,12 +237,12 @@ def _fits(size, other):
     return size == other or bool({1, None} & {size, other})
 
 
-def scores_of_mask(mask, dtype="float32"):
+def scores_of_mask(mask: Tensor, dtype: Any = "float32") -> Tensor:
     """Returns what is added to scores, of the shape of the mask: 0 where may be attended."""
     return (1.0 - ops.cast(mask, dtype)) * MASKED_SCORE
 
 
-def wide_dtype(*values):
+def wide_dtype(*values: Any) -> str:
     """Returns the dtype for sums and softmaxes: float64 if a value has it, otherwise float32.
 
     Args:
@@ -249,7 +252,7 @@ def wide_dtype(*values):
     return "float64" if "float64" in dtypes else "float32"
 
 
-def masked_softmax(scores, mask):
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Softmax over the last axis in which masked positions get weight exactly 0.
 
     A row in which everything is masked gets only zeros, so its context is zero too. Computed in
@@ -271,7 +274,7 @@ def masked_softmax(scores, mask):
     return ops.cast(weights * ops.cast(mask, dtype), scores.dtype)
 
 
-def masked_mean(values, mask=None):
+def masked_mean(values: Tensor, mask: Mask | None = None) -> Tensor:
     """Mean of the positions that a mask marks.
 
     Args:
@@ -285,13 +288,13 @@ def masked_mean(values, mask=None):
     if mask is None:
         return ops.mean(values, axis=1)
     dtype = keras.backend.result_type(values.dtype, "float32")
-    mask = ops.cast(mask, dtype)[:, :, None]  # (B, T, 1)
-    counts = ops.maximum(ops.sum(mask, axis=1), 1.0)  # (B, 1)
-    means = ops.sum(ops.cast(values, dtype) * mask, axis=1) / counts
+    marks = ops.cast(mask, dtype)[:, :, None]  # (B, T, 1)
+    counts = ops.maximum(ops.sum(marks, axis=1), 1.0)  # (B, 1)
+    means = ops.sum(ops.cast(values, dtype) * marks, axis=1) / counts
     return ops.cast(means, values.dtype)
 
 
-def both(mask, other):
+def both(mask: Tensor | None, other: Tensor | None) -> Tensor | None:
     """Joins two boolean masks, each of which may be `None`.
 
     The mask of lower rank counts for all queries: `(batch, source)` for `(batch, target, source)`.

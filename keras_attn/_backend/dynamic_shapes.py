@@ -1,7 +1,7 @@
 import keras
 
 
-def dynamic_shapes():
+def dynamic_shapes() -> bool:
     """Whether shapes may depend on values, here and now: on TensorFlow, unless XLA compiles.
 
     There what does not count can be left out of a batch instead of being multiplied by 0.
@@ -17,6 +17,6 @@ def dynamic_shapes():
     return not GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
-def is_symbol(size):
+def is_symbol(size: object) -> bool:
     """Returns whether a size is a symbolic dimension of JAX's shape inference."""
     return not isinstance(size, int) and not keras.ops.is_tensor(size)

@@ -1,4 +1,4 @@
-def vocabulary_size(layer):
+def vocabulary_size(layer: object) -> int | None:
     """How many ids an encoder reads or a decoder chooses from.
 
     Args:

@@ -1,8 +1,11 @@
+from typing import Any
+
 from keras import ops, tree
 
 from keras_attn._backend.gather import gather_leaves
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.layer import Layer
+from keras_attn._types import Mask, Masks, Tensor, TensorDict
 
 
 class StepDecoder(Layer):
@@ -30,11 +33,17 @@ class StepDecoder(Layer):
 
     is_container = True
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None):
+    def call(
+        self,
+        token_ids: Tensor,
+        encoder_outputs: Any,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+    ) -> Any:
         """Teacher forcing: the logits of every position, given the tokens before it.
 
         Args:
@@ -50,22 +59,24 @@ class StepDecoder(Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `call`.")
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
         return None  # the loss knows padding by its label
 
     @property
-    def can_exceed_max_length(self):
+    def can_exceed_max_length(self) -> bool:
         """Whether a search may take more steps than the `max_length` given to `initial_state`."""
         return growing_buffer.supports_growth()
 
-    def main(self, values):
+    def main(self, values: Any) -> Any:
         """Of several encoder outputs or masks, those of which a search takes the source's length.
 
         By default there is one.
         """
         return values
 
-    def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+    def prepare_memory(
+        self, encoder_outputs: Any, encoder_mask: Masks | None = None, encoder_state: Any = None
+    ) -> TensorDict:
         """Computes, once per sentence, all that is constant over time.
 
         Returns:
@@ -73,7 +84,13 @@ class StepDecoder(Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `prepare_memory`.")
 
-    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
+    def initial_state(
+        self,
+        memory: TensorDict,
+        beam_width: int = 1,
+        alignments: bool = False,
+        max_length: int | None = None,
+    ) -> TensorDict:
         """The state before the first token.
 
         Args:
@@ -89,7 +106,7 @@ class StepDecoder(Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")
 
-    def max_tokens(self, memory):
+    def max_tokens(self, memory: TensorDict) -> int | Tensor | None:
         """Most steps that can follow: int, int32 `(B,)`, or by default `None` for any number.
 
         Args:
@@ -97,7 +114,7 @@ class StepDecoder(Layer):
         """
         return None
 
-    def first_token_ids(self, memory, start_token_id):
+    def first_token_ids(self, memory: TensorDict, start_token_id: int) -> Tensor:
         """The tokens that the first step of a search is given.
 
         By default the start token. A decoder whose memory is the beginning of the sequence goes on
@@ -113,7 +130,9 @@ class StepDecoder(Layer):
         batch = ops.shape(tree.flatten(memory)[0])[0]
         return ops.full((batch,), start_token_id, dtype="int32")
 
-    def step(self, token_ids, state, memory):
+    def step(
+        self, token_ids: Tensor, state: TensorDict, memory: TensorDict
+    ) -> tuple[Tensor, TensorDict]:
         """One position.
 
         Args:
@@ -126,10 +145,10 @@ class StepDecoder(Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `step`.")
 
-    cache_block_size = None
+    cache_block_size: int | None = None
     """int, the steps after which a search is to call `archive`, or `None` for never."""
 
-    def archive(self, state):
+    def archive(self, state: TensorDict) -> TensorDict:
         """Puts away what the steps so far have collected, where the next ones need not copy it.
 
         Only called where tensors can grow in a loop, between its steps; not by a host that runs the
@@ -140,6 +159,6 @@ class StepDecoder(Layer):
         """
         return state
 
-    def select(self, memory, rows):
+    def select(self, memory: TensorDict, rows: Tensor) -> TensorDict:
         """Keeps the sentences `rows`, an int32 vector, of a memory."""
         return gather_leaves(memory, rows)

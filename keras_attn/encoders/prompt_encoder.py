@@ -1,7 +1,10 @@
+from typing import Any
+
 import keras
 
 from keras_attn import masks
 from keras_attn._layer.layer import Layer
+from keras_attn._types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -42,7 +45,13 @@ class PromptEncoder(Layer):
 
     is_container = True
 
-    def __init__(self, vocabulary_size=None, pad_token_id=0, source_start=False, **kwargs):
+    def __init__(
+        self,
+        vocabulary_size: int | None = None,
+        pad_token_id: int = 0,
+        source_start: bool = False,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -50,16 +59,16 @@ class PromptEncoder(Layer):
         self.pad_token_id = pad_token_id
         self.source_start = source_start
 
-    def call(self, token_ids):
+    def call(self, token_ids: Tensor) -> dict[str, Any]:
         return {
             "encoder_outputs": token_ids,
             "encoder_mask": masks.padding_mask(token_ids, self.pad_token_id),
         }
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,

@@ -1,3 +1,5 @@
+from typing import Any, Self
+
 import keras
 from keras import ops, tree
 
@@ -21,6 +23,7 @@ from keras_attn._serialization.layer_template import (
     with_dtype,
 )
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.rnn.recurrent_layer import recurrent_layer
 
 
@@ -78,16 +81,16 @@ class RNNEncoder(Layer):
 
     def __init__(
         self,
-        cell,
-        embedding=None,
-        num_layers=1,
-        bidirectional=True,
-        residual=False,
-        dropout=0.0,
-        pad_token_id=0,
-        seed=None,
-        **kwargs,
-    ):
+        cell: keras.layers.Layer,
+        embedding: keras.layers.Layer | None = None,
+        num_layers: int = 1,
+        bidirectional: bool = True,
+        residual: bool = False,
+        dropout: float = 0.0,
+        pad_token_id: int = 0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -135,7 +138,7 @@ class RNNEncoder(Layer):
                 direction(0), backward_layer=backward, dtype=self.dtype_policy
             )
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         shape = tuple(inputs_shape)
         if self.embedding is not None:
             ensure_built(self.embedding, shape)
@@ -154,7 +157,9 @@ class RNNEncoder(Layer):
                         build_activation(getattr(part, name, None), (None, part.units))
             shape = layer.compute_output_shape(shape)[0]
 
-    def call(self, inputs, mask=None, inputs_mask=None):
+    def call(
+        self, inputs: Tensor, mask: Mask | None = None, inputs_mask: Mask | None = None
+    ) -> dict[str, Any]:
         features = inputs if self.embedding is None else self.embedding(inputs)
         mask = masks.join(features, mask=mask, inputs_mask=inputs_mask)
         if mask is None and self.embedding is not None and len(inputs.shape) == 2:
@@ -191,10 +196,10 @@ class RNNEncoder(Layer):
             "encoder_state": encoder_state,
         }
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "cell": self.pattern.config(),
@@ -208,7 +213,7 @@ class RNNEncoder(Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         cell = with_dtype(config["cell"], config["dtype"])
         parts = {"cell": cell, "embedding": config["embedding"]}
         parts = {name: keras.saving.deserialize_keras_object(each) for name, each in parts.items()}

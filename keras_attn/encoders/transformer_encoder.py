@@ -1,8 +1,11 @@
+from typing import Any, Self
+
 import keras
 from keras import ops
 
 from keras_attn import masks
 from keras_attn._layer.layer import Layer
+from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer.transformer_stack import TransformerStack
 
@@ -64,17 +67,17 @@ class TransformerEncoder(Layer):
 
     def __init__(
         self,
-        block,
-        embedding=None,
-        num_layers=6,
-        positions=None,
-        position_bias=None,
-        scale_embedding=False,
-        dropout=0.0,
-        pad_token_id=0,
-        seed=None,
-        **kwargs,
-    ):
+        block: keras.layers.Layer,
+        embedding: keras.layers.Layer | None = None,
+        num_layers: int = 6,
+        positions: keras.layers.Layer | None = None,
+        position_bias: keras.layers.Layer | None = None,
+        scale_embedding: bool = False,
+        dropout: float = 0.0,
+        pad_token_id: int = 0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -93,10 +96,12 @@ class TransformerEncoder(Layer):
         self.embedding = embedding
         self.pad_token_id = pad_token_id
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         self.stack.build(inputs_shape)
 
-    def call(self, inputs, mask=None, inputs_mask=None):
+    def call(
+        self, inputs: Tensor, mask: Mask | None = None, inputs_mask: Mask | None = None
+    ) -> dict[str, Any]:
         vectors = self.stack.embed(inputs)  # (B, S, D)
         mask = masks.join(vectors, mask=mask, inputs_mask=inputs_mask)
         if mask is None and len(inputs.shape) == 2:  # ids; an embedding may also read images
@@ -110,17 +115,17 @@ class TransformerEncoder(Layer):
         return {"encoder_outputs": self.stack.normalize(vectors), "encoder_mask": mask}
 
     @property
-    def max_source_length(self):
+    def max_source_length(self) -> int | Tensor | None:
         """int, most positions of a source, where positions are learned; else `None`."""
         return self.stack.max_length
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         arguments = self.stack.arguments()
         return {**super().get_config(), **arguments, "pad_token_id": self.pad_token_id}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**TransformerStack.deserialize(config))

@@ -28,7 +28,7 @@ class EncodedSentences:
            [1, 5, 2, 0, 0]], dtype=int32)
     """
 
-    def __init__(self, ids: np.ndarray, offsets: np.ndarray):
+    def __init__(self, ids: np.ndarray, offsets: np.ndarray) -> None:
         # A plain array over the same pages: every slice of a np.memmap costs a Python object more.
         self.ids = np.asarray(ids)
         self.offsets = np.asarray(offsets)

@@ -1,18 +1,20 @@
+from collections.abc import Sequence
+
 import numpy as np
 
 from keras_attn.text.tokenizer import END_TOKEN_ID, PAD_TOKEN_ID, START_TOKEN_ID
 
 
 def mask_tokens(
-    token_ids,
-    vocabulary_size,
-    mask_token_id,
-    seed,
-    rate=0.15,
-    mask_rate=0.8,
-    random_rate=0.1,
-    special_token_ids=(PAD_TOKEN_ID, START_TOKEN_ID, END_TOKEN_ID),
-):
+    token_ids: np.ndarray,
+    vocabulary_size: int,
+    mask_token_id: int,
+    seed: int | tuple[int, ...],
+    rate: float = 0.15,
+    mask_rate: float = 0.8,
+    random_rate: float = 0.1,
+    special_token_ids: Sequence[int] = (PAD_TOKEN_ID, START_TOKEN_ID, END_TOKEN_ID),
+) -> tuple[np.ndarray, np.ndarray]:
     """Hides some tokens, for a masked language model to find them.
 
     Introduced by [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section 3.1. Of the

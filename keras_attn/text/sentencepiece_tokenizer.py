@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.complete_model import is_complete_model
@@ -16,6 +17,9 @@ from keras_attn.text.tokenizer import (
     UNKNOWN_TOKEN_ID,
 )
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
+
+if TYPE_CHECKING:
+    from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
 
 # The sums of unigram training depend on how the work is divided: a fixed number of threads, not
 # the number of cores, makes the same files give the same model on every machine.
@@ -58,7 +62,7 @@ class SentencePieceTokenizer:
     end_token_id = END_TOKEN_ID
     unknown_token_id = UNKNOWN_TOKEN_ID
 
-    def __init__(self, model: bytes):
+    def __init__(self, model: bytes) -> None:
         sentencepiece = _import_sentencepiece()
         self.model = bytes(model)
         if not is_complete_model(self.model):
@@ -255,7 +259,7 @@ class SentencePieceTokenizer:
         start_token_id: int | None = None,
         end_token_id: int | None = END_TOKEN_ID,
         pad_token_id: int = PAD_TOKEN_ID,
-    ):
+    ) -> "TensorFlowTokenizer":
         """Returns the same tokenizer as a `tf.Module`, for use inside a SavedModel.
 
         Args:

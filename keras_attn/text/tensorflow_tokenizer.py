@@ -49,7 +49,7 @@ class TensorFlowTokenizer(tf.Module):
         end_token_id: int | None = END_TOKEN_ID,
         pad_token_id: int = PAD_TOKEN_ID,
         name: str | None = None,
-    ):
+    ) -> None:
         super().__init__(name=name)
         self._start_token_id = start_token_id
         self._end_token_id = end_token_id
