@@ -24,6 +24,7 @@ from keras_attn._layer.quantization import refuse_quantization
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record_attention_scores
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
+from keras_attn.attention.cache_view import CacheView
 from keras_attn.attention.combined_attention import CombinedAttention
 from keras_attn.attention.cosine_attention import CosineAttention
 from keras_attn.attention.coverage_attention import CoverageAttention
@@ -93,6 +94,7 @@ __all__ = [
     "AttentionRNNCell",
     "BahdanauAttention",
     "BeamDecoder",
+    "CacheView",
     "CausalLanguageModel",
     "CosineAttention",
     "CoverageAttention",

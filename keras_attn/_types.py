@@ -99,3 +99,6 @@ InitializerLike: TypeAlias = str | dict[str, Any] | Callable[..., Any]
 
 ActivationLike: TypeAlias = str | dict[str, Any] | Callable[..., Any] | None
 """What `keras.activations.get` accepts: a name, a configuration, a layer, a function, or `None`."""
+
+PositionBias: TypeAlias = Tensor | Callable[[Tensor, Tensor], Any]
+"""A bias of attention scores: a layer or function of query and key positions, or its result."""

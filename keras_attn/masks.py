@@ -66,6 +66,25 @@ def window_mask(query_positions: Tensor, key_positions: Tensor, window: int) -> 
     return distances < window
 
 
+def position_mask(
+    query_positions: Tensor, key_positions: Tensor, causal: bool = False, window: int | None = None
+) -> Tensor | None:
+    """Joins the causal mask and the mask of a window.
+
+    Args:
+        query_positions, key_positions: as in `causal_mask`.
+        causal: bool, whether queries must not attend to later keys. Defaults to `False`.
+        window: int, see `window_mask`. Defaults to `None`, no window.
+
+    Returns:
+        Boolean tensor `(1 or batch, target, source)`, or `None` without restrictions.
+    """
+    mask = causal_mask(query_positions, key_positions) if causal else None
+    if window is not None:
+        mask = both(mask, window_mask(query_positions, key_positions, window))
+    return mask
+
+
 EXPLICIT_MASKS = ("attention_mask", "encoder_mask")
 
 

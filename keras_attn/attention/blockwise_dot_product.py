@@ -1,6 +1,5 @@
 """Scaled dot-product attention in memory linear in the sequence length."""
 
-import functools
 from collections.abc import Callable
 
 from keras import ops
@@ -15,7 +14,7 @@ from keras_attn._backend.sequential_loops import (
 )
 from keras_attn._types import Mask, Tensor
 from keras_attn.attention.scaled_dot_product import matmul_groups, scaled_dot_product
-from keras_attn.masks import causal_mask, wide_dtype, window_mask
+from keras_attn.masks import both, position_mask, wide_dtype
 
 
 def blockwise_dot_product(
@@ -85,7 +84,8 @@ def blockwise_dot_product(
         """Context `(B, H, t, dv)` and weights `(B, H, t, S)` of the block of that number."""
         query_positions = start_index + number * size + ops.arange(size, dtype="int32")[None, :]
         key_positions = ops.arange(source, dtype="int32")[None, :]
-        allowed = block_mask(query_positions, key_positions, mask, causal, sliding_window)
+        allowed = position_mask(query_positions, key_positions, causal, sliding_window)
+        allowed = both(mask, allowed)  # (B or 1, H or 1, t, S)
         block_bias = None
         if distance_bias is not None:
             columns = ops.slice(distance_bias, first_column(number), (1, heads, 1, source + size))
@@ -152,31 +152,6 @@ def split(query: Tensor, num_blocks: int | Tensor, size: int | Tensor) -> Tensor
     query = ops.pad(query, ((0, 0), (0, 0), (0, num_blocks * size - target), (0, 0)))
     query = ops.reshape(query, (-1, heads, num_blocks, size, head_dim))  # (B, H, N, t, d)
     return ops.transpose(query, (2, 0, 1, 3, 4))  # (N, B, H, t, d)
-
-
-def block_mask(
-    query_positions: Tensor,
-    key_positions: Tensor,
-    mask: Tensor | None,
-    causal: bool,
-    sliding_window: int | None,
-) -> Tensor | None:
-    """All restrictions of the queries at these positions in one mask.
-
-    Args:
-        query_positions: int32 `(1, target)`.
-        key_positions: int32 `(1, source)`.
-        mask, causal, sliding_window: as in `blockwise_dot_product`.
-
-    Returns:
-        `None` (there are none) or boolean, broadcastable to `(batch, heads, target, source)`.
-    """
-    masks = [] if mask is None else [mask]
-    if causal:
-        masks.append(causal_mask(query_positions, key_positions))
-    if sliding_window is not None:
-        masks.append(window_mask(query_positions, key_positions, sliding_window))
-    return functools.reduce(ops.logical_and, masks) if masks else None
 
 
 def block_gradients(

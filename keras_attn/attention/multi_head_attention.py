@@ -1,10 +1,11 @@
-import itertools
+from collections.abc import Sequence
+from typing import Any, Self, cast
 
 import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn._decoding_state import growing_buffer, kv_cache
+from keras_attn._decoding_state import kv_cache
 from keras_attn._decoding_state.beam_axis import fold_beams
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._layer.argument_checks import (
@@ -13,16 +14,24 @@ from keras_attn._layer.argument_checks import (
     check_same_batch,
     check_same_time,
 )
-from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
+from keras_attn._types import InitializerLike, Mask, PositionBias, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_axes import AttentionAxes, check_axes
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps
-from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
+from keras_attn.attention.blockwise_attention import blockwise_attention
+from keras_attn.attention.cache_view import CacheView
+from keras_attn.attention.head_projections import merge_heads, project, split_heads
+from keras_attn.attention.position_bias import (
+    add_biases,
+    check_position_bias,
+    compute_position_bias,
+)
 from keras_attn.attention.scaled_dot_product import scaled_dot_product
 from keras_attn.positions.position_range import position_range
+from keras_attn.positions.rotary_positions import RotaryPositions
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -117,71 +126,49 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        dropout=0.0,
-        use_bias=True,
-        output_shape=None,
-        attention_axes=None,
-        sliding_window=None,
-        flash_attention=None,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        use_gate=False,
-        seed=None,
-        num_key_value_heads=None,
-        rotary=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        output_shape: int | Sequence[int] | None = None,
+        attention_axes: int | Sequence[int] | None = None,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        use_gate: bool = False,
+        seed: int | None = None,
+        num_key_value_heads: int | None = None,
+        rotary: RotaryPositions | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         value_dim = key_dim if value_dim is None else value_dim
         num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
-        for name, number in (
-            ("num_heads", num_heads),
-            ("key_dim", key_dim),
-            ("value_dim", value_dim),
-            ("num_key_value_heads", num_key_value_heads),
-        ):
-            check_positive_integer(name, number)
         if isinstance(output_shape, (tuple, list)) and len(output_shape) == 1:
-            (output_shape,) = output_shape
-        for name, number in (("output_shape", output_shape), ("sliding_window", sliding_window)):
-            if number is not None:
-                check_positive_integer(name, number)
-        if num_heads % num_key_value_heads:
-            raise ValueError(
-                "num_key_value_heads must divide num_heads. "
-                f"Received: num_key_value_heads={num_key_value_heads}, num_heads={num_heads}."
-            )
-        check_dropout("dropout", dropout)
-        if rotary is not None and not callable(getattr(rotary, "call", None)):
-            raise ValueError(
-                f"rotary must be a RotaryPositions or None. Received: rotary={rotary!r}."
-            )
-        if activity_regularizer is not None:
-            raise ValueError(
-                "The activities of the projections are not regularized. Received: "
-                f"activity_regularizer={activity_regularizer!r}. Leave it out."
-            )
-        if flash_attention and dropout:
-            raise ValueError(
-                "The blockwise form has no dropout. "
-                f"Received: flash_attention=True, dropout={dropout}. Set dropout=0, or "
-                "flash_attention=None."
-            )
+            output_shape = output_shape[0]
+        _check_sizes(
+            num_heads=num_heads,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            num_key_value_heads=num_key_value_heads,
+            output_shape=output_shape,
+            sliding_window=sliding_window,
+        )
+        _check_features(dropout, rotary, activity_regularizer, flash_attention)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
         self.dropout = dropout
         self.use_bias = use_bias
-        self.output_size = output_shape
+        self.output_size = cast(int | None, output_shape)
         if isinstance(attention_axes, int):
             attention_axes = (attention_axes,)
         self.attention_axes = None if attention_axes is None else tuple(attention_axes)
@@ -199,7 +186,12 @@ class MultiHeadAttention(AttentionSteps, Layer):
         self.rotary = rotary
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(
+        self,
+        query_shape: StaticShape,
+        value_shape: StaticShape | None = None,
+        key_shape: StaticShape | None = None,
+    ) -> None:
         value_shape = query_shape if value_shape is None else value_shape
         key_shape = value_shape if key_shape is None else key_shape
         for name, shape in (("query", query_shape), ("value", value_shape), ("key", key_shape)):
@@ -244,20 +236,20 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
     def call(
         self,
-        query,
-        value=None,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        use_causal_mask=False,
-        position_bias=None,
-        start_index=0,
-        mask=None,
-    ):
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        query_mask: Mask | None = None,
+        value_mask: Mask | None = None,
+        key_mask: Mask | None = None,
+        attention_mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        use_causal_mask: bool = False,
+        position_bias: PositionBias | None = None,
+        start_index: int | Tensor = 0,
+        mask: Mask | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
         of_query = {}
         if value is None:
             value, of_query = query, {"query_mask": query_mask, "mask": mask}
@@ -289,24 +281,22 @@ class MultiHeadAttention(AttentionSteps, Layer):
             keys, values = self._project_memory(key, value)
         queries, keys = self._turn(queries, start_index), self._turn(keys, start_index)
         if self.flash_attention:
-            heads = self._blockwise(
-                queries,
-                keys,
-                values,
+            heads = blockwise_attention(
+                (queries, keys, values),
                 padding,
                 attention_mask,
-                return_attention_scores,
                 use_causal_mask,
+                self.sliding_window,
                 position_bias,
+                return_attention_scores,
             )
             return self._combine(heads, query)
-
         positions = (
             position_range(ops.shape(queries)[2], start_index),
             position_range(ops.shape(keys)[2], start_index),
         )
         allowed = masks.both(
-            self._mask_of_positions(*positions, use_causal_mask),
+            masks.position_mask(*positions, use_causal_mask, self.sliding_window),
             None if padding is None else masks.attention_mask(value, padding),
         )
         allowed = _with_heads(allowed)
@@ -314,7 +304,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
             if len(attention_mask.shape) != 4:
                 attention_mask = _with_heads(masks.attention_mask(value, attention_mask))
             allowed = masks.both(allowed, masks.boolean(attention_mask, "attention_mask"))
-        bias = _bias(position_bias, *positions)
+        bias = compute_position_bias(position_bias, *positions)
         heads, weights = scaled_dot_product(
             queries, keys, values, allowed, bias, self._dropout(training)
         )
@@ -328,7 +318,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         """`call` for inputs of a higher rank, as one of rank 3."""
         axes = AttentionAxes(self.attention_axes, query, value)
         folded = {id(inputs): axes.fold(inputs) for inputs in (query, value, key)}
-        results = self.call(
+        results: Any = self.call(
             *(folded[id(inputs)] for inputs in (query, value, key)),
             value_mask=axes.fold_padding(padding),
             attention_mask=axes.fold_mask(attention_mask),
@@ -340,7 +330,9 @@ class MultiHeadAttention(AttentionSteps, Layer):
         outputs, weights = results
         return axes.unfold(outputs), axes.unfold_scores(weights)
 
-    def prepare_memory(self, value, key=None, attention_mask=None):
+    def prepare_memory(
+        self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
+    ) -> TensorDict:
         """Computes what stays the same for every query.
 
         Args:
@@ -369,7 +361,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         values = values * ops.cast(attended, values.dtype)[:, None, :, None]
         return {"keys": keys, "values": values, "mask": mask}
 
-    def attend(self, query, memory):
+    def attend(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
         """Attends to a prepared memory.
 
         Args:
@@ -402,7 +394,9 @@ class MultiHeadAttention(AttentionSteps, Layer):
         record(self, weights)
         return self._combine(heads, query), weights
 
-    def new_cache(self, batch, capacity, growing=None):
+    def new_cache(
+        self, batch: int | Tensor, capacity: int, growing: bool | None = None
+    ) -> TensorDict:
         """A cache of no positions, see `keras_attn._decoding_state.kv_cache.new_cache`."""
         return kv_cache.new_cache(
             batch,
@@ -416,85 +410,56 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
     def step(
         self,
-        query,
-        cache,
-        slot,
-        start_index=None,
-        key_positions=None,
-        position_bias=None,
-        ancestor_bias=None,
-        archive=None,
-        growing=None,
-    ):
+        query: Tensor,
+        cache: TensorDict,
+        view: CacheView,
+        position_bias: PositionBias | None = None,
+    ) -> tuple[Tensor, Tensor, TensorDict]:
         """Causal self-attention of new positions to those of a cache and to themselves.
 
         Args:
             query: `(batch, new positions, features)`, or `(batch, features)` for a single one; with
-                `ancestor_bias` `(batch * beams, features)`, one for each beam.
+                beams in the view `(batch * beams, features)`, one for each beam.
             cache: as from `new_cache` or the step before.
-            slot: int32 scalar, slots in use before these.
-            start_index: int32 scalar or `(batch,)`, position of the first query. Default: `slot`,
-                as if there were no beams.
-            key_positions: int32 `(1 or batch, slots)`, the position in each slot of the new cache,
-                negative where there is none to attend to. Default: the number of the slot, as if
-                there were no beams.
-            position_bias, growing: as in `call` and `new_cache`.
-            ancestor_bias: float32 `(batch, 1, beams, slots)`, added to the scores: what each of the
-                beams that share the cache may attend to in the new one, see
-                `keras_attn._decoding_state.kv_cache`. Default `None`: there are no beams.
-            archive: another cache, whose slots come before those of `cache` and are not copied.
-                Default `None`.
+            view: a `CacheView`, which slots are new and what may be attended to.
+            position_bias: as in `call`.
 
         Returns:
             Tuple of the outputs, shaped as `query` but for the features, the weights `(batch,
             heads, new positions or beams, slots)` and the new cache.
         """
-        start_index = slot if start_index is None else start_index
-        beams = 1 if ancestor_bias is None else ancestor_bias.shape[2]
-        queries, keys, values = self._project_positions(query, beams, start_index)
-        cache = kv_cache.extend(cache, keys, values, slot, growing)
-        new_positions = 1 if len(query.shape) == 2 else query.shape[1]
-        query_positions = position_range(new_positions or ops.shape(query)[1], start_index)
-        # A cache that grows ends with the newest position: a single one may attend to all of it.
-        everything = ancestor_bias is not None or (
-            growing_buffer.supports_growth(growing) and new_positions == 1 and key_positions is None
-        )
-        used = None
-        if ancestor_bias is None and key_positions is not None:
-            used = (key_positions >= 0)[:, None, :]
-        if key_positions is None:
-            key_positions = position_range(kv_cache.num_slots(cache, archive=archive))
-        parts = [cache] if archive is None else [archive, cache]
-        mask = self._mask_of_positions(query_positions, key_positions, not everything)
+        queries, keys, values = self._project_positions(query, view)
+        cache = kv_cache.extend(cache, keys, values, view.slot, view.growing)
+        num_new = 1 if len(query.shape) == 2 else ops.shape(query)[1]
+        positions = view.positions(cache, num_new)
+        parts = [cache] if view.archive is None else [view.archive, cache]
         heads, weights = scaled_dot_product(
             queries,
             [part["keys"] for part in parts],
             [part["values"] for part in parts],
-            _with_heads(masks.both(mask, used)),
-            _sum(_bias(position_bias, query_positions, key_positions), ancestor_bias),
+            _with_heads(view.mask(*positions, self.sliding_window)),
+            add_biases(compute_position_bias(position_bias, *positions), view.ancestor_bias),
             # Beams are searched, not trained.
-            self.dropout_layer if self.dropout and ancestor_bias is None else None,
+            self.dropout_layer if self.dropout and view.ancestor_bias is None else None,
         )
         return self._combine(heads, query), weights, cache
 
-    def _project_positions(self, query, beams, start_index):
+    def _project_positions(self, query, view):
         """Queries, keys and values of new positions, `(batch, heads, positions or beams, size)`."""
-        names = ("query", "key", "value")
-        if beams == 1:
-            queries, keys, values = self._project(query, *names)
-            return self._turn(queries, start_index), self._turn(keys, start_index), values
-        projected = self._multiply(query, *names)  # (B*K, sum)
-        sizes = ops.shape(query)[:-1]
-        queries, keys, values = self._split_heads(projected, sizes, *names, beams=beams)
-        queries = self._turn_beams(queries, start_index)
-        return queries, self._turn_beams(keys, start_index), values
+        turn = self._turn if view.num_beams == 1 else self._turn_beams
+        heads = self._project(query, "query", "key", "value", beams=view.num_beams)
+        queries, keys = (turn(each, view.first_position) for each in heads[:2])
+        return queries, keys, heads[2]
 
-    def _project(self, inputs, *names):
-        """Projections of one input, by one product: a list of `(B, heads, T, head size)`."""
+    def _project(self, inputs, *names, beams=1):
+        """Projections of one input, by one product: a list of `(B, heads, T or K, head size)`."""
         # The sizes of `inputs`, not those of the product: tf2onnx's optimizers, which
         # `model.export(format="onnx")` uses, would write 0 for the product's own sizes into the
         # shape of this reshape and then remove the reshape before it, to which the 0 refers.
-        return self._split_heads(self._multiply(inputs, *names), ops.shape(inputs)[:-1], *names)
+        leading = ops.shape(inputs)[:-1]
+        counts = [self.num_heads if name == "query" else self.num_key_value_heads for name in names]
+        head_dims = [self.value_dim if name == "value" else self.key_dim for name in names]
+        return split_heads(self._multiply(inputs, *names), leading, counts, head_dims, beams)
 
     def _project_memory(self, key, value):
         if key is value:
@@ -503,43 +468,20 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
     def _multiply(self, inputs, *names):
         """The projections `names` side by side: `(..., features)` to `(..., sum of sizes)`."""
-
-        def joined(kind):
-            parts = [self._scaled(name, getattr(self, f"{name}_{kind}")) for name in names]
-            return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
-
-        outputs = ops.matmul(ops.cast(inputs, self.compute_dtype), joined("kernel"))
-        # Not `+`: of `ops.add` TensorFlow takes the gradient of a bias, several times faster.
-        return ops.add(outputs, joined("bias")) if self.use_bias else outputs
+        kernels = [self._scaled(name, getattr(self, f"{name}_kernel")) for name in names]
+        biases = None
+        if self.use_bias:
+            biases = [self._scaled(name, getattr(self, f"{name}_bias")) for name in names]
+        return project(ops.cast(inputs, self.compute_dtype), kernels, biases)
 
     def _scaled(self, name, weight):
         """A weight as it is used: scaling those of the queries is cheaper than the queries."""
         weight = ops.cast(weight, self.compute_dtype)
         return weight * self.key_dim**-0.5 if name == "query" else weight
 
-    def _split_heads(self, projected, leading, *names, beams=1):
-        """`(B, T, sizes)`, or `(B*K, sizes)`, to a list of `(B, heads, T or K, head size)`.
-
-        `leading` are the sizes `(B, T)` or `(B*K,)`.
-
-        Heads of one size are split after the transposition, which moves all of them at once.
-        """
-        counts = [self.num_heads if name == "query" else self.num_key_value_heads for name in names]
-        head_dims = [self.value_dim if name == "value" else self.key_dim for name in names]
-        if len(set(head_dims)) == 1:
-            heads = _heads_first(projected, leading, sum(counts), head_dims[0], beams)
-            return _parts(heads, counts, axis=1)
-        sizes = [count * head_dim for count, head_dim in zip(counts, head_dims, strict=True)]
-        parts = _parts(projected, sizes, axis=-1)
-        sizes = zip(parts, counts, head_dims, strict=True)
-        return [_heads_first(part, leading, *each, beams) for part, *each in sizes]
-
     def _combine(self, heads, query):
         """Output of the heads `(B, H, T, dv)`, shaped as `query` but for the features."""
-        if heads.shape[2] != 1:
-            heads = ops.transpose(heads, (0, 2, 1, 3))  # (B, T, H, dv)
-        shape = ops.shape(query)[:-1]
-        heads = ops.reshape(heads, (*shape, self.num_heads * self.value_dim))
+        heads = merge_heads(heads, ops.shape(query)[:-1], self.num_heads * self.value_dim)
         if self.use_gate:
             heads = heads * ops.sigmoid(self._multiply(query, "gate"))  # (B, T, H * dv)
         return self._multiply(heads, "output")  # (B, T, E)
@@ -563,70 +505,27 @@ class MultiHeadAttention(AttentionSteps, Layer):
             return None
         return lambda weights: self.dropout_layer(weights, training=training)
 
-    def _mask_of_positions(self, query_positions, key_positions, use_causal_mask):
-        mask = None
-        if use_causal_mask:
-            mask = masks.causal_mask(query_positions, key_positions)  # (1 or B, T, S)
-        if self.sliding_window is not None:
-            window = masks.window_mask(query_positions, key_positions, self.sliding_window)
-            mask = masks.both(mask, window)
-        return mask
-
-    def _blockwise(
+    def compute_output_shape(
         self,
-        queries,
-        keys,
-        values,
-        padding,
-        attention_mask,
-        return_attention_scores,
-        use_causal_mask,
-        position_bias,
-    ):
-        if return_attention_scores:
-            raise ValueError(
-                "The blockwise form has no scores to return. Received: "
-                "return_attention_scores=True. Make the layer with flash_attention=None."
-            )
-        if attention_mask is not None and len(attention_mask.shape) != 2:
-            raise ValueError(
-                "The blockwise form needs an attention_mask of shape (batch, source). Received: "
-                f"attention_mask with shape {tuple(attention_mask.shape)}. Use use_causal_mask and "
-                "sliding_window for what depends on the query."
-            )
-        if position_bias is not None and not callable(position_bias):
-            raise ValueError(
-                "The blockwise form needs a layer as position_bias, not its result. "
-                f"Received: position_bias with shape {tuple(position_bias.shape)}."
-            )
-        if attention_mask is not None:
-            padding = masks.both(padding, masks.boolean(attention_mask, "attention_mask"))
-        return blockwise_dot_product(
-            queries,
-            keys,
-            values,
-            mask=None if padding is None else ops.cast(padding, "bool")[:, None, None, :],
-            causal=use_causal_mask,
-            sliding_window=self.sliding_window,
-            bias=position_bias,
-        )
-
-    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        query_shape: StaticShape,
+        value_shape: StaticShape | None = None,
+        key_shape: StaticShape | None = None,
+    ) -> tuple[int | None, ...]:
         size = query_shape[-1] if self.output_size is None else self.output_size
         return (*query_shape[:-1], size)
 
     def compute_output_spec(
         self,
-        query,
-        value=None,
-        key=None,
-        return_attention_scores=False,
-        position_bias=None,
-        **kwargs,
-    ):
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        return_attention_scores: bool = False,
+        position_bias: PositionBias | None = None,
+        **kwargs: Any,
+    ) -> Any:
         check_position_bias(position_bias)
         value = query if value is None else value
-        shape = self.compute_output_shape(query.shape)
+        shape = self.compute_output_shape(tuple(query.shape))
         outputs = keras.KerasTensor(shape, dtype=self.compute_dtype)
         if not return_attention_scores:
             return outputs
@@ -634,7 +533,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         shape = (*axes.row_sizes, self.num_heads, *axes.query_sizes, *axes.value_sizes)
         return outputs, keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,
@@ -660,56 +559,43 @@ class MultiHeadAttention(AttentionSteps, Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         # The layer of Keras, whose configuration may be given too, has none.
         rotary = keras.saving.deserialize_keras_object(config.get("rotary"))
         return cls(**{**config, "rotary": rotary})
 
 
-def check_position_bias(position_bias):
-    """Refuses a layer whose weights a functional model would neither train nor save."""
-    if isinstance(position_bias, keras.layers.Layer):
-        ensure_built(position_bias, (None, None), (None, None))
-        if position_bias.weights:
-            raise ValueError(
-                "A functional model does not see the weights of a layer that is an argument. "
-                f"Received: position_bias={position_bias}. Call it on the positions, and give its "
-                "result."
-            )
-
-
-def _heads_first(projected, leading, num_heads, head_dim, beams=1):
-    """`(B, T, heads * size)`, or `(B*K, heads * size)`, to `(B, heads, T or K, size)`."""
-    rows, *time = leading
-    if not time and beams == 1:
-        return ops.reshape(projected, (rows, num_heads, 1, head_dim))
-    if not time:
-        rows, time = rows // beams if isinstance(rows, int) else -1, (beams,)
-    heads = ops.reshape(projected, (rows, *time, num_heads, head_dim))
-    return ops.transpose(heads, (0, 2, 1, 3))
-
-
-def _parts(tensor, sizes, axis):
-    if len(sizes) == 1:
-        return [tensor]
-    ends = list(itertools.accumulate(sizes))
-    return ops.split(tensor, ends[:-1], axis=axis)
-
-
-def _with_heads(mask):
+def _with_heads(mask: Any) -> Any:
     """`(B, T, S)` to `(B, 1, T, S)`; `None` and masks of each head stay what they are."""
     return mask if mask is None or len(mask.shape) == 4 else mask[:, None]
 
 
-def _sum(bias, other):
-    """Returns the sum of two biases in float32 or float64; each may be `None`."""
-    if bias is None or other is None:
-        return other if bias is None else bias
-    dtype = masks.wide_dtype(bias, other)
-    return ops.cast(bias, dtype) + ops.cast(other, dtype)
+def _check_sizes(output_shape, sliding_window, **sizes):
+    for name, number in sizes.items():
+        check_positive_integer(name, number)
+    for name, number in (("output_shape", output_shape), ("sliding_window", sliding_window)):
+        if number is not None:
+            check_positive_integer(name, number)
+    num_heads, num_key_value_heads = sizes["num_heads"], sizes["num_key_value_heads"]
+    if num_heads % num_key_value_heads:
+        raise ValueError(
+            "num_key_value_heads must divide num_heads. "
+            f"Received: num_key_value_heads={num_key_value_heads}, num_heads={num_heads}."
+        )
 
 
-def _bias(position_bias, query_positions, key_positions):
-    if callable(position_bias):
-        return position_bias(query_positions, key_positions)
-    return position_bias
+def _check_features(dropout, rotary, activity_regularizer, flash_attention):
+    check_dropout("dropout", dropout)
+    if rotary is not None and not callable(getattr(rotary, "call", None)):
+        raise ValueError(f"rotary must be a RotaryPositions or None. Received: rotary={rotary!r}.")
+    if activity_regularizer is not None:
+        raise ValueError(
+            "The activities of the projections are not regularized. Received: "
+            f"activity_regularizer={activity_regularizer!r}. Leave it out."
+        )
+    if flash_attention and dropout:
+        raise ValueError(
+            "Expected dropout=0 with flash_attention=True, because the blockwise form has no "
+            f"dropout. Received: flash_attention=True, dropout={dropout}. Set dropout=0, or "
+            "flash_attention=None."
+        )

@@ -8,6 +8,7 @@ from keras_attn._backend.integers import sum_int32
 from keras_attn._decoding_state import growing_buffer, kv_cache
 from keras_attn._layer.argument_checks import check_same_batch
 from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
+from keras_attn.attention.cache_view import CacheView
 from keras_attn.decoders.transformer_token_decoder import TransformerTokenDecoder
 from keras_attn.positions.position_range import position_range
 
@@ -136,7 +137,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
             for block in self.stack.blocks
         ]
         _, _, shared = self.stack.step(
-            vectors, {"caches": empty}, [{}] * len(empty), 0, position_bias=bias, growing=True
+            vectors, {"caches": empty}, [{}] * len(empty), CacheView(0, growing=True), bias
         )
         return {
             "caches": shared["caches"],
@@ -202,17 +203,15 @@ class CausalLanguageModel(TransformerTokenDecoder):
         slots = kv_cache.num_slots(shared["caches"][0], time * beams, growing, archive)
         key_positions = _key_positions(position, slot, slots, _prompt_slots(memory), beams)
         bias = self.stack.bias(position_range(time, position), key_positions)
-        vectors, _, shared = self.stack.step(
-            vectors,
-            shared,
-            [{}] * len(self.stack.blocks),
+        view = CacheView(
             slot,
             start_index=position,
             key_positions=key_positions,
-            position_bias=bias,
             ancestor_bias=ancestor_bias,
             growing=growing,
         )
+        memories = [{}] * len(self.stack.blocks)
+        vectors, _, shared = self.stack.step(vectors, shared, memories, view, bias)
         vectors = self.stack.normalize(vectors)  # (B, T, D) or (B*K, D)
         return vectors, {**shared, "position": position + time, "slot": slot + time * beams}
 

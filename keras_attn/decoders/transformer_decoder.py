@@ -7,6 +7,7 @@ from keras_attn import masks
 from keras_attn._decoding_state import growing_buffer, kv_cache
 from keras_attn._layer.argument_checks import check_same_batch, check_second_input
 from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
+from keras_attn.attention.cache_view import CacheView
 from keras_attn.decoders.transformer_token_decoder import TransformerTokenDecoder
 from keras_attn.positions.position_range import position_range
 
@@ -146,17 +147,14 @@ class TransformerDecoder(TransformerTokenDecoder):
         key_positions = position_range(slots) // beams
         bias = self.stack.bias(position_range(1, position), key_positions)
         vectors = ops.squeeze(self.stack.embed(token_ids[:, None], position), axis=1)  # (B*K, D)
-        vectors, weights, shared = self.stack.step(
-            vectors,
-            shared,
-            memory["blocks"],
+        view = CacheView(
             slot,
             start_index=position,
             key_positions=key_positions,
-            position_bias=bias,
             ancestor_bias=kv_cache.reshape_ancestor_bias(ancestor_bias, own),
             growing=growing,
         )
+        vectors, weights, shared = self.stack.step(vectors, shared, memory["blocks"], view, bias)
         new_state = {"ancestor_bias": ancestor_bias, "shared": {**shared, "position": position + 1}}
         if "alignments" in state:
             # (B, H, K, S) to (B*K, S)

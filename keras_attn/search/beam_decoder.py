@@ -1,3 +1,4 @@
+import functools
 import numbers
 
 import keras
@@ -8,15 +9,11 @@ from keras_attn._backend import gather
 from keras_attn._backend.integers import sum_int32
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import check_positive_integer, is_finite
-from keras_attn.search.beam_groups import candidates_of_groups, first_open, is_repeated
-from keras_attn.search.best_continuations import best_continuations
+from keras_attn.search.beam_groups import first_open, is_repeated
+from keras_attn.search.candidates import extend_histories, find_candidates
 from keras_attn.search.coverage_penalty import coverage_penalty
-from keras_attn.search.dead_ends import (
-    NO_RANK,
-    find_dead_ends,
-    ranks_of_dead_ends,
-    ranks_to_scores,
-)
+from keras_attn.search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_scores
+from keras_attn.search.hypothesis_pool import add_to_pool, new_pool
 from keras_attn.search.length_penalty import best_attainable, divisor
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
@@ -137,54 +134,41 @@ class BeamDecoder(Search):
 
     def start(self, memory, limits, encoder_mask):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
-        beams, pool = (batch, self.beam_width), (batch, self.num_hypotheses)
-
-        def new_buffer(rows, rest=(), dtype="int32"):
-            return growing_buffer.new_buffer(rows, rest, dtype, self.max_length)
-
-        # All beams start alike: only the first of a group is possible, or there would be copies of
-        # everything.
-        first_beam = (
-            ops.arange(self.beam_width, dtype="int32") % (self.beam_width // self.num_groups) == 0
-        )
+        rows = (batch, self.beam_width)
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
-        first_hypothesis = ops.arange(self.num_hypotheses, dtype="int32")[None, :] == 0  # (1, N)
-        # With no token allowed, the empty hypothesis is the result.
-        is_empty = (limits[:, None] == 0) & first_hypothesis  # (B, N)
-        empty_log_probs = _possible(is_empty)
+        # All beams are equal: only the first one of a group is possible, so that the others are not
+        # copies of it.
+        size = self.beam_width // self.num_groups
+        is_possible = ops.arange(self.beam_width, dtype="int32") % size == 0
+        log_probs = ops.cast(ops.where(is_possible, 0.0, IMPOSSIBLE), "float32")
         carry = {
             "step": ops.zeros((), dtype="int32"),
             "done": limits == 0,
             "collected": ops.zeros_like(limits),
             "state": self.decoder.initial_state(
-                memory, self.beam_width, self._aligns, max(1, self.max_length)
+                memory, self.beam_width, self._needs_alignments, max(1, self.max_length)
             ),
             "beams": {
-                "token_ids": new_buffer(beams),
-                "last": ops.broadcast_to(first_tokens[:, None], beams),
-                "log_probs": ops.zeros(beams, "float32") + _possible(first_beam),
+                "token_ids": growing_buffer.new_buffer(rows, (), "int32", self.max_length),
+                "last": ops.broadcast_to(first_tokens[:, None], rows),
+                "log_probs": ops.zeros(rows, "float32") + log_probs,
             },
-            "hypotheses": {
-                "token_ids": new_buffer(pool),
-                "num_tokens": ops.zeros(pool, dtype="int32"),
-                "ranks": ops.cast(ops.where(is_empty, 0.0, NO_RANK), "float32"),
-                "log_probs": empty_log_probs,
-            },
+            "hypotheses": new_pool(limits, self.num_hypotheses, self.max_length),
         }
-        if self._aligns:
+        if self._needs_alignments:
             dtype = self.alignments_dtype(carry["state"])
         if self.coverage_penalty:
-            carry["beams"]["coverage"] = ops.zeros((*beams, source), dtype="float32")
-        if self.return_alignments:
-            carry["beams"]["alignments"] = new_buffer(beams, (source,), dtype)
-            carry["hypotheses"]["alignments"] = new_buffer(pool, (source,), dtype)
-        if self.return_token_log_probs:
-            carry["beams"]["token_log_probs"] = new_buffer(beams, dtype="float32")
-            carry["hypotheses"]["token_log_probs"] = new_buffer(pool, dtype="float32")
+            carry["beams"]["coverage"] = ops.zeros((*rows, source), dtype="float32")
+        for name, width in (("beams", self.beam_width), ("hypotheses", self.num_hypotheses)):
+            buffer = functools.partial(growing_buffer.new_buffer, (batch, width))
+            if self.return_alignments:
+                carry[name]["alignments"] = buffer((source,), dtype, self.max_length)
+            if self.return_token_log_probs:
+                carry[name]["token_log_probs"] = buffer((), "float32", self.max_length)
         return carry
 
     @property
-    def _aligns(self):
+    def _needs_alignments(self):
         """Whether the attention weights of each step are needed."""
         return bool(self.return_alignments or self.coverage_penalty)
 
@@ -192,25 +176,30 @@ class BeamDecoder(Search):
         step, beams = carry["step"], carry["beams"]
         last = ops.reshape(beams["last"], (-1,))  # (B*K,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)
-        candidates = self._candidates(step_logits, carry)
-        self._extend_histories(candidates, beams, state, step)
+        candidates = self._find_candidates(step_logits, carry)
+        weights = None
+        if self._needs_alignments:
+            source = ops.shape(state["alignments"])[1]
+            shape = (ops.shape(limits)[0], self.beam_width, source)
+            weights = ops.reshape(state["alignments"], shape)
+        histories = extend_histories(beams, candidates, weights, step)
 
         at_limit = step + 1 >= limits  # (B,)
-        is_end = candidates["last"] == self.end_token_id  # (B, 2K)
-        is_dead_end = candidates.pop("is_dead_end", None)  # (B, 2K)
-        if is_dead_end is not None:  # padding may be the end token
-            is_end = is_end & ops.logical_not(is_dead_end)
+        is_end = candidates.end_with(self.end_token_id)  # (B, 2K)
         pool, ended = self._collect(
-            carry, candidates, is_end, is_dead_end, at_limit, limits, length_penalty
+            carry, candidates, histories, is_end, at_limit, limits, length_penalty
         )
         collected = carry["collected"] + sum_int32(ended, axis=1)
 
+        is_dead_end = candidates.is_dead_end
         is_closed = is_end if is_dead_end is None else is_end | is_dead_end
-        candidates["log_probs"] = ops.where(is_closed, 2 * IMPOSSIBLE, candidates["log_probs"])
-        chosen = first_open(candidates["log_probs"], is_closed, self.num_groups)  # (B, K)
-        beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), candidates)
+        log_probs = ops.where(is_closed, 2 * IMPOSSIBLE, candidates.log_probs)
+        chosen = first_open(log_probs, is_closed, self.num_groups)  # (B, K)
+        following = {**histories, "log_probs": log_probs, "last": candidates.token_ids}
+        beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), following)
+        parents = gather.gather_beams(candidates.parents, chosen)  # (B, K)
         # The size of the limits, unlike that of the beams, is a constant of the loop.
-        rows = gather.flat_rows(beams.pop("parents"), ops.shape(limits)[0], self.beam_width)
+        rows = gather.flat_rows(parents, ops.shape(limits)[0], self.beam_width)
         state = gather.reorder(state, rows)
 
         best_open = ops.max(beams["log_probs"], axis=1)  # (B,)
@@ -240,93 +229,30 @@ class BeamDecoder(Search):
             open_ids = gather.gather_beams(open_ids, first)  # (B, 1, t)
         return ops.where(carry["done"][:, None], best, open_ids[:, 0])
 
-    def _candidates(self, step_logits, carry):
-        """The best continuations, `2 * beam_width` of each sentence, see `beam_groups`."""
+    def _find_candidates(self, step_logits, carry):
         step, beams = carry["step"], carry["beams"]
-        batch, vocabulary_size = ops.shape(beams["last"])[0], step_logits.shape[-1]
-        next_log_probs = self.next_log_probs(step_logits, beams["token_ids"], step)  # (B*K, V)
-        penalties = self.penalties(vocabulary_size, step)  # (V,)
-        forced = self.forced_tokens(carry, step_logits)
-        size = self.beam_width // self.num_groups
-
-        def continue_group(first, token_log_probs, taken):
-            log_probs = beams["log_probs"][:, first : first + size]  # (B, M)
-            values, parents, tokens = best_continuations(
-                token_log_probs, log_probs, penalties, self.penalized_token_ids, 2 * size
-            )  # (B, 2M)
-            if taken is not None:
-                values = values + gather.gather_beams(taken, tokens)
-            if forced is not None:
-                forced_tokens, forced_log_probs, is_forced = forced
-                # Until the prefix is over, there is the first beam alone.
-                only = (log_probs + forced_log_probs[:, first : first + size])[:, :1]  # (B, 1)
-                only = ops.where(
-                    ops.arange(2 * size, dtype="int32") == 0, only, 2 * IMPOSSIBLE
-                )  # (B, 2M)
-                values = ops.where(is_forced, only, values)
-                parents = ops.where(is_forced, 0, parents)
-                tokens = ops.where(is_forced, forced_tokens, tokens)
-            return values, parents, tokens
-
-        log_probs, parents, tokens = candidates_of_groups(
-            continue_group,
-            next_log_probs,
+        vocabulary_size = step_logits.shape[-1]
+        finds_dead_ends = self.may_reach_dead_end(vocabulary_size)
+        return find_candidates(
+            self.next_log_probs(step_logits, beams["token_ids"], step),  # (B*K, V)
             beams["log_probs"],
-            self.num_groups,
-            self.diversity_strength,
+            self.penalties(vocabulary_size, step),  # (V,)
+            self.penalized_token_ids,
+            self.forced_tokens(carry, step_logits),
+            num_groups=self.num_groups,
+            diversity_strength=self.diversity_strength,
+            dead_end_token_id=self.pad_token_id if finds_dead_ends else None,
+            with_token_log_probs=self.return_token_log_probs,
         )
-        candidates = {"log_probs": log_probs, "last": tokens, "parents": parents}
-        if self.may_reach_dead_end(vocabulary_size):
-            is_dead_end, own = find_dead_ends(
-                log_probs, parents, beams["log_probs"], self.num_groups
-            )
-            own_log_probs = gather.gather_rows(beams["log_probs"], own, axis=1)  # (B, 2K)
-            tokens = ops.where(is_dead_end, self.pad_token_id, tokens)
-            parents = ops.where(is_dead_end, own, parents)
-            candidates = {
-                "log_probs": ops.where(is_dead_end, own_log_probs, log_probs),
-                "last": tokens,
-                "parents": parents,
-                "is_dead_end": is_dead_end,
-            }
-        if self.return_token_log_probs:
-            # Not the difference of two sums, which is the less exact the longer the hypothesis.
-            flat = ops.reshape(next_log_probs, (batch, self.beam_width * vocabulary_size))
-            own = gather.gather_beams(flat, parents * vocabulary_size + tokens)  # (B, 2K)
-            own = own + gather.gather_rows(penalties, tokens)
-            if forced is not None:
-                _, forced_log_probs, is_forced = forced
-                own = ops.where(is_forced, gather.gather_beams(forced_log_probs, parents), own)
-            candidates["token_log_prob"] = own
-        return candidates
 
-    def _extend_histories(self, candidates, beams, state, step):
-        """Adds to the candidates what they have behind them."""
-        parents = candidates["parents"]
-        if self._aligns:
-            batch, source = ops.shape(parents)[0], ops.shape(state["alignments"])[1]
-            weights = ops.reshape(state["alignments"], (batch, self.beam_width, source))
-        if self.coverage_penalty:
-            coverage = beams["coverage"] + ops.cast(weights, "float32")  # (B, K, S)
-            candidates["coverage"] = gather.gather_beams(coverage, parents)
-        if self.return_alignments:
-            alignments = growing_buffer.append(beams["alignments"], weights, step)  # (B, K, t+1, S)
-            candidates["alignments"] = gather.gather_beams(alignments, parents)
-        if self.return_token_log_probs:
-            log_probs = gather.gather_beams(beams["token_log_probs"], parents)  # (B, 2K, t)
-            own = candidates.pop("token_log_prob")  # (B, 2K)
-            candidates["token_log_probs"] = growing_buffer.append(log_probs, own, step)
-        token_ids = gather.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
-        candidates["token_ids"] = growing_buffer.append(token_ids, candidates["last"], step)
-
-    def _collect(self, carry, candidates, is_end, is_dead_end, at_limit, limits, length_penalty):
+    def _collect(self, carry, candidates, histories, is_end, at_limit, limits, length_penalty):
         """Moves what ends at this step to the pool.
 
         Args:
             carry: of the search.
-            candidates: dict, leaves `(batch, 2 * beams, ...)`.
+            candidates: `Candidates`.
+            histories: dict as from `extend_histories`.
             is_end: boolean `(batch, 2 * beams)`.
-            is_dead_end: boolean `(batch, 2 * beams)`, or `None` if there are no dead ends.
             at_limit: boolean `(batch,)`.
             limits: int32 `(batch,)`.
             length_penalty: float32 scalar.
@@ -335,10 +261,11 @@ class BeamDecoder(Search):
             Tuple of the pool, and which candidates have ended, boolean `(batch, candidates)`, dead
             ends not among them.
         """
-        step, pool = carry["step"], dict(carry["hypotheses"])
+        step, pool, is_dead_end = carry["step"], carry["hypotheses"], candidates.is_dead_end
         # The first half may end; the second half can only have dead ends.
         count = self.beam_width if is_dead_end is None else 2 * self.beam_width
-        found = {name: candidates[name][:, :count] for name in pool if name in candidates}
+        found = {**histories, "log_probs": candidates.log_probs}
+        found = {name: values[:, :count] for name, values in found.items() if name in pool}
         is_end = is_end[:, :count]  # (B, C)
         is_open = ops.logical_not(carry["done"])[:, None]
         ended = (is_end | at_limit[:, None]) & (found["log_probs"] > IMPOSSIBLE / 2) & is_open
@@ -352,32 +279,22 @@ class BeamDecoder(Search):
         if self.num_groups > 1:
             is_new = ops.logical_not(is_repeated(found["token_ids"], collected))
             ended, collected = ended & is_new, collected & is_new
-        beams = (ops.shape(limits)[0], count)
-        found["num_tokens"] = ops.zeros(beams, dtype="int32") + num_tokens
+        rows = (ops.shape(limits)[0], count)
+        found["num_tokens"] = ops.zeros(rows, dtype="int32") + num_tokens
         scores = found["log_probs"] / divisor(
             num_tokens, is_end, length_penalty, self.length_penalty_form
         )
         if self.coverage_penalty:
-            scores = scores + self._coverage_penalty(carry, candidates, is_dead_end)
+            scores = scores + self._coverage_penalty(carry, histories["coverage"], is_dead_end)
         if is_dead_end is not None:
             scores = ops.where(is_dead_end, ranks_of_dead_ends(scores), scores)
         found["ranks"] = ops.where(collected, scores, NO_RANK)
+        return add_to_pool(pool, found, step, rows[0]), ended
 
-        for name in ("token_ids", "token_log_probs", "alignments"):
-            if name in pool:
-                shape = (ops.shape(limits)[0], self.num_hypotheses, *ops.shape(pool[name])[3:])
-                nothing = ops.zeros(shape, dtype=pool[name].dtype)
-                pool[name] = growing_buffer.append(pool[name], nothing, step)
-        both = {name: ops.concatenate([pool[name], found[name]], axis=1) for name in pool}
-        _, chosen = ops.top_k(both["ranks"], self.num_hypotheses)
-        pool = tree.map_structure(lambda t: gather.gather_beams(t, chosen), both)
-        return pool, ended
-
-    def _coverage_penalty(self, carry, candidates, is_dead_end):
+    def _coverage_penalty(self, carry, coverage, is_dead_end):
         if is_dead_end is None:
-            coverage = candidates["coverage"][:, : self.beam_width]  # (B, K, S)
-            return coverage_penalty(coverage, self.coverage_penalty)
-        penalties = coverage_penalty(candidates["coverage"], self.coverage_penalty)  # (B, 2K)
+            return coverage_penalty(coverage[:, : self.beam_width], self.coverage_penalty)
+        penalties = coverage_penalty(coverage, self.coverage_penalty)  # (B, 2K)
         # Without the attention of the step that found no token.
         own = coverage_penalty(carry["beams"]["coverage"], self.coverage_penalty)  # (B, K)
         return ops.where(is_dead_end, ops.concatenate([own, own], axis=1), penalties)
@@ -398,8 +315,3 @@ class BeamDecoder(Search):
             "num_groups": self.num_groups,
             "diversity_strength": self.diversity_strength,
         }
-
-
-def _possible(condition):
-    """Log-probabilities float32: 0 where the condition holds, none elsewhere."""
-    return ops.cast(ops.where(condition, 0.0, IMPOSSIBLE), "float32")

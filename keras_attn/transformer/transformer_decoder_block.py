@@ -5,7 +5,8 @@ import keras
 from keras_attn import masks
 from keras_attn._layer.argument_checks import check_same_batch, check_second_input
 from keras_attn._layer.ensure_built import ensure_built
-from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
+from keras_attn._types import Mask, PositionBias, StaticShape, Tensor, TensorDict
+from keras_attn.attention.cache_view import CacheView
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 WITHOUT_MEMORY = " Or make the block with cross_attention=False."
@@ -84,7 +85,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         encoder_outputs: Tensor | None = None,
         encoder_mask: Mask | None = None,
         attention_mask: Mask | None = None,
-        position_bias: Tensor | None = None,
+        position_bias: PositionBias | None = None,
         encoder_outputs_mask: Mask | None = None,
         mask: Mask | None = None,
         inputs_mask: Mask | None = None,
@@ -104,7 +105,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         inputs: Tensor,
         memory: TensorDict | None,
         attention_mask: Mask | None = None,
-        position_bias: Tensor | None = None,
+        position_bias: PositionBias | None = None,
         padding: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
         """All positions at once, for a memory that is prepared.
@@ -150,19 +151,18 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         inputs: Tensor,
         state: TensorDict,
         memory: TensorDict | None,
-        slot: int | Tensor,
-        **positions: Any,
+        view: CacheView,
+        position_bias: PositionBias | None = None,
     ) -> tuple[Tensor, Any, TensorDict]:
         """New positions, given those in the state.
 
         Args:
             inputs: `(rows, new positions, features)`, or `(rows, features)` for a single one; a
-                row for each row of the state or, with `ancestor_bias`, for each beam.
+                row for each row of the state or, with beams in the view, for each beam.
             state: as from `initial_state` or the step before.
             memory: as from `prepare_memory`.
-            slot: int32 scalar, slots of the state that are in use.
-            **positions: `start_index`, `key_positions`, `position_bias`, `ancestor_bias`, `archive`
-                and `growing`, see `MultiHeadAttention.step`.
+            view: a `CacheView`, which slots of the state are new and what may be attended to.
+            position_bias: of the self-attention, see `MultiHeadAttention`.
 
         Returns:
             Tuple of outputs, shaped as `inputs`, the weights `(batch, heads, beams * new positions,
@@ -171,7 +171,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         new_state = {}
 
         def attend(x):
-            outputs, _, cache = self.self_attention.step(x, state, slot, **positions)
+            outputs, _, cache = self.self_attention.step(x, state, view, position_bias)
             new_state.update(cache)
             return outputs
 

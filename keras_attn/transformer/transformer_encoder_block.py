@@ -9,8 +9,16 @@ from keras_attn._layer.argument_checks import check_dropout, check_positive_inte
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
-from keras_attn._types import ActivationLike, InitializerLike, Mask, StaticShape, Tensor
-from keras_attn.attention.multi_head_attention import MultiHeadAttention, check_position_bias
+from keras_attn._types import (
+    ActivationLike,
+    InitializerLike,
+    Mask,
+    PositionBias,
+    StaticShape,
+    Tensor,
+)
+from keras_attn.attention.multi_head_attention import MultiHeadAttention
+from keras_attn.attention.position_bias import check_position_bias
 from keras_attn.positions.rotary_positions import RotaryPositions
 from keras_attn.transformer.feed_forward import FeedForward
 
@@ -121,7 +129,8 @@ class TransformerEncoderBlock(Layer):
             check_dropout(name, getattr(self, name))
         if flash_attention and self.attention_dropout:
             raise ValueError(
-                "The blockwise form has no dropout. Received: flash_attention=True, "
+                "Expected attention_dropout=0 with flash_attention=True, because the blockwise "
+                "form has no dropout. Received: flash_attention=True, "
                 f"attention_dropout={self.attention_dropout}. Set attention_dropout=0."
             )
         self.use_bias = use_bias
@@ -172,7 +181,7 @@ class TransformerEncoderBlock(Layer):
         self,
         inputs: Tensor,
         attention_mask: Mask | None = None,
-        position_bias: Tensor | None = None,
+        position_bias: PositionBias | None = None,
         mask: Mask | None = None,
         inputs_mask: Mask | None = None,
     ) -> Tensor:
@@ -231,7 +240,7 @@ class TransformerEncoderBlock(Layer):
         return inputs_shape
 
     def compute_output_spec(
-        self, inputs: Tensor, *args: Any, position_bias: Tensor | None = None, **kwargs: Any
+        self, inputs: Tensor, *args: Any, position_bias: PositionBias | None = None, **kwargs: Any
     ) -> Any:
         check_position_bias(position_bias)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)

@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.layer_template import LayerTemplate, check_template_dtype, with_dtype
 from keras_attn._serialization.serialize_shared import serialize_shared
-from keras_attn._types import StaticShape, Tensor, TensorDict
+from keras_attn._types import PositionBias, StaticShape, Tensor, TensorDict
+from keras_attn.attention.cache_view import CacheView
 
 
 def check_block(block: object) -> None:
@@ -155,8 +157,8 @@ class TransformerStack(Layer):
         vectors: Tensor,
         shared: TensorDict,
         memories: Sequence[TensorDict | None],
-        slot: int | Tensor,
-        **positions: Any,
+        view: CacheView,
+        position_bias: PositionBias | None = None,
     ) -> tuple[Tensor, Any, TensorDict]:
         """New positions, given those in caches.
 
@@ -165,7 +167,9 @@ class TransformerStack(Layer):
             shared: dict with `caches` and, if there are any, `archives`, one of each for each
                 block; see `keras_attn._decoding_state.kv_cache`.
             memories: what each block attends to.
-            slot, **positions: see `TransformerDecoderBlock.step`.
+            view: a `CacheView` of the caches, which all have the same slots. The stack sets its
+                `archive`.
+            position_bias: as from `bias`.
 
         Returns:
             Tuple of the outputs of the last block, the weights of its cross-attention, and the dict
@@ -176,9 +180,8 @@ class TransformerStack(Layer):
         for block, cache, archive, memory in zip(
             self.blocks, shared["caches"], archives, memories, strict=True
         ):
-            vectors, weights, cache = block.step(
-                vectors, cache, memory, slot, archive=archive, **positions
-            )
+            own_view = dataclasses.replace(view, archive=archive)
+            vectors, weights, cache = block.step(vectors, cache, memory, own_view, position_bias)
             caches.append(cache)
         return vectors, weights, {**shared, "caches": caches}
 

@@ -7,6 +7,7 @@ from keras import tree
 
 from keras_attn import (
     AlibiBias,
+    CacheView,
     MultiHeadAttention,
     RelativePositionBias,
     RotaryPositions,
@@ -335,10 +336,10 @@ def test_the_blockwise_form_equals_the_plain_one(name):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ({"return_attention_scores": True}, "no scores to return"),
-        ({"attention_mask": random_mask(2, 6, 6)}, r"needs an attention_mask .*shape \(2, 6, 6\)"),
+        ({"return_attention_scores": True}, "scores=False with flash_attention=True"),
+        ({"attention_mask": random_mask(2, 6, 6)}, r"Expected attention_mask .*shape \(2, 6, 6\)"),
         ({"attention_mask": random_mask(2, 1, 6, 6)}, r"Received: .*shape \(2, 1, 6, 6\)"),
-        ({"position_bias": BIAS[:, :2]}, r"needs a layer .*shape \(2, 2, 6, 6\)"),
+        ({"position_bias": BIAS[:, :2]}, r"Expected a layer .*shape \(2, 2, 6, 6\)"),
     ],
 )
 def test_the_blockwise_form_refuses_what_it_has_not(call, message):
@@ -382,7 +383,7 @@ def test_cached_steps_equal_the_full_pass(name, growing):
         for new in parts:
             now = slice(slot, slot + new)
             step_outputs, step_weights, cache = layer.step(
-                X[:, now], cache, np.int32(slot), position_bias=bias, growing=growing
+                X[:, now], cache, CacheView(np.int32(slot), growing=growing), bias
             )
             slot += new
             assert_close(numpy(step_outputs), outputs[:, now])
@@ -403,15 +404,8 @@ def test_steps_of_rows_that_began_at_other_slots_equal_those_of_each_row(make_bi
     found = []
     for slot, new in ((0, 4), (4, 1), (5, 1)):
         slots = np.arange(slot + new if growing else 7, dtype="int32")
-        outputs, weights, cache = layer.step(
-            X[:, slot : slot + new],
-            cache,
-            np.int32(slot),
-            start_index=slot - first,
-            key_positions=slots - first[:, None],
-            growing=growing,
-            **call,
-        )
+        view = CacheView(np.int32(slot), slot - first, slots - first[:, None], growing=growing)
+        outputs, weights, cache = layer.step(X[:, slot : slot + new], cache, view, **call)
         assert not numpy(weights)[0, :, :, :2].any()
         found.append(numpy(outputs))
     found = np.concatenate(found, axis=1)
@@ -436,16 +430,14 @@ def test_beams_that_share_a_cache_see_their_own_tokens(name, growing, scale):
     for t in range(time):
         slot, slots = np.int32(t * beams), (t + 1 if growing else time) * beams
         ancestor_bias = kv_cache.extend_ancestor_bias(ancestor_bias, own, slot, growing)
-        outputs, weights, cache = layer.step(
-            inputs[:, t],
-            cache,
+        view = CacheView(
             slot,
             start_index=np.int32(t),
             key_positions=np.arange(slots, dtype="int32")[None] // beams,
-            position_bias=bias,
             ancestor_bias=kv_cache.reshape_ancestor_bias(ancestor_bias, own),
             growing=growing,
         )
+        outputs, weights, cache = layer.step(inputs[:, t], cache, view, bias)
         assert numpy(weights).shape == (2, 4, beams, slots)
         assert_close(numpy(outputs) / scale, expected[:, t] / scale)
 

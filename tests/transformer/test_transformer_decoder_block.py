@@ -6,6 +6,7 @@ import pytest
 
 from keras_attn import (
     AlibiBias,
+    CacheView,
     RelativePositionBias,
     RotaryPositions,
     TransformerDecoderBlock,
@@ -143,13 +144,9 @@ def test_cached_steps_equal_the_full_pass(name, growing):
         state, slot = block.initial_state(2, 8, growing), 0
         for new in parts:
             now = slice(slot, slot + new)
+            view = CacheView(np.int32(slot), growing=growing)
             step_outputs, step_weights, state = block.step(
-                INPUTS[:, now],
-                state,
-                memory,
-                np.int32(slot),
-                position_bias=bias,
-                growing=growing,
+                INPUTS[:, now], state, memory, view, bias
             )
             slot += new
             assert_close(numpy(step_outputs), outputs[:, now])
@@ -170,9 +167,8 @@ def test_the_beams_of_a_sentence_share_its_memory(growing):
     assert_close(numpy(block.run(inputs, memory)[0]), expected)
     state = block.initial_state(2 * beams, 6, growing)
     for start, stop in ((0, 2), (2, 3), (3, 6)):
-        outputs, weights, state = block.step(
-            inputs[:, start:stop], state, memory, np.int32(start), growing=growing
-        )
+        view = CacheView(np.int32(start), growing=growing)
+        outputs, weights, state = block.step(inputs[:, start:stop], state, memory, view)
         assert_close(numpy(outputs), expected[:, start:stop])
         assert numpy(weights).shape == (2, 2, beams * (stop - start), 5)
 
@@ -228,9 +224,8 @@ def test_half_precision_goes_through_the_cache_with_float32_biases(growing):
     state = block.initial_state(2, 6, growing)
     for t in range(6):
         now = INPUTS[:, t : t + 1].astype("float16")
-        outputs, weights, state = block.step(
-            now, state, memory, np.int32(t), growing=growing, **call
-        )
+        view = CacheView(np.int32(t), growing=growing)
+        outputs, weights, state = block.step(now, state, memory, view, **call)
         kinds = [outputs, weights, state["keys"], state["values"]]
         assert {str(numpy(each).dtype) for each in kinds} == {"float16"}
         assert_close(numpy(outputs)[:, 0], expected[:, t], 0.03)

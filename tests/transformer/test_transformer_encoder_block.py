@@ -140,9 +140,9 @@ def test_an_initializer_may_be_a_function():
 
 def test_the_blockwise_form_refuses_what_it_has_not():
     block = TransformerEncoderBlock(2, 12, flash_attention=True)
-    with pytest.raises(ValueError, match=r"needs an attention_mask .* shape \(2, 6, 6\)"):
+    with pytest.raises(ValueError, match=r"Expected attention_mask .* shape \(2, 6, 6\)"):
         block(INPUTS, attention_mask=np.ones((2, 6, 6), bool))
-    with pytest.raises(ValueError, match="needs a layer as position_bias"):
+    with pytest.raises(ValueError, match="Expected a layer as position_bias"):
         block(INPUTS, position_bias=BIAS)
     with pytest.raises(ValueError, match="attention_dropout=0.1. Set attention_dropout=0"):
         TransformerEncoderBlock(2, 12, flash_attention=True, dropout=0.1)

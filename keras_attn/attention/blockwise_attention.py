@@ -1,0 +1,57 @@
+from keras import ops
+
+from keras_attn import masks
+from keras_attn._types import Mask, PositionBias, Tensor
+from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
+
+
+def blockwise_attention(
+    heads: tuple[Tensor, Tensor, Tensor],
+    padding: Tensor | None = None,
+    attention_mask: Mask | None = None,
+    use_causal_mask: bool = False,
+    sliding_window: int | None = None,
+    position_bias: PositionBias | None = None,
+    return_attention_scores: bool = False,
+) -> Tensor:
+    """The blockwise form of `MultiHeadAttention.call`, see `blockwise_dot_product`.
+
+    Args:
+        heads: tuple of queries `(batch, heads, target, key_dim)`, keys `(batch, key/value heads,
+            source, key_dim)` and values `(batch, key/value heads, source, value_dim)`.
+        padding: boolean `(batch, source)`, the joined implicit masks, or `None`.
+        attention_mask, use_causal_mask, sliding_window, position_bias, return_attention_scores:
+            see `MultiHeadAttention`.
+
+    Returns:
+        Context of each head, `(batch, heads, target, value_dim)`.
+
+    Raises:
+        ValueError: for arguments that the blockwise form does not have.
+    """
+    if return_attention_scores:
+        raise ValueError(
+            "Expected return_attention_scores=False with flash_attention=True, because the "
+            "blockwise form does not keep the scores. Received: return_attention_scores=True. "
+            "Create the layer with flash_attention=None."
+        )
+    if attention_mask is not None and len(attention_mask.shape) != 2:
+        raise ValueError(
+            "Expected attention_mask of shape (batch, source) with flash_attention=True. "
+            f"Received: attention_mask with shape {tuple(attention_mask.shape)}. Use "
+            "use_causal_mask and sliding_window for restrictions that depend on the query."
+        )
+    if position_bias is not None and not callable(position_bias):
+        raise ValueError(
+            "Expected a layer as position_bias with flash_attention=True, not the result of one. "
+            f"Received: position_bias with shape {tuple(position_bias.shape)}. Pass the layer."
+        )
+    if attention_mask is not None:
+        padding = masks.both(padding, masks.boolean(attention_mask, "attention_mask"))
+    return blockwise_dot_product(
+        *heads,
+        mask=None if padding is None else ops.cast(padding, "bool")[:, None, None, :],
+        causal=use_causal_mask,
+        sliding_window=sliding_window,
+        bias=position_bias,
+    )

@@ -1,0 +1,87 @@
+import dataclasses
+import typing
+
+from keras_attn._decoding_state import growing_buffer, kv_cache
+from keras_attn._types import Tensor, TensorDict
+from keras_attn.masks import both, position_mask
+from keras_attn.positions.position_range import position_range
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheView:
+    """Where new positions are written to a key-value cache, and what they may attend to in it.
+
+    Args:
+        slot: int or int32 scalar, number of slots in use, which is the slot of the first new one.
+        start_index: int, int32 scalar or `(batch,)`, position of the first new token. Defaults to
+            `slot`, which is right without beams and padding.
+        key_positions: int32 `(1 or batch, slots)`, position of the token in each slot of the
+            extended cache, negative for slots that must not be attended to. Defaults to the
+            numbers of the slots, which is right without beams and padding.
+        ancestor_bias: float32 `(batch, 1, beams, slots)`, added to the scores: which slots of a
+            cache that beams share belong to which beam, see `kv_cache`. Defaults to `None`, no
+            beams.
+        archive: another cache, whose slots come before those of the cache and are read without
+            being copied. Defaults to `None`.
+        growing: bool, whether the cache grows. Defaults to whether it can on this backend.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import MultiHeadAttention
+    >>> attention = MultiHeadAttention(num_heads=2, key_dim=4)
+    >>> x = np.ones((1, 3, 8), "float32")
+    >>> full = attention(x, use_causal_mask=True)
+    >>> cache, outputs = attention.new_cache(batch=1, capacity=3), []
+    >>> for slot in range(3):
+    ...     output, _, cache = attention.step(x[:, slot], cache, CacheView(slot))
+    ...     outputs.append(np.array(output))
+    >>> bool(np.allclose(np.stack(outputs, axis=1), full, atol=1e-6))
+    True
+    """
+
+    slot: typing.Any
+    start_index: typing.Any = None
+    key_positions: typing.Any = None
+    ancestor_bias: typing.Any = None
+    archive: typing.Any = None
+    growing: bool | None = None
+
+    @property
+    def first_position(self) -> int | Tensor:
+        """Position of the first new token."""
+        return self.slot if self.start_index is None else self.start_index
+
+    @property
+    def num_beams(self) -> int:
+        """int, number of beams that share the cache; 1 without beams."""
+        return 1 if self.ancestor_bias is None else self.ancestor_bias.shape[2]
+
+    def positions(self, cache: TensorDict, num_new: int | Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the positions of queries and keys, int32 `(1 or batch, new or slots)` each.
+
+        Args:
+            cache: the extended cache.
+            num_new: int or int32 scalar, number of new positions.
+        """
+        key_positions = self.key_positions
+        if key_positions is None:
+            key_positions = position_range(kv_cache.num_slots(cache, archive=self.archive))
+        return position_range(num_new, self.first_position), key_positions
+
+    def mask(
+        self, query_positions: Tensor, key_positions: Tensor, sliding_window: int | None = None
+    ) -> Tensor | None:
+        """Returns which keys may be attended to: boolean `(1 or batch, new, slots)`, or `None`."""
+        is_used = None
+        if self.ancestor_bias is None and self.key_positions is not None:
+            is_used = (key_positions >= 0)[:, None, :]  # (1 or B, 1, S)
+        causal = not self._ends_with_query(query_positions)
+        return both(position_mask(query_positions, key_positions, causal, sliding_window), is_used)
+
+    def _ends_with_query(self, query_positions):
+        """Whether no slot follows the query, so that no causal mask is needed."""
+        if self.ancestor_bias is not None:
+            return True
+        is_single = query_positions.shape[1] == 1 and self.key_positions is None
+        return is_single and growing_buffer.supports_growth(self.growing)

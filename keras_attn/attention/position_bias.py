@@ -1,0 +1,45 @@
+"""Biases that depend on positions and are added to attention scores."""
+
+import keras
+from keras import ops
+
+from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._types import PositionBias, Tensor
+from keras_attn.masks import wide_dtype
+
+
+def check_position_bias(position_bias: PositionBias | None) -> None:
+    """Refuses a layer whose weights a functional model would neither train nor save."""
+    if isinstance(position_bias, keras.layers.Layer):
+        ensure_built(position_bias, (None, None), (None, None))
+        if position_bias.weights:
+            raise ValueError(
+                "A functional model does not see the weights of a layer that is an argument. "
+                f"Received: position_bias={position_bias}. Call it on the positions, and give its "
+                "result."
+            )
+
+
+def compute_position_bias(
+    position_bias: PositionBias | None, query_positions: Tensor, key_positions: Tensor
+) -> Tensor | None:
+    """Returns a bias for positions.
+
+    Args:
+        position_bias: a layer or function of both positions, or its result, or `None`.
+        query_positions, key_positions: int32 `(1 or batch, time)`.
+
+    Returns:
+        Floats `(1 or batch, heads, target, source)`, or `None`.
+    """
+    if callable(position_bias):
+        return position_bias(query_positions, key_positions)
+    return position_bias
+
+
+def add_biases(bias: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """Returns the sum of two biases in float32 or float64; each may be `None`."""
+    if bias is None or other is None:
+        return other if bias is None else bias
+    dtype = wide_dtype(bias, other)
+    return ops.cast(bias, dtype) + ops.cast(other, dtype)

@@ -1,0 +1,145 @@
+"""The continuations of the open beams that a beam search considers at a step."""
+
+import dataclasses
+import typing
+
+from keras import ops
+
+from keras_attn._backend import gather
+from keras_attn._decoding_state import growing_buffer
+from keras_attn.search.beam_groups import candidates_of_groups
+from keras_attn.search.best_continuations import best_continuations
+from keras_attn.search.dead_ends import find_dead_ends
+from keras_attn.search.logits import IMPOSSIBLE
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """The best continuations of K beams, 2K of each sentence, in the order of `beam_groups`.
+
+    Args:
+        log_probs: float32 `(batch, 2 * beams)`, of the whole hypotheses.
+        parents: int32 `(batch, 2 * beams)`, the beams that they continue.
+        token_ids: int32 `(batch, 2 * beams)`, their new tokens.
+        is_dead_end: boolean `(batch, 2 * beams)`, whether a candidate is its parent itself, which
+            has no continuation; `None` if dead ends are not looked for.
+        token_log_probs: float32 `(batch, 2 * beams)`, log probabilities of the new tokens; `None`
+            if they are not asked for.
+    """
+
+    log_probs: typing.Any
+    parents: typing.Any
+    token_ids: typing.Any
+    is_dead_end: typing.Any = None
+    token_log_probs: typing.Any = None
+
+    def end_with(self, end_token_id):
+        """Returns whether the new tokens are the end token, boolean `(batch, 2 * beams)`."""
+        is_end = self.token_ids == end_token_id
+        if self.is_dead_end is None:
+            return is_end
+        return is_end & ops.logical_not(self.is_dead_end)  # padding may be the end token
+
+
+def find_candidates(
+    next_log_probs,
+    beam_log_probs,
+    penalties,
+    penalized_token_ids,
+    forced=None,
+    *,
+    num_groups=1,
+    diversity_strength=0.5,
+    dead_end_token_id=None,
+    with_token_log_probs=False,
+):
+    """Finds the best continuations of all beams.
+
+    Args:
+        next_log_probs: float32 `(batch * beams, V)`, of the next tokens.
+        beam_log_probs: float32 `(batch, beams)`, of the hypotheses so far.
+        penalties: float32 `(V,)`, added to the log probabilities of the tokens.
+        penalized_token_ids: set of int, tokens with penalties below 0.
+        forced: the next tokens of prefixes, as from `prefix.forced_tokens`, or `None`.
+        num_groups, diversity_strength: see `BeamDecoder`.
+        dead_end_token_id: int, the token of dead ends. Defaults to `None`, which does not look for
+            dead ends.
+        with_token_log_probs: bool, whether the result has `token_log_probs`.
+
+    Returns:
+        `Candidates`.
+    """
+    num_beams, vocabulary_size = beam_log_probs.shape[1], next_log_probs.shape[-1]
+    size = num_beams // num_groups
+
+    def continue_group(first, token_log_probs, taken):
+        log_probs = beam_log_probs[:, first : first + size]  # (B, M)
+        values, parents, tokens = best_continuations(
+            token_log_probs, log_probs, penalties, penalized_token_ids, 2 * size
+        )  # (B, 2M)
+        if taken is not None:
+            values = values + gather.gather_beams(taken, tokens)
+        if forced is not None:
+            forced_tokens, forced_log_probs, is_forced = forced
+            # Until the prefix is over, only the first beam is possible.
+            only = (log_probs + forced_log_probs[:, first : first + size])[:, :1]  # (B, 1)
+            is_first = ops.arange(2 * size, dtype="int32") == 0
+            only = ops.where(is_first, only, 2 * IMPOSSIBLE)  # (B, 2M)
+            values = ops.where(is_forced, only, values)
+            parents = ops.where(is_forced, 0, parents)
+            tokens = ops.where(is_forced, forced_tokens, tokens)
+        return values, parents, tokens
+
+    log_probs, parents, tokens = candidates_of_groups(
+        continue_group, next_log_probs, beam_log_probs, num_groups, diversity_strength
+    )
+    is_dead_end = None
+    if dead_end_token_id is not None:
+        is_dead_end, own = find_dead_ends(log_probs, parents, beam_log_probs, num_groups)
+        own_log_probs = gather.gather_rows(beam_log_probs, own, axis=1)  # (B, 2K)
+        tokens = ops.where(is_dead_end, dead_end_token_id, tokens)
+        parents = ops.where(is_dead_end, own, parents)
+        log_probs = ops.where(is_dead_end, own_log_probs, log_probs)
+    token_log_probs = None
+    if with_token_log_probs:
+        # Not the difference of two sums, whose rounding error grows with the hypothesis.
+        batch = ops.shape(beam_log_probs)[0]
+        flat = ops.reshape(next_log_probs, (batch, num_beams * vocabulary_size))
+        token_log_probs = gather.gather_beams(flat, parents * vocabulary_size + tokens)  # (B, 2K)
+        token_log_probs = token_log_probs + gather.gather_rows(penalties, tokens)
+        if forced is not None:
+            _, forced_log_probs, is_forced = forced
+            of_parents = gather.gather_beams(forced_log_probs, parents)
+            token_log_probs = ops.where(is_forced, of_parents, token_log_probs)
+    return Candidates(log_probs, parents, tokens, is_dead_end, token_log_probs)
+
+
+def extend_histories(beams, candidates, weights, step):
+    """Appends the new tokens to what the candidates have in common with their parents.
+
+    Args:
+        beams: dict of the open beams, with `token_ids` `(batch, beams, steps)` and optionally
+            `token_log_probs` `(batch, beams, steps)`, `alignments` `(batch, beams, steps, source)`
+            and `coverage` `(batch, beams, source)`.
+        candidates: `Candidates`.
+        weights: floats `(batch, beams, source)`, the attention weights of this step, or `None`.
+        step: int32 scalar, number of tokens before this step.
+
+    Returns:
+        Dict with the same keys for all candidates, leaves `(batch, 2 * beams, ...)`.
+    """
+    parents, histories = candidates.parents, {}
+    if "coverage" in beams:
+        coverage = beams["coverage"] + ops.cast(weights, "float32")  # (B, K, S)
+        histories["coverage"] = gather.gather_beams(coverage, parents)
+    if "alignments" in beams:
+        alignments = growing_buffer.append(beams["alignments"], weights, step)  # (B, K, t+1, S)
+        histories["alignments"] = gather.gather_beams(alignments, parents)
+    if "token_log_probs" in beams:
+        log_probs = gather.gather_beams(beams["token_log_probs"], parents)  # (B, 2K, t)
+        histories["token_log_probs"] = growing_buffer.append(
+            log_probs, candidates.token_log_probs, step
+        )
+    token_ids = gather.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
+    histories["token_ids"] = growing_buffer.append(token_ids, candidates.token_ids, step)
+    return histories

@@ -1,0 +1,57 @@
+"""The pool of ended hypotheses of a beam search, best first."""
+
+from keras import ops, tree
+
+from keras_attn._backend import gather
+from keras_attn._decoding_state import growing_buffer
+from keras_attn.search.dead_ends import NO_RANK
+from keras_attn.search.logits import IMPOSSIBLE
+
+
+def new_pool(max_lengths, num_hypotheses, capacity):
+    """Creates a pool without hypotheses.
+
+    A sentence whose maximum length is 0 has the empty hypothesis.
+
+    Args:
+        max_lengths: int32 `(batch,)`.
+        num_hypotheses: int, size of the pool.
+        capacity: int, number of columns where buffers cannot grow.
+
+    Returns:
+        Dict of `token_ids` int32 `(batch, hypotheses, columns)`, `num_tokens` int32, `ranks` and
+        `log_probs` float32, `(batch, hypotheses)` each.
+    """
+    rows = (ops.shape(max_lengths)[0], num_hypotheses)
+    is_first = ops.arange(num_hypotheses, dtype="int32")[None, :] == 0  # (1, N)
+    is_empty = (max_lengths[:, None] == 0) & is_first  # (B, N)
+    return {
+        "token_ids": growing_buffer.new_buffer(rows, (), "int32", capacity),
+        "num_tokens": ops.zeros(rows, dtype="int32"),
+        "ranks": ops.cast(ops.where(is_empty, 0.0, NO_RANK), "float32"),
+        "log_probs": ops.cast(ops.where(is_empty, 0.0, IMPOSSIBLE), "float32"),
+    }
+
+
+def add_to_pool(pool, found, step, batch):
+    """Adds hypotheses to a pool and keeps the best.
+
+    Args:
+        pool: as from `new_pool`, optionally with more buffers with an axis of steps.
+        found: dict with the same keys, the hypotheses of this step, with a column more; those that
+            must not be added have the rank `NO_RANK`.
+        step: int32 scalar, number of tokens before this step.
+        batch: int or int32 scalar, number of sentences, a constant of the loop.
+
+    Returns:
+        The new pool.
+    """
+    pool, num_hypotheses = dict(pool), pool["ranks"].shape[1]
+    for name in ("token_ids", "token_log_probs", "alignments"):
+        if name in pool:
+            shape = (batch, num_hypotheses, *ops.shape(pool[name])[3:])
+            nothing = ops.zeros(shape, dtype=pool[name].dtype)
+            pool[name] = growing_buffer.append(pool[name], nothing, step)
+    both = {name: ops.concatenate([pool[name], found[name]], axis=1) for name in pool}
+    _, chosen = ops.top_k(both["ranks"], num_hypotheses)
+    return tree.map_structure(lambda t: gather.gather_beams(t, chosen), both)
