@@ -311,7 +311,9 @@ def check_search(make_decoder, encoded, vocabulary_size=5, limit=4):
     def expected(search, **arguments):
         return [search(table.__getitem__, limit, **arguments) for table in tables]
 
-    exact = BeamDecoder(decoder, widest, num_hypotheses=3, stop="exact", max_length=limit)
+    exact = BeamDecoder(
+        decoder, beam_width=widest, num_hypotheses=3, stop="exact", max_length=limit
+    )
     every = expected(oracles.every_hypothesis)
     assert_found(numpy(exact(**encoded)), [hypotheses[:3] for hypotheses in every])
 
@@ -321,7 +323,7 @@ def check_search(make_decoder, encoded, vocabulary_size=5, limit=4):
     ]
     arguments = {"max_length": limit, "length_penalty": 0.7}
     assert_found(numpy(GreedyDecoder(decoder, **arguments)(**encoded)), greedy)
-    assert_found(numpy(BeamDecoder(decoder, 1, **arguments)(**encoded)), greedy)
+    assert_found(numpy(BeamDecoder(decoder, beam_width=1, **arguments)(**encoded)), greedy)
 
     memory = decoder.prepare_memory(**encoded)
     state = decoder.initial_state(memory, alignments=True, max_length=limit)

@@ -1,5 +1,4 @@
 import dataclasses
-import typing
 
 from keras_attn._decoding_state import growing_buffer, kv_cache
 from keras_attn._types import Tensor, TensorDict
@@ -40,11 +39,11 @@ class CacheView:
     True
     """
 
-    slot: typing.Any
-    start_index: typing.Any = None
-    key_positions: typing.Any = None
-    ancestor_bias: typing.Any = None
-    archive: typing.Any = None
+    slot: int | Tensor
+    start_index: int | Tensor | None = None
+    key_positions: Tensor | None = None
+    ancestor_bias: Tensor | None = None
+    archive: TensorDict | None = None
     growing: bool | None = None
 
     @property

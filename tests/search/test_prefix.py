@@ -124,7 +124,7 @@ def test_a_model_with_a_prefix_as_input_survives_saving(tmp_path):
         keras.Input((None,), dtype="int32"),
         keras.Input((None,), dtype="int32"),
     )
-    search = BeamDecoder(decoder, 3, max_length=8)
+    search = BeamDecoder(decoder, beam_width=3, max_length=8)
     model = keras.Model(
         [source_ids, prefix_ids], search(**encoder(source_ids), prefix_ids=prefix_ids)
     )
@@ -152,7 +152,7 @@ MIXED = [pytest.param(sizes, marks=on_tensorflow) for sizes in ((None, 2), (2, N
 def test_batches_of_known_and_unknown_size(sizes):
     encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
     inputs = [keras.Input((None,), batch_size=size, dtype="int32") for size in sizes]
-    search = BeamDecoder(decoder, 3, max_length=8)
+    search = BeamDecoder(decoder, beam_width=3, max_length=8)
     model = keras.Model(inputs, search(**encoder(inputs[0]), prefix_ids=inputs[1]))
     ids = np.array([[5, 6, 2], [7, 2, 0]], "int32"), np.array([[4, 9], [8, 0]], "int32")
     results = model.predict(ids, batch_size=2, verbose=0)
