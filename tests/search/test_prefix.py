@@ -80,14 +80,14 @@ def test_a_limit_may_cut_the_prefix(search):
 
 
 def test_samples_count_the_prefix():
-    results = found(SamplingDecoder, 5, max_length=3, seed=2)
+    results = found(SamplingDecoder, num_hypotheses=5, max_length=3, seed=2)
     after = log_probs_of(TABLES[3])
     expected = after(())[6] + after((6,))[3] + after((6, 3))[5]
     assert_close(results["log_probs"][3], np.full(5, expected, "float32"), 1e-4)
 
 
 def test_samples_begin_with_the_prefix_and_differ_behind_it():
-    results = found(SamplingDecoder, 40, seed=2)
+    results = found(SamplingDecoder, num_hypotheses=40, seed=2)
     for tokens, prefix in zip(results["token_ids"], PREFIXES, strict=True):
         assert {tuple(row[: len(prefix)].tolist()) for row in tokens} == {prefix}
     assert len(np.unique(results["token_ids"][3], axis=0)) > 5
