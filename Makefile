@@ -56,7 +56,7 @@ CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(
 	touch $@
 
 # What a server would have: the runtime, as a package, and nothing else.
-.venv-runtime/installed: $(RUNTIME) $(wildcard export/keras_attn_runtime/*.py)
+.venv-runtime/installed: $(RUNTIME) $(wildcard export/keras_attn_runtime/*.py export/keras_attn_runtime/*/*.py)
 	@echo "== Installing keras-attn-runtime into .venv-runtime"
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-runtime
@@ -77,13 +77,13 @@ demo: .venv/installed .venv-runtime/installed
 	@echo "== 1. Train on generated dates"
 	.venv/bin/python examples/train_translation.py --run-dir $(DEMO)/run
 	@echo "== 2. Export"
-	.venv/bin/python -m keras_attn.export saved-model $(DEMO)/run $(DEMO)/saved_model
-	.venv/bin/python -m keras_attn.export onnx $(DEMO)/run $(DEMO)/translator.onnx
+	.venv/bin/keras-attn export saved-model $(DEMO)/run $(DEMO)/saved_model
+	.venv/bin/keras-attn export onnx $(DEMO)/run $(DEMO)/translator.onnx
 	@echo "== 3. Translate unseen dates with the ONNX file, where these packages are installed"
 	.venv-runtime/bin/pip list --format=freeze | tee $(DEMO)/packages.txt
 	@! grep --extended-regexp --ignore-case '^(tensorflow.*|keras|keras-attn)==' $(DEMO)/packages.txt \
 		|| { echo "The environment of the runtime must have neither TensorFlow nor Keras." >&2; exit 1; }
-	.venv-runtime/bin/python -I -m keras_attn_runtime $(DEMO)/translator.onnx \
+	.venv-runtime/bin/python -I .venv-runtime/bin/keras-attn-runtime translate $(DEMO)/translator.onnx \
 		< $(DEMO)/run/test.source > $(DEMO)/test.translated
 	.venv-runtime/bin/python -I examples/exact_match.py \
 		$(DEMO)/test.translated $(DEMO)/run/test.target --minimum 98
@@ -102,8 +102,8 @@ test-slow: .venv/installed
 	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(WORKERS) -m slow
 
 BACKEND_TESTS := $(addprefix tests/,_backend _decoding_state _drop_ins _layer _random _serialization attention \
-		decoders encoders models output_layers positions rnn search training transformer) \
-	$(addprefix tests/test_,configurations.py keras_style.py masks.py time_distributed.py)
+		decoders encoders masks models output_layers positions rnn search testing training transformer) \
+	$(addprefix tests/test_,configurations.py keras_style.py time_distributed.py)
 
 # Nearly all the time goes into compiling small functions once: the less is optimised, the faster.
 test-jax: .venv-jax/installed

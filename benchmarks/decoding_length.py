@@ -4,7 +4,7 @@
 
 A Transformer with random weights, which never emits the end token, is exported twice: as it is, and
 with a decoder that keeps no keys and values but runs over all tokens again in each step (those of
-the source are computed once in both). The cache is archived every 32 steps. Search, loop and file
+the source are computed once in both). The cache has blocks of 32 steps. Search, loop and file
 format are the same. Each round opens both files in turn, in a process of its own; what counts is
 the median of the rounds, as the time of the whole call over the number of steps. A measurement
 without cache that would take longer than `--longest` seconds, by the square of the length, is left
@@ -38,7 +38,7 @@ def main():
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--source-length", type=int, default=32)
     parser.add_argument("--beam-width", type=int, default=1, help="1: greedy")
-    parser.add_argument("--archive-every", type=int, default=32, help="steps; 0: never")
+    parser.add_argument("--cache-block-size", type=int, default=32, help="steps; 0: one block")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--longest", type=float, default=30, help="seconds, without cache")
     args = parser.parse_args()
@@ -66,9 +66,8 @@ def write_translator(path, size, form, args):
     """Exports a model that only its limit ends."""
     import keras_attn
     from keras_attn.export import export_onnx
-    from keras_attn.models import transformer_sizes
 
-    make = getattr(transformer_sizes, f"transformer_{size}")
+    make = getattr(keras_attn, f"transformer_{size}")
     encoder, decoder = make(VOCABULARY_SIZE, VOCABULARY_SIZE, seed=args.seed)
     arguments = {
         # That of the comparison with Keras; it is given anew in each call.
@@ -89,11 +88,10 @@ def write_translator(path, size, form, args):
 
 def without_cache(decoder):
     """A decoder with the weights of another, whose state is the tokens so far."""
+    import keras
     from keras import ops
 
-    from keras_attn._decoding_state import growing_buffer
-    from keras_attn._serialization.serialize_shared import serialize_shared
-    from keras_attn.decoders.step_decoder import StepDecoder
+    from keras_attn import StepDecoder
 
     class RecomputingDecoder(StepDecoder):
         def __init__(self, decoder):
@@ -109,14 +107,14 @@ def without_cache(decoder):
 
         def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
             mask = memory["blocks"][0]["mask"]  # (B, 1, S)
-            rows = (ops.shape(mask)[0] * beam_width, 1)
-            return {"token_ids": growing_buffer.new_buffer(rows, (), "int32", max_length)}
+            batch = ops.shape(mask)[0]
+            token_ids = ops.zeros((batch * beam_width, 1), dtype="int32")
+            # A computed end, because TensorFlow would fix an axis of known size for the whole loop.
+            return {"token_ids": token_ids[:, : 0 * batch]}  # (B*K, 0)
 
         def step(self, token_ids, state, memory):
-            token_ids = growing_buffer.append(
-                state["token_ids"], token_ids[:, None], 0
-            )  # (B*K, 1, T)
-            vectors = self.decoder.stack.embed(token_ids[:, 0])  # (B*K, T, D)
+            token_ids = ops.concatenate([state["token_ids"], token_ids[:, None]], axis=1)
+            vectors = self.decoder.stack.embed(token_ids)  # (B*K, T, D)
             for block, block_memory in zip(
                 self.decoder.stack.blocks, memory["blocks"], strict=True
             ):
@@ -125,7 +123,10 @@ def without_cache(decoder):
             return self.decoder.project(outputs), {"token_ids": token_ids}
 
         def get_config(self):  # An export looks at it.
-            return {**super().get_config(), "decoder": serialize_shared(self.decoder)}
+            return {
+                **super().get_config(),
+                "decoder": keras.saving.serialize_keras_object(self.decoder),
+            }
 
     return RecomputingDecoder(decoder)
 

@@ -10,7 +10,7 @@ import argparse
 import random
 from pathlib import Path
 
-from keras_attn._files.lines import read_lines
+from keras_attn.files import read_lines
 
 SPLITS = {"train": "train", "val": "val", "test_2016_flickr": "test"}
 

@@ -19,8 +19,8 @@ from arguments import argument_parser, settings_of
 from results_file import versions, write_results
 
 import keras_attn
-from keras_attn._files.lines import read_lines
 from keras_attn.export import export_onnx
+from keras_attn.files import read_lines
 from keras_attn.text import SentencePieceTokenizer
 
 # Source words; the captions of Multi30k have 4 to 33, joined ones up to about 100.

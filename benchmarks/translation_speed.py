@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from own_process import run
 
-from keras_attn._files.lines import read_lines
+from keras_attn.files import read_lines
 from keras_attn.text import SentencePieceTokenizer
 
 MOST_OTHERS = 50  # sentences that are listed

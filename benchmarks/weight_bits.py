@@ -85,7 +85,7 @@ def products_session(matrices, precision, path, threads):
     import onnx
     from onnx import helper, numpy_helper
 
-    from keras_attn.export.formats.onnx_file import PRECISIONS as PASSES
+    from keras_attn.export.passes.precisions import PRECISIONS as PASSES
 
     size, last = matrices.shape[-1], f"x{len(matrices)}"
     graph = helper.make_graph(

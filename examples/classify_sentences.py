@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 from keras_attn import BahdanauAttention
-from keras_attn._files.lines import read_lines
 from keras_attn.export import export_functional_onnx
+from keras_attn.files import read_lines
 from keras_attn.visualize import plot_alignments
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -18,8 +18,8 @@ import keras
 import numpy as np
 
 from keras_attn import decomposable_attention
-from keras_attn._files.lines import read_lines
 from keras_attn.export import export_functional_onnx
+from keras_attn.files import read_lines
 from keras_attn.visualize import plot_alignments, write_alignment_html
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])

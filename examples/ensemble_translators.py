@@ -5,7 +5,7 @@
     python examples/ensemble_translators.py build/seed1 build/seed2 --run-dir build/ensemble
 
 The runs are run directories of `train_translation.py` with equal tokenizers: of several seeds, or
-an RNN and a Transformer. What is made is a run directory too, for `python -m keras_attn.export`,
+an RNN and a Transformer. What is made is a run directory too, for `keras-attn export`,
 for `attention_map.py` and for measurements of quality. The search is that of the first run.
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 import keras
 
 import keras_attn
-from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn.decoders.ensemble_decoder import AVERAGES
+from keras_attn.files import atomic_replace
 
+AVERAGES = ("arithmetic", "geometric")
 TOKENIZERS = ("source.spm", "target.spm")
 TEST_SET = ("test.source", "test.target")
 

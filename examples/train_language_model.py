@@ -35,8 +35,8 @@ import keras
 import numpy as np
 
 import keras_attn
-from keras_attn._files.lines import read_lines
 from keras_attn.export import export_onnx
+from keras_attn.files import read_lines
 from keras_attn.text import SentencePieceTokenizer
 from keras_attn.training import compile_for_training
 

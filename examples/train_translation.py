@@ -15,8 +15,8 @@ export needs:
     test.source, test.target  the test set as text
     history.json              loss, perplexity and accuracy of each epoch
 
-    python -m keras_attn.export onnx RUN translator.onnx
-    python -m keras_attn_runtime translator.onnx < RUN/test.source
+    keras-attn export onnx RUN translator.onnx
+    keras-attn-runtime translate translator.onnx < RUN/test.source
 
 A run that was killed goes on where it stopped when the command is given again, with what else is
 there: `run.json` (the options), `state`, `epochs` and `corpus-*`.
@@ -43,8 +43,7 @@ from translation_data import (
 from translation_options import ATTENTIONS, parse_arguments
 
 import keras_attn
-from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn._files.path_lock import PathLock
+from keras_attn.files import PathLock, atomic_replace
 from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,

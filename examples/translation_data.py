@@ -5,8 +5,7 @@ import shutil
 
 import dates
 
-from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn._files.lines import read_lines
+from keras_attn.files import atomic_replace, read_lines
 from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer
 
 # What may be another when a training goes on: where, how long and on what, and the search.

@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 
 import keras_attn
-from keras_attn.models.transformer_seq2seq import POSITIONS
+
+POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative")
 
 # What suits generated dates, read by character, and real sentences of a small corpus.
 TEXT = {

@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 
 import importlib
 
-from keras_attn import training
+from keras_attn import files, training
 from keras_attn._layer.quantization import refuse_quantization
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record_attention_scores
@@ -137,11 +137,13 @@ __all__ = [
     "decomposable_attention",
     "ensemble_model",
     "export",
+    "files",
     "masked_language_model",
     "record_attention_scores",
     "rnn_seq2seq",
     "search_model",
     "sequence_classifier",
+    "testing",
     "text",
     "training",
     "training_model",
@@ -153,7 +155,7 @@ __all__ = [
     "replace_search",
 ]
 
-_LAZY = ("export", "text", "visualize")
+_LAZY = ("export", "testing", "text", "visualize")
 """Public packages that are imported at their first use: they need more than a backend."""
 
 

@@ -1,26 +1,17 @@
 """Which backend the tests run on, what it alone can do, and in which precision it computes."""
 
-import contextlib
-
 import keras
 import numpy as np
 import pytest
+
+from keras_attn.testing.arrays import dtype_policy as precision
+
+__all__ = ["gradients_of", "precision", "requires_tensorflow"]
 
 
 def requires_tensorflow(reason):
     """Marks a test that no other backend can run; `reason` says why."""
     return pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason=reason)
-
-
-@contextlib.contextmanager
-def precision(policy):
-    """The dtype policy of the layers that are made in the block."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 def gradients_of(function, *arrays):

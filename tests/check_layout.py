@@ -3,11 +3,17 @@
     python tests/check_layout.py
 
 `ORDER` is the order of the packages: each may import those before it alone. Imports inside of
-functions count. It also counts where TensorFlow is imported, which `TENSORFLOW` allows.
+functions count. It also counts where TensorFlow is imported, which `TENSORFLOW` allows, and refuses
+private names of Keras, TensorFlow and tf2onnx outside of `PRIVATE_NAMES`. The package
+`keras_attn_commands` follows all of them: only programs, files named `__main__.py`, import it.
+
+Examples use public names only: those in `__all__` of `keras_attn` and of its public packages.
+Benchmarks may also measure other modules, but none whose name begins with `_`.
 """
 
 import ast
 import collections
+import re
 import sys
 from pathlib import Path
 
@@ -15,6 +21,7 @@ ROOT = Path(__file__).parents[1] / "keras_attn"
 ORDER = (
     "_types",
     "_files",
+    "files",
     "_backend",
     "_layer",
     "_serialization",
@@ -31,12 +38,17 @@ ORDER = (
     "decoders",
     "search",
     "models",
+    "testing",
     "text",
     "training",
     "visualize",
     "export",
 )
 TENSORFLOW = ("_backend", "text", "training", "export")
+PRIVATE_NAMES = ROOT / "_backend" / "private_names.py"
+PRIVATE_MODULES = ("keras.src", "tensorflow.core", "tensorflow.python", "tf2onnx")
+NAMED_TUPLE = {"_asdict", "_fields", "_replace"}
+"""Public names of named tuples."""
 
 
 def imported(path):
@@ -50,8 +62,65 @@ def imported(path):
                 yield alias.name
 
 
+def private_uses(paths):
+    """Sentences about private names of other packages in modules, without `PRIVATE_NAMES`."""
+    defined, used = set(NAMED_TUPLE), collections.defaultdict(set)
+    for path in paths:
+        if path == PRIVATE_NAMES:
+            continue
+        place = str(path.relative_to(ROOT))
+        for name in imported(path):
+            if name.startswith(tuple(f"{module}." for module in PRIVATE_MODULES)):
+                used[name].add(place)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                defined.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                defined.add(node.id)
+            elif isinstance(node, ast.Attribute) and re.match("_(?!keras_attn)[a-z]", node.attr):
+                if ast.unparse(node.value) == "self" and isinstance(node.ctx, ast.Store):
+                    defined.add(node.attr)
+                else:
+                    used[node.attr].add(place)
+    return [
+        f"private name {name} of another package: {sorted(places)}"
+        for name, places in sorted(used.items())
+        if name not in defined
+    ]
+
+
+def public_names(package):
+    """Names in `__all__` of a package or module of `keras_attn`."""
+    place = ROOT.joinpath(*package.split(".")[1:])
+    path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and node.targets[0].id == "__all__":
+            return ast.literal_eval(node.value)
+    return []
+
+
+def is_public(name):
+    """Whether `keras_attn.NAME`, or `keras_attn.PACKAGE.NAME`, is public."""
+    package, _, name = name.rpartition(".")
+    first, _, rest = package.partition(".")
+    is_known = not rest or (rest in public_names(first) and "." not in rest)
+    return not package or (is_known and name in public_names(package))
+
+
+def private_imports():
+    """Yields a message for each name in examples and benchmarks that should not be used there."""
+    for path in sorted((ROOT.parent / "examples").glob("*.py")):
+        for name in imported(path):
+            if name.partition(".")[0] == "keras_attn" and not is_public(name):
+                yield f"examples/{path.name} imports {name}, which is not public"
+    for path in sorted((ROOT.parent / "benchmarks").glob("*.py")):
+        for name in imported(path):
+            if name.startswith("keras_attn._") and name != "keras_attn.__version__":
+                yield f"benchmarks/{path.name} imports {name}, which is private"
+
+
 def main():
-    edges, tensorflow = collections.defaultdict(set), collections.Counter()
+    edges, tensorflow, commands = collections.defaultdict(set), collections.Counter(), []
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         package = parts[0]
@@ -59,6 +128,8 @@ def main():
             continue
         for name in imported(path):
             first, _, rest = name.partition(".")
+            if first == "keras_attn_commands" and parts[-1] != "__main__":
+                commands.append(str(path.relative_to(ROOT)))
             if first == "keras_attn":
                 other = rest.split(".")[0]
                 if other not in ("", package):
@@ -83,7 +154,10 @@ def main():
         f"{a} imports {b}, which follows it: {sorted(files)}" for (a, b), files in upstream.items()
     ]
     wrong += [f"unknown: {name}" for name in sorted(unknown)]
+    wrong += [f"{name} imports keras_attn_commands, which follows" for name in commands]
     wrong += [f"TensorFlow in {name}" for name in tensorflow if name not in TENSORFLOW]
+    wrong += private_uses(sorted(ROOT.rglob("*.py")))
+    wrong += private_imports()
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return 1 if wrong else 0
 

@@ -42,7 +42,7 @@ class ExportedModel(PickledArguments):
     Attributes:
         files: list of paths, the file and, where they are outside of it, its weights.
         supports_target_prefix: bool, whether translations can be told what to begin with.
-        draws: bool, whether tokens are drawn at random, by `seeds`.
+        is_stochastic: bool, whether tokens are drawn at random, by `seeds`.
         source_tokenizer, target_tokenizer: `Tokenizer`s, `None` where the file has none.
 
     Raises:
@@ -71,7 +71,7 @@ class ExportedModel(PickledArguments):
         has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
         self.files = [path, weights] if has_weights else [path]
         self.supports_target_prefix = PREFIX in self._input_names()
-        self.draws = SEEDS in self._input_names()
+        self.is_stochastic = SEEDS in self._input_names()
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
         self.has_token_log_probs = "token_log_probs" in outputs
@@ -91,7 +91,7 @@ class ExportedModel(PickledArguments):
             length_penalty: float.
             prefixes: list of lists of ints, target ids that each translation begins with, for a
                 file that `supports_target_prefix`. Default: nothing.
-            seeds: list of ints in [0, 2**31), for a file that `draws`. Default: zeros.
+            seeds: list of ints in [0, 2**31), for a file that is stochastic. Default: zeros.
             call: `Call` that can stop the run. Default: none.
 
         Returns:
@@ -157,7 +157,7 @@ class ExportedModel(PickledArguments):
         }
         if self.supports_target_prefix:
             feeds[PREFIX] = self._padded(prefixes or [[]] * len(sentences))
-        if self.draws:
+        if self.is_stochastic:
             feeds[SEEDS] = np.array(seeds or [0] * len(sentences), np.int32)
         return feeds
 

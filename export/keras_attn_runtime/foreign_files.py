@@ -3,7 +3,7 @@
 import zipfile
 from pathlib import Path
 
-_EXPORT = "Export the model: `python -m keras_attn.export onnx RUN model.onnx`."
+_EXPORT = "Export the model: `keras-attn export onnx RUN model.onnx`."
 _BEGINNINGS = (
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file, such as a Keras model or its weights", _EXPORT),
     (b"version https://git-lfs", "a Git LFS pointer", "Download the file: `git lfs pull`."),
@@ -20,41 +20,58 @@ def describe_foreign(path):
     Returns:
         String such as "a Keras file. Export the model: ...", or `None` if it is not recognized.
     """
+    kind, advice = identify_foreign(path)
+    return None if kind is None else f"{kind}. {advice}"
+
+
+def identify_foreign(path):
+    """Recognizes a file or directory that is no ONNX file.
+
+    Args:
+        path: path of a file or directory.
+
+    Returns:
+        Tuple of strings: what it is, such as "a Keras file", and what to do. Both are `None` if it
+        is not recognized.
+    """
     path = Path(path)
     if path.is_dir():
-        return _describe_directory(path)
+        return _identify_directory(path)
     if path.name in ("saved_model.pb", "fingerprint.pb") and (path.parent / "variables").is_dir():
-        return f"a file of a TensorFlow SavedModel. {_EXPORT}"
+        return "a file of a TensorFlow SavedModel", _EXPORT
     with open(path, "rb") as file:
         beginning = file.read(64)
     for bytes_, name, advice in _BEGINNINGS:
         if beginning.startswith(bytes_):
-            return f"{name}. {advice}"
+            return name, advice
     if beginning[4:8] == b"TFL3":
-        return f"a TensorFlow Lite file. {_EXPORT}"
+        return "a TensorFlow Lite file", _EXPORT
     if zipfile.is_zipfile(path):
-        return _describe_archive(path)
-    return None
+        return _identify_archive(path)
+    return None, None
 
 
-def _describe_directory(path):
+def _identify_directory(path):
     if (path / "saved_model.pb").is_file():
-        return f"a TensorFlow SavedModel. {_EXPORT}"
+        return "a TensorFlow SavedModel", _EXPORT
     if (path / "start.onnx").is_file():
-        return "an export of `onnx-steps`. Its search has no loop: use StreamingTranslator."
+        return (
+            "an export of `onnx-steps`",
+            "Its search has no loop: use StreamingTranslator.",
+        )
     if (path / "translator.keras").is_file():
-        return f"the directory of a training run. {_EXPORT}"
-    return None
+        return "the directory of a training run", _EXPORT
+    return None, None
 
 
-def _describe_archive(path):
+def _identify_archive(path):
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, NotImplementedError):
-        return None
+        return None, None
     if "config.json" in names and "metadata.json" in names:
-        return f"a Keras file. {_EXPORT}"
+        return "a Keras file", _EXPORT
     if any(name.endswith("data.pkl") for name in names):
-        return f"a PyTorch file. {_EXPORT}"
-    return "a zip archive. Unpack it."
+        return "a PyTorch file", _EXPORT
+    return "a zip archive", "Unpack it."

@@ -56,7 +56,7 @@ class Settings:
             raise ModelFileError(
                 "Expected an ONNX file exported by keras_attn. "
                 f"Received: a file with the metadata keys {sorted(metadata)}. "
-                "Export the model with `python -m keras_attn.export onnx`."
+                "Export the model with `keras-attn export onnx`."
             )
         if metadata["keras_attn.format"] != FORMAT:
             raise ModelFileError(

@@ -81,7 +81,7 @@ class SteppedModel(ExportedModel):
                 raise ModelFileError(
                     f"Expected a {name} of the same export as start.onnx. Received: one that "
                     f"belongs to a start.onnx with the checksum {received!r}, not {expected!r}. "
-                    "Export them again, with `python -m keras_attn.export onnx-steps`."
+                    "Export them again, with `keras-attn export onnx-steps`."
                 )
         self._check_values(start, step, finish)
         return [output.name for output in finish.get_outputs()]

@@ -7,7 +7,7 @@ from keras_attn_runtime.translator import Translator
 class StreamingTranslator(Translator):
     """A `Translator` that also shows a translation while it is made.
 
-    It reads a directory exported by `python -m keras_attn.export onnx-steps`. Its translations are
+    It reads a directory exported by `keras-attn export onnx-steps`. Its translations are
     those of the one file; each token costs one more call of ONNX Runtime.
 
     Args:
@@ -72,7 +72,9 @@ class StreamingTranslator(Translator):
 
         def start():
             prefixes, seeds = [source.prefix], [source.seed]
-            return self._model.start([source.ids], *self._limits(options), prefixes, seeds, call)
+            return self._model.start(
+                [source.ids], *self._runner.limits(options), prefixes, seeds, call
+            )
 
         return self._texts(self._in_worker(start, call), call)
 
@@ -80,8 +82,8 @@ class StreamingTranslator(Translator):
         """The result of a function, for which a worker runs ONNX Runtime."""
         try:
             call.check()
-            self._submit(function, call)
-            _, result = self._result(call)
+            self._runner.submit(function, call)
+            _, result = self._runner.receive(call)
         except BaseException:  # also KeyboardInterrupt
             call.stop()
             raise

@@ -1,32 +1,27 @@
 import dataclasses
 import os
 import random
-from collections.abc import Mapping, Set
 
-import numpy as np
-
+from keras_attn_runtime.batch_runner import BatchRunner
 from keras_attn_runtime.cancellation import Call
-from keras_attn_runtime.errors import BatchError, Cancelled, DeadlineExceeded, ModelFileError
+from keras_attn_runtime.default_num_threads import default_num_threads
+from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
+from keras_attn_runtime.finished_results import collect_results, yield_finished
 from keras_attn_runtime.options import LARGEST_INT32, Options, require_bool, require_integer
 from keras_attn_runtime.pickled_arguments import PickledArguments
 from keras_attn_runtime.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
 from keras_attn_runtime.reading import read
 from keras_attn_runtime.scores import require_tokens, scores
+from keras_attn_runtime.sentences import read_prefix, require_sentences
 from keras_attn_runtime.session import MOST_THREADS
 from keras_attn_runtime.source import SourceReader
-from keras_attn_runtime.translation import UNFINISHED, Hypothesis, Translation
-from keras_attn_runtime.windows import batches_by_length, windows
-from keras_attn_runtime.worker_pool import WorkerPool
 
 SEEDS = 2**31
 """So many seeds a file takes, from 0 on."""
 
 CHARACTERS_PER_TOKEN = 32
 """The default limit of characters is this times the limit of tokens."""
-
-IMPOSSIBLE = -1e9
-"""Log probability of a hypothesis that does not exist: the search found fewer than asked for."""
 
 
 class Translator(PickledArguments):
@@ -66,7 +61,7 @@ class Translator(PickledArguments):
         has_alignments: bool, whether translations can have alignments.
         has_token_log_probs: bool, whether they have `token_log_probs`.
         supports_target_prefix: bool, whether they can be told what to begin with.
-        draws: bool, whether they are drawn at random, by `seed`.
+        is_stochastic: bool, whether they are drawn at random, by `seed`.
         max_source_length, max_source_characters, max_target_characters: ints, the limits that
             hold.
 
@@ -109,20 +104,18 @@ class Translator(PickledArguments):
                 f"Expected path to be a string or a path. Received: type={type(path).__name__}."
             )
         if num_threads is None:
-            num_threads = _threads_of_each(num_workers)
+            num_threads = default_num_threads(num_workers)
         else:
             most = MOST_THREADS // num_workers
             require_integer("num_threads", num_threads, least=1, most=most)
         self._model = self._model_class(path, providers, num_threads, num_workers)
-        self._num_workers = num_workers
-        # With one worker, each thread that calls has one of its own.
-        self._pool = WorkerPool(num_workers if num_workers > 1 else None)
+        self._runner = BatchRunner(self._model, num_workers)
         self._process = os.getpid()
         self.settings = self._model.settings
         self.has_alignments = self._model.has_alignments
         self.has_token_log_probs = self._model.has_token_log_probs
         self.supports_target_prefix = self._model.supports_target_prefix
-        self.draws = self._model.draws
+        self.is_stochastic = self._model.is_stochastic
         self.max_source_length = min(max_source_length, self.settings.max_source_length)
         if max_source_characters is None:
             max_source_characters = CHARACTERS_PER_TOKEN * self.max_source_length
@@ -169,7 +162,7 @@ class Translator(PickledArguments):
         options = self._checked(options)
         call = _call(options)
         sources = self._read_texts(texts, target_prefix, call)
-        return _all(sources, lambda sources: self._search(sources, options, call))
+        return collect_results(sources, lambda sources: self._run(sources, options, call))
 
     def translate_iterable(self, texts, target_prefix=None, **options):
         """Translates lazily, in constant memory: for files of any length.
@@ -193,7 +186,7 @@ class Translator(PickledArguments):
         options = self._checked(options)
         call = _call(options)
         sources = self._read_texts(texts, target_prefix, call)
-        return _finished(self._search(sources, options, call))
+        return yield_finished(self._run(sources, options, call))
 
     def translate_ids(self, sentences, target_prefix=None, **options):
         """Translates token ids, for callers with a tokenizer of their own; the file needs none.
@@ -220,11 +213,11 @@ class Translator(PickledArguments):
         """
         options = self._checked(options)
         call = _call(options)
-        sources = self._reader.read_ids(read(self._iterable(sentences, "sentences"), call))
+        sources = self._reader.read_ids(read(require_sentences(sentences, "sentences"), call))
         if target_prefix is not None:
             self._require_target_prefix()
-            sources = self._prefixes.of_ids(sources, _read_prefix(target_prefix, call))
-        return _all(sources, lambda sources: self._search(sources, options, call))
+            sources = self._prefixes.of_ids(sources, read_prefix(target_prefix, call))
+        return collect_results(sources, lambda sources: self._run(sources, options, call))
 
     def score(self, texts, targets, skip_unscorable=False, **options):
         """Says how probable given translations are: to choose among them, or to clean a corpus.
@@ -254,7 +247,9 @@ class Translator(PickledArguments):
         options = self._checked({"max_length": LARGEST_INT32, **options})
         call = _call(options)
         pairs = self._read_pairs(texts, targets, skip_unscorable, call)
-        return _all(pairs, lambda pairs: self._scores(pairs, skip_unscorable, options, call))
+        return collect_results(
+            pairs, lambda pairs: self._scores(pairs, skip_unscorable, options, call)
+        )
 
     def score_iterable(self, texts, targets, skip_unscorable=False, **options):
         """As `score`, lazily and in constant memory: for files of any length.
@@ -274,10 +269,10 @@ class Translator(PickledArguments):
         options = self._checked({"max_length": LARGEST_INT32, **options})
         call = _call(options)
         pairs = self._read_pairs(texts, targets, skip_unscorable, call)
-        return _finished(self._scores(pairs, skip_unscorable, options, call))
+        return yield_finished(self._scores(pairs, skip_unscorable, options, call))
 
     def _scores(self, pairs, skip_unscorable, options, call):
-        return scores(pairs, lambda pairs: self._search(pairs, options, call), skip_unscorable)
+        return scores(pairs, lambda pairs: self._run(pairs, options, call), skip_unscorable)
 
     def _read_pairs(self, texts, targets, skip_unscorable, call):
         """Yields the source of each text, with the target and the end token as its prefix."""
@@ -289,7 +284,7 @@ class Translator(PickledArguments):
                 f"with it. Received: id {self.settings.end_token_id} for both."
             )
         sources = self._read_texts(texts, None, call)
-        targets = read(self._iterable(targets, "targets"), call)
+        targets = read(require_sentences(targets, "targets"), call)
         sources = self._prefixes.of_targets(sources, targets)
         return sources if skip_unscorable else require_tokens(sources)
 
@@ -306,7 +301,7 @@ class Translator(PickledArguments):
                 f"the file returns. Received: num_hypotheses={options.num_hypotheses}. Export it "
                 "with more."
             )
-        if options.seed is not None and not self.draws:
+        if options.seed is not None and not self.is_stochastic:
             raise ValueError(
                 "Expected no seed: the search of this file draws nothing at random. Received: "
                 f"seed={options.seed}. Export it with `--search-class SamplingDecoder`."
@@ -327,108 +322,18 @@ class Translator(PickledArguments):
                 "Expected a file with a tokenizer, because of text. Received: one without. Export "
                 "it with source_tokenizer=..., or give ids to `translate_ids`."
             )
-        sources = self._reader.read_texts(read(self._iterable(texts, "texts"), call))
+        sources = self._reader.read_texts(read(require_sentences(texts, "texts"), call))
         if target_prefix is None:
             return sources
         self._require_target_prefix()
-        return self._prefixes.of_texts(sources, _read_prefix(target_prefix, call))
+        return self._prefixes.of_texts(sources, read_prefix(target_prefix, call))
 
-    @staticmethod
-    def _iterable(sentences, name):
-        # A lone string is an iterable of characters: never what was meant.
-        # A dict or a table gives its keys, a set has no order.
-        is_list = hasattr(sentences, "__iter__") and not hasattr(sentences, "columns")
-        if not is_list or isinstance(sentences, (str, bytes, Mapping, Set)):
-            raise ValueError(
-                f"Expected {name} to be a list with one item for each sentence. "
-                f"Received: type={type(sentences).__name__}."
-            )
-        if isinstance(sentences, np.ndarray) and sentences.ndim == 0:
-            raise ValueError(f"Expected {name} of rank 1 or 2. Received: shape=().")
-        return sentences
-
-    def _search(self, sources, options, call):
-        """Yields the translation of each source, or `UNFINISHED` before an error that ends it."""
-        index, first_unfinished = 0, None
-        try:
-            for window in windows(self._seeded(sources, options), options.window_size):
-                translations, error = self._search_window(window, options, call)
-                for translation in translations:
-                    if isinstance(translation, BatchError):
-                        raise BatchError(translation.reason, index) from translation
-                    if translation is UNFINISHED and first_unfinished is None:
-                        first_unfinished = index
-                    yield translation
-                    index += 1
-                if error is not None:
-                    raise error
-        except (Cancelled, DeadlineExceeded) as error:
-            found = index if first_unfinished is None else first_unfinished
-            raise call.error(found) or error from None
-        finally:
-            call.stop()  # what still runs where a caller wants no more
-
-    def _search_window(self, window, options, call):
-        """The translations of a window, and the error that ended the call in it, or `None`."""
-        translations = [self._empty(source, options) for source in window]
-        if options.max_length == 0:
-            return translations, None
-        rows = [row for row, source in enumerate(window) if source.ids]
-        lengths = [len(window[row].ids) for row in rows]
-        batches = [
-            [rows[position] for position in positions]
-            for positions in batches_by_length(lengths, options.batch_size)
-        ]
-        for row in rows:
-            translations[row] = UNFINISHED
-
-        def fill(batch, results):
-            for row, result in zip(batch, results, strict=True):
-                translations[row] = result
-
-        def submit(batch):
-            sources = [window[row] for row in batch]
-            self._submit(lambda: self._search_batch(sources, options, call), call, batch)
-
-        try:
-            call.check()
-            for batch in batches[: self._num_workers]:
-                submit(batch)
-            for position in range(len(batches)):
-                fill(*self._result(call))
-                if position + self._num_workers < len(batches):
-                    call.check()
-                    submit(batches[position + self._num_workers])
-        except (Cancelled, DeadlineExceeded) as error:
-            for batch, results, failure in call.received():
-                if failure is None:
-                    fill(batch, results)
-            return translations, error
-        return translations, None
-
-    def _submit(self, function, call, key=None):
-        """Runs a function in a worker, which sends its result to the call."""
-
-        def job():
-            try:
-                message = key, function(), None
-            except BaseException as error:  # for the thread of the call
-                message = key, None, error
-            call.send(message)
-
-        self._pool.submit(job)
-
-    def _result(self, call):
-        """Waits for the next result of a worker: its key and the result."""
-        key, result, error = call.receive()
-        if error is not None:
-            call.check()  # a run that was stopped fails too
-            raise error
-        return key, result
+    def _run(self, sources, options, call):
+        return self._runner.run(self._seeded(sources, options), options, call)
 
     def _seeded(self, sources, options):
         """Yields the sources with a seed for each, if the file takes them."""
-        if not self.draws:
+        if not self.is_stochastic:
             return sources
         # Far from those of other calls, also of one with the next seed.
         first = random.Random(options.seed).randrange(SEEDS)
@@ -437,136 +342,6 @@ class Translator(PickledArguments):
             for number, source in enumerate(sources)
         )
 
-    def _search_batch(self, sources, options, call):
-        """The translations of a batch, and the error in the place of each that has none."""
-        try:
-            outputs = self._model.run(
-                [source.ids for source in sources],
-                *self._limits(options),
-                [source.prefix for source in sources],
-                [source.seed for source in sources],
-                call,
-            )
-        except BatchError as error:
-            if call.is_stopped:
-                raise
-            if len(sources) == 1:
-                return [error]
-            half = len(sources) // 2
-            parts = sources[:half], sources[half:]
-            return [each for part in parts for each in self._search_batch(part, options, call)]
-        log_probs = outputs["log_probs"]
-        return [
-            Translation.from_hypotheses(
-                [
-                    self._hypothesis(outputs, row, rank, len(source.ids), options)
-                    for rank in range(options.num_hypotheses)
-                    if rank == 0 or log_probs[row, rank] > IMPOSSIBLE / 2
-                ],
-                _pieces(self._model.source_tokenizer, source.ids),
-                source.truncated,
-            )
-            for row, source in enumerate(sources)
-        ]
-
-    def _limits(self, options):
-        """The maximum length and the length penalty: those asked for, or the file's."""
-        settings = self.settings
-        return (
-            settings.max_length if options.max_length is None else options.max_length,
-            settings.length_penalty if options.length_penalty is None else options.length_penalty,
-        )
-
-    def _hypothesis(self, outputs, row, rank, source_length, options):
-        length = outputs["lengths"][row, rank]
-        token_ids = outputs["token_ids"][row, rank, :length].tolist()
-        alignments = None
-        if self.has_alignments and options.alignments:
-            # A copy, so that keeping one sentence does not keep its whole batch.
-            alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
-        ended = self._has_ended(outputs["token_ids"][row, rank], length)
-        token_log_probs = outputs.get("token_log_probs")
-        if token_log_probs is not None:
-            token_log_probs = token_log_probs[row, rank, : length + bool(ended)].tolist()
-        tokenizer = self._model.target_tokenizer
-        return Hypothesis(
-            text=None if tokenizer is None else tokenizer.decode(token_ids),
-            token_ids=token_ids,
-            pieces=_pieces(tokenizer, token_ids),
-            score=float(outputs["scores"][row, rank]),
-            log_prob=float(outputs["log_probs"][row, rank]),
-            ended=ended,
-            alignments=alignments,
-            token_log_probs=token_log_probs,
-        )
-
-    def _has_ended(self, token_ids, length):
-        """Whether there is an end token behind the others; None where padding looks like one."""
-        end = self.settings.end_token_id
-        if end == self.settings.pad_token_id:
-            return None
-        return token_ids[length : length + 1].tolist() == [end]
-
-    def _empty(self, source, options):
-        alignments = None
-        if self.has_alignments and options.alignments:
-            alignments = np.zeros((0, len(source.ids)), np.float32)
-        pieces = _pieces(self._model.source_tokenizer, source.ids)
-        text, no_pieces = ("", []) if pieces is not None else (None, None)
-        log_probs = [] if self.has_token_log_probs else None
-        nothing = Hypothesis(text, [], no_pieces, 0.0, 0.0, not source.ids, alignments, log_probs)
-        return Translation.from_hypotheses([nothing], pieces, source.truncated)
-
 
 def _call(options):
     return Call(options.timeout, options.cancel_token)
-
-
-def _read_prefix(target_prefix, call):
-    """As `read`, of what may be one string, or nothing to iterate over, which is checked later."""
-    if isinstance(target_prefix, (str, bytes)) or not hasattr(target_prefix, "__iter__"):
-        return target_prefix
-    if isinstance(target_prefix, (list, tuple, np.ndarray)):
-        return target_prefix  # may be one prefix, and cannot block
-    return read(target_prefix, call)
-
-
-def _all(sources, search):
-    """List of all results; an error that ends the call early has those that are finished."""
-    read, results = [], []
-    try:
-        for source in sources:
-            read.append(source)
-        for result in search(read):
-            results.append(result)
-    except (Cancelled, DeadlineExceeded) as error:
-        finished = [None if result is UNFINISHED else result for result in results]
-        error.translations = finished + [None] * (len(read) - len(finished))
-        raise
-    return results
-
-
-def _finished(results):
-    """Yields the results up to the first that is not finished; after those comes an error."""
-    is_finished = True
-    for result in results:
-        is_finished = is_finished and result is not UNFINISHED
-        if is_finished:
-            yield result
-
-
-def _pieces(tokenizer, token_ids):
-    return None if tokenizer is None else tokenizer.pieces(token_ids)
-
-
-def _threads_of_each(num_workers):
-    """Threads of a worker, or `None`, ONNX Runtime's own choice, for one that may use all cores.
-
-    It does not see that a process may use only some; a quota of CPU time is not seen here either.
-    """
-    num_cores = all_cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        num_cores = len(os.sched_getaffinity(0))
-    if num_workers == 1 and num_cores >= all_cores:
-        return None
-    return max(1, num_cores // num_workers)

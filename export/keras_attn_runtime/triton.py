@@ -1,15 +1,13 @@
-"""Makes a model repository of NVIDIA Triton: `python -m keras_attn_runtime.triton FILE REPOSITORY`.
+"""Model repositories of NVIDIA Triton.
 
-REPOSITORY/NAME/config.pbtxt     what Triton has to know about the model
-REPOSITORY/NAME/1/model.onnx     the file, and model.weights where its weights are outside of it
+REPOSITORY/NAME/config.pbtxt     the configuration that Triton reads
+REPOSITORY/NAME/1/model.onnx     the file, with model.weights beside it if it has one
 """
 
-import argparse
 import hashlib
 import os
 import re
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -142,29 +140,3 @@ def _place_of_drafts(repository):
         beside = beside.parent
     same_device = not repository.exists() or repository.stat().st_dev == beside.stat().st_dev
     return beside if same_device and os.access(beside, os.W_OK) else repository
-
-
-def main(arguments=None):
-    """Runs the command and returns its exit status: 0 done, 1 refused, 2 wrong command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m keras_attn_runtime.triton",
-        description="Adds an ONNX file exported by keras_attn to a model repository of NVIDIA "
-        "Triton Inference Server.",
-    )
-    parser.add_argument(
-        "model", metavar="FILE", help="ONNX file (or directory) exported by keras_attn"
-    )
-    parser.add_argument("repository", metavar="REPOSITORY", help="directory of the models")
-    parser.add_argument("--name", help="of the model (that of the file)")
-    options = parser.parse_args(arguments)
-    try:
-        written = write_repository(options.model, options.repository, options.name)
-    except (ValueError, OSError, ImportError) as error:
-        print(f"Nothing was written. {error}", file=sys.stderr)
-        return 1
-    print(f"Wrote {written}.")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

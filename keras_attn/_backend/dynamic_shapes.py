@@ -1,5 +1,7 @@
 import keras
 
+from keras_attn._backend.private_names import is_compiled_by_xla
+
 
 def dynamic_shapes() -> bool:
     """Whether shapes may depend on values, here and now: on TensorFlow, unless XLA compiles.
@@ -8,13 +10,7 @@ def dynamic_shapes() -> bool:
     """
     if keras.backend.backend() != "tensorflow":
         return False
-    import tensorflow as tf
-
-    try:  # TensorFlow's own loops ask in this way; no public function tells.
-        from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
-    except ImportError:
-        return False
-    return not GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+    return not is_compiled_by_xla()
 
 
 def is_symbol(size: object) -> bool:

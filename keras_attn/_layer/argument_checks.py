@@ -132,7 +132,16 @@ def check_same_time(value: Tensor | None, key: Tensor | None) -> None:
         )
 
 
-def check_positive_integer(name: str, value: object) -> None:
+def check_sequence_shape(name, shape):
+    """Raises a `ValueError` that names the argument unless a shape is `(batch, time, features)`."""
+    if len(shape) != 3:
+        raise ValueError(
+            f"Expected {name} of shape (batch, time, features). Received: {name} with shape "
+            f"{tuple(shape)}. Reshape {name}, or add the missing axis."
+        )
+
+
+def check_positive_integer(name, value):
     """Raises a `ValueError` that names the argument unless it is an integer of at least 1."""
     if not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{name} must be a positive integer. Received: {name}={value!r}.")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import keras
 
+from keras_attn._backend.private_names import remat_mode
 from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn._layer.rematerialization import is_rematerialized, release_parts, rematerialized
 
@@ -86,7 +87,8 @@ class Layer(keras.layers.Layer):
                 f"{len(args[0])}. Unlike layers of Keras that take [query, value, key], pass each "
                 "tensor by itself, in this order or by name."
             )
-        if self._remat_mode is not None and self._remat_mode.mode != "activations":
+        scope = remat_mode(self)
+        if scope is not None and scope.mode != "activations":
             release_parts(self, all_parts=False)
         return super().__call__(*args, **kwargs)
 
@@ -136,8 +138,8 @@ class Layer(keras.layers.Layer):
         self, layer_call: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Callable[..., Any]:
         """The call that Keras makes where the layer was created in a `keras.RematScope`."""
-        mode = self._remat_mode
-        if mode is not None and mode.mode == "activations":
+        scope = remat_mode(self)
+        if scope is not None and scope.mode == "activations":
             has_activation = callable(vars(self).get("activation"))
             return super().rematerialized_call(layer_call) if has_activation else layer_call
         if self.is_container or not is_rematerialized(self, args, kwargs):
@@ -155,7 +157,7 @@ class Layer(keras.layers.Layer):
         Returns:
             What the method returns.
         """
-        scope = self._remat_mode
+        scope = remat_mode(self)
         if scope is None or scope.mode in (None, "activations"):
             return method(*args, **kwargs)
         # The size of the outputs of other methods than `call` is not known in advance.

@@ -5,8 +5,7 @@ TensorFlow refuses them in a graph, and JAX traces them, so that no layer with s
 works; random numbers drawn again in the backward pass differ, too. Here a checkpoint has positional
 tensors alone, and the state of the layer, random seeds included, is among them.
 
-Private names of Keras used here: `_remat_mode`, the scope in which a layer was created. It can go
-when Keras' own `rematerialized_call` handles keyword arguments.
+It can go when Keras' own `rematerialized_call` handles keyword arguments.
 """
 
 import math
@@ -16,6 +15,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from keras_attn._backend.private_names import end_remat, remat_mode
 from keras_attn._layer.attach_mask import AttachMask
 from keras_attn._layer.flatten_layers import flatten_layers
 
@@ -32,7 +32,7 @@ class CallContext(keras.layers.Layer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(name="call_context", **kwargs)
         self.supports_masking = True
-        self._remat_mode = None
+        end_remat(self)
 
     def call(
         self,
@@ -54,14 +54,14 @@ def release_parts(layer: keras.layers.Layer, all_parts: bool) -> None:
     """
     for part in flatten_layers([layer]):
         if part is not layer and (all_parts or not hasattr(part, "is_container")):
-            part._remat_mode = None
+            end_remat(part)
 
 
 def is_rematerialized(
     layer: keras.layers.Layer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """Whether the scope in which a layer was created asks for its recomputation."""
-    scope = layer._remat_mode
+    scope = remat_mode(layer)
     if scope is None or scope.mode in (None, "activations"):
         return False
     if scope.mode == "list_of_layers":
@@ -94,7 +94,7 @@ def rematerialized(layer: keras.layers.Layer, function: Callable[..., Any]) -> C
     reader = CallContext(autocast=False)
     context = CallContext(dtype=layer.dtype_policy, autocast=layer.autocast)
     attach_mask = AttachMask(autocast=False)
-    attach_mask._remat_mode = None
+    end_remat(attach_mask)
 
     def run(*args, **kwargs):
         training = reader(None, function=lambda mask, training: training)

@@ -105,15 +105,15 @@ def _restored(value, own, custom_objects):
     return value
 
 
-def check_template_dtype(owner: keras.layers.Layer, name: str, layer: keras.layers.Layer) -> None:
-    """Raises a `ValueError` if a pattern was created with a dtype that its copies will not have.
+def check_template_dtype(owner, name, layer):
+    """Raises a `ValueError` if a template was created with a dtype that its copies will not have.
 
-    Copies have the dtype of `owner`. A pattern without a dtype of its own has the global one.
+    Copies have the dtype of `owner`. A template without a dtype of its own has the global one.
 
     Args:
         owner: the layer that makes copies.
-        name: str, the argument of `owner` that holds the pattern.
-        layer: the pattern.
+        name: str, the argument of `owner` that holds the template.
+        layer: the template.
     """
     default = keras.config.dtype_policy().compute_dtype
     if getattr(layer, "compute_dtype", default) != default:

@@ -10,7 +10,7 @@ from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._types import InitializerLike, Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_recorder import record
-from keras_attn.attention.attention_steps import AttentionSteps
+from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 
 
@@ -178,21 +178,18 @@ class AttentionMechanism(AttentionSteps, Layer):
 
     def compute_output_spec(
         self,
-        query: Tensor,
-        value: Tensor | None = None,
-        key: Tensor | None = None,
-        attention_mask: Mask | None = None,
-        return_attention_scores: bool = False,
-        value_mask: Mask | None = None,
-        mask: Mask | None = None,
-    ) -> Any:
-        value = check_second_input(self, "value", value)
-        shape = self.compute_output_shape(tuple(query.shape), tuple(value.shape))
-        context = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        if not return_attention_scores:
-            return context
-        weights = keras.KerasTensor((*query.shape[:-1], value.shape[1]), dtype=self.compute_dtype)
-        return context, weights
+        query,
+        value=None,
+        key=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        value_mask=None,
+        mask=None,
+    ):
+        check_second_input(self, "value", value)
+        shape = self.compute_output_shape(query.shape, value.shape)
+        weights_shape = (*query.shape[:-1], value.shape[1])
+        return attention_spec(shape, weights_shape, self.compute_dtype, return_attention_scores)
 
     def get_config(self) -> dict[str, Any]:
         return {

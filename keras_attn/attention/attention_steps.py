@@ -1,9 +1,25 @@
-from typing import Any
-
+import keras
 from keras import ops
 
-from keras_attn._decoding_state.beam_axis import fold_beams, merge_beams
-from keras_attn._types import Mask, Tensor, TensorDict
+from keras_attn._decoding_state.beam_axis import fold_beams_into_queries, merge_beams
+
+
+def attention_spec(shape, weights_shape, dtype, return_attention_scores):
+    """Returns the specification of the outputs of an attention layer.
+
+    Args:
+        shape: shape of the context or output.
+        weights_shape: shape of the weights.
+        dtype: dtype of both.
+        return_attention_scores: bool, whether the layer returns the weights too.
+
+    Returns:
+        `keras.KerasTensor`, or a tuple of two.
+    """
+    outputs = keras.KerasTensor(shape, dtype=dtype)
+    if not return_attention_scores:
+        return outputs
+    return outputs, keras.KerasTensor(weights_shape, dtype=dtype)
 
 
 class AttentionSteps:
@@ -21,8 +37,8 @@ class AttentionSteps:
     attends_to_source = True
     """Whether the weights of a step are over the source: then they align it with the target."""
 
-    def main(self, values: Any) -> Any:
-        """Of several memories, or of what belongs to each, that of the weights of a step."""
+    def primary_source(self, values):
+        """Returns the value for the source that the weights of a step refer to, by default any."""
         return values
 
     def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:
@@ -72,7 +88,7 @@ class AttentionSteps:
             Tuple of context `(rows, value_dim)`, weights `(rows, num_positions)` and the new state.
         """
         rows = ops.shape(query)[0]
-        folded = fold_beams(query, ops.shape(memory["mask"])[0])  # (B, K, D)
+        folded = fold_beams_into_queries(query, ops.shape(memory["mask"])[0])  # (B, K, D)
         results = self.align(folded, memory)  # (B, K, Dv), (B, K, S)
         context, weights = (merge_beams(each, rows) for each in results)
         return context, weights, state  # (B*K, Dv), (B*K, S)

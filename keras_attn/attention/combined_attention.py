@@ -16,8 +16,7 @@ from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._serialization.serialize_shared import serialize_shared
-from keras_attn._types import InitializerLike, Mask, StaticShape, Tensor, TensorDict
-from keras_attn.attention.attention_steps import AttentionSteps
+from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 
 COMBINATIONS = ("concatenate", "gate")
 
@@ -237,8 +236,8 @@ class CombinedAttention(AttentionSteps, Layer):
     def _named(self):
         return zip(self.names, self.attentions, strict=True)
 
-    def main(self, values: Any) -> Any:
-        """What belongs to the first attention in a dict of values; what is no dict as it is."""
+    def primary_source(self, values):
+        """Returns the value of the first attention, from a dict; other values unchanged."""
         return values.get(self.names[0]) if isinstance(values, dict) else values
 
     def _of(self, name, value, mask=None):
@@ -274,15 +273,13 @@ class CombinedAttention(AttentionSteps, Layer):
         ]
         is_gated = self.combination == "gate"
         size = self.units if is_gated else sum(spec.shape[-1] for spec in specs)
-        context = keras.KerasTensor((*query.shape[:-1], size), dtype=self.compute_dtype)
-        if not return_attention_scores:
-            return context
         _, weights = self.attentions[0].compute_output_spec(
-            query, self.main(value), return_attention_scores=True
+            query, self.primary_source(value), return_attention_scores=True
         )
-        if len(weights.shape) == 4:  # of several heads, of which the mean is returned
-            weights = keras.KerasTensor((weights.shape[0], *weights.shape[2:]), weights.dtype)
-        return context, weights
+        weights_shape = (weights.shape[0], *weights.shape[-2:])  # the mean of several heads
+        return attention_spec(
+            (*query.shape[:-1], size), weights_shape, self.compute_dtype, return_attention_scores
+        )
 
     def get_config(self) -> dict[str, Any]:
         attentions = {name: serialize_shared(attention) for name, attention in self._named()}

@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_attn import masks
 from keras_attn._decoding_state import kv_cache
-from keras_attn._decoding_state.beam_axis import fold_beams
+from keras_attn._decoding_state.beam_axis import fold_beams_into_queries
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._layer.argument_checks import (
     check_dropout,
@@ -20,7 +20,7 @@ from keras_attn._serialization.plain_function import plain_function
 from keras_attn._types import InitializerLike, Mask, PositionBias, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_axes import AttentionAxes, check_axes
 from keras_attn.attention.attention_recorder import record
-from keras_attn.attention.attention_steps import AttentionSteps
+from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn.attention.blockwise_attention import blockwise_attention
 from keras_attn.attention.cache_view import CacheView
 from keras_attn.attention.head_projections import merge_heads, project, split_heads
@@ -373,7 +373,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
             Tuple of the outputs, shaped as `query` but for the features, and the weights `(batch,
             heads, beams * target, source)`.
         """
-        queries = fold_beams(  # beams are further queries of their sentence
+        queries = fold_beams_into_queries(  # beams are further queries of their sentence
             self._multiply(query, "query"),
             ops.shape(memory["mask"])[0],
             (self.num_heads, self.key_dim),
@@ -525,13 +525,10 @@ class MultiHeadAttention(AttentionSteps, Layer):
     ) -> Any:
         check_position_bias(position_bias)
         value = query if value is None else value
-        shape = self.compute_output_shape(tuple(query.shape))
-        outputs = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        if not return_attention_scores:
-            return outputs
+        shape = self.compute_output_shape(query.shape)
         axes = AttentionAxes(self.attention_axes, query, value)
-        shape = (*axes.row_sizes, self.num_heads, *axes.query_sizes, *axes.value_sizes)
-        return outputs, keras.KerasTensor(shape, dtype=self.compute_dtype)
+        weights_shape = (*axes.row_sizes, self.num_heads, *axes.query_sizes, *axes.value_sizes)
+        return attention_spec(shape, weights_shape, self.compute_dtype, return_attention_scores)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -31,7 +31,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
         BeamDecoder(model, relative_max_length=None)(**PromptEncoder()(prompt_ids))
 
     Args:
-        block: the pattern of all blocks, a `TransformerDecoderBlock` with `cross_attention=False`;
+        block: the template of all blocks, a `TransformerDecoderBlock` with `cross_attention=False`;
             each layer is a new one like it.
         embedding, head: see `TokenDecoder`.
         num_layers, positions, position_bias, scale_embedding, dropout, seed: see
@@ -126,7 +126,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
         if encoder_mask is None:
             encoder_mask = ops.ones_like(encoder_outputs, dtype="bool")
         encoder_mask = masks.boolean(encoder_mask, "encoder_mask")
-        encoder_mask = masks.of_each(encoder_mask, encoder_outputs)
+        encoder_mask = masks.broadcast_batch(encoder_mask, encoder_outputs)
         lengths = sum_int32(encoder_mask, axis=1)  # (B,)
         vectors = self.stack.embed(encoder_outputs)  # (B, P, D)
         positions = position_range(ops.shape(vectors)[1])

@@ -9,7 +9,7 @@ from keras_attn import masks
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import is_finite, list_of_layers
 from keras_attn._layer.ensure_built import ensure_built
-from keras_attn._layer.vocabulary_size import vocabulary_size
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
@@ -82,11 +82,11 @@ class EnsembleDecoder(StepDecoder):
         kwargs.setdefault("autocast", False)  # each decoder has a precision of its own
         super().__init__(**kwargs)
         self.decoders = list_of_layers("decoders", decoders, StepDecoder)
-        sizes = {vocabulary_size(decoder) for decoder in self.decoders} - {None}
+        sizes = {get_vocabulary_size(decoder) for decoder in self.decoders} - {None}
         if len(sizes) > 1:
             raise ValueError(
                 "Expected decoders of one target vocabulary. Received: decoders of "
-                f"{[vocabulary_size(decoder) for decoder in self.decoders]} tokens."
+                f"{[get_vocabulary_size(decoder) for decoder in self.decoders]} tokens."
             )
         if average not in AVERAGES:
             raise ValueError(f"average must be one of {AVERAGES}. Received: average={average!r}.")
@@ -148,8 +148,8 @@ class EnsembleDecoder(StepDecoder):
         of_these = all if growing_buffer.supports_growth() else any
         return of_these(decoder.can_exceed_max_length for decoder in self.decoders)
 
-    def main(self, values: Any) -> Any:
-        return self.decoders[0].main(self._own("0", values))
+    def primary_source(self, values):
+        return self.decoders[0].primary_source(self._own("0", values))
 
     def prepare_memory(
         self,

@@ -17,8 +17,8 @@ from keras_attn.attention.coverage_loss import coverage_loss
 from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.masks import join, padding_mask
 from keras_attn.rnn.attention_rnn import AttentionRNN
+from keras_attn.rnn.cell_states import state_sizes
 from keras_attn.rnn.state_bridge import StateBridge
-from keras_attn.rnn.state_sizes import state_sizes
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -110,7 +110,7 @@ class RNNDecoder(TokenDecoder):
         ensure_built(self.embedding, token_ids_shape)
         embedded_shape = self.embedding.compute_output_shape(token_ids_shape)
         ensure_built(self.rnn, embedded_shape, encoder_outputs_shape, query_features_shape)
-        shapes = self.main(encoder_outputs_shape), self.main(encoder_mask_shape)
+        shapes = self.primary_source(encoder_outputs_shape), self.primary_source(encoder_mask_shape)
         ensure_built(self.state_bridge, *shapes, encoder_state_shape)
         output_shape = (*embedded_shape[:-1], self.cell.output_size)
         self.build_head(output_shape, embedded_shape[-1])
@@ -156,18 +156,14 @@ class RNNDecoder(TokenDecoder):
             self.cell.attention is None or self.cell.attention.can_exceed_max_length
         )
 
-    def main(self, values: Any) -> Any:
-        return values if self.cell.attention is None else self.cell.attention.main(values)
+    def primary_source(self, values):
+        return values if self.cell.attention is None else self.cell.attention.primary_source(values)
 
     def prepare_memory(
-        self,
-        encoder_outputs: Any,
-        encoder_mask: Masks | None = None,
-        encoder_state: Any = None,
-        query_features: Any = None,
-    ) -> TensorDict:
-        main = self.main(encoder_outputs), self.main(encoder_mask)
-        memory = {"cell": self.state_bridge(*main, encoder_state)}
+        self, encoder_outputs, encoder_mask=None, encoder_state=None, query_features=None
+    ):
+        source = self.primary_source(encoder_outputs), self.primary_source(encoder_mask)
+        memory = {"cell": self.state_bridge(*source, encoder_state)}
         if self.cell.attention is not None:
             memory["attention"] = self.cell.prepare_memory(
                 encoder_outputs, encoder_mask, query_features

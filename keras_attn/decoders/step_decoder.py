@@ -1,5 +1,4 @@
-from typing import Any
-
+import keras
 from keras import ops, tree
 
 from keras_attn._backend.gather import gather_leaves
@@ -9,27 +8,64 @@ from keras_attn._types import Mask, Masks, Tensor, TensorDict
 
 
 class StepDecoder(Layer):
-    """The contract between a decoder and everything that drives it: training, search, export.
+    """Base class and contract of decoders: what training, searches and exports call.
 
-    With B sentences, K beams, S source positions, T target positions and a vocabulary of V:
+    A decoder overrides four methods:
 
-    - the *memory* is all that is constant over time; leaves `(B, ...)`, never repeated for beams;
-    - the *state* is all that changes with time; leaves `(B * K, ...)`, the beams of a sentence side
-      by side. What changes with time but belongs to no beam alone is in `state["shared"]`, leaves
-      `(B, ...)` or scalars: it stays when a search goes on with other beams.
+    - `prepare_memory` computes what is constant over time, the *memory*;
+    - `initial_state` creates what changes with time, the *state*;
+    - `step` takes one token of each hypothesis and returns logits and the new state;
+    - `call` is teacher forcing: it returns the logits of all positions at once.
 
-    Both are nested dicts of tensors. Nothing is kept on the decoder between calls, and all weights
-    are created in `build`. A search sees only `(token_ids, state) -> (logits, state)`, so that a
-    new decoder gets every search and every export for free; an export also wants to know the number
-    of ids, from a `vocabulary_size` or an `embedding` with `input_dim`. The search calls `build`
-    with the shapes of all arguments of `call` that have one, in their order, `None` where there is
-    none.
+    With B sentences, K beams, S source positions, T target positions and a vocabulary of V, memory
+    and state are nested dicts of tensors:
+
+    - leaves of the memory are `(B, ...)` and are never repeated for beams;
+    - leaves of the state are `(B * K, ...)`, the beams of a sentence side by side. What changes
+      with time but belongs to no single beam is in `state["shared"]`, leaves `(B, ...)` or scalars:
+      it stays when a search reorders the beams.
+
+    A step keeps the structure, ranks and dtypes of the state. Nothing is kept on the decoder
+    between calls, and all weights are created in `build`, whose default calls `call` with symbolic
+    inputs. `keras_attn.testing.check_decoder` checks all of this.
+
+    Optional capabilities, each with a default:
+
+    - `build` with the shapes of the arguments of `call`, for a decoder that the default cannot
+      build, for instance because its source is not a sequence of floats;
+    - `select`, for memory with leaves that do not begin with the sentences;
+    - `first_token_ids`, for a memory that is the beginning of the sequence, such as a prompt;
+    - `max_tokens`, for a limited number of positions;
+    - `can_exceed_max_length`, False for a state of a fixed size on TensorFlow too;
+    - `forbids_tokens`, True if all tokens of a step may be impossible;
+    - `primary_source`, for several encoder outputs;
+    - `cache_block_size` and `archive`, for long outputs with a growing state;
+    - a `vocabulary_size`, or an `embedding` with `input_dim`, which an export reads.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import GreedyDecoder
+    >>> class BigramDecoder(StepDecoder):
+    ...     def __init__(self, **kwargs):
+    ...         super().__init__(**kwargs)
+    ...         self.table = keras.layers.Embedding(7, 7)
+    ...
+    ...     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+    ...         return {"mean": ops.mean(encoder_outputs, axis=1)}
+    ...
+    ...     def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
+    ...         return {}
+    ...
+    ...     def step(self, token_ids, state, memory):
+    ...         return self.table(token_ids), state
+    ...
+    ...     def call(self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None):
+    ...         return self.table(token_ids)
+    >>> search = GreedyDecoder(BigramDecoder(), max_length=5)
+    >>> tuple(search(np.ones((2, 3, 4), "float32"))["lengths"].shape)
+    (2, 1)
     """
-
-    forbids_tokens = False
-    """bool, whether all tokens that a search allows may be impossible, with logits that are 5e8 or
-    more below others, such as those of a decoder that writes valid JSON only. Without it a beam
-    search does not find such dead ends, unless its own rules can lead to them."""
 
     is_container = True
 
@@ -37,103 +73,35 @@ class StepDecoder(Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(
-        self,
-        token_ids: Tensor,
-        encoder_outputs: Any,
-        encoder_mask: Masks | None = None,
-        encoder_state: Any = None,
-    ) -> Any:
-        """Teacher forcing: the logits of every position, given the tokens before it.
+    def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+        """Computes all that is constant over time, once per sentence.
 
         Args:
-            token_ids: int32 `(B, T)`, start token first.
-            encoder_outputs: `(B, S, features)`.
-            encoder_mask: boolean `(B, S)`, True = may be attended. A `call` that has an argument
-                `encoder_outputs_mask`, too, gets the implicit mask of `encoder_outputs` there, and
-                joins the two.
-            encoder_state: last state of the encoder, nested, leaves `(B, ...)`, or `None`.
-
-        Returns:
-            float32 logits `(B, T, V)` of the tokens that follow.
-        """
-        raise NotImplementedError(f"{type(self).__name__} must override `call`.")
-
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # the loss knows padding by its label
-
-    @property
-    def can_exceed_max_length(self) -> bool:
-        """Whether a search may take more steps than the `max_length` given to `initial_state`."""
-        return growing_buffer.supports_growth()
-
-    def main(self, values: Any) -> Any:
-        """Of several encoder outputs or masks, those of which a search takes the source's length.
-
-        By default there is one.
-        """
-        return values
-
-    def prepare_memory(
-        self, encoder_outputs: Any, encoder_mask: Masks | None = None, encoder_state: Any = None
-    ) -> TensorDict:
-        """Computes, once per sentence, all that is constant over time.
+            encoder_outputs, encoder_mask, encoder_state: see `call`.
 
         Returns:
             Nested dict with leaves `(B, ...)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `prepare_memory`.")
 
-    def initial_state(
-        self,
-        memory: TensorDict,
-        beam_width: int = 1,
-        alignments: bool = False,
-        max_length: int | None = None,
-    ) -> TensorDict:
-        """The state before the first token.
+    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
+        """Creates the state before the first token.
 
         Args:
             memory: as from `prepare_memory`.
             beam_width: int, K.
             alignments: bool, whether each step leaves its attention weights `(B * K, S)` in
-                `state["alignments"]`.
-            max_length: int, most steps that will follow. Only needed where tensors cannot grow in
-                a loop, by decoders whose state does. More steps than that have no meaning.
+                `state["alignments"]`. A decoder without attention ignores it.
+            max_length: int, maximum number of steps that follow. Only decoders whose state grows
+                need it, where tensors cannot grow in a loop. Further steps have no meaning.
 
         Returns:
             Nested dict with leaves `(B * K, ...)`, those under `shared` `(B, ...)` or scalars.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")
 
-    def max_tokens(self, memory: TensorDict) -> int | Tensor | None:
-        """Most steps that can follow: int, int32 `(B,)`, or by default `None` for any number.
-
-        Args:
-            memory: as from `prepare_memory`.
-        """
-        return None
-
-    def first_token_ids(self, memory: TensorDict, start_token_id: int) -> Tensor:
-        """The tokens that the first step of a search is given.
-
-        By default the start token. A decoder whose memory is the beginning of the sequence goes on
-        from there instead.
-
-        Args:
-            memory: as from `prepare_memory`, with at least one leaf.
-            start_token_id: int.
-
-        Returns:
-            int32 `(B,)`.
-        """
-        batch = ops.shape(tree.flatten(memory)[0])[0]
-        return ops.full((batch,), start_token_id, dtype="int32")
-
-    def step(
-        self, token_ids: Tensor, state: TensorDict, memory: TensorDict
-    ) -> tuple[Tensor, TensorDict]:
-        """One position.
+    def step(self, token_ids, state, memory):
+        """Computes the logits of the next token.
 
         Args:
             token_ids: int32 `(B * K,)`, the last token of each hypothesis.
@@ -145,20 +113,106 @@ class StepDecoder(Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `step`.")
 
-    cache_block_size: int | None = None
-    """int, the steps after which a search is to call `archive`, or `None` for never."""
+    def call(self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None):
+        """Teacher forcing: computes the logits of every position, given the tokens before it.
 
-    def archive(self, state: TensorDict) -> TensorDict:
-        """Puts away what the steps so far have collected, where the next ones need not copy it.
-
-        Only called where tensors can grow in a loop, between its steps; not by a host that runs the
-        loop itself.
+        Args:
+            token_ids: int32 `(B, T)`, start token first.
+            encoder_outputs: `(B, S, features)`.
+            encoder_mask: boolean `(B, S)`, True = may be attended. A `call` that also has an
+                argument `encoder_outputs_mask` receives the implicit mask of `encoder_outputs`
+                there, and joins the two.
+            encoder_state: last state of the encoder, nested, leaves `(B, ...)`, or `None`.
 
         Returns:
-            A state with which `step` gives the same.
+            float32 logits `(B, T, V)` of the tokens that follow.
         """
-        return state
+        raise NotImplementedError(f"{type(self).__name__} must override `call`.")
+
+    def build(
+        self,
+        token_ids_shape,
+        encoder_outputs_shape=None,
+        encoder_mask_shape=None,
+        encoder_state_shape=None,
+    ):
+        """Creates all weights. The default calls `call` with symbolic inputs.
+
+        Args:
+            token_ids_shape: `(B, T)`.
+            encoder_outputs_shape: shape of a tensor of floats.
+            encoder_mask_shape: `(B, S)`, or `None`.
+            encoder_state_shape: nested shapes of tensors of floats, or `None`.
+        """
+
+        def symbolic(shapes, dtype):
+            return tree.map_shape_structure(lambda shape: keras.KerasTensor(shape, dtype), shapes)
+
+        inputs = [symbolic(token_ids_shape, "int32")]
+        for shapes, dtype in (
+            (encoder_outputs_shape, self.compute_dtype),
+            (encoder_mask_shape, "bool"),
+            (encoder_state_shape, self.compute_dtype),
+        ):
+            inputs.append(None if shapes is None else symbolic(shapes, dtype))
+        self.compute_output_spec(*inputs)
 
     def select(self, memory: TensorDict, rows: Tensor) -> TensorDict:
         """Keeps the sentences `rows`, an int32 vector, of a memory."""
         return gather_leaves(memory, rows)
+
+    def first_token_ids(self, memory, start_token_id):
+        """Returns the tokens of the first step of a search, by default the start token.
+
+        Args:
+            memory: as from `prepare_memory`, with at least one leaf.
+            start_token_id: int.
+
+        Returns:
+            int32 `(B,)`.
+        """
+        batch = ops.shape(tree.flatten(memory)[0])[0]
+        return ops.full((batch,), start_token_id, dtype="int32")
+
+    def max_tokens(self, memory):
+        """Returns the maximum number of steps: int, int32 `(B,)`, or by default `None`, no maximum.
+
+        Args:
+            memory: as from `prepare_memory`.
+        """
+        return None
+
+    @property
+    def can_exceed_max_length(self):
+        """bool, whether a search may take more steps than the `max_length` of `initial_state`."""
+        return growing_buffer.supports_growth()
+
+    forbids_tokens = False
+    """bool, whether all tokens that a search allows may be impossible, with logits that are 5e8 or
+    more below others, such as those of a decoder that writes valid JSON only. Without it a beam
+    search does not find such dead ends, unless its own rules can lead to them."""
+
+    def primary_source(self, values):
+        """Returns the encoder output or mask whose length limits a search.
+
+        Args:
+            values: encoder outputs, masks or their shapes, by default one for all.
+        """
+        return values
+
+    cache_block_size = None
+    """int, number of steps after which a search calls `archive`, or `None` for never."""
+
+    def archive(self, state):
+        """Moves what the steps so far have collected to where the next ones need not copy it.
+
+        It is only called where tensors can grow in a loop, between its steps, and not by a host
+        that runs the loop itself.
+
+        Returns:
+            A state with which `step` returns the same.
+        """
+        return state
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # the loss finds padding by its label

@@ -21,7 +21,7 @@ class TransformerDecoder(TransformerTokenDecoder):
     positions before it.
 
     Args:
-        block: the pattern of all blocks, for instance `TransformerDecoderBlock(8, 2048)`; each
+        block: the template of all blocks, for instance `TransformerDecoderBlock(8, 2048)`; each
             layer is a new one like it.
         embedding, head: see `TokenDecoder`.
         num_layers: int. Default 6.

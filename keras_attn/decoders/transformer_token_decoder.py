@@ -43,18 +43,8 @@ class TransformerTokenDecoder(TokenDecoder):
             check_positive_integer("cache_block_size", cache_block_size)
         check_block(block)
         self.check_block(block)
-        self.stack = TransformerStack(
-            block,
-            embedding,
-            num_layers,
-            positions,
-            position_bias,
-            scale_embedding,
-            dropout,
-            seed,
-            dtype=self.dtype_policy,
-            name="stack",
-        )
+        parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
+        self.stack = TransformerStack(*parts, dropout, seed, dtype=self.dtype_policy, name="stack")
         self.growing_cache = growing_cache
         self.cache_block_size = cache_block_size
 
@@ -81,11 +71,11 @@ class TransformerTokenDecoder(TokenDecoder):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            **self.stack.arguments(),
+            **self.stack.serialize_arguments(),
             "growing_cache": self.growing_cache,
             "cache_block_size": self.cache_block_size,
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        return super().from_config(TransformerStack.deserialize(config))
+    def from_config(cls, config):
+        return super().from_config(TransformerStack.deserialize_arguments(config))

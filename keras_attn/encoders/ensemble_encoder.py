@@ -6,8 +6,8 @@ import keras
 
 from keras_attn._layer.argument_checks import list_of_layers
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
-from keras_attn._layer.vocabulary_size import vocabulary_size
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 
@@ -53,9 +53,8 @@ class EnsembleEncoder(Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.encoders = list_of_layers("encoders", encoders, keras.layers.Layer)
-        sizes = [vocabulary_size(encoder) for encoder in self.encoders]
-        known = sorted({size for size in sizes if size is not None})
-        self.vocabulary_size = _agreed("vocabulary_size", known or [None])
+        sizes = {get_vocabulary_size(encoder) for encoder in self.encoders} - {None}
+        self.vocabulary_size = _agreed("vocabulary_size", sorted(sizes) or [None])
         self.pad_token_id = self._shared("pad_token_id", 0)
         self.source_start = self._shared("source_start", False)
         self.source_end = self._shared("source_end", True)

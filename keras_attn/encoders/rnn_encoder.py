@@ -12,6 +12,7 @@ from keras_attn._layer.argument_checks import (
     check_layers,
     check_positive_integer,
 )
+from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import build_activation, ensure_built
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
@@ -35,7 +36,7 @@ class RNNEncoder(Layer):
     2015](https://arxiv.org/abs/1409.0473), section 3.2.
 
     Args:
-        cell: the pattern of all cells, for instance `keras.layers.LSTMCell(256)`; each layer and
+        cell: the template of all cells, for instance `keras.layers.LSTMCell(256)`; each layer and
             direction gets a new cell like it in the dtype of the encoder, with a seed of its own
             if it has one.
         embedding: layer that turns ids into vectors, for instance `keras.layers.Embedding`. `None`
@@ -99,7 +100,7 @@ class RNNEncoder(Layer):
         check_cell(cell)
         check_layers(embedding=embedding)
         check_template_dtype(self, "cell", cell)
-        self.pattern = LayerTemplate(cell)
+        self.cell_template = LayerTemplate(cell)
         self.embedding = embedding
         self.num_layers = num_layers
         self.bidirectional = bidirectional
@@ -121,10 +122,10 @@ class RNNEncoder(Layer):
             seeds = {} if seed is None else {"seed": seed + 2 * index + number}
             own = cell
             if seeds or cell.dtype_policy != self.dtype_policy:
-                own = self.pattern.new_layer(dtype=self.dtype_policy, **seeds)
+                own = self.cell_template.new_layer(dtype=self.dtype_policy, **seeds)
             check_compute_dtype(self, cell=own)
             layer = recurrent_layer(own, return_sequences=True, return_state=True, **kwargs)
-            self.pattern.kept_alive += [own, layer]  # `Bidirectional` copies it
+            self.cell_template.kept_alive += [own, layer]  # `Bidirectional` copies it
             return layer
 
         if not self.bidirectional:
@@ -138,17 +139,8 @@ class RNNEncoder(Layer):
                 direction(0), backward_layer=backward, dtype=self.dtype_policy
             )
 
-    def build(self, inputs_shape: StaticShape) -> None:
-        shape = tuple(inputs_shape)
-        if self.embedding is not None:
-            ensure_built(self.embedding, shape)
-            shape = self.embedding.compute_output_shape(shape)
-        if len(shape) != 3:
-            expected = "(batch, time, features)" if self.embedding is None else "(batch, time)"
-            raise ValueError(
-                f"inputs must have shape {expected}. "
-                f"Received: inputs with shape {tuple(inputs_shape)}."
-            )
+    def build(self, inputs_shape):
+        shape = build_embedding(self.embedding, inputs_shape)
         for layer in self.recurrent_layers:
             ensure_built(layer, shape)
             for part in flatten_layers([layer]):
@@ -202,7 +194,7 @@ class RNNEncoder(Layer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "cell": self.pattern.config(),
+            "cell": self.cell_template.config(),
             "embedding": serialize_shared(self.embedding),
             "num_layers": self.num_layers,
             "bidirectional": self.bidirectional,

@@ -17,7 +17,7 @@ class TransformerEncoder(Layer):
     Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
 
     Args:
-        block: the pattern of all blocks, for instance `TransformerEncoderBlock(8, 2048)`; each
+        block: the template of all blocks, for instance `TransformerEncoderBlock(8, 2048)`; each
             layer is a new one like it in the dtype of the encoder.
         embedding: layer that turns ids, or images, into vectors. `None` for sequences of vectors of
             the block's size. Default `None`.
@@ -81,18 +81,8 @@ class TransformerEncoder(Layer):
         kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.stack = TransformerStack(
-            block,
-            embedding,
-            num_layers,
-            positions,
-            position_bias,
-            scale_embedding,
-            dropout,
-            seed,
-            dtype=self.dtype_policy,
-            name="stack",
-        )
+        parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
+        self.stack = TransformerStack(*parts, dropout, seed, dtype=self.dtype_policy, name="stack")
         self.embedding = embedding
         self.pad_token_id = pad_token_id
 
@@ -122,10 +112,10 @@ class TransformerEncoder(Layer):
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
-    def get_config(self) -> dict[str, Any]:
-        arguments = self.stack.arguments()
+    def get_config(self):
+        arguments = self.stack.serialize_arguments()
         return {**super().get_config(), **arguments, "pad_token_id": self.pad_token_id}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        return cls(**TransformerStack.deserialize(config))
+    def from_config(cls, config):
+        return cls(**TransformerStack.deserialize_arguments(config))

@@ -7,6 +7,9 @@ from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
 from keras_attn.export.formats.export_onnx_text import export_onnx_text
 from keras_attn.export.formats.export_saved_model import export_saved_model
+from keras_attn.export.require import require_tensorflow
+
+require_tensorflow()
 
 __all__ = [
     "ExportError",

@@ -1,4 +1,5 @@
 import importlib
+import importlib.util
 import os
 
 import keras
@@ -13,6 +14,21 @@ _EXTRAS = {
     "tensorflow": "tensorflow",
 }
 """The extra of setup.cfg with each module. An extra includes those below it."""
+
+
+def require_tensorflow():
+    """Checks that there is TensorFlow, without importing it.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    if importlib.util.find_spec("tensorflow") is None:
+        raise ImportError(
+            "Expected TensorFlow, which traces every exported model. Received: `tensorflow`, which "
+            "is not installed. Install it with `pip install keras-attn[export]` (ONNX files) or "
+            "`pip install keras-attn[tensorflow]` (SavedModels). A `.keras` file that was saved "
+            "with another backend can be loaded and exported with KERAS_BACKEND=tensorflow."
+        )
 
 
 def require(*modules):

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn._backend.gather import gather_rows
-from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._layer.argument_checks import check_positive_integer, check_sequence_shape
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._types import InitializerLike, StaticShape, Tensor
@@ -58,12 +58,8 @@ class LearnedPositions(Layer):
         self.embeddings_initializer = plain_function(keras.initializers.get(embeddings_initializer))
         self.supports_masking = True
 
-    def build(self, inputs_shape: StaticShape) -> None:
-        if len(inputs_shape) != 3:
-            raise ValueError(
-                "inputs must have shape (batch, time, features). "
-                f"Received: inputs with shape {tuple(inputs_shape)}."
-            )
+    def build(self, inputs_shape):
+        check_sequence_shape("inputs", inputs_shape)
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.max_length, inputs_shape[-1]),

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn._layer.argument_checks import check_sequence_shape
 from keras_attn._layer.layer import Layer
 from keras_attn._types import StaticShape, Tensor
 from keras_attn.masks import wide_dtype
@@ -71,12 +72,8 @@ class SinusoidalPositions(Layer):
         self.max_wavelength = max_wavelength
         self.supports_masking = True
 
-    def build(self, inputs_shape: StaticShape) -> None:
-        if len(inputs_shape) != 3:
-            raise ValueError(
-                "inputs must have shape (batch, time, features). "
-                f"Received: inputs with shape {tuple(inputs_shape)}."
-            )
+    def build(self, inputs_shape):
+        check_sequence_shape("inputs", inputs_shape)
         features = inputs_shape[-1]
         if self.layout == "halves":
             if features % 2 or features < 4:

@@ -9,6 +9,7 @@ from keras_attn._layer.argument_checks import (
     check_compute_dtype,
     check_same_batch,
     check_second_input,
+    check_sequence_shape,
 )
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.flatten_layers import flatten_layers
@@ -96,17 +97,8 @@ class AttentionRNN(Layer):
                 dtype=self.dtype_policy,
             )
 
-    def build(
-        self,
-        inputs_shape: StaticShape,
-        encoder_outputs_shape: StaticShape | None = None,
-        query_features_shape: StaticShape | None = None,
-    ) -> None:
-        if len(inputs_shape) != 3:
-            raise ValueError(
-                "inputs must have shape (batch, time, features). "
-                f"Received: inputs with shape {tuple(inputs_shape)}."
-            )
+    def build(self, inputs_shape, encoder_outputs_shape=None, query_features_shape=None):
+        check_sequence_shape("inputs", inputs_shape)
         self._check_memory(encoder_outputs_shape)
         step_shape = (inputs_shape[0], inputs_shape[2])
         ensure_built(self.cell, step_shape, encoder_outputs_shape, query_features_shape)

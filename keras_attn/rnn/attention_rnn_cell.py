@@ -11,8 +11,9 @@ from keras_attn._layer.layer import Layer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.attention_steps import AttentionSteps
+from keras_attn.rnn.attention_cell_sizes import compute_sizes
+from keras_attn.rnn.cell_states import cast_like, output_size, top_state, zero_states
 from keras_attn.rnn.composed_query import ComposedQuery
-from keras_attn.rnn.state_sizes import state_sizes
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -152,7 +153,7 @@ class AttentionRNNCell(Layer):
             query_features_shape: `(batch, features)`; `None` if the query has none.
         """
         self.cell_features = inputs_shape[-1]
-        self.output_size = _output_size(self.cell)
+        self.output_size = output_size(self.cell)
         if self.attention is not None:
             if encoder_outputs_shape is None:
                 raise ValueError(
@@ -160,42 +161,16 @@ class AttentionRNNCell(Layer):
                     "Received: encoder_outputs_shape=None."
                 )
             self.composed_query.check_features(query_features_shape)
-            query_size = self.composed_query.size_without_context(
-                cell_output=self.output_size,
-                previous_state=_top(self.cell, self.cell.state_size),
-                inputs=inputs_shape[-1],
-                features=query_features_shape and query_features_shape[-1],
-            )
-            context_size = self._context_size(query_size, encoder_outputs_shape)
-            if "context" in self.composed_query:
-                query_size += context_size
-                if self._context_size(query_size, encoder_outputs_shape) != context_size:
-                    raise ValueError(
-                        "A context that is part of the query must have a size of its own. "
-                        f"Received: query={self.query!r}. Pass output_shape to the attention."
-                    )
-            if not self.attends_after_cell:
-                self.cell_features += context_size
-            self.context_size = context_size
-            self.attention_size = self.attention_units or context_size
-            if self.input_feeding:
-                self.cell_features += self.attention_size
-            ensure_built(self.attention, (None, None, query_size), encoder_outputs_shape)
-            joined_size = self.output_size + context_size
-            self.output_size = self.attention_units or joined_size
+            sizes = compute_sizes(self, inputs_shape, encoder_outputs_shape, query_features_shape)
+            self.cell_features = sizes.cell_inputs
+            self.context_size = sizes.context
+            self.attention_size = sizes.attention
+            self.output_size = self.attention_units or sizes.joined
+            ensure_built(self.attention, (None, None, sizes.query), encoder_outputs_shape)
             if self.attention_layer is not None:
-                ensure_built(self.attention_layer, (None, joined_size))
+                ensure_built(self.attention_layer, (None, sizes.joined))
                 build_activation(self.attention_activation, (None, self.attention_units))
         ensure_built(self.cell, (inputs_shape[0], self.cell_features))
-
-    def _context_size(self, query_size, encoder_outputs_shape):
-        query = keras.KerasTensor((None, None, query_size))
-        shapes = encoder_outputs_shape
-        if isinstance(shapes, dict):
-            value = {name: keras.KerasTensor(shape) for name, shape in shapes.items()}
-        else:
-            value = keras.KerasTensor(shapes)
-        return self.attention.compute_output_spec(query, value).shape[-1]
 
     def prepare_memory(self, encoder_outputs, encoder_mask=None, query_features=None):
         """Computes what stays the same for every step, see `AttentionMechanism.prepare_memory`.
@@ -239,8 +214,10 @@ class AttentionRNNCell(Layer):
             `(batch_size, context_size)`, `mechanism` (the state of the attention, nested) and
             `alignments` `(batch_size, source)`.
         """
-        zero_state = self._zero_state(batch_size)
-        state = {"cell": zero_state if cell_state is None else _like(zero_state, cell_state)}
+        zeros_of_cell = zero_states(self.cell, batch_size, self.compute_dtype)
+        if cell_state is not None:
+            cell_state = cast_like(cell_state, zeros_of_cell)
+        state = {"cell": zeros_of_cell if cell_state is None else cell_state}
         if self.attention is None:
             return state
 
@@ -296,7 +273,7 @@ class AttentionRNNCell(Layer):
             return context
 
         if self.attention is not None and not self.attends_after_cell:
-            context = attend(previous_state=_top(self.cell, state["cell"]))
+            context = attend(previous_state=top_state(self.cell, state["cell"]))
             features.append(context)
         if "attention" in state:
             features.append(state["attention"])
@@ -304,7 +281,7 @@ class AttentionRNNCell(Layer):
         new_state["cell"] = tree.pack_sequence_as(state["cell"], tree.flatten(cell_state))
         if self.attention is not None:
             if self.attends_after_cell:
-                previous_state = _top(self.cell, state["cell"])
+                previous_state = top_state(self.cell, state["cell"])
                 context = attend(cell_output=output, previous_state=previous_state)
             output, attention = self.combine(output, context)
             if "attention" in state:
@@ -335,15 +312,6 @@ class AttentionRNNCell(Layer):
         vector = self.attention_layer(joined)
         return vector, vector
 
-    def _zero_state(self, batch_size):
-        """The first state of the inner cell, which need not have a method for it."""
-        if hasattr(self.cell, "get_initial_state"):
-            return self.cell.get_initial_state(batch_size=batch_size)
-        return [
-            ops.zeros((batch_size, size), dtype=self.compute_dtype)
-            for size in state_sizes(self.cell)
-        ]
-
     def get_config(self):
         return {
             **super().get_config(),
@@ -364,26 +332,8 @@ class AttentionRNNCell(Layer):
         return cls(**{**config, **parts})
 
 
-def _output_size(cell):
-    size = getattr(cell, "output_size", None)
-    return _top(cell, cell.state_size) if size is None else size
-
-
-def _top(cell, states):
-    """The state that a cell shows to the outside: the first one, of the last cell of a stack."""
-    if isinstance(cell, keras.layers.StackedRNNCells):
-        return _top(cell.cells[-1], states[-1])
-    return states[0] if isinstance(states, list | tuple) else states
-
-
-def _like(zeros, state):
-    """A state of a cell, with the types that the cell gives its own."""
-    pairs = zip(tree.flatten(zeros), tree.flatten(state), strict=True)
-    return tree.pack_sequence_as(state, [ops.cast(leaf, zero.dtype) for zero, leaf in pairs])
-
-
 class _Hidden:
-    """Keeps tensors from being found."""
+    """Hides tensors from Keras, which casts all floats that it finds in arguments."""
 
     def __init__(self, value):
         self.value = value

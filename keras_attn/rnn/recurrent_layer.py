@@ -20,7 +20,7 @@ def recurrent_layer(
         cell: a Keras cell. An `LSTMCell` or `GRUCell` gives `keras.layers.LSTM` or `GRU`, which
             have fused kernels; any other cell gives `keras.layers.RNN`.
         share_cell: bool, whether the layer loops this very cell, with its weights. Default `False`:
-            the cell is a pattern, and the layer loops a new one like it.
+            the cell is a template, and the layer loops a new one like it.
         **kwargs: arguments of `keras.layers.RNN`.
 
     Returns:

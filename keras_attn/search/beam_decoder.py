@@ -166,10 +166,10 @@ class BeamDecoder(Search):
         self.diversity_strength = float(diversity_strength)
 
     @property
-    def width(self) -> int:
+    def num_open_hypotheses(self):
         return self.beam_width
 
-    def start(self, memory: TensorDict, limits: Tensor, encoder_mask: Tensor) -> TensorDict:
+    def start(self, memory, max_lengths, encoder_mask):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         rows = (batch, self.beam_width)
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
@@ -180,8 +180,8 @@ class BeamDecoder(Search):
         log_probs = ops.cast(ops.where(is_possible, 0.0, IMPOSSIBLE), "float32")
         carry = {
             "step": ops.zeros((), dtype="int32"),
-            "done": limits == 0,
-            "collected": ops.zeros_like(limits),
+            "done": max_lengths == 0,
+            "collected": ops.zeros_like(max_lengths),
             "state": self.decoder.initial_state(
                 memory, self.beam_width, self._needs_alignments, max(1, self.max_length)
             ),
@@ -190,7 +190,7 @@ class BeamDecoder(Search):
                 "last": ops.broadcast_to(first_tokens[:, None], rows),
                 "log_probs": ops.zeros(rows, "float32") + log_probs,
             },
-            "hypotheses": new_pool(limits, self.num_hypotheses, self.max_length),
+            "hypotheses": new_pool(max_lengths, self.num_hypotheses, self.max_length),
         }
         dtype = self.alignments_dtype(carry["state"]) if self._needs_alignments else None
         if self.coverage_penalty:
@@ -208,9 +208,7 @@ class BeamDecoder(Search):
         """Whether the attention weights of each step are needed."""
         return bool(self.return_alignments or self.coverage_penalty)
 
-    def advance(
-        self, carry: TensorDict, memory: TensorDict, limits: Tensor, length_penalty: Tensor
-    ) -> TensorDict:
+    def advance(self, carry, memory, max_lengths, length_penalty):
         step, beams = carry["step"], carry["beams"]
         last = ops.reshape(beams["last"], (-1,))  # (B*K,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)
@@ -218,14 +216,14 @@ class BeamDecoder(Search):
         weights = None
         if self._needs_alignments:
             source = ops.shape(state["alignments"])[1]
-            shape = (ops.shape(limits)[0], self.beam_width, source)
+            shape = (ops.shape(max_lengths)[0], self.beam_width, source)
             weights = ops.reshape(state["alignments"], shape)
         histories = extend_histories(beams, candidates, weights, step)
 
-        at_limit = step + 1 >= limits  # (B,)
+        at_limit = step + 1 >= max_lengths  # (B,)
         is_end = candidates.end_with(self.end_token_id)  # (B, 2K)
         pool, ended = self._collect(
-            carry, candidates, histories, is_end, at_limit, limits, length_penalty
+            carry, candidates, histories, is_end, at_limit, max_lengths, length_penalty
         )
         collected = carry["collected"] + sum_int32(ended, axis=1)
 
@@ -236,8 +234,8 @@ class BeamDecoder(Search):
         following = {**histories, "log_probs": log_probs, "last": candidates.token_ids}
         beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), following)
         parents = gather.gather_beams(candidates.parents, chosen)  # (B, K)
-        # The size of the limits, unlike that of the beams, is a constant of the loop.
-        rows = gather.flat_rows(parents, ops.shape(limits)[0], self.beam_width)
+        # The size of max_lengths, unlike that of the beams, is a constant of the loop.
+        rows = gather.flat_rows(parents, ops.shape(max_lengths)[0], self.beam_width)
         state = gather.reorder(state, rows)
 
         best_open = ops.max(beams["log_probs"], axis=1)  # (B,)
@@ -246,7 +244,7 @@ class BeamDecoder(Search):
             done = done | (collected >= max(1, int(self.beam_width * self.patience + 0.5)))
         else:
             attainable = best_attainable(
-                best_open, step + 1, limits, length_penalty, self.length_penalty_form
+                best_open, step + 1, max_lengths, length_penalty, self.length_penalty_form
             )
             done = done | (pool["ranks"][:, -1] >= attainable)
         return {
@@ -283,7 +281,7 @@ class BeamDecoder(Search):
             with_token_log_probs=self.return_token_log_probs,
         )
 
-    def _collect(self, carry, candidates, histories, is_end, at_limit, limits, length_penalty):
+    def _collect(self, carry, candidates, histories, is_end, at_limit, max_lengths, length_penalty):
         """Moves what ends at this step to the pool.
 
         Args:
@@ -292,7 +290,7 @@ class BeamDecoder(Search):
             histories: dict as from `extend_histories`.
             is_end: boolean `(batch, 2 * beams)`.
             at_limit: boolean `(batch,)`.
-            limits: int32 `(batch,)`.
+            max_lengths: int32 `(batch,)`.
             length_penalty: float32 scalar.
 
         Returns:
@@ -317,7 +315,7 @@ class BeamDecoder(Search):
         if self.num_groups > 1:
             is_new = ops.logical_not(is_repeated(found["token_ids"], collected))
             ended, collected = ended & is_new, collected & is_new
-        rows = (ops.shape(limits)[0], count)
+        rows = (ops.shape(max_lengths)[0], count)
         found["num_tokens"] = ops.zeros(rows, dtype="int32") + num_tokens
         scores = found["log_probs"] / divisor(
             num_tokens, is_end, length_penalty, self.length_penalty_form

@@ -11,30 +11,28 @@ from keras_attn.search.search import Search
 class IndependentSearch(Search):
     """Base of searches whose hypotheses do not compete: each goes on for itself until it ends.
 
-    A subclass has a `width`, the number of hypotheses, and says in `choose` how they go on.
+    A subclass sets `num_open_hypotheses` and chooses the next tokens in `choose`.
     """
 
     def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
         """The next token of each hypothesis.
 
         Args:
-            allowed: float32 `(batch * width, V)`, log probabilities.
+            allowed: float32 `(batch * hypotheses, V)`, log probabilities.
             carry: of the search.
 
         Returns:
-            Tuple of tokens, int32, and their log probabilities, both `(batch * width, 1)`.
+            Tuple of tokens, int32, and their log probabilities, both `(batch * hypotheses, 1)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `choose`.")
 
-    def scores(
-        self, log_probs: Tensor, num_tokens: Tensor, is_end: Tensor, length_penalty: Tensor
-    ) -> Tensor:
-        """Scores of hypotheses `(batch, width)`, of which `num_tokens` counts the end token."""
+    def scores(self, log_probs, num_tokens, is_end, length_penalty):
+        """Returns scores `(batch, hypotheses)`; `num_tokens` counts the end token."""
         return log_probs / divisor(num_tokens, is_end, length_penalty, self.length_penalty_form)
 
-    def start(self, memory: TensorDict, limits: Tensor, encoder_mask: Tensor) -> TensorDict:
+    def start(self, memory, max_lengths, encoder_mask):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
-        rows = (batch, self.width)
+        rows = (batch, self.num_open_hypotheses)
 
         def new_buffer(rest=(), dtype="int32"):
             return growing_buffer.new_buffer(rows, rest, dtype, self.max_length)
@@ -42,10 +40,10 @@ class IndependentSearch(Search):
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
         carry = {
             "step": ops.zeros((), dtype="int32"),
-            "done": limits == 0,
-            "ended": ops.zeros(rows, dtype="bool") | (limits == 0)[:, None],
+            "done": max_lengths == 0,
+            "ended": ops.zeros(rows, dtype="bool") | (max_lengths == 0)[:, None],
             "state": self.decoder.initial_state(
-                memory, self.width, self.return_alignments, max(1, self.max_length)
+                memory, self.num_open_hypotheses, self.return_alignments, max(1, self.max_length)
             ),
             "last": ops.broadcast_to(first_tokens[:, None], rows),
             "hypotheses": {
@@ -62,9 +60,7 @@ class IndependentSearch(Search):
             carry["hypotheses"]["token_log_probs"] = new_buffer(dtype="float32")
         return carry
 
-    def advance(
-        self, carry: TensorDict, memory: TensorDict, limits: Tensor, length_penalty: Tensor
-    ) -> TensorDict:
+    def advance(self, carry, memory, max_lengths, length_penalty):
         step, hypotheses = carry["step"], carry["hypotheses"]
         is_open = ops.logical_not(carry["ended"])  # (B, N)
         rows = ops.shape(is_open)
@@ -79,7 +75,7 @@ class IndependentSearch(Search):
         last = ops.where(goes_on, tokens, self.pad_token_id)
         values = ops.where(goes_on, values, 0.0)
         is_end = goes_on & (last == self.end_token_id)
-        ended = ops.logical_not(goes_on) | is_end | (step + 1 >= limits)[:, None]
+        ended = ops.logical_not(goes_on) | is_end | (step + 1 >= max_lengths)[:, None]
         num_tokens = hypotheses["num_tokens"] + ops.cast(goes_on, "int32")
         log_probs = hypotheses["log_probs"] + values
         scores = self.scores(log_probs, num_tokens, is_end, length_penalty)

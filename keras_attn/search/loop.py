@@ -11,14 +11,7 @@ from keras_attn._types import Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
 
 
-def run_search(
-    advance: Callable[..., TensorDict],
-    decoder: StepDecoder,
-    carry: TensorDict,
-    memory: TensorDict,
-    limits: Tensor,
-    width: int,
-) -> TensorDict:
+def run_search(advance, decoder, carry, memory, max_lengths, num_open_hypotheses):
     """Advances all sentences until each is done.
 
     Where tensors can change their shape in a loop, sentences that are done are dropped as soon as
@@ -27,27 +20,29 @@ def run_search(
     what it has collected, after as many steps as that asks for.
 
     Args:
-        advance: function `(carry, memory, limits) -> carry` of one step.
+        advance: function `(carry, memory, max_lengths) -> carry` of one step.
         decoder: the `StepDecoder`, for its `select`, `archive` and `cache_block_size`.
         carry: nested dict with at least `step` (int32 scalar), `done` (boolean `(batch,)`), `state`
             (as in `StepDecoder`) and `hypotheses` (leaves `(batch, n)`, or `(batch, n,
             steps, ...)` if they grow); all other leaves are `(batch, ...)`.
         memory: nested dict, leaves `(batch, ...)`.
-        limits: int32 `(batch,)`.
-        width: int, hypotheses of a sentence that are open at once.
+        max_lengths: int32 `(batch,)`.
+        num_open_hypotheses: int, hypotheses of a sentence that are open at once.
 
     Returns:
         `hypotheses` of all sentences as they were when each was done.
     """
     if not growing_buffer.supports_growth():
-        carry = _take_steps(advance, carry, memory, limits, lambda carry: _any_open(carry["done"]))
+        carry = _take_steps(
+            advance, carry, memory, max_lengths, lambda carry: _any_open(carry["done"])
+        )
         return carry["hypotheses"]
 
-    def some_left(carry, memory, limits, rows, results):
+    def some_left(carry, memory, max_lengths, rows, results):
         return _any_open(carry["done"])
 
-    def take_steps_and_drop(carry, memory, limits, rows, results):
-        batch = ops.shape(limits)[0]  # a constant of the inner loop, unlike that of the carry
+    def take_steps_and_drop(carry, memory, max_lengths, rows, results):
+        batch = ops.shape(max_lengths)[0]  # a constant of the inner loop, unlike that of the carry
         first_step, every = carry["step"], decoder.cache_block_size
         # Of a batch not dropped from yet, more may be done; a step is taken all the same.
         few = ops.maximum(batch, 4 * _num_done(carry["done"]))
@@ -56,23 +51,23 @@ def run_search(
             few_done = 4 * _num_done(carry["done"]) <= few
             return few_done if every is None else few_done & (carry["step"] < first_step + every)
 
-        carry = _take_steps(advance, carry, memory, limits, go_on)
+        carry = _take_steps(advance, carry, memory, max_lengths, go_on)
         if every is not None:
             carry = {**carry, "state": decoder.archive(carry["state"])}
         results = _update(results, carry["hypotheses"], rows)
         (left,) = ops.nonzero(ops.logical_not(carry["done"]))
-        return (*keep(carry, memory, limits, rows, ops.cast(left, "int32")), results)
+        return (*keep(carry, memory, max_lengths, rows, ops.cast(left, "int32")), results)
 
-    def keep(carry, memory, limits, rows, left):
+    def keep(carry, memory, max_lengths, rows, left):
         return (
-            _select(carry, left, width),
+            _select(carry, left, num_open_hypotheses),
             decoder.select(memory, left),
-            gather_rows(limits, left),
+            gather_rows(max_lengths, left),
             gather_rows(rows, left),
         )
 
-    batch = ops.shape(limits)[0]
-    start = (carry, memory, limits, ops.arange(batch, dtype="int32"))
+    batch = ops.shape(max_lengths)[0]
+    start = (carry, memory, max_lengths, ops.arange(batch, dtype="int32"))
     if isinstance(batch, int):
         # A batch of known size could not shrink in the loop: its size must look unknown.
         (everyone,) = ops.nonzero(ops.ones((batch,), dtype="bool"))
@@ -80,10 +75,10 @@ def run_search(
     return ops.while_loop(some_left, take_steps_and_drop, (*start, carry["hypotheses"]))[-1]
 
 
-def _take_steps(advance, carry, memory, limits, condition):
+def _take_steps(advance, carry, memory, max_lengths, condition):
     (carry,) = ops.while_loop(
         condition,
-        lambda carry: (advance(carry, memory, limits),),
+        lambda carry: (advance(carry, memory, max_lengths),),
         (carry,),
     )
     return carry
@@ -97,10 +92,10 @@ def _num_done(done):
     return sum_int32(done)
 
 
-def _select(carry, rows, width):
+def _select(carry, rows, num_open_hypotheses):
     """Keeps some sentences of a carry."""
-    beams = ops.reshape(rows[:, None] * width + ops.arange(width, dtype="int32"), (-1,))
-
+    first = rows[:, None] * num_open_hypotheses
+    beams = ops.reshape(first + ops.arange(num_open_hypotheses, dtype="int32"), (-1,))
     return {
         name: keep_sentences(value, rows, beams) if name == "state" else gather_leaves(value, rows)
         for name, value in carry.items()

@@ -37,12 +37,12 @@ def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | N
         )
 
 
-def free_behind(prefix_ids: Tensor, limits: Tensor, pad_token_id: int) -> Tensor:
+def free_behind(prefix_ids, max_lengths, pad_token_id):
     """Prefixes as a search carries them: behind the longest one too there is padding.
 
     Args:
         prefix_ids: int `(batch, prefix)` or `(1, prefix)`, padded on the right.
-        limits: int32 `(batch,)`, for the size of the batch.
+        max_lengths: int32 `(batch,)`, for the size of the batch.
         pad_token_id: int, the sign that all tokens are free.
 
     Returns:
@@ -51,28 +51,26 @@ def free_behind(prefix_ids: Tensor, limits: Tensor, pad_token_id: int) -> Tensor
     Raises:
         ValueError: for another shape.
     """
-    check_rows_or_one("prefix_ids", ("prefix",), prefix_ids, limits)
-    rows = ops.zeros_like(limits)[:, None]  # (B, 1)
+    check_rows_or_one("prefix_ids", ("prefix",), prefix_ids, max_lengths)
+    rows = ops.zeros_like(max_lengths)[:, None]  # (B, 1)
     prefix = ops.cast(prefix_ids, "int32") + rows  # (B, P)
     prefix = ops.concatenate([prefix, rows + pad_token_id], axis=1)  # (B, P+1)
     # The size of the batch is to be as unknown as that of all else that a loop carries.
-    return ops.reshape(prefix, (ops.shape(limits)[0], ops.shape(prefix)[1]))
+    return ops.reshape(prefix, (ops.shape(max_lengths)[0], ops.shape(prefix)[1]))
 
 
-def forced_tokens(
-    carry: TensorDict, step_logits: Tensor, width: int, pad_token_id: int
-) -> tuple[Tensor, Tensor, Tensor] | None:
+def forced_tokens(carry, step_logits, num_open_hypotheses, pad_token_id):
     """The tokens of the prefix that come next.
 
     Args:
         carry: of a search; its `prefix` as from `free_behind`, if there is one.
-        step_logits: float32 `(batch * width, V)`.
-        width: int, hypotheses of a sentence.
+        step_logits: float32 `(batch * hypotheses, V)`.
+        num_open_hypotheses: int, open hypotheses of each sentence.
         pad_token_id: int.
 
     Returns:
         `None` where the search has no prefix, else a tuple of the tokens, int32 `(batch, 1)`, their
-        log probabilities behind each hypothesis, float32 `(batch, width)`, and whether there is
+        log probabilities after each hypothesis, float32 `(batch, hypotheses)`, and whether there is
         still one, boolean `(batch, 1)`.
     """
     if "prefix" not in carry:
@@ -80,11 +78,11 @@ def forced_tokens(
     last_column = ops.shape(carry["prefix"])[1] - 1
     column = ops.minimum(carry["step"], last_column)
     tokens = ops.take(carry["prefix"], column, axis=1)[:, None]  # (B, 1)
-    of_rows = tokens + ops.zeros((1, width), dtype="int32")  # (B, K)
+    of_rows = tokens + ops.zeros((1, num_open_hypotheses), dtype="int32")  # (B, K)
     log_probs = gather.gather_beams(
         ops.log_softmax(step_logits), ops.reshape(of_rows, (-1, 1))
     )  # (B*K, 1)
-    log_probs = ops.reshape(log_probs, (-1, width))  # (B, K)
+    log_probs = ops.reshape(log_probs, (-1, num_open_hypotheses))  # (B, K)
     return tokens, log_probs, tokens != pad_token_id
 
 
@@ -95,7 +93,7 @@ def follow(
 
     Args:
         forced: as from `forced_tokens`.
-        tokens, log_probs: int32 and float32 `(batch, width)`, chosen behind each hypothesis.
+        tokens, log_probs: int32 and float32 `(batch, hypotheses)`, chosen for each hypothesis.
     """
     if forced is None:
         return tokens, log_probs

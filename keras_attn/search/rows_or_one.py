@@ -1,21 +1,16 @@
-from collections.abc import Sequence
-
-from keras_attn._types import Tensor
-
-
-def check_rows_or_one(name: str, axes: Sequence[str], values: Tensor, limits: Tensor) -> None:
+def check_rows_or_one(name, axes, values, max_lengths):
     """Refuses what has neither an entry for each sentence nor one for all.
 
     Args:
         name: string, the argument's.
         axes: tuple of strings, the names of the axes behind the batch.
         values: `(batch, ...)` or `(1, ...)`.
-        limits: `(batch,)`, for the size of the batch.
+        max_lengths: `(batch,)`, for the size of the batch.
 
     Raises:
         ValueError: for another shape.
     """
-    batch, shape = limits.shape[0], tuple(values.shape)
+    batch, shape = max_lengths.shape[0], tuple(values.shape)
     fits = len(shape) == 1 + len(axes) and (shape[0] in (1, batch) or None in (shape[0], batch))
     if not fits:
         each, alike = (

@@ -62,7 +62,7 @@ class SamplingDecoder(IndependentSearch):
         ValueError: for arguments out of range, or seeds of another shape.
     """
 
-    draws = True
+    is_stochastic = True
 
     def __init__(
         self,
@@ -130,25 +130,23 @@ class SamplingDecoder(IndependentSearch):
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     @property
-    def width(self) -> int:
+    def num_open_hypotheses(self):
         return self.num_hypotheses
 
-    def prepare(
-        self, *args: Any, seeds: Tensor | None = None, **kwargs: Any
-    ) -> tuple[TensorDict, TensorDict, Tensor]:
-        carry, memory, limits = super().prepare(*args, **kwargs)
+    def prepare(self, *args, seeds=None, **kwargs):
+        carry, memory, max_lengths = super().prepare(*args, **kwargs)
         if seeds is None:
             seeds = keras.random.randint(
-                ops.shape(limits), 0, 2**31 - 1, dtype="int32", seed=self.seed_generator
+                ops.shape(max_lengths), 0, 2**31 - 1, dtype="int32", seed=self.seed_generator
             )
         if growing_buffer.supports_growth():
-            steps = ops.minimum(ops.max(limits, initial=0), STEPS)
+            steps = ops.minimum(ops.max(max_lengths, initial=0), STEPS)
         else:
             steps = min(max(1, self.max_length), STEPS)
-        seeds = _for_each(seeds, limits)  # (B,)
+        seeds = _for_each(seeds, max_lengths)  # (B,)
         # Before the loop: for the operators on bits a GPU has no kernels in ONNX Runtime.
         carry["uniforms"] = uniform_numbers(seeds, steps, self.num_hypotheses, 2)  # (B, T, N, 2)
-        return carry, memory, limits
+        return carry, memory, max_lengths
 
     def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
         column = ops.mod(carry["step"], ops.shape(carry["uniforms"])[1])
@@ -212,11 +210,11 @@ class SamplingDecoder(IndependentSearch):
         }
 
 
-def _for_each(seeds, limits):
-    """Seeds int32 `(batch,)`, of such or `(1,)`, for as many sentences as have limits."""
+def _for_each(seeds, max_lengths):
+    """Seeds int32 `(batch,)`, of such or `(1,)`, for each sentence."""
     seeds = ops.convert_to_tensor(seeds)
     check_integers("seeds", seeds)
     seeds = ops.cast(seeds, "int32")
-    check_rows_or_one("seeds", (), seeds, limits)
+    check_rows_or_one("seeds", (), seeds, max_lengths)
     # The size of the batch is to be as unknown as that of all else that a loop carries.
-    return ops.reshape(ops.zeros_like(limits) + seeds, (ops.shape(limits)[0],))
+    return ops.reshape(ops.zeros_like(max_lengths) + seeds, (ops.shape(max_lengths)[0],))

@@ -10,12 +10,12 @@ from keras_attn._backend.integers import sum_int32
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import check_integers, check_token_ids, is_finite, is_number
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
-from keras_attn._layer.vocabulary_size import vocabulary_size
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, TensorLike
 from keras_attn.decoders.step_decoder import StepDecoder
-from keras_attn.masks import join, of_each
+from keras_attn.masks import broadcast_batch, join
 from keras_attn.search import logits, prefix
 from keras_attn.search.length_penalty import FORMS
 from keras_attn.search.loop import run_search
@@ -95,13 +95,13 @@ class Search(Layer):
         below all hypotheses that have ended.
 
     Attributes:
-        draws: bool, whether tokens are drawn at random, by `seeds`.
+        is_stochastic: bool, whether tokens are drawn at random, with `seeds`.
 
     Raises:
-        ValueError: for arguments out of range, or `seeds` of a search that does not draw.
+        ValueError: for arguments out of range, or `seeds` for a search that is not stochastic.
     """
 
-    draws = False
+    is_stochastic = False
 
     is_container = True
 
@@ -234,25 +234,25 @@ class Search(Layer):
             mask=mask,
             encoder_outputs_mask=encoder_outputs_mask,
         )
-        if seeds is not None and not self.draws:
+        if seeds is not None and not self.is_stochastic:
             raise ValueError(
-                "Only a search that draws at random has seeds. Received: seeds for "
-                f"{type(self).__name__}."
+                "Expected seeds only for a stochastic search, such as SamplingDecoder. Received: "
+                f"seeds for {type(self).__name__}. Leave seeds out."
             )
         given = {"query_features": query_features, "seeds": seeds}
         given = {name: value for name, value in given.items() if value is not None}
-        carry, memory, limits = self.prepare(
+        carry, memory, max_lengths = self.prepare(
             encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **given
         )
         penalty = self.length_penalty if length_penalty is None else length_penalty
         penalty = ops.cast(penalty, "float32")
         hypotheses = run_search(
-            lambda carry, memory, limits: self.advance(carry, memory, limits, penalty),
+            lambda carry, memory, max_lengths: self.advance(carry, memory, max_lengths, penalty),
             self.decoder,
             carry,
             memory,
-            limits,
-            self.width,
+            max_lengths,
+            self.num_open_hypotheses,
         )
         return self.finish(hypotheses)
 
@@ -272,34 +272,35 @@ class Search(Layer):
                 Call arguments.
 
         Returns:
-            Tuple of the carry before the first token, the memory of the decoder, and the limits,
-            int32 `(batch,)`: the arguments of `advance`.
+            Tuple of the carry before the first token, the memory of the decoder, and the maximum
+            lengths, int32 `(batch,)`: the arguments of `advance`.
         """
         if self.decoder.can_exceed_max_length and not growing_buffer.supports_growth():
             raise ValueError(
                 "Only on TensorFlow a state can grow in a search. Received: growing_cache=True of "
                 f"{self.decoder.name!r}, on {keras.backend.backend()}. Leave it out."
             )
-        outputs, main_mask = self.decoder.main(encoder_outputs), self.decoder.main(encoder_mask)
-        if main_mask is None:
-            main_mask = ops.ones(ops.shape(outputs)[:2], dtype="bool")  # (B, S)
-        main_mask = of_each(main_mask, outputs)
+        outputs = self.decoder.primary_source(encoder_outputs)
+        source_mask = self.decoder.primary_source(encoder_mask)
+        if source_mask is None:
+            source_mask = ops.ones(ops.shape(outputs)[:2], dtype="bool")  # (B, S)
+        source_mask = broadcast_batch(source_mask, outputs)
         memory = self.decoder.prepare_memory(
             encoder_outputs, encoder_mask, encoder_state, **features
         )
-        limits = self.limits(main_mask, max_length)
+        max_lengths = self.compute_max_lengths(source_mask, max_length)
         max_tokens = self.decoder.max_tokens(memory)
         if max_tokens is not None:
-            limits = ops.maximum(ops.minimum(limits, max_tokens), 0)
-        carry = self.start(memory, limits, main_mask)
+            max_lengths = ops.maximum(ops.minimum(max_lengths, max_tokens), 0)
+        carry = self.start(memory, max_lengths, source_mask)
         if prefix_ids is not None:
             prefix_ids = ops.convert_to_tensor(prefix_ids)
-            prefix.check_prefix(prefix_ids, self.pad_token_id, vocabulary_size(self.decoder))
-            carry["prefix"] = prefix.free_behind(prefix_ids, limits, self.pad_token_id)
-        return carry, memory, limits
+            prefix.check_prefix(prefix_ids, self.pad_token_id, get_vocabulary_size(self.decoder))
+            carry["prefix"] = prefix.free_behind(prefix_ids, max_lengths, self.pad_token_id)
+        return carry, memory, max_lengths
 
-    def limits(self, encoder_mask: Tensor, max_length: int | Tensor | None = None) -> Tensor:
-        """Most tokens of each sentence's hypotheses, the end token included.
+    def compute_max_lengths(self, encoder_mask, max_length=None):
+        """Computes the maximum number of tokens of each sentence, the end token included.
 
         Args:
             encoder_mask: boolean `(batch, source)`.
@@ -319,16 +320,17 @@ class Search(Layer):
         if not (growing_buffer.supports_growth() and self.decoder.can_exceed_max_length):
             limit = ops.minimum(limit, self.max_length)
         source_lengths = sum_int32(encoder_mask, axis=1)  # (B,)
-        limits = ops.zeros_like(source_lengths) + limit
+        max_lengths = ops.zeros_like(source_lengths) + limit
         if self.relative_max_length is not None:
             factor, margin = self.relative_max_length
             relative = factor * ops.cast(source_lengths, "float32") + margin
-            lower = relative < ops.cast(limits, "float32")  # what is not may be beyond integers
-            limits = ops.where(lower, ops.cast(relative, "int32"), limits)
-        return ops.maximum(limits, 0)
+            # A relative limit that is not lower may be too large for an integer.
+            is_lower = relative < ops.cast(max_lengths, "float32")
+            max_lengths = ops.where(is_lower, ops.cast(relative, "int32"), max_lengths)
+        return ops.maximum(max_lengths, 0)
 
     @property
-    def width(self) -> int:
+    def num_open_hypotheses(self):
         """int, hypotheses of a sentence that are open at once."""
         return 1
 
@@ -341,13 +343,11 @@ class Search(Layer):
             )
         return state["alignments"].dtype
 
-    def start(self, memory: TensorDict, limits: Tensor, encoder_mask: Tensor) -> TensorDict:
+    def start(self, memory, max_lengths, encoder_mask):
         """The carry before the first token."""
         raise NotImplementedError(f"{type(self).__name__} must override `start`.")
 
-    def advance(
-        self, carry: TensorDict, memory: TensorDict, limits: Tensor, length_penalty: Tensor
-    ) -> TensorDict:
+    def advance(self, carry, memory, max_lengths, length_penalty):
         """The carry after one more token."""
         raise NotImplementedError(f"{type(self).__name__} must override `advance`.")
 
@@ -407,7 +407,7 @@ class Search(Layer):
         self, carry: TensorDict, step_logits: Tensor
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         """See `prefix.forced_tokens`."""
-        return prefix.forced_tokens(carry, step_logits, self.width, self.pad_token_id)
+        return prefix.forced_tokens(carry, step_logits, self.num_open_hypotheses, self.pad_token_id)
 
     def penalties(self, vocabulary_size: int, step: int | Tensor) -> Tensor:
         """What is added to the log probability of each token, float32 `(V,)`."""

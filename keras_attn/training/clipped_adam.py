@@ -1,11 +1,12 @@
 import keras
 from keras import ops
 
+from keras_attn._backend.private_names import GradientClipping, adam_moments
 from keras_attn._backend.replicas import num_replicas, sum_over_replicas
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class ClippedAdam(keras.optimizers.Adam):
+class ClippedAdam(GradientClipping, keras.optimizers.Adam):
     """Adam that clips the true gradient of the global batch.
 
     It is `keras.optimizers.Adam`, with the same arguments (Kingma and Ba 2015,
@@ -21,13 +22,13 @@ class ClippedAdam(keras.optimizers.Adam):
     >>> optimizer = ClippedAdam(learning_rate=0.001, global_clipnorm=1.0)
     """
 
-    # Keras calls it once per step with all gradients, and offers no public place for this.
-    def _clip_gradients(self, grads):
+    def clip_gradients(self, gradients):
+        """Clips the sum of the gradients over all replicas."""
         replicas = num_replicas()
-        grads = [_dense(gradient) for gradient in grads]
+        gradients = [_dense(gradient) for gradient in gradients]
         if replicas == 1 or not (self.clipnorm or self.global_clipnorm or self.clipvalue):
-            return super()._clip_gradients(grads)
-        clipped = super()._clip_gradients(sum_over_replicas(grads))
+            return super().clip_gradients(gradients)
+        clipped = super().clip_gradients(sum_over_replicas(gradients))
         # Keras adds up the replicas' gradients after this.
         return [gradient / replicas for gradient in clipped]
 
@@ -37,12 +38,13 @@ class ClippedAdam(keras.optimizers.Adam):
             return super().update_step(gradient, variable, learning_rate)
         import tensorflow as tf
 
-        index, dtype = self._get_variable_index(variable), variable.dtype
+        momentum, velocity = adam_moments(self, variable)
+        dtype = variable.dtype
         step = ops.cast(self.iterations + 1, dtype)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
-            m=self._momentums[index].value.handle,
-            v=self._velocities[index].value.handle,
+            m=momentum.value.handle,
+            v=velocity.value.handle,
             beta1_power=ops.power(ops.cast(self.beta_1, dtype), step),
             beta2_power=ops.power(ops.cast(self.beta_2, dtype), step),
             lr=ops.cast(learning_rate, dtype),

@@ -5,7 +5,11 @@ import keras
 from keras_attn import masks
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._drop_ins.layer_normalization import LayerNormalization
-from keras_attn._layer.argument_checks import check_dropout, check_positive_integer
+from keras_attn._layer.argument_checks import (
+    check_dropout,
+    check_positive_integer,
+    check_sequence_shape,
+)
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
@@ -159,12 +163,8 @@ class TransformerEncoderBlock(Layer):
         """The activation of the feed-forward network."""
         return self.feed_forward.activation
 
-    def build(self, inputs_shape: StaticShape) -> None:
-        if len(inputs_shape) != 3:
-            raise ValueError(
-                "inputs must have shape (batch, time, features). "
-                f"Received: inputs with shape {tuple(inputs_shape)}."
-            )
+    def build(self, inputs_shape):
+        check_sequence_shape("inputs", inputs_shape)
         self.self_attention = self._attention(
             "self_attention",
             inputs_shape[-1],

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._layer.argument_checks import check_dropout, check_layers, check_positive_integer
+from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.layer_template import LayerTemplate, check_template_dtype, with_dtype
@@ -21,7 +22,7 @@ def check_block(block: object) -> None:
     if not isinstance(block, keras.layers.Layer) or not all(hasattr(block, x) for x in needed):
         kind = f"the class {block.__name__}" if isinstance(block, type) else repr(block)
         raise ValueError(
-            "Expected a Transformer block as the pattern of all blocks. "
+            "Expected a Transformer block as the template of all blocks. "
             f"Received: block={kind}. Pass a layer, such as "
             "TransformerEncoderBlock(num_heads=8, intermediate_dim=2048), and num_layers."
         )
@@ -31,7 +32,7 @@ class TransformerStack(Layer):
     """What Transformer encoders and decoders are made of: embedding, positions, blocks, last norm.
 
     Args:
-        block: the pattern of all blocks; each layer is a new one like it.
+        block: the template of all blocks; each layer is a new one like it.
         embedding: layer that turns ids into vectors; `None` for inputs that are vectors already.
         num_layers: int.
         positions: layer `(vectors, start_index) -> vectors` that adds positions, such as
@@ -67,7 +68,7 @@ class TransformerStack(Layer):
         check_block(block)
         check_layers(embedding=embedding)
         check_template_dtype(self, "block", block)
-        self.pattern = LayerTemplate(block)
+        self.block_template = LayerTemplate(block)
         self.embedding = embedding
         self.num_layers = num_layers
         self.positions = positions
@@ -76,7 +77,7 @@ class TransformerStack(Layer):
         self.dropout = dropout
         self.seed = seed
         self.blocks = [
-            self.pattern.new_layer(
+            self.block_template.new_layer(
                 name=f"block_{index}",
                 dtype=self.dtype_policy,
                 # With one seed, all blocks and the input would drop the same features.
@@ -102,16 +103,7 @@ class TransformerStack(Layer):
 
     def build(self, inputs_shape: StaticShape, *memory_shapes: Any) -> None:
         """Builds all parts; `memory_shapes` are the other arguments of the blocks' `build`."""
-        shape = tuple(inputs_shape)
-        if self.embedding is not None:
-            ensure_built(self.embedding, shape)
-            shape = self.embedding.compute_output_shape(shape)
-        if len(shape) != 3:
-            expected = "(batch, time, features)" if self.embedding is None else "(batch, time)"
-            raise ValueError(
-                f"inputs must have shape {expected}. "
-                f"Received: inputs with shape {tuple(inputs_shape)}."
-            )
+        shape = build_embedding(self.embedding, inputs_shape)
         if self.positions is not None:
             ensure_built(self.positions, shape)
         if self.position_bias is not None:
@@ -189,10 +181,10 @@ class TransformerStack(Layer):
         """Outputs of the stack from those of its last block."""
         return outputs if self.final_norm is None else self.final_norm(outputs)
 
-    def arguments(self) -> dict[str, Any]:
+    def serialize_arguments(self):
         """The arguments of the stack, serialized: what an encoder or decoder adds to its config."""
         return {
-            "block": self.pattern.config(),
+            "block": self.block_template.config(),
             "embedding": serialize_shared(self.embedding),
             "num_layers": self.num_layers,
             "positions": serialize_shared(self.positions),
@@ -203,7 +195,7 @@ class TransformerStack(Layer):
         }
 
     @staticmethod
-    def deserialize(config: dict[str, Any]) -> dict[str, Any]:
+    def deserialize_arguments(config):
         """The config of an encoder or decoder, with layers in place of their configs."""
         layers = {
             name: keras.saving.deserialize_keras_object(config[name])

@@ -13,7 +13,8 @@ from keras_attn import (
     LuongAttention,
     ScaledDotProductAttention,
 )
-from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
+from keras_attn.testing import check_layer
+from tests.contracts import assert_close, assert_identical, numpy, randomize
 
 GENERATOR = np.random.default_rng(0)
 QUERY = GENERATOR.normal(size=(2, 3, 4)).astype("float32")

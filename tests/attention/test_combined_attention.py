@@ -14,15 +14,9 @@ from keras_attn import (
     RNNDecoder,
     search_model,
 )
+from keras_attn.testing import check_decoder, check_layer
 from tests.backend import requires_tensorflow
-from tests.contracts import (
-    assert_close,
-    assert_identical,
-    check_decoder,
-    check_layer,
-    numpy,
-    randomize,
-)
+from tests.contracts import assert_close, assert_identical, numpy, randomize
 
 GENERATOR = np.random.default_rng(0)
 QUERY = GENERATOR.normal(size=(2, 3, 4)).astype("float32")

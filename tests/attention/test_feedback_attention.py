@@ -17,17 +17,10 @@ from keras_attn import (
     MonotonicAttention,
     RNNDecoder,
 )
+from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import oracles
 from tests.backend import precision, requires_tensorflow
-from tests.contracts import (
-    assert_close,
-    assert_identical,
-    check_decoder,
-    check_layer,
-    check_search,
-    numpy,
-    randomize,
-)
+from tests.contracts import assert_close, assert_identical, numpy, randomize
 
 GENERATOR = np.random.default_rng(0)
 QUERY = GENERATOR.normal(size=(2, 4, 4)).astype("float32")

@@ -12,8 +12,9 @@ from keras_attn import (
     LocationAttention,
     LuongAttention,
 )
+from keras_attn.testing import check_layer
 from tests import oracles
-from tests.contracts import assert_close, check_layer, numpy, randomize
+from tests.contracts import assert_close, numpy, randomize
 
 GENERATOR = np.random.default_rng(0)
 QUERY = GENERATOR.normal(size=(2, 5, 4)).astype("float32")

@@ -8,9 +8,10 @@ from keras_attn import (
     LuongAttention,
     MultiHeadAttention,
 )
+from keras_attn.testing import check_layer
 from tests import oracles
 from tests.backend import requires_tensorflow
-from tests.contracts import assert_close, check_layer, numpy, randomize
+from tests.contracts import assert_close, numpy, randomize
 
 GENERATOR = np.random.default_rng(1)
 QUERY = GENERATOR.normal(size=(3, 4, 6)).astype("float32")

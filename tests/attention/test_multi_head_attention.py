@@ -14,8 +14,9 @@ from keras_attn import (
     TransformerEncoderBlock,
 )
 from keras_attn._decoding_state import kv_cache
+from keras_attn.testing import check_layer
 from tests import position_oracles
-from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
+from tests.contracts import assert_close, assert_identical, numpy, randomize
 from tests.transformer_oracles import multi_head_attention, weights_of
 
 GENERATOR = np.random.default_rng(0)

@@ -5,8 +5,9 @@ from keras import ops
 
 from keras_attn import BahdanauAttention, LuongAttention
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
+from keras_attn.testing import check_layer
 from tests import oracles
-from tests.contracts import assert_close, assert_identical, check_layer, numpy
+from tests.contracts import assert_close, assert_identical, numpy
 
 GENERATOR = np.random.default_rng(2)
 ORACLES = {name: getattr(oracles, name) for name in PROBABILITY_FUNCTIONS}

@@ -21,16 +21,10 @@ from keras_attn import (
     search_model,
 )
 from keras_attn._backend.gather import reorder
+from keras_attn.testing import check_layer, search_oracles
+from keras_attn.testing.decoder_checks import check_rows
 from tests import oracles
-from tests.contracts import (
-    assert_close,
-    assert_found,
-    assert_identical,
-    check_layer,
-    check_rows,
-    numpy,
-    randomize,
-)
+from tests.contracts import assert_close, assert_found, assert_identical, numpy, randomize
 
 VOCABULARY_SIZE = 5
 PROMPTS = [[1, 4, 3, 3, 4], [3], [], [1, 3, 4]]
@@ -242,15 +236,18 @@ def test_searches_find_the_best_continuations(name):
     encoded = PromptEncoder()(PROMPT_IDS)
     arguments = {"max_length": limit, "relative_max_length": None}
 
-    exact = BeamDecoder(model, beam_width=24, num_hypotheses=3, stop="exact", **arguments)
-    every = [oracles.every_hypothesis(lookup, limit)[:3] for lookup in lookups]
+    exact = BeamDecoder(model, 24, num_hypotheses=3, stop="exact", **arguments)
+    every = [search_oracles.every_hypothesis(lookup, limit)[:3] for lookup in lookups]
     assert_found(numpy(exact(**encoded)), every)
 
-    greedy = [[oracles.hypothesis(*oracles.greedy_search(lookup, limit))] for lookup in lookups]
+    greedy = [
+        [search_oracles.hypothesis(*search_oracles.greedy_search(lookup, limit))]
+        for lookup in lookups
+    ]
     assert_found(numpy(GreedyDecoder(model, **arguments)(**encoded)), greedy)
 
-    beam = BeamDecoder(model, beam_width=2, num_hypotheses=2, **arguments)
-    expected = [oracles.beam_search(lookup, limit, 2, 2) for lookup in lookups]
+    beam = BeamDecoder(model, 2, num_hypotheses=2, **arguments)
+    expected = [search_oracles.beam_search(lookup, limit, 2, 2) for lookup in lookups]
     assert_found(numpy(beam(**encoded)), expected)
 
 

@@ -17,8 +17,9 @@ from keras_attn import (
     TransformerDecoder,
     TransformerDecoderBlock,
 )
+from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import oracles
-from tests.contracts import assert_close, check_decoder, check_layer, check_search, numpy, randomize
+from tests.contracts import assert_close, numpy, randomize
 from tests.slow_cases import all_slow_but
 
 GENERATOR = np.random.default_rng(0)

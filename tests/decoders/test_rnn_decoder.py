@@ -22,16 +22,9 @@ from keras_attn import (
     rnn_seq2seq,
 )
 from keras_attn.attention.coverage_loss import coverage_loss
+from keras_attn.testing import check_decoder, check_layer, check_search
 from tests.backend import precision
-from tests.contracts import (
-    assert_close,
-    assert_identical,
-    check_decoder,
-    check_layer,
-    check_search,
-    numpy,
-    randomize,
-)
+from tests.contracts import assert_close, assert_identical, numpy, randomize
 from tests.rnn.minimal_cell import MinimalCell
 
 GENERATOR = np.random.default_rng(0)

@@ -16,9 +16,10 @@ from keras_attn import (
     TransformerEncoderBlock,
     record_attention_scores,
 )
+from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import position_oracles
 from tests.backend import precision
-from tests.contracts import assert_close, check_decoder, check_layer, check_search, numpy, randomize
+from tests.contracts import assert_close, numpy, randomize
 from tests.slow_cases import all_slow_but
 from tests.transformer_oracles import decoder_block, norm, weights_of
 

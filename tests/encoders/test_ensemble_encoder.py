@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from keras_attn import EnsembleEncoder, PromptEncoder, RNNEncoder, rnn_seq2seq, transformer_tiny
-from tests.contracts import assert_identical, check_layer, numpy
+from keras_attn.testing import check_layer
+from tests.contracts import assert_identical, numpy
 
 SOURCE_IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 

@@ -4,15 +4,9 @@ import pytest
 from keras import tree
 
 from keras_attn import RNNCell, RNNEncoder
+from keras_attn.testing import check_layer
 from tests.backend import requires_tensorflow
-from tests.contracts import (
-    assert_close,
-    assert_identical,
-    check_layer,
-    numpy,
-    plain,
-    randomize,
-)
+from tests.contracts import assert_close, assert_identical, numpy, plain, randomize
 from tests.rnn.minimal_cell import MinimalCell
 from tests.rnn.numpy_steps import numpy_step
 
@@ -241,7 +235,7 @@ def test_each_layer_and_direction_has_weights_of_its_own():
 @pytest.mark.parametrize("shape", [(5,), (2, 5, 1)])
 def test_ids_of_another_rank_are_refused(shape):
     encoder = RNNEncoder(keras.layers.GRUCell(4), keras.layers.Embedding(10, 3))
-    with pytest.raises(ValueError, match=r"inputs must have shape \(batch, time\)"):
+    with pytest.raises(ValueError, match=r"Expected inputs of shape \(batch, time\)"):
         encoder(np.ones(shape, "int32"))
 
 
@@ -253,7 +247,7 @@ def test_a_built_encoder_refuses_ids_of_another_rank(shape):
 
 @pytest.mark.parametrize("shape", [(2, 5), (2, 5, 3, 1)])
 def test_features_of_another_rank_are_refused(shape):
-    with pytest.raises(ValueError, match=r"inputs must have shape \(batch, time, features\)"):
+    with pytest.raises(ValueError, match=r"Expected inputs of shape \(batch, time, features\)"):
         RNNEncoder(keras.layers.GRUCell(4))(np.ones(shape, "float32"))
 
 

@@ -11,9 +11,10 @@ from keras_attn import (
     TransformerEncoder,
     TransformerEncoderBlock,
 )
+from keras_attn.testing import check_layer
 from tests import position_oracles
 from tests.backend import precision
-from tests.contracts import assert_close, check_layer, numpy, randomize
+from tests.contracts import assert_close, numpy, randomize
 from tests.transformer_oracles import encoder_block, norm, weights_of
 
 IDS = np.array([[5, 6, 7, 8, 2], [9, 2, 0, 0, 0]], "int32")

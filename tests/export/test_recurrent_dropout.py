@@ -21,21 +21,10 @@ from keras_attn.export import (
     export_saved_model,
 )
 from keras_attn.export.checks.verify import pad
-from keras_attn.export.trace.without_dropout import without_dropout
 from tests.export.small_translator import SOURCE, session
 
 layers = keras.layers
 RATES = {"dropout": 0.2, "recurrent_dropout": 0.3}
-
-
-def test_without_dropout_reaches_nested_cells_and_restores_their_rates():
-    stacked = layers.RNN(layers.StackedRNNCells([layers.GRUCell(2, **RATES), layers.LSTMCell(2)]))
-    first, second = stacked.cell.cells
-    with pytest.raises(KeyError), without_dropout({"nested": [stacked]}):
-        assert (first.dropout, first.recurrent_dropout) == (0, 0)
-        raise KeyError
-    assert (first.dropout, first.recurrent_dropout) == (0.2, 0.3)
-    assert (second.dropout, second.recurrent_dropout) == (0, 0)
 
 
 @pytest.mark.parametrize(

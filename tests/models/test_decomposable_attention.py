@@ -10,9 +10,10 @@ from keras_attn import (
     decomposable_attention,
     record_attention_scores,
 )
+from keras_attn.testing import check_layer
 from tests import oracles
 from tests.backend import requires_tensorflow
-from tests.contracts import assert_close, check_layer, numpy, randomize
+from tests.contracts import assert_close, numpy, randomize
 
 FIRST_IDS = np.array([[3, 5, 6, 7, 2], [3, 9, 4, 0, 0], [3, 0, 0, 0, 0]], "int32")
 SECOND_IDS = np.array([[3, 6, 0, 0], [3, 8, 4, 9], [3, 5, 0, 0]], "int32")

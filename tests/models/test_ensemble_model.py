@@ -11,6 +11,7 @@ from keras_attn import (
     transformer_seq2seq,
 )
 from keras_attn.models.encoder_and_search import encoder_and_search
+from keras_attn.testing import search_oracles
 from tests import oracles
 from tests.contracts import assert_close, assert_identical, numpy
 
@@ -57,7 +58,7 @@ def test_the_models_choose_together():
             one, other = np.exp(oracles.log_softmax(np.stack(both)))
             return np.log((2 * one + other) / 3)
 
-        expected = oracles.beam_search(log_probs, 6, beam_width=3, num_hypotheses=2)
+        expected = search_oracles.beam_search(log_probs, 6, beam_width=3, num_hypotheses=2)
         for rank, (tokens, length, score, log_prob) in enumerate(expected):
             assert tuple(results["token_ids"][row, rank][: len(tokens)]) == tokens
             assert results["lengths"][row, rank] == length

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from keras_attn import SequencePooling
-from tests.contracts import assert_close, check_layer, numpy
+from keras_attn.testing import check_layer
+from tests.contracts import assert_close, numpy
 
 INPUTS = {
     "encoder_outputs": np.random.default_rng(1).normal(size=(3, 4, 5)).astype("float32"),

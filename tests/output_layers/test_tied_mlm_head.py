@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from keras_attn import TiedMLMHead
-from tests.contracts import assert_close, check_layer, numpy, randomize
+from keras_attn.testing import check_layer
+from tests.contracts import assert_close, numpy, randomize
 
 INPUTS = np.random.default_rng(0).normal(size=(2, 3, 6)).astype("float32")
 

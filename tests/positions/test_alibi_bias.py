@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from keras_attn.positions.alibi_bias import AlibiBias, alibi_slopes
+from keras_attn.testing import check_layer
 from tests import position_oracles
 from tests.backend import requires_tensorflow
-from tests.contracts import assert_close, check_layer, numpy
+from tests.contracts import assert_close, numpy
 from tests.positions.bias_checks import (
     KEY_POSITIONS,
     QUERY_POSITIONS,

@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 
 from keras_attn.positions.learned_positions import LearnedPositions
+from keras_attn.testing import check_layer
 from tests.backend import requires_tensorflow
-from tests.contracts import assert_close, check_layer, numpy, randomize
+from tests.contracts import assert_close, numpy, randomize
 from tests.positions.layer_checks import check_compiled, check_export, check_start_index
 
 INPUTS = np.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")

@@ -5,9 +5,10 @@ from keras_attn.positions.relative_position_bias import (
     RelativePositionBias,
     relative_position_buckets,
 )
+from keras_attn.testing import check_layer
 from tests import position_oracles
 from tests.backend import requires_tensorflow
-from tests.contracts import check_layer, numpy, randomize
+from tests.contracts import numpy, randomize
 from tests.positions.bias_checks import (
     KEY_POSITIONS,
     QUERY_POSITIONS,

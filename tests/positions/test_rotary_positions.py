@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from keras_attn.positions.rotary_positions import RotaryPositions
+from keras_attn.testing import check_layer
 from tests import position_oracles
 from tests.backend import requires_tensorflow
-from tests.contracts import assert_close, check_layer, numpy
+from tests.contracts import assert_close, numpy
 from tests.positions.layer_checks import check_compiled, check_export, check_start_index
 
 HEADS = np.random.default_rng(0).normal(size=(3, 2, 5, 6)).astype("float32")

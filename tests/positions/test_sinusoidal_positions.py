@@ -3,9 +3,10 @@ import numpy as np
 import pytest
 
 from keras_attn.positions.sinusoidal_positions import SinusoidalPositions
+from keras_attn.testing import check_layer
 from tests import position_oracles
 from tests.backend import requires_tensorflow
-from tests.contracts import assert_close, check_layer, numpy
+from tests.contracts import assert_close, numpy
 from tests.positions.layer_checks import check_compiled, check_export, check_start_index
 
 INPUTS = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")

@@ -12,9 +12,10 @@ from keras_attn import (
     RNNCell,
     record_attention_scores,
 )
+from keras_attn.testing import check_layer
 from tests import oracles
 from tests.backend import requires_tensorflow
-from tests.contracts import assert_close, assert_identical, check_layer, numpy, plain, randomize
+from tests.contracts import assert_close, assert_identical, numpy, plain, randomize
 from tests.rnn.minimal_cell import MinimalCell
 from tests.rnn.numpy_steps import numpy_step, top
 
@@ -444,7 +445,7 @@ def test_a_built_cell_with_attention_needs_something_to_attend_to():
 @pytest.mark.parametrize("shape", [(2, 3), (2, 4, 3, 1)])
 def test_inputs_of_another_rank_are_refused(shape):
     layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6)))
-    with pytest.raises(ValueError, match=r"inputs must have shape \(batch, time, features\)"):
+    with pytest.raises(ValueError, match=r"Expected inputs of shape \(batch, time, features\)"):
         layer(np.ones(shape, "float32"), MEMORY)
 
 

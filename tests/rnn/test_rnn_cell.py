@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 
 from keras_attn import RNNCell
+from keras_attn.testing import check_layer
 from tests import oracles
-from tests.contracts import assert_close, check_layer, numpy, randomize
+from tests.contracts import assert_close, numpy, randomize
 
 INPUTS = np.random.default_rng(0).normal(size=(2, 4, 3)).astype("float32")
 

@@ -3,7 +3,8 @@ import pytest
 from keras import tree
 
 from keras_attn import StateBridge
-from tests.contracts import assert_close, check_layer, numpy, randomize
+from keras_attn.testing import check_layer
+from tests.contracts import assert_close, numpy, randomize
 
 GENERATOR = np.random.default_rng(0)
 OUTPUTS = GENERATOR.normal(size=(2, 4, 3)).astype("float32")

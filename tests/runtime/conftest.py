@@ -49,7 +49,7 @@ def write_model(tokenizer_model, tmp_path):
 
 @pytest.fixture
 def start_command():
-    """Starts `python -m keras_attn_runtime` in a process of its own; ends it with the test."""
+    """Starts `python -m keras_attn_runtime`, which adds `translate` to a file alone."""
     processes = []
 
     def start(*arguments, **streams):

@@ -78,10 +78,12 @@ def with_file_checksum(content):
     return content + onnx.ModelProto(metadata_props=[entry]).SerializeToString()
 
 
-def build_model(metadata, alignments=True, prefix=False, token_log_probs=False, draws=False):
+def build_model(
+    metadata, alignments=True, prefix=False, token_log_probs=False, is_stochastic=False
+):
     """The ONNX model described above, with these `metadata_props`."""
     node, integers = helper.make_node, TensorProto.INT32
-    before = [*(["drawn"] if draws else []), *(["prefix_ids"] if prefix else [])]
+    before = [*(["drawn"] if is_stochastic else []), *(["prefix_ids"] if prefix else [])]
     constants = [
         helper.make_tensor("one_length", TensorProto.INT64, [1], [1]),
         helper.make_tensor("from_first", integers, [1], [0]),
@@ -147,7 +149,7 @@ def build_model(metadata, alignments=True, prefix=False, token_log_probs=False, 
             node("Neg", ["token_costs"], ["token_log_probs"]),  # (B, 2, T)
         ]
         outputs.append(helper.make_tensor_value_info("token_log_probs", TensorProto.FLOAT, shape))
-    if draws:
+    if is_stochastic:
         constants.append(helper.make_tensor("fifty", integers, [], [50]))
         constants.append(helper.make_tensor("eight", integers, [], [8]))
         nodes[:0] = [
@@ -165,7 +167,7 @@ def build_model(metadata, alignments=True, prefix=False, token_log_probs=False, 
             helper.make_tensor_value_info("max_length", integers, []),
             helper.make_tensor_value_info("length_penalty", TensorProto.FLOAT, []),
             *([prefix_info] if prefix else []),
-            *([seeds_info] if draws else []),
+            *([seeds_info] if is_stochastic else []),
         ],
         outputs,
         constants,

@@ -1,4 +1,4 @@
-"""The command `python -m keras_attn_runtime`, mostly as a process with pipes."""
+"""The command `keras-attn-runtime translate`, mostly as a process with pipes."""
 
 import io
 import json
@@ -58,7 +58,7 @@ def test_every_option_reaches_the_translator(monkeypatch):
             given.update(options)
             return iter(())
 
-    monkeypatch.setattr("keras_attn_runtime.__main__.Translator", Recorder)
+    monkeypatch.setattr("keras_attn_runtime.commands.line_loop.Translator", Recorder)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     options = {
         **{"threads": 3, "workers": 2, "batch-size": 5, "window": 7, "max-length": 9},
@@ -135,6 +135,9 @@ def test_invalid_utf8_is_replaced_on_request(start_command, model_path):
         ["model.onnx", "--format", "jsonl", "--num-hypotheses", "0"],
         ["model.onnx", "--alignments"],
         ["model.onnx", "--skip-unscorable"],
+        ["score", "model.onnx"],
+        ["score", "model.onnx", "targets.txt", "--alignments"],
+        ["score", "model.onnx", "targets.txt", "--num-hypotheses", "2"],
         ["model.onnx", "--format", "xml"],
         ["model.onnx", "--provider", "cuda", "--provider-option", "device_id"],
         ["model.onnx", "--provider", "cuda", "--provider-option", "=1"],

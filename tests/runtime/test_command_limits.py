@@ -100,7 +100,7 @@ def test_a_target_of_ten_megabytes(start_command, tokenizer_model, tmp_path):
     onnx.save(endless_model(tokenizer_model, prefix=True), path)
     targets = tmp_path / "targets.txt"
     targets.write_text("a dog\n" + WRITING_SYSTEMS["jamo"], encoding="utf-8")
-    process = start_command(path, "--score", targets)
+    process = start_command("score", path, targets)
     output, messages = process.communicate(b"two dogs\na tree\n", timeout=SECONDS)
     assert (process.returncode, len(output.splitlines())) == (1, 1)
     assert messages.startswith(b"error: line 2: Expected a target of at most 16384 characters")
@@ -137,9 +137,7 @@ def test_timeout_holds_where_nobody_reads(start_command, model_path, tmp_path):
 def test_timeout_holds_while_a_file_of_targets_blocks(start_command, tokenizer_model, tmp_path):
     onnx.save(endless_model(tokenizer_model, prefix=True), tmp_path / "model.onnx")
     os.mkfifo(tmp_path / "targets")
-    process = start_command(
-        tmp_path / "model.onnx", "--timeout", 1, "--score", tmp_path / "targets"
-    )
+    process = start_command("score", tmp_path / "model.onnx", tmp_path / "targets", "--timeout", 1)
     assert process.wait(SECONDS) == 124
     assert process.stdout.read() == b""
     assert process.stderr.read() == b"error: not finished within --timeout=1\n"
@@ -223,7 +221,8 @@ def test_signal_while_it_tokenizes(start_command, model_path, tmp_path):
 
 CHANGED = """
 import signal
-import keras_attn_runtime.__main__ as command
+from keras_attn_runtime import __main__ as command
+from keras_attn_runtime.commands import line_loop
 
 class Translator:
     def __init__(self, *_, **options):
@@ -235,7 +234,7 @@ class Translator:
         except KeyboardInterrupt:
             raise ImportError("initialization failed")
 
-command.Translator = Translator
+line_loop.Translator = Translator
 command.run()
 """
 

@@ -144,7 +144,7 @@ def test_a_file_that_pads_with_the_end_token_cannot_score(tokenizer_model, tmp_p
 def test_a_bad_line_of_the_targets_is_named_with_its_file(path, tmp_path, start_command):
     targets = tmp_path / "targets"
     targets.write_bytes(b"\xff\n")
-    process = start_command(path, "--score", targets)
+    process = start_command("score", path, targets)
     _, messages = process.communicate(b"some text\n")
     assert process.returncode == 1
     assert f"line 1: {targets}: expected UTF-8" in messages.decode()

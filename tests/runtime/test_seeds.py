@@ -17,7 +17,7 @@ SENTENCES = [[9, 2], [7, 8, 9, 2], [5, 2], [6, 5, 2], [2], [4, 2]]
 @pytest.fixture(scope="module")
 def path(tokenizer_model, tmp_path_factory):
     path = tmp_path_factory.mktemp("seeds") / "model.onnx"
-    onnx.save(build_model(metadata(tokenizer_model), draws=True), path)
+    onnx.save(build_model(metadata(tokenizer_model), is_stochastic=True), path)
     return path
 
 
@@ -41,7 +41,7 @@ def drawn(translations):
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_each_sentence_has_its_own_wherever_it_is_translated(path, num_workers, options):
     translator = Translator(path, num_threads=1, num_workers=num_workers)
-    assert translator.draws
+    assert translator.is_stochastic
     found = translator.translate_ids(SENTENCES, seed=3, **options)
     expected = [each % 50 for each in seeds(3, 6)]
     expected[4] = None  # one without tokens does not reach the model
@@ -89,7 +89,7 @@ def test_out_of_range(translator, seed):
 
 def test_a_file_that_does_not_draw_has_none(model_path):
     translator = Translator(model_path)
-    assert not translator.draws
+    assert not translator.is_stochastic
     with pytest.raises(ValueError, match="draws nothing at random. Received: seed=1"):
         translator(["some text"], seed=1)
 

@@ -4,10 +4,15 @@ import os
 import onnx
 import pytest
 from keras_attn_runtime import triton
-from keras_attn_runtime.triton import main, write_repository
+from keras_attn_runtime.commands import main as program
+from keras_attn_runtime.triton import write_repository
 from onnx import helper
 
 from tests.export.small_translator import session
+
+
+def main(arguments):
+    return program.main(["triton", *arguments])
 
 
 def test_triton_reads_what_the_file_says(model_path, tmp_path):

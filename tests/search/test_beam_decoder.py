@@ -4,7 +4,7 @@ import pytest
 
 from keras_attn import BeamDecoder, GreedyDecoder, rnn_seq2seq
 from keras_attn._decoding_state import growing_buffer
-from tests import oracles
+from keras_attn.testing import search_oracles
 from tests.contracts import assert_close, assert_found, check_padding_and_batch, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
 
@@ -26,7 +26,7 @@ def found(tables, mask=None, call=None, **arguments):
 def expected(tables, limits=None, **arguments):
     limits = [MAX_LENGTH] * len(tables) if limits is None else limits
     return [
-        oracles.beam_search(log_probs_of(table), limit, **arguments)
+        search_oracles.beam_search(log_probs_of(table), limit, **arguments)
         for table, limit in zip(tables, limits, strict=True)
     ]
 
@@ -92,7 +92,8 @@ def test_a_wide_beam_that_stops_exactly_finds_the_best_of_all():
             length_penalty_form=form,
         )
         every = [
-            oracles.every_hypothesis(log_probs_of(table), limit, penalty, form) for table in tables
+            search_oracles.every_hypothesis(log_probs_of(table), limit, penalty, form)
+            for table in tables
         ]
         assert_found(results, [hypotheses[:10] for hypotheses in every])
 
@@ -273,9 +274,9 @@ def test_other_special_ids(search):
         log_probs_after = log_probs_of(tables[row], start=4)
         special = {"end": 5, "suppressed": (6, 4)}
         if isinstance(search, BeamDecoder):
-            ((tokens, *_),) = oracles.beam_search(log_probs_after, limit, 4, **special)
+            ((tokens, *_),) = search_oracles.beam_search(log_probs_after, limit, 4, **special)
         else:
-            tokens, _ = oracles.greedy_search(log_probs_after, limit, **special)
+            tokens, _ = search_oracles.greedy_search(log_probs_after, limit, **special)
         received = results["token_ids"][row, 0]
         assert tuple(received[: len(tokens)]) == tokens
         assert (received[len(tokens) :] == 6).all()

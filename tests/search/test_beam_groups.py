@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn import BeamDecoder
-from tests import oracles
+from keras_attn.testing import search_oracles
 from tests.contracts import assert_close, assert_found, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, random_tables
 
@@ -34,7 +34,9 @@ def make_search(**settings):
     ids=str,
 )
 def test_equals_a_slow_search_of_each_sentence(settings):
-    expected = [oracles.beam_search(log_probs_of(table), LIMIT, **settings) for table in TABLES]
+    expected = [
+        search_oracles.beam_search(log_probs_of(table), LIMIT, **settings) for table in TABLES
+    ]
     assert_found(numpy(make_search(**settings)(TABLES)), expected)
 
 
@@ -42,8 +44,8 @@ def test_prefixes_are_followed_by_every_group():
     settings = {"beam_width": 4, "num_groups": 2, "num_hypotheses": 4}
     results = numpy(make_search(**settings)(TABLES, prefix_ids=BY_LANGUAGE))
     expected = [
-        oracles.beam_search(
-            oracles.with_prefix(log_probs_of(table), prefix[prefix != 0]), LIMIT, **settings
+        search_oracles.beam_search(
+            search_oracles.with_prefix(log_probs_of(table), prefix[prefix != 0]), LIMIT, **settings
         )
         for table, prefix in zip(TABLES, BY_LANGUAGE, strict=True)
     ]
@@ -74,7 +76,9 @@ def test_no_hypothesis_is_there_twice():
     tables[:, :, 5] = 12.0
     settings = {"beam_width": 4, "num_groups": 4, "num_hypotheses": 4, "min_length": 3}
     results = numpy(make_search(**settings)(tables))
-    expected = [oracles.beam_search(log_probs_of(table), LIMIT, **settings) for table in tables]
+    expected = [
+        search_oracles.beam_search(log_probs_of(table), LIMIT, **settings) for table in tables
+    ]
     assert_found(results, expected)
     found = [
         [tuple(tokens) for tokens, log_prob in zip(*sentence, strict=True) if log_prob > -1e8]

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn import BeamDecoder, rnn_seq2seq
 from keras_attn.search.coverage_penalty import coverage_penalty
-from tests import oracles
+from keras_attn.testing import search_oracles
 from tests.contracts import assert_close, assert_found, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
 
@@ -53,7 +53,7 @@ def found(weight, **settings):
 )
 def test_equals_a_slow_search_of_each_sentence(settings, weight):
     expected = [
-        oracles.beam_search(
+        search_oracles.beam_search(
             log_probs_of(table), LIMIT, more=lambda tokens: of_tokens(tokens, weight), **settings
         )
         for table in TABLES

@@ -14,6 +14,7 @@ from keras_attn import (
     SamplingDecoder,
 )
 from keras_attn.search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_scores
+from keras_attn.testing import search_oracles
 from tests import oracles
 from tests.contracts import assert_close, assert_found, assert_identical, numpy
 from tests.search.table_decoder import TableDecoder, node_after, random_tables
@@ -42,7 +43,7 @@ def log_probs_after(table, no_repeat_ngram_size=0):
         return with_infinity[node_after(prefix, len(table))]
 
     rules = {"no_repeat_ngram_size": no_repeat_ngram_size}
-    return oracles.without_repetition(logits_after, **rules)
+    return search_oracles.without_repetition(logits_after, **rules)
 
 
 CASES = {
@@ -84,7 +85,7 @@ def test_dead_ends_of_a_wide_beam_equal_enumeration(case):
         **SETTINGS,
         **rules,
     )
-    every = expected_hypotheses(oracles.every_hypothesis, tables, rules)
+    every = expected_hypotheses(search_oracles.every_hypothesis, tables, rules)
     assert any(is_dead_end(hypothesis) for hypotheses in every for hypothesis in hypotheses[:12])
     assert_found(numpy(search(tables)), [hypotheses[:12] for hypotheses in every])
 
@@ -96,7 +97,7 @@ def is_dead_end(hypothesis):
 
 def test_dead_ends_come_after_hypotheses_that_have_ended():
     tables, rules = CASES["the model forbids tokens"]
-    every = expected_hypotheses(oracles.every_hypothesis, tables, rules)
+    every = expected_hypotheses(search_oracles.every_hypothesis, tables, rules)
     out_of_order = 0
     for hypotheses in every:
         are_dead_ends = [is_dead_end(hypothesis) for hypothesis in hypotheses]
@@ -126,7 +127,7 @@ BEAMS = [
 )
 def test_dead_ends_of_a_beam_equal_a_slow_search(case, settings):
     tables, rules = CASES[case]
-    expected = expected_hypotheses(oracles.beam_search, tables, rules, **settings)
+    expected = expected_hypotheses(search_oracles.beam_search, tables, rules, **settings)
     names = {"form": "length_penalty_form"}
     arguments = {names.get(name, name): value for name, value in settings.items()}
     search = BeamDecoder(TableDecoder(forbids_tokens=True), **SETTINGS, **rules, **arguments)
@@ -137,8 +138,8 @@ def test_dead_ends_of_a_beam_equal_a_slow_search(case, settings):
 def test_dead_ends_of_greedy_search_equal_a_slow_search(case):
     tables, rules = CASES[case]
     expected = [
-        [oracles.hypothesis(*found)]
-        for found in expected_hypotheses(oracles.greedy_search, tables, rules)
+        [search_oracles.hypothesis(*found)]
+        for found in expected_hypotheses(search_oracles.greedy_search, tables, rules)
     ]
     greedy = numpy(GreedyDecoder(TableDecoder(forbids_tokens=True), **SETTINGS, **rules)(tables))
     assert_found(greedy, expected)
@@ -229,7 +230,7 @@ def test_dead_ends_have_the_coverage_of_their_tokens_alone():
 
         after = log_probs_after(table, 1)
         rules = {"min_length": LIMIT, **settings}
-        expected.append(oracles.beam_search(after, LIMIT, more=penalty, **rules))
+        expected.append(search_oracles.beam_search(after, LIMIT, more=penalty, **rules))
     assert_found(numpy(search(TABLES)), expected)
 
 

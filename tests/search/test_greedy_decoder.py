@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_attn import GreedyDecoder
-from tests import oracles
+from keras_attn.testing import search_oracles
 from tests.contracts import assert_close, assert_found, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
 
@@ -21,8 +21,8 @@ def test_equals_a_loop_over_each_sentence(settings, length_penalty):
     tables = random_tables(1, batch=8, end_logit=1.0)
     expected = [
         [
-            oracles.hypothesis(
-                *oracles.greedy_search(log_probs_of(table), MAX_LENGTH, **settings),
+            search_oracles.hypothesis(
+                *search_oracles.greedy_search(log_probs_of(table), MAX_LENGTH, **settings),
                 length_penalty,
             )
         ]

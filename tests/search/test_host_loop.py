@@ -16,10 +16,10 @@ TABLES = random_tables(1, batch=6, end_logit=1.0)
 def run_on_the_host(search, tables):
     """The results, what is shown after each step, and which sentences are done then."""
     search.build(tables.shape)
-    carry, memory, limits = search.prepare(ops.convert_to_tensor(tables))
+    carry, memory, max_lengths = search.prepare(ops.convert_to_tensor(tables))
     shown, done = [], []
     while not np.all(carry["done"]):
-        carry = search.advance(carry, memory, limits, ops.convert_to_tensor(1.0))
+        carry = search.advance(carry, memory, max_lengths, ops.convert_to_tensor(1.0))
         shown.append(np.asarray(search.partial(carry))[:, : len(shown) + 1])
         done.append(np.asarray(carry["done"]))
     return numpy(search.finish(carry["hypotheses"])), shown, done
@@ -56,10 +56,10 @@ def test_greedy_search_only_appends():
 def test_groups_of_beams_show_the_likeliest_of_all():
     search = BeamDecoder(TableDecoder(), beam_width=4, num_groups=2, max_length=8)
     search.build(TABLES.shape)
-    carry, memory, limits = search.prepare(ops.convert_to_tensor(TABLES))
+    carry, memory, max_lengths = search.prepare(ops.convert_to_tensor(TABLES))
     groups = set()
     while not np.all(carry["done"]):
-        carry = search.advance(carry, memory, limits, ops.convert_to_tensor(1.0))
+        carry = search.advance(carry, memory, max_lengths, ops.convert_to_tensor(1.0))
         rows = np.flatnonzero(~np.asarray(carry["done"]))
         best = numpy(carry["beams"]["log_probs"])[rows].argmax(axis=1)
         expected = numpy(carry["beams"]["token_ids"])[rows, best]

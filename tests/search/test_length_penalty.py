@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_attn.search import length_penalty
-from tests import oracles
+from keras_attn.testing import search_oracles
 from tests.contracts import assert_close, numpy
 
 
@@ -14,7 +14,7 @@ def test_divisor_equals_its_formula(form, exponent):
         received = numpy(length_penalty.divisor(lengths + has_end, has_end, exponent, form))
         assert received.dtype == "float32"
         expected = [
-            oracles.length_divisor(length, exponent, form, ended)
+            search_oracles.length_divisor(length, exponent, form, ended)
             for length, ended in zip(
                 lengths.ravel().tolist(), np.broadcast_to(has_end, (2, 3)).ravel(), strict=True
             )
@@ -25,11 +25,11 @@ def test_divisor_equals_its_formula(form, exponent):
 @pytest.mark.parametrize("exponent", [0.0, 0.6, 2.0, -0.5])
 @pytest.mark.parametrize("form", length_penalty.FORMS)
 def test_best_attainable_is_reached_and_not_exceeded(form, exponent):
-    log_probs, limits = np.array([-1.0, -3.0, 0.0], "float32"), np.array([4, 9, 6], "int32")
-    received = numpy(length_penalty.best_attainable(log_probs, 3, limits, exponent, form))
-    for best, log_prob, limit in zip(received, log_probs, limits, strict=True):
+    log_probs, max_lengths = np.array([-1.0, -3.0, 0.0], "float32"), np.array([4, 9, 6], "int32")
+    received = numpy(length_penalty.best_attainable(log_probs, 3, max_lengths, exponent, form))
+    for best, log_prob, limit in zip(received, log_probs, max_lengths, strict=True):
         attainable = [
-            log_prob / oracles.length_divisor(length, exponent, form, length < limit)
+            log_prob / search_oracles.length_divisor(length, exponent, form, length < limit)
             for length in range(3, limit + 1)
         ]
         assert_close(best, max(attainable), 1e-6)

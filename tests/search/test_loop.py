@@ -17,8 +17,10 @@ class CountingDecoder(TableDecoder):
         self.rows = []
 
     def step(self, token_ids, state, memory):
-        assert len(memory["tables"]) * self.width == len(token_ids) == len(state["node"])
-        self.rows.append(len(token_ids) // self.width)
+        assert (
+            len(memory["tables"]) * self.num_open_hypotheses == len(token_ids) == len(state["node"])
+        )
+        self.rows.append(len(token_ids) // self.num_open_hypotheses)
         return super().step(token_ids, state, memory)
 
 
@@ -41,7 +43,7 @@ def sentences():
 def test_sentences_that_have_ended_are_dropped_and_give_what_they_give_alone(make, alignments):
     decoder = CountingDecoder()
     search = make(decoder)
-    decoder.width, search.return_alignments = search.width, alignments
+    decoder.num_open_hypotheses, search.return_alignments = search.num_open_hypotheses, alignments
     results = numpy(search(sentences()))
     rows = decoder.rows
     assert rows[0] == 8 and rows[-1] < 6 and rows == sorted(rows, reverse=True)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder, rnn_seq2seq
-from tests import oracles
+from keras_attn.testing import search_oracles
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, assert_found, assert_identical, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
@@ -23,14 +23,15 @@ def found(search, *arguments, prefix_ids=PREFIX_IDS, **settings):
 
 def after_each_prefix():
     return [
-        oracles.with_prefix(log_probs_of(table), prefix)
+        search_oracles.with_prefix(log_probs_of(table), prefix)
         for table, prefix in zip(TABLES, PREFIXES, strict=True)
     ]
 
 
 def test_greedy_search_equals_a_loop_over_each_sentence():
     expected = [
-        [oracles.hypothesis(*oracles.greedy_search(after, LIMIT))] for after in after_each_prefix()
+        [search_oracles.hypothesis(*search_oracles.greedy_search(after, LIMIT))]
+        for after in after_each_prefix()
     ]
     assert_found(found(GreedyDecoder), expected)
 
@@ -46,14 +47,16 @@ def test_greedy_search_equals_a_loop_over_each_sentence():
     ids=str,
 )
 def test_beam_search_equals_a_slow_search_of_each_sentence(settings):
-    expected = [oracles.beam_search(after, LIMIT, **settings) for after in after_each_prefix()]
+    expected = [
+        search_oracles.beam_search(after, LIMIT, **settings) for after in after_each_prefix()
+    ]
     assert_found(found(BeamDecoder, **settings), expected)
 
 
 def after_without_repetition(table, prefix, **settings):
     """The prefix with the probabilities of the model, then what repeats nothing of it."""
-    of_model = oracles.with_prefix(log_probs_of(table), prefix)
-    behind = oracles.without_repetition(
+    of_model = search_oracles.with_prefix(log_probs_of(table), prefix)
+    behind = search_oracles.without_repetition(
         lambda tokens: table[node_after(tokens, len(table))], **settings
     )
     return lambda tokens: (of_model if len(tokens) < len(prefix) else behind)(tokens)
@@ -64,7 +67,7 @@ def test_a_prefix_may_repeat_itself_and_what_follows_it_may_not():
     beams = {"beam_width": 3, "num_hypotheses": 2}
     prefixes = [(5, 5, 5, 4), (4, 3, 4, 3)] * 3
     expected = [
-        oracles.beam_search(after_without_repetition(*pair, **settings), LIMIT, **beams)
+        search_oracles.beam_search(after_without_repetition(*pair, **settings), LIMIT, **beams)
         for pair in zip(TABLES, prefixes, strict=True)
     ]
     prefix_ids = np.array(prefixes, "int32")

@@ -4,7 +4,7 @@ import pytest
 
 from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder
 from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repetition
-from tests import oracles
+from keras_attn.testing import search_oracles
 from tests.contracts import assert_close, assert_found, assert_identical, numpy
 from tests.search.table_decoder import TableDecoder, node_after, random_tables
 
@@ -29,7 +29,7 @@ def found(search, *arguments, **settings):
 
 def log_probs_of(table, settings):
     logits_after = lambda prefix: table[node_after(prefix, len(table))]  # noqa: E731
-    return oracles.without_repetition(logits_after, **settings)
+    return search_oracles.without_repetition(logits_after, **settings)
 
 
 def ngrams(tokens, size):
@@ -50,7 +50,11 @@ def test_what_is_tested_here_would_repeat_itself():
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_greedy_search_equals_a_loop_over_each_sentence(settings):
     expected = [
-        [oracles.hypothesis(*oracles.greedy_search(log_probs_of(table, settings), LIMIT))]
+        [
+            search_oracles.hypothesis(
+                *search_oracles.greedy_search(log_probs_of(table, settings), LIMIT)
+            )
+        ]
         for table in TABLES
     ]
     assert_found(found(GreedyDecoder, **settings), expected)
@@ -61,7 +65,7 @@ def test_greedy_search_equals_a_loop_over_each_sentence(settings):
 def test_beam_search_equals_a_slow_search_of_each_sentence(settings, more):
     more = {"beam_width": 3, "num_hypotheses": 2, **more}
     expected = [
-        oracles.beam_search(log_probs_of(table, settings), LIMIT, **more) for table in TABLES
+        search_oracles.beam_search(log_probs_of(table, settings), LIMIT, **more) for table in TABLES
     ]
     assert_found(found(BeamDecoder, **settings, **more), expected)
 

@@ -152,7 +152,7 @@ def test_in_a_function_that_knows_all_sizes_and_values(search, make):
 
     memory = np.random.default_rng(0).normal(size=(3, 4, 8)).astype("float32")
     search = search(make()[1])
-    given = {"seeds": np.arange(3, dtype="int32")} if search.draws else {}
+    given = {"seeds": np.arange(3, dtype="int32")} if search.is_stochastic else {}
     expected = numpy(search(memory, max_length=5, **given))  # without a mask: it is made of shapes
     in_graph = tf.function(lambda: search(tf.constant(memory), max_length=5, **given))()
     assert_close(numpy(in_graph), expected)

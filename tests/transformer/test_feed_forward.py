@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from keras_attn import FeedForward
-from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
+from keras_attn.testing import check_layer
+from tests.contracts import assert_close, assert_identical, numpy, randomize
 from tests.transformer_oracles import feed_forward, weights_of
 
 INPUTS = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")

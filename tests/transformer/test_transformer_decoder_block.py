@@ -11,8 +11,9 @@ from keras_attn import (
     RotaryPositions,
     TransformerDecoderBlock,
 )
+from keras_attn.testing import check_layer
 from tests import position_oracles
-from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
+from tests.contracts import assert_close, assert_identical, numpy, randomize
 from tests.transformer_oracles import decoder_block, weights_of
 
 GENERATOR = np.random.default_rng(0)

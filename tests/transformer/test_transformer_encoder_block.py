@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 
 from keras_attn import AlibiBias, RotaryPositions, TransformerEncoderBlock
+from keras_attn.testing import check_layer
 from tests import position_oracles
-from tests.contracts import assert_close, assert_identical, check_layer, numpy, randomize
+from tests.contracts import assert_close, assert_identical, numpy, randomize
 from tests.transformer_oracles import encoder_block, weights_of
 
 GENERATOR = np.random.default_rng(0)

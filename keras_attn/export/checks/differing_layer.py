@@ -10,20 +10,21 @@ import keras
 import numpy as np
 
 from keras_attn._layer.flatten_layers import flatten_layers
-from keras_attn.export.formats.onnx_file import write_onnx
+from keras_attn.export.formats.onnx_file import new_onnx_file
+from keras_attn.export.passes.clean import clean
+from keras_attn.export.trace.conversion import convert
+from keras_attn.export.trace.portable_copy import make_traceable
+from keras_attn.export.trace.trace_function import trace
 
 
-def differing_layer(model, function, traced, signature, feed, differs):
+def differing_layer(function, feed, differs):
     """Finds the first layer whose output differs between Keras and ONNX.
 
     All outputs of layers that are tensors of the outermost graph become outputs of a second model,
     which is converted in the same way and run once for each of them.
 
     Args:
-        model: Keras model.
-        function: what runs the model: tensors -> dictionary of tensors.
-        traced: decorator of the function that is converted.
-        signature: list of `tf.TensorSpec` of the function.
+        function: `FunctionalFunction`.
         feed: dictionary of arrays, for which the results differ.
         differs: callable of two arrays, whether they are too far from each other.
 
@@ -32,20 +33,23 @@ def differing_layer(model, function, traced, signature, feed, differs):
     """
     # This is for an error message, which is to appear whatever happens here.
     with contextlib.suppress(Exception):
-        return _differing_layer(model, function, traced, signature, feed, differs)
+        return _differing_layer(function.copied(), feed, differs)
     return ""
 
 
-def _differing_layer(model, function, traced, signature, feed, differs):
+def _differing_layer(function, feed, differs):
     import onnxruntime
     import tensorflow as tf
 
+    model, signature = function.model, function.signature
     # Eagerly: Keras' `TimeDistributed` is wrong in a graph.
     with _recorded_calls(model) as calls:
         function(*(tf.constant(feed[spec.name]) for spec in signature))
     expected = {(id(layer), number): tensor for layer, number, tensor in calls}
     eager_counts = _counts(calls)
+    make_traceable(model)
     converted, traced_counts = {}, {}
+    dimensions = {spec.name: _names(spec.name, spec.shape) for spec in signature}
 
     def recorded(*tensors):
         converted.clear()
@@ -61,25 +65,20 @@ def _differing_layer(model, function, traced, signature, feed, differs):
             if is_result and has_type and id(tensor) not in seen:
                 seen.add(id(tensor))
                 converted[id(layer), number] = layer, tensor
-        return {str(number): tensor for number, (_, tensor) in enumerate(converted.values())}
+        outputs = {str(number): tensor for number, (_, tensor) in enumerate(converted.values())}
+        dimensions.update({name: _names(name, value.shape) for name, value in outputs.items()})
+        return outputs
 
-    dimensions = {spec.name: _names(spec.name, spec.shape) for spec in signature}
     options = onnxruntime.RunOptions()
     options.only_execute_path_to_fetches = True
     session_options = onnxruntime.SessionOptions()
     session_options.log_severity_level = 4
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
-        recording = traced(recorded)
-
-        def convertible(*tensors):
-            outputs = recording(*tensors)
-            dimensions.update(
-                {name: _names(name, tensor.shape) for name, tensor in outputs.items()}
-            )
-            return outputs
-
-        write_onnx(path, convertible, signature, model.variables, dimensions, {}, lambda run: None)
+        with new_onnx_file(path, model.variables) as file:
+            outputs = convert(trace(recorded, signature, model.variables))
+            clean(outputs, dimensions, {})
+            file.write(outputs)
         session = onnxruntime.InferenceSession(
             str(path), session_options, providers=["CPUExecutionProvider"]
         )

@@ -173,7 +173,7 @@ def _warn(names, arrays, group, candidates, error):
         f"The exported file has the fixed size {_size(arrays, group)} for {axes}: Keras fails at "
         f"the sizes {tried} ({_short(error)}). If it can run at others, pass them as "
         "`dynamic_sizes`.",
-        stacklevel=4,
+        stacklevel=5,
     )
 
 

@@ -21,7 +21,8 @@ class ParityReport:
     """How well an exported model agrees with Keras.
 
     Attributes:
-        draws: bool, whether hypotheses are drawn at random. Two that part have no scores in common.
+        is_stochastic: bool, whether hypotheses are drawn at random. Two that part have no scores in
+            common.
         sentences: int, number of sentences translated by both.
         batch_sizes: set of the batch sizes used.
         cut: int, sentences of which a hypothesis was ended by `max_length`.
@@ -40,7 +41,7 @@ class ParityReport:
     The text of a report starts with a warning if few ids are equal, although it passed `check`.
     """
 
-    draws: bool = False
+    is_stochastic: bool = False
     sentences: int = 0
     batch_sizes: set = dataclasses.field(default_factory=set)
     cut: int = 0
@@ -66,9 +67,9 @@ class ParityReport:
     def _low_agreement(self):
         """A warning that the text of a report starts with, or nothing."""
         low = []
-        if self.draws and self.each_equal < LOW_EQUAL:
+        if self.is_stochastic and self.each_equal < LOW_EQUAL:
             low.append(f"{1 - self.each_equal:.1%} of the hypotheses differ from Keras")
-        if not self.draws and self.best_equal < LOW_EQUAL:
+        if not self.is_stochastic and self.best_equal < LOW_EQUAL:
             low.append(
                 f"{1 - self.best_equal:.1%} of the best hypotheses differ from those of Keras"
             )
@@ -88,7 +89,7 @@ class ParityReport:
         Raises:
             ExportError: with the figures.
         """
-        if self.draws:
+        if self.is_stochastic:
             agrees, expected = self.each_equal >= 0.95, "the same ids for 95.0% of all hypotheses"
         else:
             agrees = self.best_equal >= 0.95 and self.best_tied >= 0.995 and self.all_tied >= 0.99

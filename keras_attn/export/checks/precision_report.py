@@ -50,7 +50,7 @@ class PrecisionReport:
             )
 
     @classmethod
-    def compare(cls, precision, expected, actual, batches, draws=False):
+    def compare(cls, precision, expected, actual, batches, is_stochastic=False):
         """Runs both on the same batches.
 
         Args:
@@ -59,7 +59,7 @@ class PrecisionReport:
                 with `token_ids` `(batch, hypotheses, length)`, `lengths` and `log_probs` `(batch,
                 hypotheses)`.
             batches: iterable of dictionaries of the named arrays.
-            draws: bool, whether the hypotheses are drawn at random. Default False.
+            is_stochastic: bool, whether the hypotheses are drawn at random. Default False.
 
         Returns:
             A `PrecisionReport`.
@@ -70,7 +70,7 @@ class PrecisionReport:
             differences.extend(np.abs(_per_token(ours) - _per_token(theirs)).tolist())
             pairs = zip(_best(ours), _best(theirs), strict=True)
             equal.extend(np.array_equal(*pair) for pair in pairs)
-        compared = np.array(differences)[equal] if draws else differences
+        compared = np.array(differences)[equal] if is_stochastic else differences
         enough = len(compared) >= LEAST_EQUAL * len(equal)
         mean_difference = float(np.mean(compared)) if enough else float("inf")
         return cls(precision, len(equal), float(np.mean(equal)), mean_difference)

@@ -70,7 +70,7 @@ def compare_translations(expected, actual, search):
     Raises:
         ExportError: the two have different outputs.
     """
-    report, equal, tied = ParityReport(draws=search.draws), [], []
+    report, equal, tied = ParityReport(is_stochastic=search.is_stochastic), [], []
     for inputs, ours in expected:
         theirs = actual(**inputs)
         if set(ours) != set(theirs):
@@ -98,7 +98,7 @@ def whole_batches(sentences, search, prefixes=None, size=32):
 
     Where tokens are drawn the limit is `DRAWN_TOKENS`: after one that is another, all are others.
     """
-    limit = min(search.max_length, DRAWN_TOKENS) if search.draws else search.max_length
+    limit = min(search.max_length, DRAWN_TOKENS) if search.is_stochastic else search.max_length
     for begin in range(0, len(sentences), size):
         yield {
             **_of_sentences(slice(begin, begin + size), sentences, search, prefixes),
@@ -126,7 +126,7 @@ def _of_sentences(batch, sentences, search, prefixes):
     inputs = {"source_ids": pad(sentences[batch], search.pad_token_id)}
     if prefixes is not None:
         inputs["prefix_ids"] = pad(prefixes[batch], search.pad_token_id)
-    if search.draws:
+    if search.is_stochastic:
         inputs["seeds"] = np.arange(len(sentences), dtype="int32")[batch]
     return inputs
 

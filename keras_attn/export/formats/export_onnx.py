@@ -1,18 +1,16 @@
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.cuda_report import CudaReport
-from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
-from keras_attn.export.checks.precision_report import PrecisionReport
-from keras_attn.export.checks.verify import compare_translations, translated_batches, whole_batches
+from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.formats.metadata import describe
-from keras_attn.export.formats.onnx_file import PRECISIONS, write_onnx
+from keras_attn.export.formats.onnx_file import new_onnx_file
+from keras_attn.export.passes.clean import clean
+from keras_attn.export.passes.precisions import PRECISIONS, lower_precisions
 from keras_attn.export.require import require
 from keras_attn.export.run_in_background import run_in_background
-from keras_attn.export.trace.folded_time import folded_time
-from keras_attn.export.trace.fused_recurrence import fused_recurrence
-from keras_attn.export.trace.in_float32 import in_float32
+from keras_attn.export.trace.conversion import convert
 from keras_attn.export.trace.search_function import SearchFunction
-from keras_attn.export.trace.without_cudnn import without_cudnn
-from keras_attn.export.trace.without_dropout import without_dropout
+from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
+from keras_attn.export.trace.trace_function import trace
 
 
 def export_onnx(
@@ -35,7 +33,7 @@ def export_onnx(
     `()`, on request `prefix_ids` int32 `(batch, prefix_length)`, and of a search that draws at
     random `seeds` int32 `(batch,)`. Outputs: `token_ids`, `lengths`, `scores`, `log_probs`,
     `alignments` on request, and `token_log_probs` of a search that returns them. LSTM and GRU
-    layers become the operators of these names, see `fused_recurrence`.
+    layers become the operators of these names, see `fuse_recurrence`.
     A model of mixed precision is exported in float32, the precision of its weights.
 
     The file appears under its name only after it passed: allowed operators, `onnx.checker`, a
@@ -89,41 +87,26 @@ def export_onnx(
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     check_finite(function.weights, allow_nonfinite)
-    sentences = parity_sentences(function, source_tokenizer, sentences)
-    prefixes = parity_prefixes(function, len(sentences))
-
-    def verify(run):
-        report = compare_translations(expected(), run, function.search)
-        report.check()
-        return report
-
-    def verify_precision(report, float32, run):
-        batches = whole_batches(sentences, function.search, prefixes)
-        found = PrecisionReport.compare(precision, float32, run, batches, function.draws)
-        found.check()
-        if report.precision is None or found.mean_difference > report.precision.mean_difference:
-            report.precision = found
-
+    comparison = SearchComparison(function, source_tokenizer, sentences)
+    metadata = describe(function, source_tokenizer, target_tokenizer)
+    traceable = function.traceable()
     with (
-        without_cudnn(model),
-        without_dropout(model),
-        folded_time(model),
-        in_float32(model),
-    ):
+        without_tensor_float_32(),
+        new_onnx_file(path, function.weights, external_data) as file,
         # Keras translates while the model is converted, which keeps one core busy.
-        batches = translated_batches(function.runner(), sentences, function.search, prefixes)
-        with run_in_background(batches) as expected:
-            report, written = write_onnx(
-                path,
-                fused_recurrence(model)(function),
-                function.signature,
-                function.weights,
-                function.dimensions,
-                describe(function, source_tokenizer, target_tokenizer),
-                verify,
-                precision,
-                verify_precision,
-                external_data,
-            )
-    report.cuda = CudaReport.of(written)
+        run_in_background(comparison.expected()) as expected,
+    ):
+        model = convert(trace(traceable, function.signature, function.weights))
+        clean(model, function.dimensions, metadata)
+        lower = lower_precisions(model, precision)
+        if not lower:
+            report = comparison.compare(file.write(model), expected())
+        else:
+            float32 = file.write_other(model)
+            report = comparison.compare(float32, expected())
+            model, *emulation = lower
+            runs = [file.write(model), *map(file.write_other, emulation)]
+            found = [comparison.compare_precision(precision, float32, run) for run in runs]
+            report.precision = max(found, key=lambda each: each.mean_difference)
+    report.cuda = CudaReport.of(model)
     return report

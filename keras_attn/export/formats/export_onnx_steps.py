@@ -1,18 +1,17 @@
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
-from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
-from keras_attn.export.checks.verify import compare_translations, translated_batches
+from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.formats.external_data import require_one_file
 from keras_attn.export.formats.metadata import describe
-from keras_attn.export.formats.onnx_file import write_onnx
-from keras_attn.export.require import require
-from keras_attn.export.trace.folded_time import folded_time
-from keras_attn.export.trace.fused_recurrence import fused_recurrence
-from keras_attn.export.trace.in_float32 import in_float32
+from keras_attn.export.formats.onnx_file import write_model
+from keras_attn.export.passes.clean import clean
+from keras_attn.export.require import require, require_utf8
+from keras_attn.export.trace.conversion import convert
+from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
-from keras_attn.export.trace.search_steps import NEXT, SearchSteps
-from keras_attn.export.trace.without_cudnn import without_cudnn
-from keras_attn.export.trace.without_dropout import without_dropout
+from keras_attn.export.trace.stepped_search import NEXT, SteppedSearch
+from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
+from keras_attn.export.trace.trace_function import trace
 
 
 def export_onnx_steps(
@@ -29,7 +28,7 @@ def export_onnx_steps(
     """Writes a search model as three ONNX files, for a host that runs the loop of the search.
 
     So the host sees each token when it is there, and every tensor between two steps. The files are
-    the parts of the search that `export_onnx` puts around a loop, see `SearchSteps`:
+    the parts of the search that `export_onnx` puts around a loop, see `SteppedSearch`:
 
         start.onnx    source_ids, max_length, prefix_ids on request, and seeds of a search that
                       draws at random -> values
@@ -59,44 +58,32 @@ def export_onnx_steps(
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     import onnx
 
+    require_utf8(directory)
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     require_one_file(function.weights)
     check_finite(function.weights, allow_nonfinite)
-    sentences = parity_sentences(function, source_tokenizer, sentences)
-    prefixes = parity_prefixes(function, len(sentences))
+    comparison = SearchComparison(function, source_tokenizer, sentences)
+    metadata = describe(function, source_tokenizer, target_tokenizer)
     with (
-        without_cudnn(model),
-        without_dropout(model),
-        folded_time(model),
-        in_float32(model),
+        without_tensor_float_32(),
         atomic_replace(directory, is_file=False) as partial,
+        pause_garbage_collection(),
     ):
-        steps = SearchSteps(function)
         partial.mkdir()
+        steps = SteppedSearch(function.traceable())
 
         def write(name, part, signature, metadata):
-            run, _ = write_onnx(
-                partial / f"{name}.onnx",
-                fused_recurrence(model)(part),
-                signature,
-                function.weights,
-                steps.dimensions,
-                metadata,
-                lambda run: run,
-            )
-            return run
+            model = convert(trace(part, signature, function.weights))
+            clean(model, steps.dimensions, metadata)
+            return write_model(model, partial / f"{name}.onnx")
 
-        metadata = describe(function, source_tokenizer, target_tokenizer)
         start = write("start", steps.start, steps.start_signature, metadata)
         # The other files say which start they belong to, so that exports are not mixed.
         written = onnx.load(partial / "start.onnx").metadata_props
         metadata = {"keras_attn.start": written[-1].value}
         step = write("step", steps.step, steps.step_signature, metadata)
         finish = write("finish", steps.finish, steps.finish_signature, metadata)
-        runner = _runner(steps, start, step, finish)
-        expected = translated_batches(function.runner(), sentences, function.search, prefixes)
-        report = compare_translations(expected, runner, function.search)
-        report.check()
+        report = comparison.compare(_runner(steps, start, step, finish))
     return report
 
 

@@ -116,7 +116,7 @@ def export_onnx_text(
         prefixes = parity_prefixes(function, len(texts))
         if prefixes is not None:
             prefixes = [text.replace("\0", "") for text in _decode(target_tokenizer, prefixes)]
-        batches = list(_batches(texts, prefixes, function.draws))
+        batches = list(_batches(texts, prefixes, function.is_stochastic))
         run = open_session(partial)
         expected = list(_translate(run, batches, *tokenizers, function))
         text_model = onnx.load(partial)
@@ -128,7 +128,7 @@ def export_onnx_text(
     return report
 
 
-def _batches(texts, prefixes=None, draws=False, size=16):
+def _batches(texts, prefixes=None, is_stochastic=False, size=16):
     """Inputs for all texts; every second batch has a limit that cuts some of them.
 
     If there are prefixes, every third batch has one for all, and every third one none; so with
@@ -141,7 +141,7 @@ def _batches(texts, prefixes=None, draws=False, size=16):
         if prefixes is not None and number % 3 < 2:
             own = prefixes[begin : begin + size]
             batch["target_prefix"] = own[-1:] if number % 3 else own
-        if draws and number % 3 < 2:
+        if is_stochastic and number % 3 < 2:
             seeds = list(range(begin, begin + len(batch["text"])))
             batch["seeds"] = seeds[-1:] if number % 3 else seeds
         yield batch
@@ -157,7 +157,7 @@ def _translate(run, batches, source_tokenizer, target_tokenizer, function):
                 target_tokenizer.encode(batch.get("target_prefix", [""])), search.pad_token_id
             )
             others["prefix_ids"] = np.broadcast_to(ids, (len(sentences), ids.shape[1]))
-        if function.draws:
+        if function.is_stochastic:
             seeds = np.array(batch.get("seeds", [0]), "int32")
             others["seeds"] = np.broadcast_to(seeds, len(sentences))
         outputs = run(

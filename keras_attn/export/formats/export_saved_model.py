@@ -2,16 +2,13 @@ import inspect
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
-from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
-from keras_attn.export.checks.verify import compare_translations, pad, translated_batches
+from keras_attn.export.checks.search_comparison import SearchComparison
+from keras_attn.export.checks.verify import pad
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
-from keras_attn.export.trace.folded_time import folded_time
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
-from keras_attn.export.trace.without_cudnn import without_cudnn
-from keras_attn.export.trace.without_dropout import without_dropout
 from keras_attn.text.tokenizer import PAD_TOKEN_ID
 
 
@@ -85,18 +82,18 @@ def export_saved_model(
     require_utf8(directory)
     import tensorflow as tf
 
-    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
+    function = SearchFunction(
+        model,
+        source_tokenizer,
+        target_tokenizer,
+        alignments,
+        target_prefix,
+        keep_precision=True,
+    )
     max_characters = source_characters.max_source_characters(function, max_source_characters)
     check_finite(function.weights, allow_nonfinite)
-    sentences = parity_sentences(function, source_tokenizer, sentences)
-    prefixes = parity_prefixes(function, len(sentences))
-    with (
-        without_cudnn(model),
-        without_dropout(model),
-        folded_time(model),
-        atomic_replace(directory, is_file=False) as partial,
-        pause_garbage_collection(),
-    ):
+    comparison = SearchComparison(function, source_tokenizer, sentences)
+    with atomic_replace(directory, is_file=False) as partial, pause_garbage_collection():
         module = _module(
             function, source_tokenizer, target_tokenizer or source_tokenizer, max_characters
         )
@@ -106,13 +103,9 @@ def export_saved_model(
         _save(module, partial, signatures)
         # Kept in a variable: its signatures do not keep its weights alive.
         loaded = tf.saved_model.load(str(partial))
-        run = function.runner()
-        expected = translated_batches(run, sentences, function.search, prefixes)
-        report = compare_translations(expected, _runner(loaded), function.search)
-        report.check()
+        report = comparison.compare(_runner(loaded))
         if source_tokenizer is not None:
-            few = sentences[:16], prefixes and prefixes[:16]
-            _check_texts(run, function, module, loaded, max_characters, *few)
+            _check_texts(function, module, loaded, max_characters, comparison)
     return report
 
 
@@ -260,21 +253,22 @@ def _runner(loaded):
     return run
 
 
-def _check_texts(run, function, module, loaded, max_characters, sentences, prefixes):
+def _check_texts(function, module, loaded, max_characters, comparison):
     """Compares the loaded string signature with the tokenizers around the model."""
     import tensorflow as tf
 
-    texts = module.source_tokenizer.decode(pad(sentences))
+    prefixes = comparison.prefixes
+    texts = module.source_tokenizer.decode(pad(comparison.sentences[:16]))
     others = module.translate_ids.input_signature[1:]
     ids = {spec.name: module.defaults[spec.name] for spec in others}
     strings = dict(ids)
     if prefixes is not None:
         del strings["prefix_ids"]
-        strings["target_prefix"] = module.target_tokenizer.decode(pad(prefixes))
+        strings["target_prefix"] = module.target_tokenizer.decode(pad(prefixes[:16]))
         ids["prefix_ids"] = module.target_tokenizer.encode(strings["target_prefix"])
     read, _ = _cut(texts, max_characters)
     source_ids = module.source_tokenizer.encode(read)
-    expected = _decode(module.target_tokenizer, run(source_ids=source_ids, **ids))
+    expected = _decode(module.target_tokenizer, comparison.keras(source_ids=source_ids, **ids))
     if not function.goes_on_from_start_token:
         expected = tf.where(module.source_tokenizer.has_tokens(read)[:, None], expected, "")
     actual = loaded.signatures["serving_default"](text=texts, **strings)["text"]

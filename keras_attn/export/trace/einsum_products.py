@@ -8,6 +8,8 @@ from itertools import count
 
 import numpy as np
 
+from keras_attn._backend.private_names import unique_node_name
+
 
 def _einsum(graph, node, name, args):
     """Replaces an einsum of one or two tensors.
@@ -212,9 +214,9 @@ class _Writer:
         return node.output[0]
 
     def _constant(self, numbers):
-        from tf2onnx.utils import make_name
-
-        return self.graph.make_const(make_name("einsum"), np.array(numbers, "int64")).output[0]
+        return self.graph.make_const(unique_node_name("einsum"), np.array(numbers, "int64")).output[
+            0
+        ]
 
 
 HANDLERS = {"Einsum": (_einsum, [])}

@@ -5,15 +5,14 @@ smallest integer by -1, is a hardware exception (SIGFPE), which ends the process
 give 0 for a division by 0, as NumPy does; TensorFlow raises an error there.
 """
 
+from keras_attn._backend.private_names import convert_by_default
 from keras_attn.export.trace.operators.replacement import Replacement
 
 
 def _floor_mod(graph, node, name, args):
     """`x % y` with the sign of `y`, which is what ONNX's `Mod` gives for integers."""
-    from tf2onnx.onnx_opset.math import FloorMod
-
     if not _is_integer(graph, node):
-        FloorMod.version_7(graph, node)
+        convert_by_default("FloorMod", graph, node)
         return
     is_safe = _is_safe(node)
     new = Replacement(graph, node)
@@ -23,12 +22,10 @@ def _floor_mod(graph, node, name, args):
 
 def _floor_div(graph, node, name, args):
     """`x // y`, because ONNX's `Div` of integers rounds towards zero."""
-    from tf2onnx.onnx_opset.math import FloorDiv
-
     if _is_integer(graph, node):
         _quotient(graph, node, _floored)
     else:
-        FloorDiv.version_6(graph, node)
+        convert_by_default("FloorDiv", graph, node)
 
 
 def _floored(new, x, y):

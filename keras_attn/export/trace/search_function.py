@@ -1,8 +1,10 @@
-import contextlib
+import copy
 import warnings
 
-from keras_attn._layer.vocabulary_size import vocabulary_size
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.export.checks.check_stateless import check_stateless
+from keras_attn.export.trace.fold_time import fold_time
+from keras_attn.export.trace.portable_copy import portable_copy, traceable_copy
 from keras_attn.models.encoder_and_search import encoder_and_search
 
 OUTPUTS = {
@@ -31,10 +33,13 @@ class SearchFunction:
             the search was made.
         target_prefix: bool, whether `prefix_ids`, what hypotheses begin with, is an input. Default
             False.
+        keep_precision: bool, whether layers of mixed precision keep it. Defaults to `False`:
+            everything is computed in float32.
 
     Attributes:
-        encoder, search: the two layers.
-        draws: bool, whether the search draws at random, and so `seeds` is an input.
+        encoder, search: copies of the two layers, which share the variables of the originals and do
+            not depend on the machine, see `portable_copy`.
+        is_stochastic: bool, whether the search draws at random, and so `seeds` is an input.
         source_start, source_end: bools, whether the source of a text has the start and the end
             token around its pieces: those of the encoder, by default the end alone.
         goes_on_from_start_token: bool, whether there is something to translate of a text without
@@ -57,6 +62,7 @@ class SearchFunction:
         target_tokenizer=None,
         alignments=None,
         target_prefix=False,
+        keep_precision=False,
     ):
         if target_tokenizer is not None and source_tokenizer is None:
             raise ValueError(
@@ -69,8 +75,10 @@ class SearchFunction:
                     "Expected a SentencePieceTokenizer, whose vocabulary an export can hold. "
                     f"Received: {tokenizer!r}."
                 )
-        self.encoder, self.search = encoder_and_search(model)
-        check_stateless(self.encoder, self.search)
+        layers = encoder_and_search(model)
+        check_stateless(*layers)
+        self.encoder, self.search = portable_copy(*layers, keep_precision=keep_precision)
+        fold_time(self.encoder, self.search)
         padding = getattr(self.encoder, "pad_token_id", self.search.pad_token_id)
         if padding != self.search.pad_token_id:
             raise ValueError(
@@ -99,9 +107,10 @@ class SearchFunction:
                 )
         self.beam_width = getattr(self.search, "beam_width", 1)
         self.num_hypotheses = getattr(self.search, "num_hypotheses", 1)
-        self.alignments = self.search.return_alignments if alignments is None else alignments
+        if alignments is not None:
+            self.search.return_alignments = alignments
         self.target_prefix = target_prefix
-        self.draws = self.search.draws
+        self.is_stochastic = self.search.is_stochastic
         self.source_vocabulary_size = _vocabulary_size("source", self.encoder, source_tokenizer)
         special = [padding, *self.source([])]
         if max(special) >= self.source_vocabulary_size:
@@ -127,13 +136,12 @@ class SearchFunction:
         Returns:
             Dictionary of tensors with the axes of `OUTPUTS`.
         """
-        with self.chosen_alignments():
-            results = self.search(
-                **self.encoder(source_ids, training=False),
-                max_length=max_length,
-                length_penalty=length_penalty,
-                **self.named(others),
-            )
+        results = self.search(
+            **self.encoder(source_ids, training=False),
+            max_length=max_length,
+            length_penalty=length_penalty,
+            **self.named(others),
+        )
         return {name: results[name] for name in OUTPUTS if name in results}
 
     def named(self, others):
@@ -146,15 +154,11 @@ class SearchFunction:
         end = [self.search.end_token_id] if self.source_end else []
         return [*start, *ids, *end]
 
-    @contextlib.contextmanager
-    def chosen_alignments(self):
-        """Makes the search return alignments, or not, as asked for here, inside the block."""
-        before = self.search.return_alignments
-        self.search.return_alignments = self.alignments
-        try:
-            yield
-        finally:
-            self.search.return_alignments = before
+    def traceable(self):
+        """The same function of layers that can be converted to ONNX, not run."""
+        function = copy.copy(self)
+        function.encoder, function.search = traceable_copy(self.encoder, self.search)
+        return function
 
     def runner(self):
         """The function in Keras, compiled at once: named NumPy arrays -> dictionary of arrays."""
@@ -181,7 +185,7 @@ class SearchFunction:
         ]
         if self.target_prefix:
             specs.append(tf.TensorSpec((None, None), tf.int32, name="prefix_ids"))
-        if self.draws:
+        if self.is_stochastic:
             specs.append(tf.TensorSpec((None,), tf.int32, name="seeds"))
         return specs
 
@@ -212,7 +216,7 @@ class SearchFunction:
 
 
 def _vocabulary_size(side, layer, tokenizer):
-    size = vocabulary_size(layer)
+    size = get_vocabulary_size(layer)
     if size is None:
         raise ValueError(
             f"Expected the {side} side to read ids through an `embedding` with `input_dim`, or to "

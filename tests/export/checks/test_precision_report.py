@@ -31,12 +31,12 @@ def test_what_is_drawn_is_compared_where_it_is_the_same():
         "token_ids": np.array([[[5, 6]], [[8, 8]]]),
         "log_probs": np.array([[-3.1], [-9.0]]),
     }
-    report = compare(outputs, other, draws=True)
+    report = compare(outputs, other, is_stochastic=True)
     assert report.best_equal == 0.5 and report.mean_difference == pytest.approx(0.05)
     report.check()
     nothing = {**other, "token_ids": np.full((2, 1, 2), 8)}
     with pytest.raises(ExportError, match="does not bear int8"):
-        compare(outputs, nothing, draws=True).check()
+        compare(outputs, nothing, is_stochastic=True).check()
 
 
 def test_the_tolerance_of_a_precision_is_that_of_a_token():

@@ -15,7 +15,7 @@ SEARCH = types.SimpleNamespace(
     pad_token_id=0,
     start_token_id=1,
     end_token_id=2,
-    draws=False,
+    is_stochastic=False,
 )
 
 
@@ -67,8 +67,8 @@ def test_what_is_drawn_may_part(share, agrees):
         outputs["token_ids"][other, 0, 0] += 1
         outputs["scores"][other, 0] -= 1
 
-    for draws in (False, True):
-        search = types.SimpleNamespace(**{**vars(SEARCH), "draws": draws})
+    for is_stochastic in (False, True):
+        search = types.SimpleNamespace(**{**vars(SEARCH), "is_stochastic": is_stochastic})
 
         def run(seeds=None, **inputs):
             return translate(**inputs)
@@ -78,9 +78,9 @@ def test_what_is_drawn_may_part(share, agrees):
 
         batches = list(translated_batches(run, random_sentences(50, 200), search))
         seeds = [inputs["seeds"] for inputs, _ in batches if "seeds" in inputs]
-        assert len(np.unique(np.concatenate(seeds))) == 200 if draws else not seeds
+        assert len(np.unique(np.concatenate(seeds))) == 200 if is_stochastic else not seeds
         report = compare_translations(batches, parted, search)
-        if draws and agrees:
+        if is_stochastic and agrees:
             report.check()
         else:
             with pytest.raises(ExportError, match="disagrees with Keras"):
@@ -194,8 +194,8 @@ def test_the_report_says_what_was_compared():
 def test_the_report_starts_with_a_warning_if_the_agreement_is_low():
     assert str(ParityReport(best_equal=0.99)).startswith("0 sentences")
     assert str(ParityReport(best_equal=0.96)).startswith("WARNING, LOW AGREEMENT: 4.0% of the best")
-    assert str(ParityReport(draws=True, each_equal=0.96)).startswith("WARNING")
-    assert not str(ParityReport(draws=True, best_equal=0.9)).startswith("WARNING")
+    assert str(ParityReport(is_stochastic=True, each_equal=0.96)).startswith("WARNING")
+    assert not str(ParityReport(is_stochastic=True, best_equal=0.9)).startswith("WARNING")
     precision = PrecisionReport("int8", 200, 0.6, 0.05)
     assert "int8 changes 40.0% of the best" in str(ParityReport(precision=precision))
     precision = PrecisionReport("int8", 200, 0.9, 0.05)

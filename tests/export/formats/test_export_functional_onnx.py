@@ -214,7 +214,7 @@ def test_nested_inputs_are_named_by_their_paths(tmp_path):
 
 
 def test_path_that_is_not_utf8_is_refused_before_the_conversion(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_attn.export.formats.onnx_file.convert", None)
+    monkeypatch.setattr("keras_attn.export.formats.export_functional_onnx.trace", None)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     path = tmp_path / os.fsdecode(b"mod\xe8le.onnx")
     with pytest.raises(ValueError, match=r"Expected a path of valid UTF-8.*mod\\udce8le.*Rename"):
@@ -360,3 +360,22 @@ def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path)
         model = make_classifier()
     assert export_functional_onnx(model, tmp_path / "classifier.onnx", IDS) < 1e-6
     assert model.get_layer("label").compute_dtype == "float16"
+
+
+def test_layers_without_a_config_functions_and_lambdas_are_exported(tmp_path):
+    class Scale(keras.layers.Layer):
+        def __init__(self, factor, function):
+            super().__init__()
+            self.factor, self.function = factor, function
+
+        def call(self, x):
+            return self.function(x) * self.factor
+
+    inputs = keras.Input((3,), name="x")
+    scaled = Scale(2.0, lambda x: keras.ops.tanh(x))(inputs)
+    model = keras.Model(inputs, keras.layers.Lambda(lambda x: x + 1, name="y")(scaled))
+    model.layers[1].factor = 3.0
+    x = np.ones((2, 3), "float32")
+    export_functional_onnx(model, tmp_path / "model.onnx", x)
+    (found,) = session(tmp_path / "model.onnx").run(["y"], {"x": x})
+    np.testing.assert_allclose(found, 3 * np.tanh(x) + 1, rtol=1e-6)

@@ -23,10 +23,11 @@ from keras_attn import (
 from keras_attn.export import ExportError, export_onnx
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.formats.metadata import describe
-from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, subgraphs
+from keras_attn.export.passes.graph import defined_names, nested_graphs, subgraphs
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.models.encoder_and_search import encoder_and_search
 from tests.backend import precision
+from tests.export.conversion_steps import replace_conversion
 from tests.export.small_graphs import all_initializers, assert_no_weights_in_loops
 from tests.export.small_translator import SOURCE, make_translator, session
 from tests.slow_cases import all_slow_but
@@ -276,9 +277,7 @@ def test_half_precision(translator, exported, tmp_path):
 def test_a_model_that_does_not_bear_8_bits_is_refused(
     translator, onnx_model, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(
-        "keras_attn.export.formats.onnx_file.convert", lambda *_: copy_of(onnx_model)
-    )
+    replace_conversion(monkeypatch, "export_onnx", onnx_model)
     tolerances = sys.modules["keras_attn.export.checks.precision_report"].TOLERANCES
     monkeypatch.setitem(tolerances, "int8", 0.0)
     with pytest.raises(ExportError, match="does not bear int8.*mean difference"):
@@ -303,7 +302,7 @@ def test_an_export_that_disagrees_leaves_the_old_file(
         return lambda **arrays: {**right(**arrays), "scores": right(**arrays)["scores"] + 0.01}
 
     open_session = module.open_session
-    monkeypatch.setattr(module, "convert", lambda *arguments: copy_of(onnx_model))
+    replace_conversion(monkeypatch, "export_onnx", onnx_model)
     monkeypatch.setattr(module, "open_session", open_wrong_session)
     with pytest.raises(ExportError, match=r"largest difference of a score 1\.0e-02"):
         export_onnx(translator, path)

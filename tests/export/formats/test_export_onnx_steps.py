@@ -162,18 +162,17 @@ def test_the_one_file_and_the_steps_are_told_apart(directory, exported):
 
 
 def test_a_disagreement_leaves_the_old_directory(directory, translator, monkeypatch):
-    def copy_wrongly(path, *arguments):
+    def copy_wrongly(model, path):
         path.write_bytes((directory / path.name).read_bytes())
         run = open_session(path)
         if path.name == "finish.onnx":
-            return lambda **values: {
-                **run(**values),
-                "scores": run(**values)["scores"] + 0.01,
-            }, None
-        return run, None
+            return lambda **values: {**run(**values), "scores": run(**values)["scores"] + 0.01}
+        return run
 
     module = sys.modules["keras_attn.export.formats.export_onnx_steps"]
-    monkeypatch.setattr(module, "write_onnx", copy_wrongly)
+    for name in ("trace", "convert", "clean"):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    monkeypatch.setattr(module, "write_model", copy_wrongly)
     before = {path.name: path.read_bytes() for path in directory.iterdir()}
     with pytest.raises(ExportError, match="largest difference"):
         export_onnx_steps(translator, directory)

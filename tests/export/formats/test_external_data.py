@@ -8,7 +8,8 @@ from keras_attn_runtime import ModelFileError, Translator
 
 from keras_attn.export import ExportError, export_onnx, export_onnx_steps, export_onnx_text
 from keras_attn.export.formats.external_data import variables_size
-from keras_attn.export.passes.graph import copy_of, nested_graphs
+from keras_attn.export.passes.graph import nested_graphs
+from tests.export.conversion_steps import replace_conversion
 from tests.export.small_translator import SOURCE
 
 
@@ -19,7 +20,7 @@ def directory(translator, tokenizers, onnx_model, tmp_path_factory):
     path.write_bytes(b"\x08 an earlier export")
     with pytest.MonkeyPatch.context() as patch:
         # The conversion takes most of the time and is tested elsewhere.
-        patch.setattr("keras_attn.export.formats.onnx_file.convert", lambda *_: copy_of(onnx_model))
+        replace_conversion(patch, "export_onnx", onnx_model)
         patch.setattr("keras_attn.export.formats.external_data._SMALL", 200)
         export_onnx(translator, path, *tokenizers, external_data=True)
     return path
@@ -66,15 +67,13 @@ def test_more_than_2_gb_are_refused_where_one_file_is_needed(
 def test_a_directory_in_the_place_of_a_file_is_refused_before_the_work(translator, tmp_path):
     with pytest.raises(FileExistsError, match="name of a file"):
         with pytest.MonkeyPatch.context() as patch:
-            patch.delattr("keras_attn.export.formats.onnx_file.convert")
+            patch.delattr("keras_attn.export.formats.export_onnx.trace")
             export_onnx(translator, tmp_path)
 
 
 @pytest.mark.slow
 def test_more_than_2_gb_are_written_so_unasked(translator, onnx_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "keras_attn.export.formats.onnx_file.convert", lambda *_: copy_of(onnx_model)
-    )
+    replace_conversion(monkeypatch, "export_onnx", onnx_model)
     monkeypatch.setattr("keras_attn.export.formats.onnx_file.LIMIT", 1000)
     for _ in range(2):  # the second replaces the first
         export_onnx(translator, tmp_path / "translator")
@@ -88,9 +87,7 @@ def test_more_than_2_gb_are_written_so_unasked(translator, onnx_model, tmp_path,
 def test_the_weights_decide_what_is_written_at_every_precision(
     translator, onnx_model, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(
-        "keras_attn.export.formats.onnx_file.convert", lambda *_: copy_of(onnx_model)
-    )
+    replace_conversion(monkeypatch, "export_onnx", onnx_model)
     size = variables_size(translator.weights)
     monkeypatch.setattr("keras_attn.export.formats.onnx_file.LIMIT", size - 1)
     for precision in ("float32", "int8", "int4"):  # the others are smaller

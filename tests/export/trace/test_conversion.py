@@ -12,7 +12,7 @@ from keras import ops
 from keras_attn.export import ExportError
 from keras_attn.export.checks.onnx_model_check import ALLOWED_OPERATORS, check_model
 from keras_attn.export.passes.graph import nested_graphs
-from keras_attn.export.trace.conversion import convert
+from tests.export.conversion_steps import convert
 
 X = tf.TensorSpec((None, 3), tf.float32, name="x")
 ARRAY = np.arange(6, dtype="float32").reshape(2, 3) - 2
@@ -68,7 +68,7 @@ def test_the_walk_for_all_outputs_keeps_the_nodes_that_tf2onnx_keeps(monkeypatch
 
     ours = convert(function, [X], layer.weights)
     module = sys.modules["keras_attn.export.trace.conversion"]
-    monkeypatch.setattr(module, "_one_walk_for_all_outputs", contextlib.nullcontext)
+    monkeypatch.setattr(module, "one_walk_for_all_outputs", contextlib.nullcontext)
     theirs = convert(function, [X], layer.weights)
     operators = [
         [sorted(node.op_type for node in graph.node) for graph in nested_graphs(model.graph)]

@@ -7,7 +7,7 @@ import keras_attn
 from keras_attn.export import ExportError, export_functional_onnx
 from keras_attn.export.checks.onnx_model_check import check_model, open_session
 from keras_attn.export.passes import lower_constants
-from keras_attn.export.trace.conversion import convert
+from tests.export.conversion_steps import convert
 
 EQUATIONS = [
     ("ij,jk->ik", [(2, 3), (3, 4)]),

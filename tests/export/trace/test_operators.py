@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_attn.export import ExportError
 from keras_attn.export.checks.onnx_model_check import check_model
-from keras_attn.export.trace.conversion import convert
+from tests.export.conversion_steps import convert
 from tests.export.trace.test_conversion import run
 
 SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-8, -1e-8, 1e-3, 0.5, -0.5, 30.0, -30.0]

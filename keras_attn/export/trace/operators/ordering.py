@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_attn._backend.private_names import convert_by_default
 from keras_attn.export.trace.operators.replacement import Replacement
 
 
@@ -142,8 +143,6 @@ def _shape_after(new, value, axis):
 
 def _ctc_greedy_decoder(graph, node, name, args):
     """Refuses a blank that is not the last class, which tf2onnx would take for the blank."""
-    from tf2onnx.onnx_opset.nn import CTCGreedyDecoder
-
     blank, classes = node.get_attr_value("blank_index", -1), graph.get_shape(node.input[0])[-1]
     if blank not in (-1, classes - 1):
         raise ValueError(
@@ -151,7 +150,7 @@ def _ctc_greedy_decoder(graph, node, name, args):
             f"{blank}. Call keras.ops.ctc_decode(..., mask_index={classes - 1}) with the classes "
             "in that order."
         )
-    CTCGreedyDecoder.version_11(graph, node)
+    convert_by_default("CTCGreedyDecoder", graph, node)
 
 
 HANDLERS = {

@@ -1,5 +1,7 @@
 import numpy as np
 
+from keras_attn._backend.private_names import numpy_type, unique_node_name
+
 
 class Replacement:
     """Builds the ONNX nodes that replace one node of tf2onnx's graph.
@@ -15,13 +17,11 @@ class Replacement:
     """
 
     def __init__(self, graph, node):
-        from tf2onnx import utils
-
         self.graph, self.inputs, self.outputs = graph, list(node.input), list(node.output)
         self._shapes, self._dtypes = node.output_shapes, node.output_dtypes
         self._name = node.name
         self.dtype = self._dtypes[0]
-        self.numpy_dtype = np.dtype(utils.map_onnx_to_numpy_type(self.dtype))
+        self.numpy_dtype = np.dtype(numpy_type(self.dtype))
         graph.remove_node(node.name)
 
     def __call__(self, operator, *inputs, outputs=1, **attributes):
@@ -37,9 +37,7 @@ class Replacement:
 
     def constant(self, value, dtype=None):
         """Adds a constant, by default of the dtype of the result; returns its name."""
-        from tf2onnx import utils
-
-        name = utils.make_name(f"{self._name}/constant")
+        name = unique_node_name(f"{self._name}/constant")
         return self.graph.make_const(name, np.array(value, dtype or self.numpy_dtype)).output[0]
 
     def cast(self, value, dtype):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_attn._backend.private_names import convert_by_default
 from keras_attn.export.trace.operators.replacement import Replacement
 
 
@@ -24,11 +25,9 @@ def _select(graph, node, name, args):
 
 def _mirror_pad(graph, node, name, args):
     """Mirrored padding. ONNX has no mode that repeats the edge, so its positions are gathered."""
-    from tf2onnx.onnx_opset.nn import Pad
-
     if node.get_attr_value("mode") != b"SYMMETRIC":
         node.type = "Pad"
-        Pad.version_11(graph, node)
+        convert_by_default("Pad", graph, node)
         return
     if not node.inputs[1].is_const():
         raise ValueError(f"{name} pads by sizes that are not constant.")
@@ -121,13 +120,11 @@ def _resize(graph, node, name, args):
 
     With a scale of 5 / 6, six pixels become four or five, depending on the runtime.
     """
-    from tf2onnx.onnx_opset.nn import Resize
-
     if node.type == "ResizeArea":
         raise ValueError(f"{name} averages over areas, which ONNX cannot do. Use another method.")
     if node.inputs[1].is_const():
         graph.insert_new_node_on_input(node, "Identity", node.input[1])
-    Resize.version_11(graph, node)
+    convert_by_default("Resize", graph, node)
 
 
 HANDLERS = {

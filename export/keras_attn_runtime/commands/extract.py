@@ -1,0 +1,92 @@
+"""`keras-attn-runtime extract FILE --tokenizers DIR`."""
+
+import base64
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from keras_attn_runtime.commands.line_arguments import add_model
+from keras_attn_runtime.errors import ModelFileError, in_one_line
+from keras_attn_runtime.file_info.read_metadata import read_exported_file
+
+HELP = "write the tokenizers and settings in a file to files of their own"
+DESCRIPTION = (
+    "Writes what an exported ONNX file holds in its metadata, for hosts that cannot read "
+    "metadata, such as ONNX Runtime in JavaScript. Existing files of the same names are replaced. "
+    "Exit status: 0 written; 1 nothing was written; 2 wrong command line."
+)
+SIDES = ("source", "target")
+
+
+def add_arguments(parser):
+    add_model(parser)
+    parser.add_argument(
+        "--tokenizers",
+        metavar="DIR",
+        type=Path,
+        help="directory for source.spm and target.spm, two SentencePiece models, which are equal "
+        "if both sides share a vocabulary. It is made if it is missing",
+    )
+    parser.add_argument(
+        "--settings",
+        metavar="JSON",
+        type=Path,
+        help="file for the settings: special ids, limits, vocabulary sizes",
+    )
+
+
+def run(arguments):
+    if arguments.tokenizers is None and arguments.settings is None:
+        arguments.parser.error("expected --tokenizers DIR, --settings JSON, or both")
+    try:
+        files = _content(arguments)
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path, content)
+    except (ValueError, OSError) as error:
+        print(f"Nothing was written. {in_one_line(error)}", file=sys.stderr)
+        return 1
+    for path in files:
+        print(f"Wrote {path}.")
+    return 0
+
+
+def _content(arguments):
+    """The bytes of each file to write, by path."""
+    file, _ = read_exported_file(Path(arguments.model))
+    files = {}
+    if arguments.tokenizers is not None:
+        entries = [file.metadata.get(f"keras_attn.{side}_tokenizer") for side in SIDES]
+        if entries[0] is None:
+            raise ModelFileError(
+                f"Expected a file with tokenizers. Received: {arguments.model!r}, which was "
+                "exported without them. Give them to the export."
+            )
+        for side, entry in zip(SIDES, entries, strict=True):
+            model = base64.b64decode(entry or entries[0], validate=True)
+            files[arguments.tokenizers / f"{side}.spm"] = model
+    if arguments.settings is not None:
+        settings = json.loads(file.metadata["keras_attn.settings"])
+        files[arguments.settings] = (json.dumps(settings, indent=2) + "\n").encode()
+    return files
+
+
+def _replace(path, content):
+    """Writes a file that has either its old or its whole new content at any time."""
+    descriptor, partial = tempfile.mkstemp(prefix=".partial-", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+        os.chmod(partial, 0o666 & ~_umask())
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,126 @@
+"""Runs a translator on the lines of standard input; ends at an error, a signal or a deadline."""
+
+import os
+import sys
+from contextlib import ExitStack, suppress
+
+from keras_attn_runtime.errors import (
+    BatchError,
+    DeadlineExceeded,
+    ModelFileError,
+    SentenceError,
+)
+from keras_attn_runtime.interruption import SIGNAL, TIMED_OUT, Interruption
+from keras_attn_runtime.lines import read_lines
+from keras_attn_runtime.progress import Progress
+from keras_attn_runtime.translator import Translator
+
+SUCCESS, FAILURE = 0, 1  # 2 is argparse's, for a wrong command line
+
+
+def run_lines(arguments, translate, format_line):
+    """Writes one line to standard output for each line of standard input, in order.
+
+    Args:
+        arguments: namespace with the arguments of `add_model` and `add_line_arguments`.
+        translate: function of the `Translator`, the iterator of lines, a dictionary of options for
+            the translator's method, and a `contextlib.ExitStack` for files that it opens. Returns
+            an iterator of one `Translation`, or `None`, for each line.
+        format_line: function of the items of this iterator to a line without its end.
+
+    Returns:
+        Exit status: 0 if all lines are done, 1 after an error, 124 after the deadline, 128 plus
+        the number of a signal.
+    """
+    progress = Progress(sys.stderr, sys.stdout)
+    interruption = Interruption(arguments.timeout)
+    try:
+        try:
+            with interruption:
+                _run(arguments, translate, format_line, progress, interruption)
+        except Exception:
+            # A signal that arrives in an extension module can become another error.
+            if interruption.number is not None:
+                raise KeyboardInterrupt from None
+            raise
+        return SUCCESS
+    except KeyboardInterrupt:
+        return SIGNAL + interruption.number
+    except DeadlineExceeded as error:
+        progress.message(
+            f"error: line {error.index + 1}: not finished within --timeout={arguments.timeout:g}"
+        )
+        return TIMED_OUT
+    except BrokenPipeError:
+        return FAILURE  # the reader has closed the pipe, as in `| head`: no message is needed
+    except (SentenceError, BatchError) as error:
+        progress.message(f"error: line {error.index + 1}: {error.reason}")
+        return FAILURE
+    except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
+        progress.message(f"error: {str(error) or type(error).__name__}")
+        return FAILURE
+    finally:
+        progress.close()
+
+
+def _run(arguments, translate, format_line, progress, interruption):
+    if sys.stdin is None or sys.stdout is None:
+        raise OSError("Expected standard input and standard output. Received: one that is closed.")
+    translator = Translator(
+        arguments.model,
+        providers=[(arguments.provider, dict(arguments.provider_option))],
+        num_threads=arguments.threads,
+        num_workers=arguments.workers,
+        max_source_length=arguments.max_source_length,
+        truncate=arguments.long_lines == "truncate",
+        max_source_characters=arguments.max_source_characters,
+    )
+    interruption.started()
+    if arguments.alignments and not translator.has_alignments:
+        raise ModelFileError(
+            "Expected a file with alignments, because of --alignments. Received: "
+            f"{arguments.model!r}, which has none. Export it with `--alignments`, "
+            "or `export_onnx(..., alignments=True)`, which needs a decoder with attention."
+        )
+    for stream in (sys.stdin, sys.stdout):
+        # A stream that another program left non-blocking would give and take parts of lines.
+        # Some streams have no descriptor, and Windows knows only pipes as non-blocking, or none.
+        with suppress(OSError, AttributeError):
+            os.set_blocking(stream.fileno(), True)
+    window = arguments.window
+    if window is None and sys.stdin.isatty():
+        window = 1  # a user types and waits for each answer
+    errors = "strict" if arguments.invalid_utf8 == "error" else "replace"
+    lines = read_lines(sys.stdin.buffer, errors, translator.max_source_characters)
+    lines = interruption.lines(lines)
+    options = {
+        "length_penalty": arguments.length_penalty,
+        "batch_size": arguments.batch_size,
+        "window": window,
+        "alignments": arguments.alignments,
+        "timeout": interruption.remaining(),
+    }
+    if arguments.max_length is not None:
+        options["max_length"] = arguments.max_length
+    with ExitStack() as stack:
+        translations = translate(translator, lines, options, stack)
+        for number, translation in enumerate(translations, start=1):
+            interruption.hold()
+            if translation is not None and translation.truncated:
+                progress.message(
+                    f"warning: line {number}: cut to the limits of {translator.max_source_length} "
+                    f"tokens and {translator.max_source_characters} characters"
+                )
+            _write(sys.stdout, format_line(translation).encode() + b"\n")
+            progress.advance()
+
+
+def _write(stream, line):
+    """Writes a whole line, also where PYTHONUNBUFFERED makes sys.stdout write only a part."""
+    if stream.isatty():  # Python knows how to write UTF-8 to the console of Windows
+        stream.buffer.write(line)
+        stream.buffer.flush()
+        return
+    descriptor, line = stream.fileno(), memoryview(line)
+    while line:
+        line = line[os.write(descriptor, line) :]

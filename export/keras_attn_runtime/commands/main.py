@@ -1,0 +1,62 @@
+"""`keras-attn-runtime`: parses the command line and runs one command."""
+
+import argparse
+import os
+import sys
+
+import keras_attn_runtime
+from keras_attn_runtime.commands import extract, info, score, translate, triton
+from keras_attn_runtime.interruption import SIGNAL, TIMED_OUT
+
+COMMANDS = {
+    "translate": translate,
+    "score": score,
+    "info": info,
+    "extract": extract,
+    "triton": triton,
+}
+
+
+def build_parser():
+    """Returns the parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="keras-attn-runtime",
+        description="Runs ONNX files exported by keras-attn, without Keras and TensorFlow.",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=28),
+        epilog="`keras-attn-runtime COMMAND --help` lists the options of a command.",
+    )
+    version = f"keras-attn-runtime {keras_attn_runtime.__version__}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
+    for name, module in COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=module.HELP,
+            description=module.DESCRIPTION,
+            epilog=getattr(module, "EPILOG", None),
+        )
+        module.add_arguments(command)
+        command.set_defaults(run=module.run, parser=command)
+    return parser
+
+
+def main(arguments=None):
+    """Runs a command and returns its exit status."""
+    arguments = build_parser().parse_args(arguments)
+    try:
+        return arguments.run(arguments)
+    except KeyboardInterrupt:
+        return SIGNAL + 2  # SIGINT
+
+
+def run():
+    """Runs the command line of the process and ends the process."""
+    end_process(main())
+
+
+def end_process(status):
+    """Ends the process with an exit status of `main`."""
+    if status >= TIMED_OUT:
+        # At once: a thread may wait for a line, or for an operator to end. All output is written.
+        os._exit(status)
+    sys.exit(status)

@@ -1,0 +1,66 @@
+"""`keras-attn-runtime score FILE TRANSLATIONS < in.txt > log_probs.txt`."""
+
+from keras_attn_runtime.commands.argument_types import integer
+from keras_attn_runtime.commands.line_arguments import EPILOG as EPILOG
+from keras_attn_runtime.commands.line_arguments import add_line_arguments, add_model
+from keras_attn_runtime.commands.line_loop import run_lines
+from keras_attn_runtime.errors import SentenceError
+from keras_attn_runtime.json_line import json_line
+from keras_attn_runtime.lines import read_lines
+
+HELP = "write the log probability of given translations"
+DESCRIPTION = (
+    "Reads sources from standard input and their translations from a file, line by line, and "
+    "writes the log probability of each translation: the natural logarithm, the end token "
+    "included. FILE has to be exported with --target-prefix."
+)
+
+
+def add_arguments(parser):
+    add_model(parser)
+    parser.add_argument(
+        "translations", metavar="TRANSLATIONS", help="text file with one translation for each line"
+    )
+    parser.add_argument(
+        "--skip-unscorable",
+        action="store_true",
+        help="write nan (jsonl: null) for a line without a source, and for a translation that is "
+        "longer than the file allows, instead of stopping there",
+    )
+    parser.add_argument(
+        "--max-length",
+        type=integer,
+        metavar="N",
+        help="limit of tokens of a translation, the end token included. Default: no limit but "
+        "those of the file",
+    )
+    add_line_arguments(parser)
+
+
+def run(arguments):
+    if arguments.format == "text" and arguments.alignments:
+        arguments.parser.error("--alignments needs --format jsonl")
+
+    def translate(translator, lines, options, stack):
+        file = stack.enter_context(open(arguments.translations, "rb"))
+        errors = "strict" if arguments.invalid_utf8 == "error" else "replace"
+        targets = read_lines(file, errors, translator.max_target_characters)
+        targets = _with_file_name(arguments.translations, targets)
+        return translator.score_iterable(lines, targets, arguments.skip_unscorable, **options)
+
+    def format_line(translation):
+        if arguments.format == "jsonl":
+            if translation is None:
+                return "null"
+            return json_line(translation, alignments=arguments.alignments)
+        return "nan" if translation is None else f"{translation.log_prob:.6f}"
+
+    return run_lines(arguments, translate, format_line)
+
+
+def _with_file_name(name, lines):
+    """Yields the lines of the second file, whose errors have to name it."""
+    try:
+        yield from lines
+    except SentenceError as error:
+        raise SentenceError(error.index, f"{name}: {error.reason}") from error

@@ -1,0 +1,30 @@
+"""`keras-attn-runtime triton FILE REPOSITORY`."""
+
+import sys
+
+from keras_attn_runtime.commands.line_arguments import add_model
+from keras_attn_runtime.triton import write_repository
+
+HELP = "add a file to a model repository of NVIDIA Triton"
+DESCRIPTION = (
+    "Adds an ONNX file exported by keras-attn to a model repository of NVIDIA Triton Inference "
+    "Server. Exit status: 0 written; 1 nothing was written; 2 wrong command line."
+)
+
+
+def add_arguments(parser):
+    add_model(parser)
+    parser.add_argument("repository", metavar="REPOSITORY", help="directory of the models")
+    parser.add_argument(
+        "--name", help="name of the model. Default: the name of FILE, without its suffix"
+    )
+
+
+def run(arguments):
+    try:
+        written = write_repository(arguments.model, arguments.repository, arguments.name)
+    except (ValueError, OSError, ImportError) as error:
+        print(f"Nothing was written. {error}", file=sys.stderr)
+        return 1
+    print(f"Wrote {written}.")
+    return 0

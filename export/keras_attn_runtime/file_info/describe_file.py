@@ -1,0 +1,173 @@
+"""Describes a model file or directory of any known format."""
+
+import base64
+import binascii
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from keras_attn_runtime import checksum, file_checksum
+from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_info.keras_file import KerasFile
+from keras_attn_runtime.file_info.mapped_file import map_file
+from keras_attn_runtime.file_info.read_metadata import read_onnx_file
+from keras_attn_runtime.file_info.saved_model import SavedModel
+from keras_attn_runtime.file_info.tflite_file import IDENTIFIER, TfliteFile
+from keras_attn_runtime.foreign_files import identify_foreign
+from keras_attn_runtime.regular_file import require_regular_file
+
+PREFIX = "keras_attn."
+TOKENIZER = "_tokenizer"
+CHECKSUMS = (checksum.KEY, file_checksum.KEY, file_checksum.WEIGHTS_KEY, f"{PREFIX}start")
+LONGEST_TEXT = 200
+"""Characters of an entry of metadata that are shown."""
+
+
+def describe_file(path):
+    """Describes a model file or directory.
+
+    Recognized are ONNX files (of keras-attn and of other programs), SavedModels, `.keras` and
+    TensorFlow Lite files with their inputs; and by name or first bytes the directory of a training
+    run, HDF5, PyTorch, gzip and zip files.
+
+    Args:
+        path: string or path.
+
+    Returns:
+        Dictionary that JSON can hold, with `kind`, a string, and what the format has of: `inputs`,
+        `outputs` and `signatures` (with `name`, `dtype`, `shape`, `optional` of each tensor),
+        `precision`, `weights` (elements by dtype), `format`, `settings`, `tokenizers` (by side),
+        `metadata`, `versions`, `producer`, `opsets`, `checksum`.
+
+    Raises:
+        OSError: if there is no such file, or it cannot be read.
+        ModelFileError: if it is damaged, or of no format that is recognized.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _describe_directory(path)
+    require_regular_file(path)
+    kind, _ = identify_foreign(path)
+    if kind is None:
+        return _describe_onnx(path)
+    if kind == "a Keras file":
+        return _describe_keras(kind, path)
+    if path.name == "saved_model.pb":
+        return _describe_saved_model(kind, path)
+    content = map_file(path)
+    if content[4:8] == IDENTIFIER:
+        return _describe_tflite(kind, content)
+    return {"kind": kind}
+
+
+def _describe_directory(path):
+    if (path / "model.onnx").is_file():
+        return _describe_onnx(path / "model.onnx")
+    if (path / "saved_model.pb").is_file():
+        return _describe_saved_model("a TensorFlow SavedModel", path / "saved_model.pb")
+    kind, _ = identify_foreign(path)
+    if kind is None:
+        raise ModelFileError(
+            "Expected a file, or a directory with a model. Received: "
+            f"{str(path)!r}, a directory without one. Name a file in it."
+        )
+    if (path / "start.onnx").is_file():
+        return _describe_onnx(path / "start.onnx") | {"kind": f"{kind}; this is its start.onnx"}
+    if (path / "translator.keras").is_file():
+        return _describe_keras(kind, path / "translator.keras")
+    return {"kind": kind}
+
+
+def _describe_onnx(path):
+    file = read_onnx_file(path)
+    if f"{PREFIX}format" in file.metadata:
+        kind = "an ONNX file exported by keras-attn"
+    elif f"{PREFIX}start" in file.metadata:
+        kind = f"a part of an export of `onnx-steps`, which belongs to {path.parent / 'start.onnx'}"
+    elif "ai.onnx.contrib" in file.opsets:
+        kind = "an ONNX file that needs onnxruntime-extensions, such as an export of `onnx-text`"
+    else:
+        kind = "an ONNX file that keras-attn did not export"
+    return {
+        "kind": kind,
+        "inputs": _values(file.inputs),
+        "outputs": _values(file.outputs),
+        "precision": file.precision,
+        "weights": dict(file.num_weights.most_common()),
+        "weights_in_another_file": file.has_external_data or None,
+        **_describe_metadata(file.metadata),
+        "producer": file.producer,
+        "opsets": file.opsets,
+        "checksum": "matches the file" if file_checksum.KEY in file.metadata else None,
+    }
+
+
+def _describe_metadata(metadata):
+    """The entries of keras-attn, read, and all others as they are."""
+    description, others, tokenizers = {}, {}, {}
+    for key, value in metadata.items():
+        name = key.removeprefix(PREFIX)
+        if key in CHECKSUMS:
+            continue
+        if name != key and name.endswith(TOKENIZER):
+            tokenizers[name.removesuffix(TOKENIZER)] = {"bytes": _num_bytes(value)}
+        elif name != key:
+            description[name] = _json_or_text(value)
+        else:
+            others[key] = value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]} ..."
+    settings = description.get("settings")
+    if isinstance(settings, dict):
+        description["versions"] = settings.pop("versions", {})
+    return {**description, "tokenizers": tokenizers, "metadata": others}
+
+
+def _num_bytes(value):
+    try:
+        return len(base64.b64decode(value, validate=True))
+    except (binascii.Error, ValueError):
+        return len(value)
+
+
+def _json_or_text(value):
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _describe_saved_model(kind, path):
+    model = SavedModel.from_bytes(map_file(path))
+    versions = {"tensorflow": model.version}
+    return {"kind": kind, "signatures": _signatures(model), "versions": versions}
+
+
+def _describe_tflite(kind, content):
+    file = TfliteFile.from_bytes(content)
+    return {
+        "kind": kind,
+        "signatures": _signatures(file),
+        "description": file.description,
+        "metadata_buffers": file.metadata,
+    }
+
+
+def _describe_keras(kind, path):
+    file = KerasFile.from_path(path)
+    return {
+        "kind": kind,
+        "class": file.class_name,
+        "name": file.name,
+        "inputs": _values(file.inputs),
+        "versions": file.versions,
+    }
+
+
+def _signatures(file):
+    return {
+        name: {"inputs": _values(inputs), "outputs": _values(outputs)}
+        for name, (inputs, outputs) in file.signatures.items()
+    }
+
+
+def _values(values):
+    return [asdict(each) for each in values]

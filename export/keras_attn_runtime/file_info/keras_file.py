@@ -1,0 +1,61 @@
+"""Class, inputs and versions of a `.keras` file."""
+
+import json
+import zipfile
+from dataclasses import dataclass, field
+
+from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_info.tensor_value import TensorValue
+
+MEMBERS = ("metadata.json", "config.json")
+
+
+@dataclass
+class KerasFile:
+    """The configuration of a Keras model.
+
+    Attributes:
+        class_name: string, class of the model.
+        name: string, name of the model, perhaps empty.
+        inputs: list of `TensorValue`, of a functional model.
+        versions: dict, `keras_version` and `date_saved`.
+    """
+
+    class_name: str
+    name: str = ""
+    inputs: list = field(default_factory=list)
+    versions: dict = field(default_factory=dict)
+
+    @classmethod
+    def from_path(cls, path):
+        """Reads the archive, but no weights.
+
+        Raises:
+            ModelFileError: if the file is not a Keras archive.
+        """
+        try:
+            with zipfile.ZipFile(path) as archive:
+                metadata, model = (json.loads(archive.read(name)) for name in MEMBERS)
+            config = model.get("config", {})
+            layers = config.get("layers", [])
+            return cls(
+                class_name=str(model["class_name"]),
+                name=str(config.get("name", "")),
+                inputs=[_input(each) for each in layers if each["class_name"] == "InputLayer"],
+                versions=dict(metadata),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+            raise ModelFileError(
+                f"Expected a Keras file. Received: {str(path)!r}, whose configuration cannot be "
+                f"read ({error!r}). Save the model again."
+            ) from error
+
+
+def _input(layer):
+    config = layer["config"]
+    dtype = config.get("dtype")
+    return TensorValue(
+        str(config.get("name", "")),
+        dtype if isinstance(dtype, str) else str((dtype or {}).get("config", {}).get("name", "?")),
+        tuple(config.get("batch_shape") or ()),
+    )

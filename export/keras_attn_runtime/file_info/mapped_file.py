@@ -1,0 +1,17 @@
+import mmap
+
+from keras_attn_runtime.regular_file import require_regular_file
+
+
+def map_file(path):
+    """Returns the content of a file as a memoryview; only what is looked at is read.
+
+    Raises:
+        OSError: if the file cannot be opened.
+        ModelFileError: if it is a pipe, a socket or a device.
+    """
+    require_regular_file(path)
+    with open(path, "rb") as file:
+        if file.seek(0, 2) == 0:
+            return memoryview(b"")  # an empty file cannot be mapped
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -1,0 +1,167 @@
+"""Inputs, outputs, metadata and weights of an ONNX file."""
+
+import collections
+import math
+from dataclasses import dataclass, field
+
+from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_info.protobuf import read_fields, read_integers, signed, text
+from keras_attn_runtime.file_info.tensor_value import TensorValue
+
+DTYPES = {
+    **{1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64"},
+    **{8: "string", 9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64"},
+    **{14: "complex64", 15: "complex128", 16: "bfloat16", 17: "float8e4m3fn"},
+    **{18: "float8e4m3fnuz", 19: "float8e5m2", 20: "float8e5m2fnuz", 21: "uint4", 22: "int4"},
+    23: "float4e2m1",
+}
+"""`TensorProto.DataType` of the ONNX specification."""
+
+PRECISIONS = {
+    **{"int4": "int4", "uint4": "int4", "int8": "int8", "uint8": "int8"},
+    **{"float16": "float16", "bfloat16": "bfloat16", "float32": "float32", "float64": "float64"},
+}
+"""Precision of a file by the dtype of its matrices, the lowest first."""
+
+EXTERNAL = 1
+"""`TensorProto.DataLocation` of weights in another file."""
+
+DEEPEST_GRAPH = 32
+"""Loops inside of loops; a damaged file could have more than Python can follow."""
+
+
+@dataclass
+class OnnxFile:
+    """The content of an ONNX file, without its operators.
+
+    Attributes:
+        inputs, outputs: lists of `TensorValue`.
+        metadata: dict of strings, the `metadata_props`.
+        opsets: dict of versions by domain; "ai.onnx" is the standard one.
+        producer: string, name and version of the program that wrote the file, perhaps empty.
+        num_weights: `collections.Counter` of elements by dtype, over the graph and all its
+            subgraphs.
+        matrix_dtypes: set of the dtypes of weights with at least two axes.
+        has_external_data: bool, whether weights are in another file.
+    """
+
+    inputs: list = field(default_factory=list)
+    outputs: list = field(default_factory=list)
+    metadata: dict = field(default_factory=dict)
+    opsets: dict = field(default_factory=dict)
+    producer: str = ""
+    num_weights: collections.Counter = field(default_factory=collections.Counter)
+    matrix_dtypes: set = field(default_factory=set)
+    has_external_data: bool = False
+
+    @property
+    def precision(self):
+        """The lowest precision of the matrices, such as "int8"; `None` without matrices."""
+        return next((PRECISIONS[each] for each in PRECISIONS if each in self.matrix_dtypes), None)
+
+    @classmethod
+    def from_bytes(cls, content):
+        """Reads a serialized `ModelProto`.
+
+        Args:
+            content: memoryview of bytes.
+
+        Raises:
+            ModelFileError: if the bytes are not an ONNX model.
+        """
+        file, producer = cls(), {}
+        graph = None
+        for number, value in read_fields(content):
+            if number in (2, 3):  # producer_name, producer_version
+                producer[number] = text(value)
+            elif number == 7:
+                graph = value
+            elif number == 8:
+                entry = dict(read_fields(value))
+                domain = text(entry.get(1, b"")) or "ai.onnx"
+                file.opsets[domain] = entry.get(2)
+            elif number == 14:
+                entry = dict(read_fields(value))
+                file.metadata[text(entry.get(1, b""))] = text(entry.get(2, b""))
+        if graph is None or not file.opsets:
+            raise ModelFileError(
+                "Expected an ONNX file. Received: a file without a graph or without opsets."
+            )
+        file.producer = " ".join(producer[number] for number in sorted(producer)).strip()
+        file._read_graph(graph, depth=0)
+        return file
+
+    def _read_graph(self, graph, depth):
+        if depth > DEEPEST_GRAPH:
+            raise ModelFileError(
+                f"Expected at most {DEEPEST_GRAPH} graphs inside of each other. Received: more. "
+                "The file is damaged."
+            )
+        initializers, inputs, outputs = set(), [], []
+        for number, value in read_fields(graph):
+            if number == 1:
+                self._read_node(value, depth)
+            elif number == 5:
+                initializers.add(self._read_tensor(value))
+            elif number == 11:
+                inputs.append(value)
+            elif number == 12:
+                outputs.append(value)
+        if depth == 0:
+            self.inputs = [_read_value(value, initializers) for value in inputs]
+            self.outputs = [_read_value(value, ()) for value in outputs]
+
+    def _read_node(self, node, depth):
+        for number, value in read_fields(node):
+            if number == 5:
+                for kind, content in read_fields(value):
+                    if kind in (5, 10):  # t, tensors
+                        self._read_tensor(content)
+                    elif kind in (6, 11):  # g, graphs
+                        self._read_graph(content, depth + 1)
+
+    def _read_tensor(self, tensor):
+        """Counts the elements of a `TensorProto` and returns its name."""
+        dims, dtype, name = [], "undefined", ""
+        for number, value in read_fields(tensor):
+            if number == 1:
+                dims += read_integers(value)
+            elif number == 2:
+                dtype = DTYPES.get(value, f"dtype {value}")
+            elif number == 8:
+                name = text(value)
+            elif number == 14:
+                self.has_external_data |= value == EXTERNAL
+        self.num_weights[dtype] += math.prod(dims)
+        if len(dims) >= 2:
+            self.matrix_dtypes.add(dtype)
+        return name
+
+
+def _read_value(value, initializers):
+    """Reads a `ValueInfoProto`."""
+    entry = dict(read_fields(value))
+    name = text(entry.get(1, b""))
+    kind = dict(read_fields(entry.get(2, b"")))
+    optional = name in initializers
+    while 9 in kind:  # optional_type
+        optional = True
+        kind = dict(read_fields(dict(read_fields(kind[9])).get(1, b"")))
+    if 1 not in kind:  # a sequence, a map or a sparse tensor
+        return TensorValue(name, "not a tensor", None, optional)
+    tensor = dict(read_fields(kind[1]))
+    dtype = DTYPES.get(tensor.get(1), f"dtype {tensor.get(1)}")
+    shape = None
+    if 2 in tensor:
+        shape = tuple(_read_axis(axis) for number, axis in read_fields(tensor[2]) if number == 1)
+    return TensorValue(name, dtype, shape, optional)
+
+
+def _read_axis(axis):
+    """The size of an axis, its name if it is dynamic, or `None` if it has neither."""
+    for number, value in read_fields(axis):
+        if number == 1:
+            return signed(value)
+        if number == 2:
+            return text(value) or None
+    return None

@@ -1,0 +1,78 @@
+"""The wire format of protobuf messages."""
+
+from keras_attn_runtime.errors import ModelFileError
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
+
+
+def read_fields(message):
+    """Yields the fields of a serialized message, without reading their content.
+
+    Args:
+        message: memoryview of bytes.
+
+    Yields:
+        Tuples of the field number and its value: an int, or a memoryview of a string, of bytes, of
+        a message or of packed numbers.
+
+    Raises:
+        ModelFileError: if the bytes are not a message.
+    """
+    position = 0
+    while position < len(message):
+        key, position = _read_varint(message, position)
+        number, kind = key >> 3, key & 7
+        if kind == VARINT:
+            value, position = _read_varint(message, position)
+        elif kind == BYTES:
+            size, position = _read_varint(message, position)
+            value, position = message[position : position + size], position + size
+        elif kind in _FIXED_SIZES:
+            size = _FIXED_SIZES[kind]
+            value, position = message[position : position + size], position + size
+        else:
+            raise _malformed(f"wire type {kind}")
+        if number == 0 or position > len(message):
+            raise _malformed(f"field {number} that ends after the message")
+        yield number, value
+
+
+def read_integers(value):
+    """Returns the list of ints of one entry of a repeated field, packed or not."""
+    if isinstance(value, int):
+        return [value]
+    integers, position = [], 0
+    while position < len(value):
+        integer, position = _read_varint(value, position)
+        integers.append(integer)
+    return integers
+
+
+def signed(value):
+    """Returns the signed 64-bit integer of a varint."""
+    return value - 2**64 if value >= 2**63 else value
+
+
+def text(value):
+    """Returns the string of a field of bytes."""
+    if isinstance(value, int):
+        raise _malformed("a number in the place of a string")
+    return bytes(value).decode("utf-8", "replace")
+
+
+def _read_varint(message, position):
+    result = 0
+    for shift in range(0, 70, 7):
+        if position >= len(message):
+            raise _malformed("a number that ends after the message")
+        byte = message[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, position
+    raise _malformed("a number of more than 10 bytes")
+
+
+def _malformed(what):
+    return ModelFileError(f"Expected a protobuf message. Received: {what}. The file is damaged.")

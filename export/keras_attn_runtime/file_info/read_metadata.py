@@ -1,0 +1,72 @@
+"""Metadata of a file exported by keras-attn, read without ONNX Runtime."""
+
+from keras_attn_runtime.checksum import verify_checksum
+from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_checksum import (
+    load_unchanged,
+    verify_file_checksum,
+    verify_weights_checksum,
+    weights_of,
+)
+from keras_attn_runtime.file_info.mapped_file import map_file
+from keras_attn_runtime.file_info.onnx_file import OnnxFile
+from keras_attn_runtime.foreign_files import describe_foreign
+from keras_attn_runtime.settings import Settings
+
+
+def read_onnx_file(path):
+    """Reads an ONNX file and compares it with its checksums.
+
+    Args:
+        path: path of the file.
+
+    Returns:
+        `OnnxFile`.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ModelFileError: if it is not an ONNX file, or differs from one of its checksums.
+    """
+
+    def load():
+        verify_file_checksum(path)
+        try:
+            file = OnnxFile.from_bytes(map_file(path))
+        except ModelFileError as error:
+            received = describe_foreign(path) or f"a file of another format ({error})"
+            raise ModelFileError(
+                f"Expected an ONNX file. Received: {str(path)!r}, {received}"
+            ) from error
+        verify_checksum(file.metadata)
+        verify_weights_checksum(path, file.metadata)
+        return file
+
+    return load_unchanged(load, path, weights_of(path))
+
+
+def read_exported_file(path):
+    """Reads an ONNX file that keras-attn exported.
+
+    Args:
+        path: path of the file, or of the directory that was exported in its place: with
+            `model.onnx` and its weights, or with the graphs of a search in steps.
+
+    Returns:
+        Tuple of the `OnnxFile` and its `Settings`.
+
+    Raises:
+        OSError: if there is no file, or it cannot be read.
+        ModelFileError: if it is damaged, from elsewhere, or of another format.
+    """
+    if path.is_dir():
+        inside = [path / name for name in ("model.onnx", "start.onnx")]
+        found = [each for each in inside if each.is_file()]
+        if not found:
+            received = describe_foreign(path) or "a directory without them."
+            raise IsADirectoryError(
+                "Expected a file, or a directory with model.onnx or start.onnx. Received: "
+                f"{str(path)!r}, {received}"
+            )
+        path = found[0]
+    file = read_onnx_file(path)
+    return file, Settings.from_metadata(file.metadata)

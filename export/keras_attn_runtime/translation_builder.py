@@ -1,0 +1,86 @@
+"""Translations made from the outputs of a model."""
+
+import numpy as np
+
+from keras_attn_runtime.translation import Hypothesis, Translation
+
+IMPOSSIBLE = -1e9
+"""Log probability of a hypothesis that does not exist: the search found fewer than asked for."""
+
+
+class TranslationBuilder:
+    """Makes the translations of one model.
+
+    Args:
+        model: `ExportedModel`.
+    """
+
+    def __init__(self, model):
+        self._settings = model.settings
+        self._source_tokenizer = model.source_tokenizer
+        self._target_tokenizer = model.target_tokenizer
+        self._has_alignments = model.has_alignments
+        self._has_token_log_probs = model.has_token_log_probs
+
+    def build(self, outputs, row, source, options):
+        """Returns the `Translation` in a row of the outputs of a batch.
+
+        Args:
+            outputs: dict of arrays, as from `ExportedModel.run`.
+            row: int.
+            source: `Source` of the row.
+            options: `Options`.
+        """
+        log_probs = outputs["log_probs"]
+        hypotheses = [
+            self._hypothesis(outputs, row, rank, len(source.ids), options)
+            for rank in range(options.num_hypotheses)
+            if rank == 0 or log_probs[row, rank] > IMPOSSIBLE / 2
+        ]
+        pieces = _pieces(self._source_tokenizer, source.ids)
+        return Translation.from_hypotheses(hypotheses, pieces, source.truncated)
+
+    def build_empty(self, source, options):
+        """Returns the empty `Translation` of a source for which no search runs."""
+        alignments = None
+        if self._has_alignments and options.alignments:
+            alignments = np.zeros((0, len(source.ids)), np.float32)
+        pieces = _pieces(self._source_tokenizer, source.ids)
+        text, no_pieces = ("", []) if pieces is not None else (None, None)
+        log_probs = [] if self._has_token_log_probs else None
+        nothing = Hypothesis(text, [], no_pieces, 0.0, 0.0, not source.ids, alignments, log_probs)
+        return Translation.from_hypotheses([nothing], pieces, source.truncated)
+
+    def _hypothesis(self, outputs, row, rank, source_length, options):
+        length = outputs["lengths"][row, rank]
+        token_ids = outputs["token_ids"][row, rank, :length].tolist()
+        alignments = None
+        if self._has_alignments and options.alignments:
+            # A copy, so that keeping one sentence does not keep its whole batch.
+            alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
+        ended = self._has_ended(outputs["token_ids"][row, rank], length)
+        token_log_probs = outputs.get("token_log_probs")
+        if token_log_probs is not None:
+            token_log_probs = token_log_probs[row, rank, : length + bool(ended)].tolist()
+        tokenizer = self._target_tokenizer
+        return Hypothesis(
+            text=None if tokenizer is None else tokenizer.decode(token_ids),
+            token_ids=token_ids,
+            pieces=_pieces(tokenizer, token_ids),
+            score=float(outputs["scores"][row, rank]),
+            log_prob=float(outputs["log_probs"][row, rank]),
+            ended=ended,
+            alignments=alignments,
+            token_log_probs=token_log_probs,
+        )
+
+    def _has_ended(self, token_ids, length):
+        """Whether an end token follows the others; None if padding is the same token."""
+        end = self._settings.end_token_id
+        if end == self._settings.pad_token_id:
+            return None
+        return token_ids[length : length + 1].tolist() == [end]
+
+
+def _pieces(tokenizer, token_ids):
+    return None if tokenizer is None else tokenizer.pieces(token_ids)

@@ -1,0 +1,285 @@
+"""Every use of what Keras, TensorFlow and tf2onnx do not document, and every patch of them.
+
+No other module imports `keras.src`, `tensorflow.python`, `tensorflow.core` or `tf2onnx`, which
+`tests/check_layout.py` checks. `tests/_backend/test_private_names.py` fails when one of these names
+changes, or when upstream fixes what it works around.
+
+| name | used for | seen in | can go when |
+|---|---|---|---|
+| `Operation._remat_mode` | recomputation of our layers | Keras 3.15 | `rematerialized_call` passes on keyword arguments |
+| `Optimizer._clip_gradients` | clipping the sum over replicas | Keras 3.15 | Keras clips after the sum, or has a public hook |
+| `Adam._momentums`, `_velocities`, `_get_variable_index` | Adam as one operator | Keras 3.15 | Keras' Adam uses `ResourceApplyAdam` |
+| `tensor._keras_mask` | masks in exported steps | Keras 3.15 | a public function returns implicit masks |
+| `Node`, `Tracker`, `_inbound_nodes`, `_outbound_nodes` | copies of layers for an export | Keras 3.15 | Keras copies layers that share variables |
+| `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
+| `TimeDistributed.call`, replaced on copies | steps folded into the batch | Keras 3.15 | Keras traces an unknown number of steps correctly |
+| `DropoutRNNCell.get_dropout_mask` | finding cells with dropout | Keras 3.15 | Keras draws no masks in inference |
+| `control_flow_util.GraphOrParentsInXlaContext` | static shapes under XLA | TensorFlow 2.21 | a public function says whether XLA compiles |
+| `tf_optimizer.OptimizeGraph`, protobuf messages | inlining compiled functions | TensorFlow 2.21 | tf2onnx inlines functions with `jit_compile=True` |
+| `tf_loader`, `tfonnx.process_tf_graph`, `optimizer` | conversion | tf2onnx 1.17 | `convert.from_function` takes optimizers and a traced function |
+| `Graph.extract_sub_graph_nodes`, patched | half of the conversion time | tf2onnx 1.17 | tf2onnx walks once for all outputs |
+| `utils.make_name`, `utils.map_onnx_to_numpy_type` | our converters of operators | tf2onnx 1.17 | they are public |
+| converters of single operators, see `CONVERTERS` | cases that our converters leave to tf2onnx | tf2onnx 1.17 | a converter can call the one that it replaces |
+| logger `tf2onnx` | errors that it does not raise | tf2onnx 1.17 | it raises them |
+"""  # noqa: E501
+
+import contextlib
+import importlib
+import logging
+
+# Keras
+
+
+def remat_mode(layer):
+    """The `keras.RematScope` that a layer was created in, or `None`."""
+    return layer._remat_mode
+
+
+def end_remat(layer):
+    """Makes Keras forget the `keras.RematScope` that a layer was created in."""
+    layer._remat_mode = None
+
+
+class GradientClipping:
+    """Base of an optimizer that sees all gradients once in each step, before Keras uses them."""
+
+    def clip_gradients(self, gradients):
+        """Returns the gradients that the step uses. By default it clips them as Keras does."""
+        return super()._clip_gradients(gradients)
+
+    def _clip_gradients(self, grads):
+        return self.clip_gradients(grads)
+
+
+def adam_moments(optimizer, variable):
+    """The variables of Adam with the first and the second moment of a variable's gradient."""
+    index = optimizer._get_variable_index(variable)
+    return optimizer._momentums[index], optimizer._velocities[index]
+
+
+def implicit_mask(tensor):
+    """The mask that Keras has attached to a tensor, or `None`."""
+    return getattr(tensor, "_keras_mask", None)
+
+
+NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")
+"""Attributes of an operation with the nodes of all functional models that it is a part of."""
+
+
+def graph_record_classes():
+    """Classes of Keras' objects that refer to layers and are no layers."""
+    from keras.src.ops.node import Node
+    from keras.src.utils.tracking import Tracker
+
+    return Node, Tracker
+
+
+def forget_original_parts(value):
+    """Makes the copy of a `Tracker` know its own parts, which it finds by their ids."""
+    if hasattr(value, "stored_ids"):
+        value.stored_ids = {
+            name: {id(each) for each in parts} for name, (_, parts) in value.config.items()
+        }
+
+
+def has_dropout_masks(layer):
+    """Whether a layer is a recurrent cell that draws dropout masks."""
+    return hasattr(layer, "get_dropout_mask")
+
+
+# TensorFlow
+
+
+def is_compiled_by_xla():
+    """Whether the calling code is traced for XLA. `False` if TensorFlow does not say."""
+    import tensorflow as tf
+
+    try:
+        from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+    except ImportError:
+        return False
+    return GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+def inline_compiled_functions(graph_def, input_names, output_names):
+    """Inlines functions with `jit_compile=True`, such as Keras' convolutions with groups.
+
+    Args:
+        graph_def: `GraphDef`; changed in place.
+        input_names, output_names: lists of the names of the tensors that must stay.
+
+    Returns:
+        `GraphDef`.
+    """
+    import tensorflow as tf
+    from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
+    from tensorflow.python.grappler import tf_optimizer
+
+    functions = graph_def.library.function
+    nodes = [*graph_def.node, *(node for function in functions for node in function.node_def)]
+    if not any(node.op in ("PartitionedCall", "StatefulPartitionedCall") for node in nodes):
+        return graph_def
+    for holder in (*nodes, *functions):
+        for attribute in ("_XlaMustCompile", "_noinline"):
+            if attribute in holder.attr:
+                del holder.attr[attribute]
+    with tf.Graph().as_default():
+        tf.import_graph_def(graph_def, name="")
+        meta_graph = tf.compat.v1.train.export_meta_graph(graph_def=graph_def)
+    fetched = meta_graph_pb2.CollectionDef()
+    fetched.node_list.value.extend([*input_names, *output_names])
+    meta_graph.collection_def["train_op"].CopyFrom(fetched)
+    config = config_pb2.ConfigProto()
+    options = config.graph_options.rewrite_options
+    options.min_graph_nodes = -1
+    options.optimizers.append("function")
+    options.function_optimization = rewriter_config_pb2.RewriterConfig.AGGRESSIVE
+    return tf_optimizer.OptimizeGraph(config, meta_graph)
+
+
+# tf2onnx
+
+
+def freeze_function(concrete, input_names, output_names):
+    """The `GraphDef` of a concrete function, with its constants inside."""
+    from tf2onnx import tf_loader
+
+    return tf_loader.from_function(concrete, input_names, output_names)
+
+
+def to_onnx(tf_graph, opset, handlers, input_names, output_names, renamed):
+    """Converts a TensorFlow graph, and applies the optimizers that change our graphs.
+
+    Args:
+        tf_graph: `tf.Graph`.
+        opset: int.
+        handlers: dictionary from the name of an operator to `(function, [])`.
+        input_names, output_names: lists of names of tensors.
+        renamed: dictionary from these to the names in the ONNX model.
+
+    Returns:
+        `onnx.ModelProto`. If it logs errors, the model is not valid; see `logged_errors`.
+    """
+    from tf2onnx import tfonnx
+    from tf2onnx.optimizer import optimize_graph
+
+    graph = tfonnx.process_tf_graph(
+        tf_graph,
+        continue_on_error=True,
+        opset=opset,
+        custom_op_handlers=handlers,
+        input_names=input_names,
+        output_names=output_names,
+        tensors_to_rename=renamed,
+    )
+    graph = optimize_graph(graph, catch_errors=False, optimizers=_optimizers())
+    return graph.make_model("keras_attn")
+
+
+def _optimizers():
+    """The optimizers of tf2onnx that change our graphs; the others only take time."""
+    from tf2onnx.optimizer.const_fold_optimizer import ConstFoldOptimizer
+    from tf2onnx.optimizer.identity_optimizer import IdentityOptimizer
+    from tf2onnx.optimizer.loop_optimizer import LoopOptimizer
+    from tf2onnx.optimizer.merge_duplicated_nodes_optimizer import MergeDuplicatedNodesOptimizer
+
+    return {
+        "fold_constants": ConstFoldOptimizer,
+        "loop_optimizer": LoopOptimizer,
+        "merge_duplication": MergeDuplicatedNodesOptimizer,
+        "remove_identity": IdentityOptimizer,
+    }
+
+
+@contextlib.contextmanager
+def one_walk_for_all_outputs():
+    """Halves the time of tf2onnx, which looks for unused nodes dozens of times.
+
+    It walks the graph once for each output, and the body of a loop that carries hundreds of weights
+    has hundreds of outputs. One walk from all of them finds the same nodes. The patch holds for all
+    threads, so callers take turns.
+    """
+    from tf2onnx.graph import Graph
+
+    original = Graph.extract_sub_graph_nodes
+
+    def used_nodes(graph, outputs_name, input_checker=None, remove_unused_inputs=True):
+        if input_checker is not None:
+            return original(graph, outputs_name, input_checker, remove_unused_inputs)
+        open_names, nodes = list(outputs_name), {}
+        if not remove_unused_inputs:
+            open_names += [node.output[0] for node in graph.inputs]
+        while open_names:
+            node = graph.get_node_by_output(open_names.pop(), search_in_parent_graphs=False)
+            if node is not None and node.name not in nodes:
+                nodes[node.name] = node
+                open_names += [*node.input, *node.get_implicit_inputs()]
+        return list(nodes.values())
+
+    Graph.extract_sub_graph_nodes = used_nodes
+    try:
+        yield
+    finally:
+        Graph.extract_sub_graph_nodes = original
+
+
+@contextlib.contextmanager
+def logged_errors():
+    """Collects what tf2onnx logs as errors: it logs a failure and returns a model all the same.
+
+    Yields:
+        List of strings, to which messages are added.
+    """
+    messages = []
+
+    class Collector(logging.Handler):
+        def emit(self, record):
+            error = record.exc_info[1] if record.exc_info else None
+            messages.append(record.getMessage() + ("" if error is None else f"\n{error}"))
+
+    collector = Collector(level=logging.ERROR)
+    logger = logging.getLogger("tf2onnx")
+    propagates = logger.propagate
+    logger.addHandler(collector)
+    logger.propagate = False
+    try:
+        yield messages
+    finally:
+        logger.removeHandler(collector)
+        logger.propagate = propagates
+
+
+CONVERTERS = {
+    "CTCGreedyDecoder": ("nn", "CTCGreedyDecoder", "version_11"),
+    "FloorDiv": ("math", "FloorDiv", "version_6"),
+    "FloorMod": ("math", "FloorMod", "version_7"),
+    "Pad": ("nn", "Pad", "version_11"),
+    "Resize": ("nn", "Resize", "version_11"),
+}
+"""Module, class and method of tf2onnx that convert an operator."""
+
+
+def convert_by_default(operator, graph, node):
+    """Converts a node as tf2onnx does without our converter.
+
+    Args:
+        operator: a key of `CONVERTERS`.
+        graph, node: of tf2onnx; changed in place.
+    """
+    module, name, method = CONVERTERS[operator]
+    converters = importlib.import_module(f"tf2onnx.onnx_opset.{module}")
+    getattr(getattr(converters, name), method)(graph, node)
+
+
+def unique_node_name(prefix):
+    """A name that no other node of a graph of tf2onnx has."""
+    from tf2onnx.utils import make_name
+
+    return make_name(prefix)
+
+
+def numpy_type(onnx_type):
+    """The NumPy type of an element type, a number of `onnx.TensorProto`."""
+    from tf2onnx.utils import map_onnx_to_numpy_type
+
+    return map_onnx_to_numpy_type(onnx_type)

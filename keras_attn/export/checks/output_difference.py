@@ -1,0 +1,31 @@
+import keras
+import numpy as np
+
+
+def largest_difference(expected, run, feed):
+    """The largest difference of all outputs and a text that says which one it is."""
+    actual = run(**feed)
+    largest, reason = 0.0, ""
+    for name, value in expected.items():
+        different, found = difference(keras.ops.convert_to_numpy(value), actual[name])
+        if different > largest:
+            largest, reason = different, f"the output {name!r} with {found}"
+    return largest, reason
+
+
+def difference(value, actual):
+    """The largest difference of two arrays, infinite where they cannot be compared, and a text."""
+    if value.shape != actual.shape:
+        return float("inf"), f"shape {actual.shape} instead of {value.shape}"
+    if value.dtype.kind in "biu":  # what is counted or chosen is right or wrong
+        if np.array_equal(value, actual):
+            return 0.0, ""
+        return float("inf"), f"{int((value != actual).sum())} other values"
+    value = value.astype("float64")
+    with np.errstate(invalid="ignore"):  # of infinities, which are equal or far from it
+        values = np.abs(value - actual) / np.maximum(np.abs(value), 1)
+    values = np.where(value == actual, 0, values)
+    if np.isnan(values).any():
+        return float("inf"), "values that are not numbers"
+    largest = float(values.max(initial=0))
+    return largest, f"a difference of {largest}"

@@ -1,0 +1,70 @@
+import functools
+
+from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
+from keras_attn.export.checks.precision_report import PrecisionReport
+from keras_attn.export.checks.verify import compare_translations, translated_batches, whole_batches
+
+
+class SearchComparison:
+    """The sentences on which an exported search is compared with Keras.
+
+    Args:
+        function: `SearchFunction`.
+        source_tokenizer, sentences: see `parity_sentences`.
+
+    Attributes:
+        sentences: list of at least 200 lists of ids, as the encoder reads them.
+        prefixes: list of lists of target ids, one for each sentence, or `None`.
+    """
+
+    def __init__(self, function, source_tokenizer=None, sentences=None):
+        self._function = function
+        self.sentences = parity_sentences(function, source_tokenizer, sentences)
+        self.prefixes = parity_prefixes(function, len(self.sentences))
+
+    @functools.cached_property
+    def keras(self):
+        """The runner of Keras: named arrays -> dictionary of arrays."""
+        return self._function.runner()
+
+    def expected(self):
+        """Iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
+        search = self._function.search
+        return translated_batches(self.keras, self.sentences, search, self.prefixes)
+
+    def compare(self, run, expected=None):
+        """Compares a file with Keras.
+
+        Args:
+            run: runner of the file: named arrays -> dictionary of arrays.
+            expected: what `expected()` gives, if it is known.
+
+        Returns:
+            A `ParityReport`.
+
+        Raises:
+            ExportError: the file disagrees with Keras.
+        """
+        expected = self.expected() if expected is None else expected
+        report = compare_translations(expected, run, self._function.search)
+        report.check()
+        return report
+
+    def compare_precision(self, precision, float32, run):
+        """Compares a file of lower precision with the float32 model.
+
+        Args:
+            precision: name of the precision.
+            float32, run: runners of both.
+
+        Returns:
+            A `PrecisionReport`.
+
+        Raises:
+            ExportError: they are too far from each other.
+        """
+        function = self._function
+        batches = whole_batches(self.sentences, function.search, self.prefixes)
+        report = PrecisionReport.compare(precision, float32, run, batches, function.is_stochastic)
+        report.check()
+        return report

@@ -1,0 +1,84 @@
+"""The sample of inputs on which the export of a functional model is compared with Keras."""
+
+import numpy as np
+
+DTYPES = (
+    *("float16", "float32", "float64", "bool"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+)
+"""The dtypes that an input of an exported file can have."""
+
+
+def check_dense_numbers(inputs):
+    """Refuses inputs that an ONNX file cannot have, by name: `inputs` is a dict of them."""
+    strings = [name for name, value in inputs.items() if value.dtype == "string"]
+    if strings:
+        raise ValueError(
+            f"Expected inputs of numbers. Received: inputs of dtype string, {strings}. An exported "
+            "file has no operators for strings. Export the part of the model after its "
+            "TextVectorization or StringLookup layer, whose input are ids, and apply that layer to "
+            "the strings before you run the file."
+        )
+    others = {name: value.dtype for name, value in inputs.items() if value.dtype not in DTYPES}
+    if others:
+        raise ValueError(
+            f"Expected inputs of the dtypes {', '.join(DTYPES)}. Received: {others}. Make the "
+            "input float32, and convert it in the model with keras.ops.cast."
+        )
+    for kind in ("sparse", "ragged"):
+        found = [name for name, value in inputs.items() if getattr(value, kind, False)]
+        if found:
+            raise ValueError(
+                f"Expected dense inputs. Received: {kind} inputs, {found}. Make the model with "
+                f"keras.Input(..., {kind}=False)."
+            )
+
+
+def arrays_in_order(sample, inputs):
+    """The arrays of a sample in the order of a dict of inputs, with the types of these."""
+    if isinstance(sample, dict):
+        found = {name: _entry(sample, name) for name in inputs}
+        missing = [name for name, array in found.items() if array is None]
+        if missing:
+            raise ValueError(f"Expected an array for each input. Received: none for {missing}.")
+        sample = list(found.values())
+    arrays = list(sample) if isinstance(sample, (list, tuple)) else [sample]
+    shapes = [np.shape(array) for array in arrays]
+    is_free = [value.shape[0] is None for value in inputs.values()]
+    rows = {shape[:1] for shape, free in zip(shapes, is_free, strict=False) if free}
+    is_empty = any(shape[:1] in [(), (0,)] for shape in shapes)
+    if len(arrays) != len(inputs) or is_empty or len(rows) > 1:
+        raise ValueError(
+            f"Expected {len(inputs)} arrays with the same number of rows, at least one. "
+            f"Received: sample_inputs with shapes {shapes}."
+        )
+    pairs = list(zip(arrays, inputs.items(), strict=True))
+    for array, (name, value) in pairs:
+        if np.ndim(array) != len(value.shape):
+            raise ValueError(
+                f"Expected an array of shape {tuple(value.shape)} for the input {name!r}. "
+                f"Received: sample_inputs with shape {np.shape(array)}."
+            )
+        if value.shape[0] not in (None, len(array)):
+            raise ValueError(
+                f"Expected {value.shape[0]} rows, the batch size of the input {name!r}. "
+                f"Received: sample_inputs with {len(array)} rows."
+            )
+    return [np.asarray(array, value.dtype) for array, (_, value) in pairs]
+
+
+def _entry(sample, name):
+    """The array that a sample, which may be nested, has for an input; `None` without one."""
+    if isinstance(sample, dict) and name in sample:
+        return sample[name]
+    if not isinstance(sample, (dict, list, tuple)):
+        return None
+    items = sample.items() if isinstance(sample, dict) else enumerate(sample)
+    for key, value in items:
+        if name == str(key):
+            return value
+        if name.startswith(f"{key}/"):
+            found = _entry(value, name[len(f"{key}/") :])
+            if found is not None:
+                return found
+    return None

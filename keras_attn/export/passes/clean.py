@@ -1,0 +1,21 @@
+from keras_attn.export.passes import PASSES, name_dimensions
+from keras_attn.export.trace.conversion import OPSET
+
+
+def clean(model, dimensions, metadata, passes=PASSES):
+    """Runs the passes over a converted model, and sets its dimensions, opset and metadata.
+
+    Args:
+        model: `onnx.ModelProto`, changed in place.
+        dimensions: names of the dynamic dimensions, see `name_dimensions`.
+        metadata: dictionary of strings.
+        passes: the passes that need only the model. Defaults to `PASSES`.
+    """
+    from onnx import helper
+
+    for change in passes:
+        change(model)
+    name_dimensions(model, dimensions)
+    del model.opset_import[:]
+    model.opset_import.append(helper.make_opsetid("", OPSET))
+    helper.set_model_props(model, metadata)

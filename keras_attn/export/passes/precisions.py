@@ -1,0 +1,35 @@
+from keras_attn.export.passes import (
+    emulate_float16,
+    half_precision,
+    int4_weights,
+    int8_weights,
+    int8_weights_of_rows,
+)
+from keras_attn.export.passes.graph import copy_of
+
+PRECISIONS = {
+    "float32": (),
+    "float16": (half_precision, emulate_float16),
+    "int8": (int8_weights,),
+    "int8-rows": (int8_weights_of_rows,),
+    "int4": (int4_weights,),
+}
+"""The pass that gives a file its precision, and one after it that emulates it on a CPU."""
+
+
+def lower_precisions(model, precision):
+    """The forms of a float32 model of another precision.
+
+    Args:
+        model: `onnx.ModelProto`; it is not changed.
+        precision: a key of `PRECISIONS`.
+
+    Returns:
+        List of `onnx.ModelProto`: empty for float32, otherwise the model to write, and its
+        emulation where a CPU computes in another precision than the file says.
+    """
+    forms = [model]
+    for change in PRECISIONS[precision]:
+        forms.append(copy_of(forms[-1]))
+        change(forms[-1])
+    return forms[1:]

@@ -1,0 +1,160 @@
+"""Copies of layers that share their variables."""
+
+import copy
+import enum
+import functools
+import types
+
+import keras
+
+from keras_attn._backend.private_names import (
+    NODE_LISTS,
+    forget_original_parts,
+    graph_record_classes,
+)
+
+FRAMEWORKS = frozenset({"keras", "tensorflow", "numpy", "onnx", "tf2onnx"})
+"""Packages whose objects are shared by a copy and its original, unless they are layers."""
+
+
+def copy_layers(*layers):
+    """Copies layers, with everything inside of them, and shares their variables.
+
+    An export sets attributes of layers, such as `use_cudnn` and `dtype_policy`. It sets them on a
+    copy, so the caller can use the model at the same time. The copy is made of the Python objects
+    themselves, not of configurations. So it needs no `get_config` and no registered class, it has
+    attributes that were set after the construction, and it takes no memory for weights.
+
+    Copied are layers and operations, also in containers, bound methods, partial functions, closures
+    and defaults of functions, and objects of other classes that lead to a layer. Everything else is
+    shared: variables, tensors, arrays, seed generators, optimizers and metrics.
+
+    Args:
+        *layers: Keras layers or models. What they share, their copies share too.
+
+    Returns:
+        List of the copies.
+    """
+    copies = _Copies()
+    return [copies.of(layer) for layer in layers]
+
+
+class _Copies:
+    """The copy of each object, made when it is asked for."""
+
+    def __init__(self):
+        self._pairs = {}  # id -> original, which has to live as long as its id, and copy
+        self._records = graph_record_classes()
+
+    def of(self, value):
+        """The copy of an object, or the object itself where it is shared."""
+        if id(value) in self._pairs:
+            return self._pairs[id(value)][1]
+        if isinstance(value, (keras.Operation, *self._records)):
+            return self._object(value)
+        if isinstance(value, (dict, list, set)):
+            return self._container(value)
+        if isinstance(value, (tuple, frozenset)):
+            items = [self.of(each) for each in value]
+            if all(new is old for new, old in zip(items, value, strict=True)):
+                return value
+            base = tuple if isinstance(value, tuple) else frozenset
+            # TensorFlow's wrapper of a tuple has the class of the tuple.
+            return base.__new__(value.__class__, items)
+        if not self._leads_to_layer(value):
+            return value
+        if isinstance(value, types.MethodType):
+            return types.MethodType(value.__func__, self.of(value.__self__))
+        if isinstance(value, functools.partial):
+            keywords = self.of(value.keywords)
+            return functools.partial(self.of(value.func), *map(self.of, value.args), **keywords)
+        if isinstance(value, types.FunctionType):
+            return self._function(value)
+        return self._other_object(value)
+
+    def _add(self, value, new):
+        self._pairs[id(value)] = value, new
+        return new
+
+    def _object(self, value):
+        new = self._add(value, object.__new__(type(value)))
+        for name, old in dict(vars(value)).items():
+            # The nodes of a layer lead to all models that it is a part of.
+            vars(new)[name] = list(old) if name in NODE_LISTS else self.of(old)
+        forget_original_parts(new)
+        return new
+
+    def _other_object(self, value):
+        try:
+            new = copy.copy(value)
+        except Exception:  # whatever the class raises that refuses to be copied
+            return value
+        self._add(value, new)
+        for name, old in dict(vars(value)).items():
+            object.__setattr__(new, name, self.of(old))
+        return new
+
+    def _container(self, value):
+        # Keras' own containers register each change with their layer.
+        new = value.__class__() if hasattr(value, "tracker") else copy.copy(value)
+        self._add(value, new).clear()
+        if isinstance(value, dict):
+            new.update({self.of(key): self.of(each) for key, each in dict(value).items()})
+        elif isinstance(value, list):
+            new.extend([self.of(each) for each in list(value)])
+        else:
+            new.update([self.of(each) for each in list(value)])
+        return new
+
+    def _function(self, value):
+        cells = [types.CellType() for _ in value.__closure__ or ()]
+        new = types.FunctionType(
+            value.__code__, value.__globals__, value.__name__, None, tuple(cells) or None
+        )
+        self._add(value, functools.update_wrapper(new, value))
+        new.__defaults__ = self.of(value.__defaults__)
+        new.__kwdefaults__ = self.of(value.__kwdefaults__)
+        vars(new).clear()
+        vars(new).update(self.of(vars(value)))
+        for cell, old in zip(cells, value.__closure__ or (), strict=True):
+            for content in _contents(old):
+                cell.cell_contents = self.of(content)
+        return new
+
+    def _leads_to_layer(self, value):
+        open_values, seen = [value], {}
+        while open_values:
+            each = open_values.pop()
+            if isinstance(each, keras.Operation):
+                return True
+            if id(each) not in seen:
+                seen[id(each)] = each
+                open_values.extend(_parts(each))
+        return False
+
+
+def _parts(value):
+    """The objects that an object refers to, as far as they can lead to a layer of a model."""
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    if isinstance(value, types.MethodType):
+        return [value.__self__]
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, types.FunctionType):
+        contents = [each for cell in value.__closure__ or () for each in _contents(cell)]
+        return [*contents, value.__defaults__, value.__kwdefaults__, vars(value)]
+    if isinstance(value, (type, types.ModuleType, enum.Enum)) or not hasattr(value, "__dict__"):
+        return []
+    is_foreign = type(value).__module__.partition(".")[0] in FRAMEWORKS
+    return [] if is_foreign else list(dict(vars(value)).values())
+
+
+def _contents(cell):
+    """A list of what is in the cell of a closure, which may be empty."""
+    try:
+        return [cell.cell_contents]
+    except ValueError:
+        return []

@@ -1,0 +1,90 @@
+import copy
+
+import keras
+
+from keras_attn.export.trace.copy_layers import copy_layers
+from keras_attn.export.trace.functional_names import axis_names, input_names, output_names
+from keras_attn.export.trace.portable_copy import make_traceable, portable_copy
+
+
+class FunctionalFunction:
+    """What a functional model computes, as the function that is exported.
+
+    Args:
+        model: functional Keras model.
+
+    Attributes:
+        model: copy of the model, which shares its variables and does not depend on the machine, see
+            `portable_copy`.
+        inputs, outputs: dictionaries from the names in the file to the symbolic tensors.
+
+    Raises:
+        ValueError: two inputs or outputs have the same name, or one has none.
+    """
+
+    def __init__(self, model):
+        self.inputs = dict(zip(input_names(model), model.inputs, strict=True))
+        names = output_names(model, self.inputs)
+        self.outputs = dict(zip(names, model.outputs, strict=True))
+        self._structure = model.input
+        (self.model,) = portable_copy(model)
+
+    def __call__(self, *tensors):
+        """Runs the model.
+
+        Args:
+            *tensors: a tensor for each of `inputs`.
+
+        Returns:
+            Dictionary from the names of `outputs` to tensors.
+        """
+        values = keras.tree.pack_sequence_as(self._structure, tensors)
+        results = keras.tree.flatten(self.model(values, training=False))
+        return dict(zip(self.outputs, results, strict=True))
+
+    def copied(self):
+        """The same function of another copy of the model."""
+        function = copy.copy(self)
+        (function.model,) = copy_layers(self.model)
+        return function
+
+    def traceable(self):
+        """The same function of layers that can be converted to ONNX, not run."""
+        function = self.copied()
+        make_traceable(function.model)
+        return function
+
+    @property
+    def signature(self):
+        """List of `tf.TensorSpec`: the inputs."""
+        import tensorflow as tf
+
+        return [
+            tf.TensorSpec(each.shape, each.dtype, name=name) for name, each in self.inputs.items()
+        ]
+
+    def dimensions(self, arrays, batches, fixed):
+        """The names or sizes of the axes of all inputs and outputs.
+
+        Args:
+            arrays: list of arrays, the sample.
+            batches, fixed: from `batches_of_other_sizes`; `batches` begins with the sample.
+
+        Returns:
+            Dictionary from each name to a tuple.
+        """
+        axes = {}
+        for (name, value), array in zip(self.inputs.items(), arrays, strict=True):
+            is_fixed = fixed.get(name, ())
+            shape = [
+                array.shape[axis] if axis in is_fixed else size
+                for axis, size in enumerate(value.shape)
+            ]
+            axes[name] = axis_names(name, shape)
+        for name, value in self.outputs.items():
+            as_many = all(
+                values[name].shape[:1] in {array.shape[:1] for array in batch}
+                for batch, values in batches
+            )
+            axes[name] = axis_names(name, value.shape, "batch" if as_many else f"{name}_0")
+        return axes

@@ -1,0 +1,69 @@
+"""The names of what a functional model reads and returns, in its exported file."""
+
+from itertools import count
+
+import keras
+
+
+def input_names(model):
+    """The names of a functional model's inputs, in the order of `model.inputs`."""
+    if isinstance(model.input, dict):
+        return _paths(model.input, "inputs")
+    return [value.name for value in model.inputs]
+
+
+def output_names(model, input_names):
+    """The names of a functional model's outputs, in the order of `model.outputs`.
+
+    All differ from each other and from the names of the inputs, as an ONNX file needs it.
+    """
+    if isinstance(model.output, dict):
+        names = _paths(model.output, "outputs")
+        shared = [name for name in names if name in input_names]
+        if shared:
+            raise ValueError(
+                "Expected outputs named differently from the inputs. Received: inputs="
+                f"{list(input_names)}, outputs={names}, with {shared} in both. Rename these keys "
+                "in the dictionary of outputs, for instance keras.Model(model.input, "
+                f"{{{shared[0] + '_output'!r}: ...}})."
+            )
+        return names
+    names = []
+    for name in model.output_names:
+        different = (f"{name}_{number}" if number else name for number in count())
+        taken = (*names, *input_names)
+        names.append(next(each for each in different if each not in taken))
+    return names
+
+
+def axis_names(name, shape, first="batch"):
+    """The axes of a tensor: known sizes, and names of the others.
+
+    Args:
+        name: name of the tensor.
+        shape: tuple of ints and `None`.
+        first: name of the first axis. Default "batch"; other axes are called `name_axis`.
+    """
+    return tuple(
+        size if size is not None else first if axis == 0 else f"{name}_{axis}"
+        for axis, size in enumerate(shape)
+    )
+
+
+def _paths(structure, what):
+    """The paths of the tensors in a dictionary of a model's inputs or outputs, all different."""
+    paths = [path for path, _ in keras.tree.flatten_with_path(structure)]
+    names = ["/".join(map(str, path)) for path in paths]
+    same = [path for path, name in zip(paths, names, strict=True) if names.count(name) > 1]
+    if same:
+        raise ValueError(
+            f"Expected keys of the {what} that give each of them a name of its own, such as "
+            f"'outer/inner'. Received: the keys {same}, which give the same name. Rename a key in "
+            f"the dictionary of {what}."
+        )
+    if "" in names:
+        raise ValueError(
+            "Expected keys that are not empty, because an ONNX file needs a name for each of the "
+            f"{what}. Received: the keys {paths}. Rename the empty one."
+        )
+    return names

@@ -1,0 +1,114 @@
+import functools
+
+import keras
+
+from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn.export.trace.recurrent_operator import recurrent_operator
+
+
+def fuse_recurrence(*layers):
+    """Makes LSTM and GRU layers trace operators of ONNX, instead of loops.
+
+    What is traced can be converted to ONNX, not run. It equals Keras for every mask: the real
+    positions of each row are moved to its front, in the order in which the layer reads them, so
+    that ONNX's `sequence_lens` says all about them; then each output moves back to its position.
+    Each move is one Gather, in place of the transposition that ONNX's layout needs anyway.
+
+    Other activations than the default, another type than float32, a mask that is not `(batch,
+    time)`, cells other than `keras.layers.LSTMCell` and `GRUCell`, and subclasses of the layers
+    keep their loop.
+
+    Args:
+        *layers: copies of Keras layers or models; all layers inside of them are changed.
+    """
+    for layer in flatten_layers(layers):
+        if isinstance(layer, keras.layers.RNN):
+            layer.inner_loop = functools.partial(_inner_loop, layer)
+
+
+def _has_operator(layer):
+    cell = layer.cell
+    return (
+        type(layer) in (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
+        and type(cell) in (keras.layers.LSTMCell, keras.layers.GRUCell)
+        and cell.activation is keras.activations.tanh
+        and cell.recurrent_activation is keras.activations.sigmoid
+        and cell.compute_dtype == layer.compute_dtype == "float32"
+    )
+
+
+def _inner_loop(layer, sequences, initial_state, mask, training=False):
+    """Stands in for `keras.layers.RNN.inner_loop`.
+
+    Args:
+        layer: an `LSTM`, a `GRU` or an `RNN`.
+        sequences: `(batch, time, features)`.
+        initial_state: list of `(batch, units)`.
+        mask: `None` or `(batch, time)`, True = real.
+        training: bool; the operators are for inference.
+
+    Returns:
+        Tuple of the last output `(batch, units)`, the outputs `(batch, time, units)` (only the
+        last, `(batch, 1, units)`, if the layer returns no sequences), and the list of the last
+        states. As in Keras, a layer that goes backwards gives them in the order it reads.
+    """
+    import tensorflow as tf
+
+    masks = [each for each in keras.tree.flatten(mask) if each is not None]
+    if training or not _has_operator(layer) or any(len(each.shape) != 2 for each in masks):
+        if not masks and isinstance(layer.cell, keras.layers.LSTMCell):
+            # tf2onnx recognises the loop of an LSTM without a mask, and fails on its weights.
+            mask = tf.fill(tf.shape(sequences)[:2], True)
+        return type(layer).inner_loop(layer, sequences, initial_state, mask, training=training)
+    mask = masks[0] if masks else tf.ones(tf.shape(sequences)[:2], tf.int32)
+    states = keras.tree.flatten(initial_state)
+    outputs, states = _fused_loop(layer, sequences, states, tf.cast(mask, tf.int32))
+    return outputs[:, -1], outputs, states
+
+
+def _fused_loop(layer, sequences, initial_state, mask):
+    """The outputs and the states of `_inner_loop` for a mask: int32 `(B, T)`, 1 = real."""
+    import tensorflow as tf
+
+    batch, time = tf.shape(mask)[0], tf.shape(mask)[1]
+    # TopK, LSTM and GRU of ONNX Runtime before 1.31 end the process on an empty batch. So they get
+    # at least one row and one step: (R, S).
+    more_rows, more_steps = 1 - tf.minimum(batch, 1), 1 - tf.minimum(time, 1)
+    rows, steps = batch + more_rows, time + more_steps
+    if layer.go_backwards:
+        mask = tf.reverse(mask, [1])
+    # Integers are not padded but concatenated: that ONNX Runtime does on CUDA too.
+    is_real = tf.concat([mask, tf.zeros((batch, more_steps), tf.int32)], 1)  # (B, S)
+    is_real = tf.concat([is_real, tf.zeros((more_rows, steps), tf.int32)], 0)  # (R, S)
+    # All keys are different: first the real positions, in order, then the others.
+    positions = tf.math.top_k(is_real * steps - tf.range(steps), steps).indices  # (R, S)
+    if layer.go_backwards:
+        positions = steps - 1 - positions
+    positions = tf.expand_dims(tf.range(rows), 1) * time + positions  # (R, S)
+    positions = tf.minimum(positions, batch * time)  # what was added reads the zeros at the end
+    features = sequences.shape[-1]
+    flat = tf.concat([tf.reshape(sequences, (-1, features)), tf.zeros((1, features))], 0)
+    counts = tf.reduce_sum(mask, 1, keepdims=True)  # (B, 1)
+    outputs, states = recurrent_operator(
+        layer.cell,
+        tf.gather(flat, tf.transpose(positions)),  # (S, R, I)
+        # A row without real positions takes one step too, whose results are not looked at.
+        tf.concat([tf.maximum(tf.squeeze(counts, 1), 1), tf.ones(more_rows, tf.int32)], 0),  # (R,)
+        [tf.pad(state, [[0, more_rows], [0, 0]]) for state in initial_state],  # (R, H)
+    )
+    started = tf.cast(tf.minimum(counts, 1), tf.float32)  # (B, 1)
+    states = [
+        started * state[:batch] + (1 - started) * initial
+        for state, initial in zip(states, initial_state, strict=True)
+    ]
+    done = tf.cumsum(mask, axis=1)  # (B, T), real positions up to here
+    if not layer.return_sequences:
+        done, mask = counts, mask[:, -1:]  # (B, 1)
+    outputs = tf.gather(
+        tf.reshape(outputs, (-1, layer.cell.units)),
+        tf.maximum(done - 1, 0) * rows + tf.expand_dims(tf.range(batch), 1),
+    )  # (B, T, H)
+    # At a masked position Keras repeats the output before it, or gives zero.
+    visible = mask if layer.zero_output_for_mask else tf.minimum(done, 1)
+    outputs *= tf.expand_dims(tf.cast(visible, tf.float32), -1)
+    return outputs, states

@@ -1,0 +1,102 @@
+import keras
+
+from keras_attn._backend.private_names import implicit_mask
+from keras_attn.export.trace.search_function import OUTPUTS
+from keras_attn.masks import join
+
+NEXT = "next/"
+"""What the name of a value begins with as an output of a step, whose inputs lack it: an output may
+not be named like an input."""
+
+
+class SteppedSearch:
+    """A search as three functions, for a host that runs the loop.
+
+    `start(source_ids, max_length)`, with the further inputs of the function, gives the *values* of
+    a search: its carry, the decoder's memory and the maximum lengths, flat, named like
+    `beams/log_probs`.
+    `step(length_penalty, values)` gives those that have changed, named like `next/beams/log_probs`,
+    and `partial`, what `Search.partial` returns. When all of `done` is true, `finish(values)` gives
+    the results. So the host looks at `done`, and hands on what it was given last.
+
+    Args:
+        function: the `SearchFunction` that the steps make up.
+
+    Attributes:
+        start_signature, step_signature, finish_signature: lists of `tf.TensorSpec`, the inputs.
+        dimensions: dictionary from each input and output name to the names or sizes of its axes.
+    """
+
+    def __init__(self, function):
+        import tensorflow as tf
+
+        self._function = function
+        source_ids, max_length, length_penalty, *others = function.signature
+        self.start_signature = [source_ids, max_length, *others]
+        traced = tf.function(self._prepare, input_signature=self.start_signature, autograph=False)
+        self._structure = traced.get_concrete_function().structured_outputs
+        specs = [
+            tf.TensorSpec(value.shape, value.dtype, name=name)
+            for name, value in _flat(self._structure).items()
+        ]
+        self.step_signature = [length_penalty, *specs]
+        self.finish_signature = [spec for spec in specs if spec.name.startswith("hypotheses/")]
+        self.dimensions = {**function.dimensions, "partial": ("batch", "steps")}
+        for spec in specs:
+            for name in (spec.name, NEXT + spec.name):
+                self.dimensions[name] = _axes(name, spec.shape)
+
+    def start(self, *inputs):
+        """The values before the first token, by name."""
+        return _flat(self._prepare(*inputs))
+
+    def step(self, length_penalty, *values):
+        """The values after one more token, by name with `NEXT` before it, and `partial`."""
+        values = keras.tree.pack_sequence_as(self._structure, values)
+        given = _flat(values)
+        memory, max_lengths = values.pop("memory"), values.pop("max_lengths")
+        search = self._function.search
+        carry = search.advance(values, memory, max_lengths, length_penalty)
+        following = {
+            NEXT + name: value
+            for name, value in _flat(carry).items()
+            if value is not given[name]  # the host still has it
+        }
+        return {"partial": search.partial(carry), **following}
+
+    def finish(self, *hypotheses):
+        """The results, see `SearchFunction`."""
+        structure = self._structure["hypotheses"]
+        results = self._function.search.finish(keras.tree.pack_sequence_as(structure, hypotheses))
+        return {name: results[name] for name in OUTPUTS if name in results}
+
+    def _prepare(self, source_ids, max_length, *others):
+        encoded = self._function.encoder(source_ids, training=False)
+        # As in `Search.call`, to which Keras passes the implicit masks.
+        implicit = keras.tree.map_structure(implicit_mask, encoded["encoder_outputs"])
+        encoder_mask = join(
+            encoded["encoder_outputs"],
+            encoder_mask=encoded.get("encoder_mask"),
+            encoder_outputs_mask=implicit,
+        )
+        encoded = {**encoded, "encoder_mask": encoder_mask}
+        carry, memory, max_lengths = self._function.search.prepare(
+            **encoded, max_length=max_length, **self._function.named(others)
+        )
+        return {**carry, "memory": memory, "max_lengths": max_lengths}
+
+
+def _flat(structure):
+    return {
+        "/".join(map(str, path)): leaf for path, leaf in keras.tree.flatten_with_path(structure)
+    }
+
+
+def _axes(name, shape):
+    part = name.removeprefix(NEXT)
+    is_of_beams = part.startswith("state/") and not part.startswith("state/shared/")
+    rows = "rows" if is_of_beams else "batch"
+    return tuple(
+        size if size is not None else f"{name}_{axis}" if axis else rows
+        for axis, size in enumerate(shape)
+    )

@@ -1,0 +1,24 @@
+import contextlib
+import threading
+
+# TensorFlow's setting holds for all threads.
+_LOCK = threading.RLock()
+
+
+@contextlib.contextmanager
+def without_tensor_float_32():
+    """Makes TensorFlow multiply in float32 inside the block, also on a GPU.
+
+    By default it rounds the factors of a product to 10 bits (TensorFloat-32) on GPUs that can do
+    so, and an exported file is compared with float32. The setting belongs to the process: during an
+    export, other products of the process are exact too. Threads that export take turns.
+    """
+    import tensorflow as tf
+
+    with _LOCK:
+        before = tf.config.experimental.tensor_float_32_execution_enabled()
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        try:
+            yield
+        finally:
+            tf.config.experimental.enable_tensor_float_32_execution(before)

@@ -1,0 +1,67 @@
+"""Masks applied to scores and to sequences."""
+
+import keras
+from keras import ops
+
+# Added to the score of a masked position. Far below every real score, also of features that are
+# not normalized: features of size 1e5 have scores of 1e10 and more. Finite, because the softmax of
+# a row of infinities is NaN. The sum of several of them, or of one and the lowest float32, is
+# finite too.
+MASKED_SCORE = -1e30
+
+
+def scores_of_mask(mask, dtype="float32"):
+    """Returns what is added to scores, of the shape of the mask: 0 where may be attended."""
+    return (1.0 - ops.cast(mask, dtype)) * MASKED_SCORE
+
+
+def wide_dtype(*values):
+    """Returns the dtype for sums and softmaxes: float64 if a value has it, otherwise float32.
+
+    Args:
+        *values: tensors or dtypes.
+    """
+    dtypes = [keras.backend.standardize_dtype(getattr(each, "dtype", each)) for each in values]
+    return "float64" if "float64" in dtypes else "float32"
+
+
+def masked_softmax(scores, mask):
+    """Softmax over the last axis in which masked positions get weight exactly 0.
+
+    A row in which everything is masked gets only zeros, so its context is zero too. Computed in
+    float32, or in float64 for scores of that dtype.
+
+    Args:
+        scores: `(batch, target, source)` floats.
+        mask: boolean, broadcastable to `scores`.
+
+    Returns:
+        Weights of the shape and dtype of `scores`.
+    """
+    dtype = wide_dtype(scores)
+    masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)
+    if scores.shape[-1] == 1:
+        weights = ops.ones_like(masked)  # Keras warns of a softmax over an axis of size one.
+    else:
+        weights = ops.softmax(masked, axis=-1)
+    return ops.cast(weights * ops.cast(mask, dtype), scores.dtype)
+
+
+def masked_mean(values, mask=None):
+    """Mean of the positions that a mask marks.
+
+    Args:
+        values: `(batch, time, features)`.
+        mask: boolean `(batch, time)`. Default `None`: all count.
+
+    Returns:
+        `(batch, features)`, zeros where no position counts. Sums are at least in float32: those of
+        long sequences have no place in float16.
+    """
+    if mask is None:
+        return ops.mean(values, axis=1)
+    dtype = keras.backend.result_type(values.dtype, "float32")
+    mask = ops.cast(mask, dtype)[:, :, None]  # (B, T, 1)
+    counts = ops.maximum(ops.sum(mask, axis=1), 1.0)  # (B, 1)
+    means = ops.sum(ops.cast(values, dtype) * mask, axis=1) / counts
+    return ops.cast(means, values.dtype)

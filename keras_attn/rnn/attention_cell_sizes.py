@@ -1,0 +1,72 @@
+import dataclasses
+
+import keras
+
+from keras_attn.rnn.cell_states import output_size, top_state
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionCellSizes:
+    """Sizes of the vectors in an `AttentionRNNCell`.
+
+    Args:
+        query: int, query of the attention.
+        context: int, context of the attention.
+        attention: int, attention vector, which input feeding passes to the next step.
+        cell_inputs: int, inputs of the inner cell: inputs of the step, context and attention vector
+            as far as the cell has them.
+        joined: int, cell output and context, the inputs of the attention vector layer.
+    """
+
+    query: int
+    context: int
+    attention: int
+    cell_inputs: int
+    joined: int
+
+
+def compute_sizes(layer, inputs_shape, encoder_outputs_shape, query_features_shape):
+    """Computes the sizes of an `AttentionRNNCell` with attention.
+
+    Args:
+        layer: the `AttentionRNNCell`.
+        inputs_shape, encoder_outputs_shape, query_features_shape: see `AttentionRNNCell.build`.
+
+    Returns:
+        `AttentionCellSizes`.
+
+    Raises:
+        ValueError: if the query contains the context and the context has the size of the query.
+    """
+    cell_output = output_size(layer.cell)
+    query = layer.composed_query.size_without_context(
+        cell_output=cell_output,
+        previous_state=top_state(layer.cell, layer.cell.state_size),
+        inputs=inputs_shape[-1],
+        features=query_features_shape and query_features_shape[-1],
+    )
+    context = _context_size(layer.attention, query, encoder_outputs_shape)
+    if "context" in layer.composed_query:
+        query += context
+        if _context_size(layer.attention, query, encoder_outputs_shape) != context:
+            raise ValueError(
+                "A context that is part of the query must have a size of its own. "
+                f"Received: query={layer.query!r}. Pass output_shape to the attention."
+            )
+    attention = layer.attention_units or context
+    cell_inputs = inputs_shape[-1]
+    if not layer.attends_after_cell:
+        cell_inputs += context
+    if layer.input_feeding:
+        cell_inputs += attention
+    return AttentionCellSizes(query, context, attention, cell_inputs, cell_output + context)
+
+
+def _context_size(attention, query_size, encoder_outputs_shape):
+    query = keras.KerasTensor((None, None, query_size))
+    shapes = encoder_outputs_shape
+    if isinstance(shapes, dict):
+        value = {name: keras.KerasTensor(shape) for name, shape in shapes.items()}
+    else:
+        value = keras.KerasTensor(shapes)
+    return attention.compute_output_spec(query, value).shape[-1]

@@ -1,0 +1,49 @@
+"""Sizes and values of the states of Keras cells, stacked or not."""
+
+import keras
+from keras import ops, tree
+
+from keras_attn._serialization.plain_lists import plain_lists
+
+
+def state_sizes(cell):
+    """Returns the sizes of the states of a cell as nested lists, also for a single int."""
+    sizes = plain_lists(cell.state_size)
+    return [sizes] if isinstance(sizes, int) else sizes
+
+
+def output_size(cell):
+    """Returns the size of the output of a cell, also of one without `output_size`."""
+    size = getattr(cell, "output_size", None)
+    return top_state(cell, cell.state_size) if size is None else size
+
+
+def top_state(cell, states):
+    """Returns the state that is the output of a cell: the first one, of the last cell of a stack.
+
+    Args:
+        cell: a Keras cell.
+        states: its states, or their sizes.
+    """
+    if isinstance(cell, keras.layers.StackedRNNCells):
+        return top_state(cell.cells[-1], states[-1])
+    return states[0] if isinstance(states, list | tuple) else states
+
+
+def zero_states(cell, batch_size, dtype):
+    """Returns the initial states of a cell, also of one without `get_initial_state`.
+
+    Args:
+        cell: a Keras cell.
+        batch_size: int or integer scalar.
+        dtype: dtype of the states that are created here.
+    """
+    if hasattr(cell, "get_initial_state"):
+        return cell.get_initial_state(batch_size=batch_size)
+    return [ops.zeros((batch_size, size), dtype=dtype) for size in state_sizes(cell)]
+
+
+def cast_like(states, zeros):
+    """Casts states to the dtypes of the initial states of a cell."""
+    pairs = zip(tree.flatten(states), tree.flatten(zeros), strict=True)
+    return tree.pack_sequence_as(states, [ops.cast(leaf, zero.dtype) for leaf, zero in pairs])

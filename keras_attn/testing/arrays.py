@@ -1,0 +1,101 @@
+"""NumPy values of nested tensors, and comparisons whose errors name what was compared."""
+
+import contextlib
+
+import keras
+import numpy as np
+from keras import ops, tree
+
+from keras_attn._serialization.plain_lists import plain_lists
+
+
+def to_numpy(nested):
+    """Returns nested tensors as NumPy arrays."""
+    return tree.map_structure(ops.convert_to_numpy, nested)
+
+
+def randomize(layer, scale=0.5, seed=0):
+    """Assigns normally distributed values to all weights, also to biases; returns the layer."""
+    generator = np.random.default_rng(seed)
+    layer.set_weights([generator.normal(0, scale, w.shape) for w in layer.trainable_weights])
+    return layer
+
+
+@contextlib.contextmanager
+def dtype_policy(policy):
+    """Sets the dtype policy of layers that are created in the block."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def require(condition, message):
+    """Raises an `AssertionError` unless a condition holds, also with `python -O`."""
+    if not condition:
+        raise AssertionError(message)
+
+
+@contextlib.contextmanager
+def requirement(message):
+    """Puts a message before errors of the block and turns them into an `AssertionError`."""
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"{message} Received: {type(error).__name__}: {error}") from error
+
+
+def assert_close(received, expected, tolerance=1e-5, message=""):
+    """Compares nested arrays, with one tolerance for relative and absolute differences.
+
+    Args:
+        received, expected: nested arrays.
+        tolerance: float. Defaults to 1e-5.
+        message: string, the beginning of the error. Defaults to an empty string.
+
+    Raises:
+        AssertionError: for other structures, shapes or values.
+    """
+    received, expected = plain_lists(received), plain_lists(expected)
+    with requirement(message):
+        tree.assert_same_structure(received, expected)
+    for one, other in zip(tree.flatten(received), tree.flatten(expected), strict=True):
+        one, other = np.asarray(one, "float64"), np.asarray(other, "float64")
+        np.testing.assert_allclose(
+            one, other, rtol=tolerance, atol=tolerance, err_msg=message, verbose=not message
+        )
+
+
+def assert_identical(received, expected, message=""):
+    """Compares nested arrays bit by bit; see `assert_close`."""
+    for one, other in zip(tree.flatten(received), tree.flatten(expected), strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=message, verbose=not message)
+
+
+def fill_masked_with_noise(array, mask, seed=0):
+    """Returns `(batch, time, features)` with large random values where the mask is False."""
+    generator = np.random.default_rng(seed)
+    noise = generator.normal(size=array.shape).astype(array.dtype) * 100
+    return np.where(mask[:, :, None], array, noise)
+
+
+def pad_source(encoded, columns):
+    """Adds source positions that are masked and hold noise.
+
+    Args:
+        encoded: dict with `encoder_outputs` `(batch, source, features)` and `encoder_mask`.
+        columns: int, number of positions.
+
+    Returns:
+        A dict with the same keys.
+    """
+    outputs, mask = encoded["encoder_outputs"], encoded["encoder_mask"]
+    outputs = np.pad(outputs, [(0, 0), (0, columns), (0, 0)])
+    mask = np.pad(mask, [(0, 0), (0, columns)])
+    return {
+        **encoded,
+        "encoder_outputs": fill_masked_with_noise(outputs, mask),
+        "encoder_mask": mask,
+    }

@@ -1,0 +1,291 @@
+import keras
+import numpy as np
+from keras import tree
+
+from keras_attn._backend.gather import reorder
+from keras_attn.testing.arrays import (
+    assert_close,
+    assert_identical,
+    fill_masked_with_noise,
+    pad_source,
+    randomize,
+    require,
+    requirement,
+    to_numpy,
+)
+
+BEAMS = 3
+
+
+def check_decoder(make_decoder, encoded, token_ids, sum_to_one=True):
+    """Checks that a decoder keeps the contract of `StepDecoder`.
+
+    - `call`, `prepare_memory`, `initial_state` and `step` return what the contract says: float32
+      logits, memory with a row for each sentence, state with a row for each beam, a state of the
+      same structure and dtypes after each step.
+    - `step` returns the logits of `call` at every position, also for beams that share a memory,
+      for sentences chosen by `select`, and after a search has reordered the state. It depends on
+      its arguments only, and can be traced.
+    - Padding of source and target, other sentences of the batch and later tokens change nothing.
+    - Alignments are weights of the source positions that are not masked.
+
+    Args:
+        make_decoder: function without arguments that returns a new `StepDecoder`.
+        encoded: dict of NumPy arrays, the keyword arguments of `prepare_memory`:
+            `encoder_outputs` `(batch, source, features)`, boolean `encoder_mask` `(batch, source)`
+            with some False, optionally `encoder_state`. At least two sentences.
+        token_ids: int32 `(batch, time)`, at least three tokens, the start token first, no padding.
+        sum_to_one: bool, whether the alignments of a step sum to 1. Otherwise they sum to at
+            most 1. Defaults to `True`.
+
+    Raises:
+        ValueError: for arguments that do not suffice for the checks.
+        AssertionError: with a message that names the requirement that is not met.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from keras_attn import AttentionRNNCell, BahdanauAttention, RNNDecoder
+    >>> from keras_attn.testing import check_decoder
+    >>> def make_decoder():
+    ...     cell = AttentionRNNCell(keras.layers.GRUCell(6), BahdanauAttention(5))
+    ...     return RNNDecoder(cell, keras.layers.Embedding(7, 4), keras.layers.Dense(7))
+    >>> encoded = {
+    ...     "encoder_outputs": np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32"),
+    ...     "encoder_mask": np.arange(5) < np.array([[3], [5]]),
+    ... }
+    >>> check_decoder(make_decoder, encoded, np.array([[1, 4, 5], [1, 6, 3]], "int32"))
+    """
+    mask = encoded["encoder_mask"]
+    if mask.all() or len(mask) < 2 or token_ids.shape[1] < 3:
+        raise ValueError(
+            "Expected at least two sentences, three tokens and a masked source position. Received: "
+            f"encoder_mask={mask.tolist()}, token_ids with shape {token_ids.shape}. Pass more."
+        )
+    decoder = make_decoder()
+    decoder(token_ids, **encoded)
+    randomize(decoder)
+    logits = to_numpy(decoder(token_ids, **encoded))
+    require(
+        logits.dtype == "float32" and logits.shape[:2] == token_ids.shape and logits.ndim == 3,
+        "Expected `call` to return float32 logits (batch, time, vocabulary). Received: "
+        f"{logits.dtype} {logits.shape}.",
+    )
+    _check_call(decoder, encoded, token_ids, logits)
+    _check_steps(decoder, encoded, token_ids, logits)
+    _check_select(decoder, encoded, token_ids, logits)
+    _check_beams(decoder, encoded, token_ids, sum_to_one)
+    _check_reordering(decoder, encoded, token_ids)
+    _check_tracing(decoder, encoded, token_ids)
+
+
+def check_rows(state, batch, beam_width):
+    """Checks that leaves have a row for each beam, and those in `shared` one for each sentence."""
+    own = {name: leaf for name, leaf in state.items() if name != "shared"}
+    rows = {tuple(leaf.shape)[:1] for leaf in tree.flatten(own)}
+    require(
+        rows <= {(batch * beam_width,)},
+        "Expected the leaves of a state, except for those in `shared`, to have a row for each beam "
+        f"of each sentence, {batch * beam_width} rows. Received: {sorted(rows)}.",
+    )
+    rows = {leaf.shape[0] for leaf in tree.flatten(state.get("shared", {})) if len(leaf.shape)}
+    require(
+        rows <= {batch},
+        "Expected the leaves in `shared` of a state to be scalars or to have a row for each "
+        f"sentence, {batch} rows. Received: {sorted(rows)}.",
+    )
+
+
+def _check_call(decoder, encoded, token_ids, logits):
+    """What must not change the logits of teacher forcing."""
+    # Tokens from the third position on must not be seen before it.
+    other = np.where(np.arange(token_ids.shape[1]) >= 2, token_ids[::-1, ::-1], token_ids)
+    assert_close(
+        to_numpy(decoder(other, **encoded))[:, :2],
+        logits[:, :2],
+        message="Expected `call` to return logits that do not depend on later tokens.",
+    )
+    noise = fill_masked_with_noise(encoded["encoder_outputs"], encoded["encoder_mask"])
+    assert_identical(
+        to_numpy(decoder(token_ids, **{**encoded, "encoder_outputs": noise})),
+        logits,
+        "Expected logits that do not depend on source positions where encoder_mask is False.",
+    )
+    order = np.roll(np.arange(len(token_ids)), 1)
+    assert_close(
+        to_numpy(decoder(token_ids[order], **_rows_of(encoded, order))),
+        logits[order],
+        message="Expected logits of a sentence that do not depend on its place in the batch.",
+    )
+    assert_close(
+        to_numpy(decoder(token_ids[:1], **_rows_of(encoded, [0]))),
+        logits[:1],
+        message="Expected logits of a sentence that do not depend on the others in the batch.",
+    )
+    longer = np.pad(token_ids, [(0, 0), (0, 2)])
+    assert_close(
+        to_numpy(decoder(longer, **pad_source(encoded, 3)))[:, : token_ids.shape[1]],
+        logits,
+        message="Expected logits that do not depend on padding of the source or the target.",
+    )
+
+
+def _check_steps(decoder, encoded, token_ids, logits):
+    batch, time = token_ids.shape
+    memory = decoder.prepare_memory(**encoded)
+    rows = {tuple(leaf.shape)[:1] for leaf in tree.flatten(memory)}
+    require(
+        rows <= {(batch,)},
+        "Expected the leaves of the memory from `prepare_memory` to have a row for each sentence, "
+        f"{batch} rows. Received: {sorted(rows)}.",
+    )
+    state = decoder.initial_state(memory, max_length=time)
+    for t, tokens in enumerate(token_ids.T):
+        message = f"Expected `step` {t} to return the logits of `call`."
+        step_logits, new_state = _take_step(decoder, tokens, state, memory, message)
+        assert_close(step_logits, logits[:, t], message=message)
+        message = (
+            "Expected `step` to return the same for the same arguments, and the decoder to keep "
+            "nothing between calls."
+        )
+        again, _ = _take_step(decoder, tokens, state, memory, message)
+        assert_close(again, step_logits, message=message)
+        _check_same_kind(new_state, state)
+        state = new_state
+
+
+def _take_step(decoder, tokens, state, memory, message):
+    """Takes a step, and checks that it returns float32 logits with a row for each hypothesis."""
+    with requirement(message):
+        results = decoder.step(tokens, state, memory)
+    require(
+        isinstance(results, tuple | list) and len(results) == 2,
+        f"Expected `step` to return a tuple of logits and state. Received: {type(results)}.",
+    )
+    logits = to_numpy(results[0])
+    require(
+        logits.dtype == "float32" and logits.ndim == 2 and len(logits) == len(tokens),
+        "Expected `step` to return float32 logits (batch * beams, vocabulary). Received: "
+        f"{logits.dtype} {logits.shape} for {len(tokens)} tokens.",
+    )
+    return logits, results[1]
+
+
+def _check_same_kind(new_state, state):
+    """Requires the structure, ranks and dtypes of the state before, as a loop does."""
+    message = "Expected `step` to return a state with the structure of the state that it is given."
+    with requirement(message):
+        tree.assert_same_structure(new_state, state)
+    for new, old in zip(tree.flatten(new_state), tree.flatten(state), strict=True):
+        kinds = [(str(np.dtype(to_numpy(each).dtype)), len(each.shape)) for each in (new, old)]
+        require(
+            kinds[0] == kinds[1],
+            "Expected `step` to return a state with the dtypes and ranks of the state that it is "
+            f"given. Received: dtype and rank {kinds[0]} for {kinds[1]}.",
+        )
+
+
+def _check_select(decoder, encoded, token_ids, logits):
+    batch, time = token_ids.shape
+    rows = np.array([batch - 1, 0], "int32")
+    memory = decoder.select(decoder.prepare_memory(**encoded), rows)
+    state = decoder.initial_state(memory, max_length=time)
+    message = "Expected `select` to return the memory of the chosen sentences in their order."
+    for t, tokens in enumerate(token_ids[rows].T):
+        step_logits, state = _take_step(decoder, tokens, state, memory, message)
+        assert_close(step_logits, logits[rows, t], message=message)
+
+
+def _check_beams(decoder, encoded, token_ids, sum_to_one):
+    """Beams of one memory must give what sentences of their own give."""
+    batch, time = token_ids.shape
+    beams = np.stack([np.roll(token_ids, k, axis=1) for k in range(BEAMS)], axis=1)
+    beams[:, :, 0] = token_ids[:, :1]
+    beams = beams.reshape(batch * BEAMS, time)
+    repeated = _rows_of(encoded, np.repeat(np.arange(batch), BEAMS))
+    logits = to_numpy(decoder(beams, **repeated))
+    memory = decoder.prepare_memory(**encoded)
+    state = decoder.initial_state(memory, BEAMS, alignments=True, max_length=time)
+    check_rows(state, batch, BEAMS)
+    for t, tokens in enumerate(beams.T):
+        message = (
+            f"Expected `step` {t} with {BEAMS} beams of each sentence, side by side, to return the "
+            "logits of `call` for as many sentences."
+        )
+        step_logits, state = _take_step(decoder, tokens, state, memory, message)
+        assert_close(step_logits, logits[:, t], message=message)
+        if "alignments" in state:
+            _check_alignments(to_numpy(state["alignments"]), repeated["encoder_mask"], sum_to_one)
+
+
+def _check_alignments(weights, mask, sum_to_one):
+    require(
+        weights.shape == mask.shape,
+        'Expected `state["alignments"]` of shape (batch * beams, source). Received: '
+        f"{weights.shape}, instead of {mask.shape}.",
+    )
+    require(
+        not weights[~mask].any(),
+        'Expected `state["alignments"]` of 0 where encoder_mask is False.',
+    )
+    sums = weights.sum(axis=1)
+    assert_close(
+        sums if sum_to_one else np.ceil(sums),
+        mask.any(axis=1),
+        message=f'Expected `state["alignments"]` that sum to {"" if sum_to_one else "at most "}1.',
+    )
+
+
+def _check_reordering(decoder, encoded, token_ids):
+    """After a search has reordered the state, each beam must have the history of its parent."""
+    batch, start = len(token_ids), token_ids[0, 0]
+    repeated = _rows_of(encoded, np.repeat(np.arange(batch), BEAMS))
+    generator = np.random.default_rng(0)
+    memory = decoder.prepare_memory(**encoded)
+    state = decoder.initial_state(memory, BEAMS, max_length=3)
+    before = np.full((batch * BEAMS, 0), start, "int32")
+    tokens = np.full(batch * BEAMS, start, "int32")
+    for _ in range(3):
+        before = np.concatenate([before, tokens[:, None]], axis=1)
+        message = (
+            "Expected `step` to return the logits of `call` after the state was reordered: all "
+            "that belongs to a beam must be in its row of the state."
+        )
+        logits, state = _take_step(decoder, tokens, state, memory, message)
+        assert_close(logits, to_numpy(decoder(before, **repeated))[:, -1], message=message)
+        parents = generator.integers(0, BEAMS, (batch, BEAMS))
+        rows = (parents + np.arange(batch)[:, None] * BEAMS).reshape(-1).astype("int32")
+        state, before = decoder.archive(reorder(state, rows)), before[rows]
+        tokens = generator.choice(token_ids[:, 1:].reshape(-1), batch * BEAMS)
+
+
+def _check_tracing(decoder, encoded, token_ids):
+    """A step must not need the values of tensors: searches and exports trace it."""
+    memory = decoder.prepare_memory(**encoded)
+    state = decoder.initial_state(memory, max_length=token_ids.shape[1])
+    symbolic = tree.map_structure(
+        lambda leaf: keras.KerasTensor(
+            leaf.shape, dtype=keras.backend.standardize_dtype(leaf.dtype)
+        ),
+        (token_ids[:, 0], state, memory),
+    )
+    with requirement("Expected a `step` that can be traced, without values of its arguments."):
+        _Step(decoder).compute_output_spec(*symbolic)
+
+
+class _Step(keras.Operation):
+    def __init__(self, decoder):
+        super().__init__()
+        self.decoder = decoder
+
+    def call(self, token_ids, state, memory):
+        return self.decoder.step(token_ids, state, memory)
+
+
+def _symbolic(leaf):
+    return keras.KerasTensor(leaf.shape, dtype=keras.backend.standardize_dtype(leaf.dtype))
+
+
+def _rows_of(encoded, rows):
+    return tree.map_structure(lambda leaf: leaf[rows], encoded)

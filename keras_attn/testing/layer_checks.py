@@ -1,0 +1,212 @@
+import inspect
+import json
+import tempfile
+import warnings
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import tree
+
+from keras_attn.testing.arrays import (
+    assert_close,
+    assert_identical,
+    dtype_policy,
+    fill_masked_with_noise,
+    randomize,
+    require,
+    requirement,
+    to_numpy,
+)
+
+
+def check_layer(make_layer, inputs, masked=None, mixed_dtype="float16", without_gradient=()):
+    """Checks what every Keras layer must do, whatever it computes.
+
+    - `get_config` has all arguments, and `from_config` makes an equal layer from it.
+    - In a functional model the layer has the shapes and dtypes that it has with values, and the
+      model returns the same after `save` and `load_model`.
+    - Masked positions do not change the outputs.
+    - With the policy "mixed_float16" the outputs are close to those in float32, and the weights are
+      float32.
+    - One step of `fit` changes every weight, and none becomes NaN.
+
+    Args:
+        make_layer: function without arguments that returns a new layer.
+        inputs: dict of the call arguments, nested NumPy arrays.
+        masked: dict from the name of an argument `(batch, time, features)` to the name of its mask
+            `(batch, time)`. Defaults to `None`, no masks.
+        mixed_dtype: string, dtype of the floating-point outputs with the policy "mixed_float16".
+            Defaults to `"float16"`.
+        without_gradient: names of weights that cannot change the outputs. Defaults to none.
+
+    Raises:
+        AssertionError: with a message that names the requirement that is not met.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import BahdanauAttention
+    >>> from keras_attn.testing import check_layer
+    >>> inputs = {
+    ...     "query": np.ones((2, 3, 4), "float32"),
+    ...     "value": np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32"),
+    ...     "attention_mask": np.arange(5) < np.array([[3], [5]]),
+    ... }
+    >>> check_layer(lambda: BahdanauAttention(8), inputs, masked={"value": "attention_mask"})
+    """
+    layer = make_layer()
+    layer(**inputs)
+    randomize(layer)
+    outputs = to_numpy(layer(**inputs))
+    _check_config(layer, inputs, outputs)
+    _check_functional_model(layer, inputs, outputs)
+    for name, mask_name in (masked or {}).items():
+        noisy = {**inputs, name: fill_masked_with_noise(inputs[name], inputs[mask_name])}
+        assert_identical(
+            to_numpy(layer(**noisy)),
+            outputs,
+            f"Expected outputs that do not depend on {name} where {mask_name} is False.",
+        )
+    _check_mixed_precision(make_layer, layer.get_weights(), inputs, outputs, mixed_dtype)
+    _check_training(make_layer, inputs, without_gradient)
+
+
+def _check_config(layer, inputs, outputs):
+    as_text = _config_text(layer)
+    config = layer.get_config()
+    require(config.get("name") == layer.name, "Expected the name of the layer in `get_config`.")
+    arguments = inspect.signature(type(layer).__init__).parameters.values()
+    own = {each.name for each in arguments if each.kind is each.POSITIONAL_OR_KEYWORD}
+    missing = sorted(own - {"self"} - set(config))
+    require(not missing, f"Expected all arguments in `get_config`. Missing: {missing}.")
+    with requirement("Expected `from_config` to make a layer from `get_config`."):
+        for _ in range(2):  # making a layer must not change the config
+            copy = type(layer).from_config(layer.get_config())
+    for text in (_config_text(layer), _config_text(copy)):
+        require(
+            text == as_text,
+            "Expected `from_config` to make a layer with an equal configuration, and to leave the "
+            f"configuration unchanged. Received: {text}, instead of {as_text}.",
+        )
+    copy(**inputs)
+    copy.set_weights(layer.get_weights())
+    message = "Expected a layer made by `from_config` to compute the same with the same weights."
+    assert_close(to_numpy(copy(**inputs)), outputs, 1e-6, message)
+
+
+def _config_text(layer):
+    """The configuration without Keras' ids of shared objects, which are addresses."""
+
+    def settings(config):
+        if isinstance(config, dict):
+            items = config.items()
+            return {name: settings(value) for name, value in items if name != "shared_object_id"}
+        return [settings(each) for each in config] if isinstance(config, list) else config
+
+    with requirement("Expected `get_config` to return values that JSON can store."):
+        return json.dumps(settings(layer.get_config()), sort_keys=True)
+
+
+def _check_functional_model(layer, inputs, outputs):
+    with requirement("Expected a layer that can be called with symbolic inputs."):
+        model = _functional_model(layer, inputs)
+    for symbolic, eager in zip(tree.flatten(model.output), tree.flatten(outputs), strict=True):
+        fits = len(symbolic.shape) == eager.ndim and all(
+            expected in (None, size)
+            for expected, size in zip(symbolic.shape, eager.shape, strict=True)
+        )
+        require(
+            fits,
+            "Expected symbolic outputs with the shapes of the values, or None where a size is "
+            f"unknown. Received: {symbolic.shape}, instead of {eager.shape}. Correct "
+            "`compute_output_shape` or `compute_output_spec`.",
+        )
+        require(
+            symbolic.dtype == str(eager.dtype),
+            "Expected symbolic outputs with the dtypes of the values. Received: "
+            f"{symbolic.dtype}, instead of {eager.dtype}.",
+        )
+    known = layer(**tree.map_structure(_input_of_known_shape, inputs))
+    shapes = [tuple(symbolic.shape) for symbolic in tree.flatten(known)]
+    expected = [eager.shape for eager in tree.flatten(outputs)]
+    require(
+        shapes == expected,
+        "Expected symbolic outputs of known shapes for inputs of known shapes. Received: "
+        f"{shapes}, instead of {expected}.",
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "model.keras")
+        with requirement("Expected a model with the layer to be saved and loaded."):
+            model.save(path)
+            loaded = keras.models.load_model(path)
+    received = to_numpy(loaded(tree.flatten(inputs)))
+    message = "Expected a saved and loaded model to return the same."
+    assert_close(tree.flatten(received), tree.flatten(outputs), 1e-6, message)
+
+
+def _functional_model(layer, inputs):
+    symbolic = tree.map_structure(_symbolic_input, inputs)
+    return keras.Model(tree.flatten(symbolic), layer(**symbolic))
+
+
+def _input_of_known_shape(array):
+    return keras.Input(batch_shape=array.shape, dtype=str(array.dtype))
+
+
+def _symbolic_input(array):
+    """All axes are unknown, except for the features of floating-point values."""
+    free = array.ndim - (array.dtype.kind == "f")
+    return keras.Input((None,) * (free - 1) + array.shape[free:], dtype=str(array.dtype))
+
+
+def _check_mixed_precision(make_layer, weights, inputs, outputs, mixed_dtype):
+    policy = 'with the policy "mixed_float16"'
+    with dtype_policy("mixed_float16"):
+        layer = make_layer()
+        layer(**inputs)
+    layer.set_weights(weights)
+    for half, full in zip(
+        tree.flatten(to_numpy(layer(**inputs))), tree.flatten(outputs), strict=True
+    ):
+        if full.dtype.kind == "f":
+            require(
+                str(half.dtype) == mixed_dtype,
+                f"Expected outputs of dtype {mixed_dtype} {policy}. Received: {half.dtype}.",
+            )
+            message = f"Expected outputs {policy} that are close to those in float32."
+            assert_close(half, full, 0.02, message)
+    wrong = [weight.path for weight in layer.weights if weight.dtype != "float32"]
+    require(not wrong, f"Expected float32 weights {policy}. Received: others for {wrong}.")
+
+
+def _check_training(make_layer, inputs, without_gradient):
+    """Runs one step of `fit`, compiled, and looks for weights that did not change."""
+    layer = make_layer()
+    model = _functional_model(layer, inputs)
+    if not layer.trainable_weights:
+        return
+    randomize(layer)
+    floats = [each for each in tree.flatten(model.output) if "float" in each.dtype]
+    model = keras.Model(model.input, floats)
+    model.compile(keras.optimizers.SGD(1.0), loss=["mse"] * len(floats))
+    inputs = tree.flatten(inputs)
+    outputs = tree.flatten(to_numpy(model(inputs)))
+    generator = np.random.default_rng(0)
+    targets = [generator.normal(size=each.shape) for each in outputs]
+    before = {weight.path: to_numpy(weight) for weight in layer.trainable_weights}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Gradients do not exist")  # is checked below
+        history = model.fit(inputs, targets, batch_size=len(targets[0]), verbose=0)
+    loss = history.history["loss"][0]
+    require(np.isfinite(loss), f"Expected a finite loss in training. Received: {loss}.")
+    for weight in layer.trainable_weights:
+        after = to_numpy(weight)
+        require(
+            np.all(np.isfinite(after)),
+            f"Expected a finite gradient for every weight. Received: others for {weight.path}.",
+        )
+        require(
+            weight.name in without_gradient or np.any(after != before[weight.path]),
+            f"Expected a gradient for every weight. Received: none for {weight.path}.",
+        )

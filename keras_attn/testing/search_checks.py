@@ -1,0 +1,207 @@
+import itertools
+
+import numpy as np
+from keras import tree
+
+from keras_attn.search.beam_decoder import BeamDecoder
+from keras_attn.search.greedy_decoder import GreedyDecoder
+from keras_attn.testing import search_oracles
+from keras_attn.testing.arrays import assert_close, pad_source, randomize, require, to_numpy
+
+PAD, START, END = 0, 1, 2
+
+
+def check_search(make_decoder, encoded, vocabulary_size=5, max_length=4):
+    """Checks that searches with a decoder find its best hypotheses and score them correctly.
+
+    All sequences of a small vocabulary are enumerated with `call`, and searched in NumPy. Then
+
+    - a `BeamDecoder` that is wide enough must find the best of all hypotheses;
+    - `GreedyDecoder` and a `BeamDecoder` with one beam must find the greedy hypothesis;
+    - a `BeamDecoder` with three beams must find the hypotheses of a beam search in NumPy;
+    - scores and log probabilities must be those of the tokens that were found, and alignments, if
+      the decoder has them, those of steps through these tokens;
+    - neither padding of the source nor the other sentences of a batch may change the results.
+
+    Args:
+        make_decoder: function without arguments that returns a new `StepDecoder` with
+            `vocabulary_size` tokens, of which 0 is padding, 1 the start and 2 the end token.
+        encoded: dict of NumPy arrays, see `check_decoder`.
+        vocabulary_size: int, small, because all sequences are enumerated. Defaults to 5.
+        max_length: int, maximum number of tokens of a hypothesis. Defaults to 4.
+
+    Raises:
+        AssertionError: with a message that names the requirement that is not met.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from keras_attn import RNNDecoder
+    >>> from keras_attn.testing import check_search
+    >>> def make_decoder():
+    ...     return RNNDecoder(
+    ...         keras.layers.GRUCell(6), keras.layers.Embedding(5, 4), keras.layers.Dense(5)
+    ...     )
+    >>> encoded = {
+    ...     "encoder_outputs": np.random.default_rng(0).normal(size=(2, 4, 3)).astype("float32"),
+    ...     "encoder_mask": np.arange(4) < np.array([[3], [4]]),
+    ... }
+    >>> check_search(make_decoder, encoded, max_length=3)
+    """
+    decoder = make_decoder()
+    logits = decoder(np.full((len(encoded["encoder_mask"]), 1), START, "int32"), **encoded)
+    require(
+        logits.shape[-1] == vocabulary_size,
+        f"Expected `call` to return logits of {vocabulary_size} tokens. Received: logits with "
+        f"shape {tuple(logits.shape)}.",
+    )
+    randomize(decoder, scale=1.0)
+    tables = _teacher_forced(decoder, encoded, vocabulary_size, max_length)
+    widest = (vocabulary_size - 3) ** (max_length - 1) * (vocabulary_size - 2)
+
+    def expected(search, **arguments):
+        return [search(table.__getitem__, max_length, **arguments) for table in tables]
+
+    exact = BeamDecoder(decoder, widest, num_hypotheses=3, stop="exact", max_length=max_length)
+    every = [hypotheses[:3] for hypotheses in expected(search_oracles.every_hypothesis)]
+    assert_found(to_numpy(exact(**encoded)), every, search="a BeamDecoder with all hypotheses open")
+
+    greedy = [
+        [search_oracles.hypothesis(*found, length_penalty=0.7)]
+        for found in expected(search_oracles.greedy_search)
+    ]
+    arguments = {"max_length": max_length, "length_penalty": 0.7}
+    for name, search in (
+        ("a GreedyDecoder", GreedyDecoder(decoder, **arguments)),
+        ("a BeamDecoder with one beam", BeamDecoder(decoder, 1, **arguments)),
+    ):
+        assert_found(to_numpy(search(**encoded)), greedy, search=name)
+
+    memory = decoder.prepare_memory(**encoded)
+    state = decoder.initial_state(memory, alignments=True, max_length=max_length)
+    has_alignments = "alignments" in state
+    arguments = {"beam_width": 3, "num_hypotheses": 2}
+    beam = BeamDecoder(
+        decoder, **arguments, max_length=max_length, return_alignments=has_alignments
+    )
+    results = to_numpy(beam(**encoded))
+    found = expected(search_oracles.beam_search, **arguments)
+    assert_found(results, found, search="a BeamDecoder with three beams")
+    if has_alignments:
+        _check_alignments(decoder, encoded, results)
+    check_padding_and_batch(beam, encoded)
+
+
+def check_padding_and_batch(search, encoded):
+    """Checks that results of a sentence depend on neither padding nor other sentences."""
+    results = to_numpy(search(**encoded))
+    columns = 3
+    padded = to_numpy(search(**pad_source(encoded, columns)))
+    if "alignments" in padded:
+        require(
+            not padded["alignments"][..., -columns:].any(),
+            "Expected alignments of 0 at padding of the source.",
+        )
+        padded["alignments"] = padded["alignments"][..., :-columns]
+    message = "Expected results of a search that do not depend on padding of the source."
+    assert_close(padded, results, message=message)
+    message = "Expected results of a search that do not depend on the other sentences of a batch."
+    for row in range(len(encoded["encoder_mask"])):
+        alone = tree.map_structure(lambda leaf: leaf[row : row + 1], encoded)  # noqa: B023
+        alone = to_numpy(search(**alone))
+        time = alone["token_ids"].shape[2]
+        for name, values in results.items():
+            same = values[row : row + 1]
+            if name in ("token_ids", "alignments"):
+                require(not same[:, :, time:].any(), message)  # others may need more steps
+                same = same[:, :, :time]
+            assert_close(alone[name], same, message=message)
+
+
+def assert_found(results, expected, tolerance=1e-4, search="a search"):
+    """Compares the results of a search with expected hypotheses.
+
+    Args:
+        results: dict of NumPy arrays, as a search returns them.
+        expected: for each sentence a list of tuples of tokens, length, score and log probability,
+            best first. Hypotheses that are missing must be marked as such in the results.
+        tolerance: float. Defaults to 1e-4.
+        search: string, the search in messages.
+
+    Raises:
+        AssertionError: for other hypotheses or scores.
+    """
+    count = results["token_ids"].shape[1]
+    require(
+        len(expected) == len(results["token_ids"]) and max(map(len, expected)) <= count,
+        f"Expected {search} to return at least {max(map(len, expected))} hypotheses for each of "
+        f"{len(expected)} sentences. Received: {results['token_ids'].shape[:2]}.",
+    )
+    for row, hypotheses in enumerate(expected):
+        for rank in range(count):
+            found = {name: values[row, rank] for name, values in results.items()}
+            place = f"hypothesis {rank} of sentence {row}"
+            if rank >= len(hypotheses):
+                is_missing = (
+                    found["scores"] == found["log_probs"] == np.float32(-1e9)
+                    and found["lengths"] == 0
+                    and not found["token_ids"].any()
+                )
+                require(is_missing, f"Expected {search} to find no {place}. Received: {found}.")
+                continue
+            tokens, length, score, log_prob = hypotheses[rank]
+            tokens = [int(each) for each in tokens]
+            padded = found["token_ids"].tolist()
+            require(
+                padded[: len(tokens)] == tokens and not any(padded[len(tokens) :]),
+                f"Expected {search} to find the tokens {tokens} as {place}. Received: {padded}.",
+            )
+            require(
+                found["lengths"] == length,
+                f"Expected {search} to return the length {length} for {place}. Received: "
+                f"{found['lengths']}.",
+            )
+            for name, value in (("scores", score), ("log_probs", log_prob)):
+                message = f"Expected {search} to return the {name} of the tokens for {place}."
+                assert_close(found[name], value, tolerance, message)
+
+
+def _teacher_forced(decoder, encoded, vocabulary_size, max_length):
+    """For each sentence, the log probabilities (V,) after every prefix."""
+    inner = range(END + 1, vocabulary_size)
+    sequences = list(itertools.product(inner, repeat=max_length - 1))
+    token_ids = np.array([(START, *sequence) for sequence in sequences], "int32")
+    tables = []
+    for row in range(len(encoded["encoder_mask"])):
+        copies = np.full(len(sequences), row)
+        own = tree.map_structure(lambda leaf: leaf[copies], encoded)  # noqa: B023
+        log_probs = search_oracles.log_softmax(to_numpy(decoder(token_ids, **own)))
+        tables.append(
+            {
+                sequence[:length]: following[length]
+                for sequence, following in zip(sequences, log_probs, strict=True)
+                for length in range(max_length)
+            }
+        )
+    return tables
+
+
+def _check_alignments(decoder, encoded, results):
+    """Alignments must be those of steps through the tokens of the hypothesis itself."""
+    alignments = results["alignments"]
+    for rank in range(alignments.shape[1]):
+        token_ids = results["token_ids"][:, rank]
+        memory = decoder.prepare_memory(**encoded)
+        steps = token_ids.shape[1]
+        state = decoder.initial_state(memory, alignments=True, max_length=steps)
+        last = np.full(len(token_ids), START, "int32")
+        for t in range(steps):
+            _, state = decoder.step(last, state, memory)
+            last = token_ids[:, t]
+            expected = np.where((last != PAD)[:, None], to_numpy(state["alignments"]), 0)
+            message = (
+                f"Expected the alignments of hypothesis {rank} at position {t} to be those of "
+                "steps through its tokens."
+            )
+            assert_close(alignments[:, rank, t], expected, message=message)

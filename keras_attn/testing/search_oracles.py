@@ -1,0 +1,197 @@
+"""Searches over one sentence in NumPy, without batches, buffers or masks: slow and easy to read.
+
+`log_probs_after(prefix)` gives the log probabilities `(V,)` of the token that follows a tuple of
+tokens. A hypothesis is a tuple of tokens, length, score and log probability.
+"""
+
+import collections
+import math
+
+import numpy as np
+
+
+def log_softmax(logits):
+    logits = np.asarray(logits, "float64")
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def length_divisor(length, length_penalty, form, has_end=False):
+    return {
+        "average": max(length, 1) ** length_penalty,
+        "average_with_end": max(length + has_end, 1) ** length_penalty,
+        "gnmt": ((5 + length) / 6) ** length_penalty,
+        "none": 1.0,
+    }[form]
+
+
+def hypothesis(tokens, log_prob, length_penalty=1.0, form="average", end=2):
+    has_end = tokens[-1:] == (end,)
+    length = len(tokens) - has_end
+    divisor = length_divisor(length, length_penalty, form, has_end)
+    return tokens, length, log_prob / divisor, log_prob
+
+
+def allowed_tokens(log_probs, prefix, min_length=0, end=2, suppressed=(0, 1)):
+    for token in range(len(log_probs)):
+        is_early = token == end and len(prefix) < min_length
+        if token not in suppressed and not is_early and log_probs[token] > -np.inf:
+            yield token
+
+
+def without_repetition(logits_after, repetition_penalty=1.0, no_repeat_ngram_size=0):
+    """A `log_probs_after` from the logits after a prefix: Keskar et al., 2019; Paulus et al., 2018.
+
+    What would repeat an n-gram has the log probability of minus infinity.
+    """
+
+    size = no_repeat_ngram_size
+
+    def ngrams(tokens):
+        return [tokens[i : i + size] for i in range(len(tokens) - size + 1)]
+
+    def log_probs_after(prefix):
+        logits = np.array(logits_after(prefix), "float64")
+        for token in set(prefix):
+            factor = repetition_penalty
+            logits[token] *= 1 / factor if logits[token] > 0 else factor
+        log_probs = log_softmax(logits)
+        for token in range(len(logits)):
+            if size and (*prefix, token)[-size:] in ngrams(prefix):
+                log_probs[token] = -np.inf
+        return log_probs
+
+    return log_probs_after
+
+
+def with_prefix(log_probs_after, forced):
+    """A `log_probs_after` where nothing but the tokens `forced` can come first."""
+
+    def only_forced(prefix):
+        log_probs = np.array(log_probs_after(prefix))
+        if len(prefix) < len(forced):
+            log_probs[np.arange(len(log_probs)) != forced[len(prefix)]] = -np.inf
+        return log_probs
+
+    return only_forced
+
+
+def greedy_search(log_probs_after, limit, min_length=0, end=2, suppressed=(0, 1)):
+    """The tokens and their log probability; in a dead end those so far."""
+    prefix, total = (), 0.0
+    while len(prefix) < limit and prefix[-1:] != (end,):
+        log_probs = log_probs_after(prefix)
+        allowed = list(allowed_tokens(log_probs, prefix, min_length, end, suppressed))
+        if not allowed:
+            break
+        best = max(allowed, key=lambda token: log_probs[token])
+        prefix, total = prefix + (best,), total + log_probs[best]
+    return prefix, total
+
+
+def beam_search(
+    log_probs_after,
+    limit,
+    beam_width,
+    num_hypotheses=1,
+    min_length=0,
+    stop="collected",
+    patience=1.0,
+    length_penalty=1.0,
+    form="average",
+    end=2,
+    suppressed=(0, 1),
+    more=lambda tokens: 0.0,
+    num_groups=1,
+    diversity_strength=0.5,
+):
+    """Beam search with a pool of ended hypotheses, the `num_hypotheses` best first.
+
+    A beam without continuations, a dead end, moves to the pool too if its group has at most as many
+    possible continuations as beams. Dead ends come last.
+
+    `more(tokens)` is added to the score of a hypothesis. The groups are those of Vijayakumar et
+    al., 2018, with Hamming diversity.
+
+    Sorting is stable, so that ties stay in the order in which they were found: by beam, then by
+    token.
+    """
+    if limit <= 0:
+        return [((), 0, 0.0, 0.0)]
+    group_size = beam_width // num_groups
+    groups, pool, all_dead_ends = [[((), 0.0)] for _ in range(num_groups)], [], []
+
+    def sorted_hypotheses(found):
+        hypotheses = []
+        for tokens, log_prob in found:
+            *named, score, log_prob = hypothesis(tokens, log_prob, length_penalty, form, end)
+            hypotheses.append((*named, score + more(tokens), log_prob))
+        return sorted(hypotheses, key=lambda each: -each[2])
+
+    for length in range(1, limit + 1):
+        times_chosen, ended, dead_ends = collections.Counter(), [], []
+        for group, beams in enumerate(groups):
+            candidates, without_continuation = [], []
+            for prefix, log_prob in beams:
+                following = log_probs_after(prefix)
+                allowed = list(allowed_tokens(following, prefix, min_length, end, suppressed))
+                if not allowed:
+                    without_continuation.append((prefix, log_prob))
+                for token in allowed:
+                    total = log_prob + following[token]
+                    value = total - diversity_strength * times_chosen[token]
+                    candidates.append((value, prefix + (token,), total))
+            if len(candidates) <= group_size:
+                dead_ends += [each for each in without_continuation if each not in dead_ends]
+            candidates.sort(key=lambda candidate: -candidate[0])
+            candidates = [candidate[1:] for candidate in candidates[: 2 * group_size]]
+            for tokens, log_prob in candidates[:group_size]:
+                times_chosen[tokens[-1]] += 1
+                is_new = tokens not in [found for found, _ in ended]
+                if is_new and (tokens[-1] == end or length == limit):
+                    ended.append((tokens, log_prob))
+            open_ones = [candidate for candidate in candidates if candidate[0][-1] != end]
+            groups[group] = open_ones[:group_size]
+        pool += ended
+        all_dead_ends += dead_ends
+        best_open = max((log_prob for beams in groups for _, log_prob in beams), default=None)
+        if best_open is None:
+            break
+        if stop == "collected" and len(pool) >= max(1, math.floor(beam_width * patience + 0.5)):
+            break
+        if stop == "exact" and len(pool) >= num_hypotheses:
+            attainable = max(
+                best_open / length_divisor(final, length_penalty, form, final < limit)
+                for final in range(length, limit + 1)
+            )
+            if sorted_hypotheses(pool)[num_hypotheses - 1][2] >= attainable:
+                break
+    return [*sorted_hypotheses(pool), *sorted_hypotheses(all_dead_ends)][:num_hypotheses]
+
+
+def every_hypothesis(
+    log_probs_after,
+    limit,
+    length_penalty=1.0,
+    form="average",
+    min_length=0,
+    end=2,
+    suppressed=(0, 1),
+):
+    """All hypotheses there are, best first: those that end, and those that the limit cuts.
+
+    After them come the dead ends, which no token may follow, best first.
+    """
+    found, dead_ends, open_ones = [], [], [((), 0.0)]
+    while open_ones:
+        prefix, log_prob = open_ones.pop()
+        if len(prefix) == limit or prefix[-1:] == (end,):
+            found.append(hypothesis(prefix, log_prob, length_penalty, form, end))
+            continue
+        log_probs = log_probs_after(prefix)
+        allowed = list(allowed_tokens(log_probs, prefix, min_length, end, suppressed))
+        open_ones += [(prefix + (token,), log_prob + log_probs[token]) for token in allowed]
+        if not allowed:
+            dead_ends.append(hypothesis(prefix, log_prob, length_penalty, form, end))
+    best_first = lambda hypotheses: sorted(hypotheses, key=lambda each: -each[2])  # noqa: E731
+    return [*best_first(found), *best_first(dead_ends)]

@@ -1,0 +1,182 @@
+"""`keras-attn export FORMAT RUN OUT`."""
+
+import argparse
+import ast
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+FORMATS = ("onnx", "onnx-steps", "onnx-text", "saved-model")
+PRECISIONS = ("float32", "float16", "int8", "int8-rows", "int4")
+SEARCH_CLASSES = ("BeamDecoder", "GreedyDecoder", "SamplingDecoder")
+
+HELP = "export the model of a training run"
+DESCRIPTION = (
+    "Exports the translator of a training run to a file or directory that runs without Keras. "
+    "OUT appears only if the export passed all checks, and replaces an earlier export of the same "
+    "name. Exit status: 0 written; 1 nothing was exported; 2 wrong command line."
+)
+
+
+def add_arguments(parser):
+    parser.add_argument(
+        "format", metavar="FORMAT", choices=FORMATS, help=f"one of {', '.join(FORMATS)}"
+    )
+    parser.add_argument(
+        "run_directory",
+        metavar="RUN",
+        type=Path,
+        help="directory of the training run, with translator.keras, source.spm and target.spm",
+    )
+    parser.add_argument("out", metavar="OUT", type=Path, help="file or directory to write")
+    parser.add_argument(
+        "--sentences",
+        metavar="FILE",
+        type=Path,
+        help="source sentences, one per line, on which the export is compared with Keras. Default: "
+        "random sentences",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="float32",
+        help="precision of the weights, for the formats onnx and onnx-text. Default: %(default)s",
+    )
+    parser.add_argument(
+        "--external-data",
+        action="store_true",
+        help="make OUT a directory with the weights in a file of their own, for the format onnx. "
+        "More than 2 GB of weights are always written so",
+    )
+    parser.add_argument(
+        "--alignments",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether the attention weights are among the outputs. Default: as configured in the "
+        "search of the model",
+    )
+    parser.add_argument(
+        "--target-prefix",
+        action="store_true",
+        help="add an input for tokens that every output begins with",
+    )
+    parser.add_argument(
+        "--max-source-characters",
+        metavar="N",
+        type=int,
+        help="limit of characters of a text, before the tokenizer, for the formats saved-model and "
+        "onnx-text. Default: 32 times the limit of tokens",
+    )
+    parser.add_argument(
+        "--allow-nonfinite", action="store_true", help="accept weights that are NaN or infinite"
+    )
+    parser.add_argument(
+        "--search-class",
+        choices=SEARCH_CLASSES,
+        help="search of the exported file. Default: the search of the model",
+    )
+    parser.add_argument(
+        "--search",
+        metavar="NAME=VALUE",
+        type=_setting,
+        action="append",
+        default=[],
+        help="argument of the search, such as beam_width=2 or no_repeat_ngram_size=3. Can be "
+        "repeated. Default: the arguments in the model",
+    )
+
+
+def run(arguments):
+    choices = _choices(arguments)
+    try:
+        report = _export(arguments, choices)
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())  # in one line, also if it comes from C++ code
+        print(f"Nothing was exported. {reason}", file=sys.stderr)
+        return 1
+    print(f"Wrote {arguments.out}. Compared with Keras on {report}.")
+    return 0
+
+
+def _choices(arguments):
+    """The options of the export function, which differ between formats."""
+    has_precision = arguments.format in ("onnx", "onnx-text")
+    has_text = arguments.format in ("saved-model", "onnx-text")
+    refuse = arguments.parser.error
+    if not has_precision and arguments.precision != "float32":
+        refuse(
+            f"only the formats onnx and onnx-text have a precision, received {arguments.precision}"
+        )
+    if arguments.format != "onnx" and arguments.external_data:
+        refuse("only the format onnx can have external data")
+    if not has_text and arguments.max_source_characters is not None:
+        refuse(
+            "only the formats saved-model and onnx-text have a limit of characters; the runtime "
+            "has one of its own"
+        )
+    if arguments.format == "onnx-text" and arguments.alignments:
+        refuse("the format onnx-text has no alignments")
+    choices = {
+        "target_prefix": arguments.target_prefix,
+        "allow_nonfinite": arguments.allow_nonfinite,
+    }
+    if has_precision:
+        choices["precision"] = arguments.precision
+    if arguments.max_source_characters is not None:
+        choices["max_source_characters"] = arguments.max_source_characters
+    if arguments.format == "onnx":
+        choices["external_data"] = arguments.external_data
+    if arguments.format != "onnx-text":
+        choices["alignments"] = arguments.alignments
+    return choices
+
+
+def _export(arguments, choices):
+    """Loads the model, replaces its search where options ask for it, and exports it."""
+    import keras_attn
+    from keras_attn import export
+    from keras_attn.files import read_lines
+
+    model, tokenizers = _load(arguments.run_directory)
+    if arguments.search or arguments.search_class:
+        search_class = arguments.search_class and getattr(keras_attn, arguments.search_class)
+        model = keras_attn.replace_search(model, search_class, **dict(arguments.search))
+    sentences = None
+    if arguments.sentences is not None:
+        sentences = list(read_lines(arguments.sentences))
+        if not sentences:
+            raise ValueError(f"Expected sentences. Received: an empty {arguments.sentences}.")
+    function = getattr(export, f"export_{arguments.format.replace('-', '_')}")
+    try:
+        return function(model, arguments.out, *tokenizers, sentences=sentences, **choices)
+    except export.ExportError as error:
+        raise RuntimeError(str(error)) from error
+
+
+def _setting(text):
+    """Name and value of NAME=VALUE, which is JSON, a Python literal or else a string."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, received {text!r}")
+    for read in (json.loads, ast.literal_eval):
+        with contextlib.suppress(ValueError, SyntaxError):
+            return name, read(value)
+    return name, value
+
+
+def _load(run):
+    import keras
+
+    from keras_attn.text import SentencePieceTokenizer
+
+    for name in ("translator.keras", "source.spm", "target.spm"):
+        if not (run / name).is_file():
+            raise FileNotFoundError(
+                "Expected a directory with translator.keras, source.spm and target.spm, as "
+                f"examples/train_translation.py writes it. Received: RUN={str(run)!r}, in which "
+                f"{name} is missing."
+            )
+    model = keras.saving.load_model(run / "translator.keras", compile=False)
+    tokenizers = [SentencePieceTokenizer.load(run / name) for name in ("source.spm", "target.spm")]
+    return model, tokenizers

@@ -1,0 +1,57 @@
+"""`keras-attn`: parses the command line and runs one command."""
+
+import argparse
+import importlib.metadata
+import sys
+
+from keras_attn_commands import export
+
+COMMANDS = {"export": export}
+INTERRUPTED = 130
+"""The exit status of a shell after Ctrl-C."""
+
+
+class PrintVersion(argparse.Action):
+    """Prints the version, without importing the package if it is installed."""
+
+    def __init__(self, option_strings, dest):
+        super().__init__(option_strings, dest, nargs=0, help="show the version and exit")
+
+    def __call__(self, parser, *_):
+        try:
+            version = importlib.metadata.version("keras-attn")
+        except importlib.metadata.PackageNotFoundError:  # a checkout
+            from keras_attn import __version__ as version
+        print(f"keras-attn {version}")
+        parser.exit()
+
+
+def build_parser():
+    """Returns the parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="keras-attn",
+        description="Attention, decoding and beam search layers for Keras 3.",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=28),
+        epilog="`keras-attn COMMAND --help` lists the options of a command.",
+    )
+    parser.add_argument("--version", action=PrintVersion)
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
+    for name, module in COMMANDS.items():
+        command = commands.add_parser(name, help=module.HELP, description=module.DESCRIPTION)
+        module.add_arguments(command)
+        command.set_defaults(run=module.run, parser=command)
+    return parser
+
+
+def main(arguments=None):
+    """Runs a command and returns its exit status."""
+    arguments = build_parser().parse_args(arguments)
+    try:
+        return arguments.run(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def run():
+    """Runs the command line of the process and ends the process."""
+    sys.exit(main())
