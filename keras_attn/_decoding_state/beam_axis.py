@@ -5,7 +5,10 @@ from keras import ops
 
 from keras_attn._types import Tensor
 
-def fold_beams_into_queries(query, batch, sizes=None):
+
+def fold_beams_into_queries(
+    query: Tensor, batch: int | Tensor, sizes: tuple[int, ...] | None = None
+) -> Tensor:
     """Puts the queries of all beams of a sentence side by side.
 
     Args:

@@ -132,7 +132,7 @@ def check_same_time(value: Tensor | None, key: Tensor | None) -> None:
         )
 
 
-def check_sequence_shape(name, shape):
+def check_sequence_shape(name: str, shape: Any) -> None:
     """Raises a `ValueError` that names the argument unless a shape is `(batch, time, features)`."""
     if len(shape) != 3:
         raise ValueError(
@@ -141,7 +141,7 @@ def check_sequence_shape(name, shape):
         )
 
 
-def check_positive_integer(name, value):
+def check_positive_integer(name: str, value: object) -> None:
     """Raises a `ValueError` that names the argument unless it is an integer of at least 1."""
     if not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{name} must be a positive integer. Received: {name}={value!r}.")

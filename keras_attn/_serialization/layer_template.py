@@ -105,7 +105,7 @@ def _restored(value, own, custom_objects):
     return value
 
 
-def check_template_dtype(owner, name, layer):
+def check_template_dtype(owner: keras.layers.Layer, name: str, layer: keras.layers.Layer) -> None:
     """Raises a `ValueError` if a template was created with a dtype that its copies will not have.
 
     Copies have the dtype of `owner`. A template without a dtype of its own has the global one.

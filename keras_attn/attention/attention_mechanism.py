@@ -178,16 +178,16 @@ class AttentionMechanism(AttentionSteps, Layer):
 
     def compute_output_spec(
         self,
-        query,
-        value=None,
-        key=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        value_mask=None,
-        mask=None,
-    ):
-        check_second_input(self, "value", value)
-        shape = self.compute_output_shape(query.shape, value.shape)
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        attention_mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        value_mask: Mask | None = None,
+        mask: Mask | None = None,
+    ) -> Any:
+        value = check_second_input(self, "value", value)
+        shape = self.compute_output_shape(tuple(query.shape), tuple(value.shape))
         weights_shape = (*query.shape[:-1], value.shape[1])
         return attention_spec(shape, weights_shape, self.compute_dtype, return_attention_scores)
 

@@ -1,10 +1,15 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attn._decoding_state.beam_axis import fold_beams_into_queries, merge_beams
+from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 
 
-def attention_spec(shape, weights_shape, dtype, return_attention_scores):
+def attention_spec(
+    shape: StaticShape, weights_shape: StaticShape, dtype: Any, return_attention_scores: bool
+) -> Any:
     """Returns the specification of the outputs of an attention layer.
 
     Args:
@@ -37,7 +42,7 @@ class AttentionSteps:
     attends_to_source = True
     """Whether the weights of a step are over the source: then they align it with the target."""
 
-    def primary_source(self, values):
+    def primary_source(self, values: Any) -> Any:
         """Returns the value for the source that the weights of a step refer to, by default any."""
         return values
 

@@ -16,6 +16,7 @@ from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import InitializerLike, Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 
 COMBINATIONS = ("concatenate", "gate")
@@ -236,7 +237,7 @@ class CombinedAttention(AttentionSteps, Layer):
     def _named(self):
         return zip(self.names, self.attentions, strict=True)
 
-    def primary_source(self, values):
+    def primary_source(self, values: Any) -> Any:
         """Returns the value of the first attention, from a dict; other values unchanged."""
         return values.get(self.names[0]) if isinstance(values, dict) else values
 

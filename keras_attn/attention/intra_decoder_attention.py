@@ -8,6 +8,8 @@ from keras_attn._layer.argument_checks import check_compute_dtype
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
+from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn.attention.local_attention import check_scores_pairs
 
@@ -156,15 +158,15 @@ class IntraDecoderAttention(AttentionSteps, Layer):
 
     def compute_output_spec(
         self,
-        query,
-        value=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        **implicit_masks,
-    ):
+        query: Tensor,
+        value: Tensor | None = None,
+        attention_mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        **implicit_masks: Any,
+    ) -> Any:
         weights_shape = (*query.shape[:2], query.shape[1])
         return attention_spec(
-            query.shape, weights_shape, self.compute_dtype, return_attention_scores
+            tuple(query.shape), weights_shape, self.compute_dtype, return_attention_scores
         )
 
     def get_config(self) -> dict[str, Any]:

@@ -525,7 +525,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
     ) -> Any:
         check_position_bias(position_bias)
         value = query if value is None else value
-        shape = self.compute_output_shape(query.shape)
+        shape = self.compute_output_shape(tuple(query.shape))
         axes = AttentionAxes(self.attention_axes, query, value)
         weights_shape = (*axes.row_sizes, self.num_heads, *axes.query_sizes, *axes.value_sizes)
         return attention_spec(shape, weights_shape, self.compute_dtype, return_attention_scores)

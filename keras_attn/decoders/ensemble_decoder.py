@@ -148,7 +148,7 @@ class EnsembleDecoder(StepDecoder):
         of_these = all if growing_buffer.supports_growth() else any
         return of_these(decoder.can_exceed_max_length for decoder in self.decoders)
 
-    def primary_source(self, values):
+    def primary_source(self, values: Any) -> Any:
         return self.decoders[0].primary_source(self._own("0", values))
 
     def prepare_memory(

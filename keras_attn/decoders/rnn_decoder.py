@@ -156,12 +156,16 @@ class RNNDecoder(TokenDecoder):
             self.cell.attention is None or self.cell.attention.can_exceed_max_length
         )
 
-    def primary_source(self, values):
+    def primary_source(self, values: Any) -> Any:
         return values if self.cell.attention is None else self.cell.attention.primary_source(values)
 
     def prepare_memory(
-        self, encoder_outputs, encoder_mask=None, encoder_state=None, query_features=None
-    ):
+        self,
+        encoder_outputs: Any,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+        query_features: Any = None,
+    ) -> TensorDict:
         source = self.primary_source(encoder_outputs), self.primary_source(encoder_mask)
         memory = {"cell": self.state_bridge(*source, encoder_state)}
         if self.cell.attention is not None:

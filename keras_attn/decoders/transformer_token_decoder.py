@@ -77,5 +77,5 @@ class TransformerTokenDecoder(TokenDecoder):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return super().from_config(TransformerStack.deserialize_arguments(config))

@@ -54,7 +54,8 @@ class EnsembleEncoder(Layer):
         self.supports_masking = True
         self.encoders = list_of_layers("encoders", encoders, keras.layers.Layer)
         sizes = {get_vocabulary_size(encoder) for encoder in self.encoders} - {None}
-        self.vocabulary_size = _agreed("vocabulary_size", sorted(sizes) or [None])
+        known = sorted(size for size in sizes if size is not None)
+        self.vocabulary_size = _agreed("vocabulary_size", known or [None])
         self.pad_token_id = self._shared("pad_token_id", 0)
         self.source_start = self._shared("source_start", False)
         self.source_end = self._shared("source_end", True)

@@ -139,7 +139,7 @@ class RNNEncoder(Layer):
                 direction(0), backward_layer=backward, dtype=self.dtype_policy
             )
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         shape = build_embedding(self.embedding, inputs_shape)
         for layer in self.recurrent_layers:
             ensure_built(layer, shape)

@@ -112,10 +112,10 @@ class TransformerEncoder(Layer):
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         arguments = self.stack.serialize_arguments()
         return {**super().get_config(), **arguments, "pad_token_id": self.pad_token_id}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**TransformerStack.deserialize_arguments(config))

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn._layer.argument_checks import known_values
-from keras_attn._types import Mask, Masks, Tensor, TensorLike
+from keras_attn._types import Mask, Masks, Tensor
 
 EXPLICIT_MASKS = ("attention_mask", "encoder_mask")
 
@@ -164,7 +164,7 @@ def _check_explicit(value, mask, name):
         )
 
 
-def broadcast_batch(mask, value):
+def broadcast_batch(mask: Mask, value: Tensor) -> Tensor:
     """Repeats a mask `(1, ...)` that the batch shares to `(batch, ...)`, if the sizes are known.
 
     Args:
@@ -180,7 +180,7 @@ def _fits(size, other):
     return size == other or bool({1, None} & {size, other})
 
 
-def both(mask, other):
+def both(mask: Tensor | None, other: Tensor | None) -> Tensor | None:
     """Joins two boolean masks, each of which may be `None`.
 
     The mask of lower rank counts for all queries: `(batch, source)` for `(batch, target, source)`.

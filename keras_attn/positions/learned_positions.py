@@ -58,7 +58,7 @@ class LearnedPositions(Layer):
         self.embeddings_initializer = plain_function(keras.initializers.get(embeddings_initializer))
         self.supports_masking = True
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         check_sequence_shape("inputs", inputs_shape)
         self.embeddings = self.add_weight(
             name="embeddings",

@@ -72,7 +72,7 @@ class SinusoidalPositions(Layer):
         self.max_wavelength = max_wavelength
         self.supports_masking = True
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         check_sequence_shape("inputs", inputs_shape)
         features = inputs_shape[-1]
         if self.layout == "halves":

@@ -97,7 +97,12 @@ class AttentionRNN(Layer):
                 dtype=self.dtype_policy,
             )
 
-    def build(self, inputs_shape, encoder_outputs_shape=None, query_features_shape=None):
+    def build(
+        self,
+        inputs_shape: StaticShape,
+        encoder_outputs_shape: StaticShape | None = None,
+        query_features_shape: StaticShape | None = None,
+    ) -> None:
         check_sequence_shape("inputs", inputs_shape)
         self._check_memory(encoder_outputs_shape)
         step_shape = (inputs_shape[0], inputs_shape[2])

@@ -6,6 +6,7 @@ from keras import ops, tree
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.plain_lists import plain_lists
+from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.masks import join, masked_mean
 
 MODES = ("copy", "dense", "zero")

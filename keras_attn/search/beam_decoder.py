@@ -166,10 +166,10 @@ class BeamDecoder(Search):
         self.diversity_strength = float(diversity_strength)
 
     @property
-    def num_open_hypotheses(self):
+    def num_open_hypotheses(self) -> int:
         return self.beam_width
 
-    def start(self, memory, max_lengths, encoder_mask):
+    def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         rows = (batch, self.beam_width)
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
@@ -208,7 +208,9 @@ class BeamDecoder(Search):
         """Whether the attention weights of each step are needed."""
         return bool(self.return_alignments or self.coverage_penalty)
 
-    def advance(self, carry, memory, max_lengths, length_penalty):
+    def advance(
+        self, carry: TensorDict, memory: TensorDict, max_lengths: Tensor, length_penalty: Tensor
+    ) -> TensorDict:
         step, beams = carry["step"], carry["beams"]
         last = ops.reshape(beams["last"], (-1,))  # (B*K,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)

@@ -11,7 +11,14 @@ from keras_attn._types import Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
 
 
-def run_search(advance, decoder, carry, memory, max_lengths, num_open_hypotheses):
+def run_search(
+    advance: Callable[..., TensorDict],
+    decoder: StepDecoder,
+    carry: TensorDict,
+    memory: TensorDict,
+    max_lengths: Tensor,
+    num_open_hypotheses: int,
+) -> TensorDict:
     """Advances all sentences until each is done.
 
     Where tensors can change their shape in a loop, sentences that are done are dropped as soon as

@@ -37,7 +37,7 @@ def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | N
         )
 
 
-def free_behind(prefix_ids, max_lengths, pad_token_id):
+def free_behind(prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int) -> Tensor:
     """Prefixes as a search carries them: behind the longest one too there is padding.
 
     Args:
@@ -59,7 +59,9 @@ def free_behind(prefix_ids, max_lengths, pad_token_id):
     return ops.reshape(prefix, (ops.shape(max_lengths)[0], ops.shape(prefix)[1]))
 
 
-def forced_tokens(carry, step_logits, num_open_hypotheses, pad_token_id):
+def forced_tokens(
+    carry: TensorDict, step_logits: Tensor, num_open_hypotheses: int, pad_token_id: int
+) -> tuple[Tensor, Tensor, Tensor] | None:
     """The tokens of the prefix that come next.
 
     Args:

@@ -130,10 +130,12 @@ class SamplingDecoder(IndependentSearch):
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     @property
-    def num_open_hypotheses(self):
+    def num_open_hypotheses(self) -> int:
         return self.num_hypotheses
 
-    def prepare(self, *args, seeds=None, **kwargs):
+    def prepare(
+        self, *args: Any, seeds: Tensor | None = None, **kwargs: Any
+    ) -> tuple[TensorDict, TensorDict, Tensor]:
         carry, memory, max_lengths = super().prepare(*args, **kwargs)
         if seeds is None:
             seeds = keras.random.randint(

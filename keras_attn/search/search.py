@@ -299,7 +299,9 @@ class Search(Layer):
             carry["prefix"] = prefix.free_behind(prefix_ids, max_lengths, self.pad_token_id)
         return carry, memory, max_lengths
 
-    def compute_max_lengths(self, encoder_mask, max_length=None):
+    def compute_max_lengths(
+        self, encoder_mask: Tensor, max_length: int | Tensor | None = None
+    ) -> Tensor:
         """Computes the maximum number of tokens of each sentence, the end token included.
 
         Args:
@@ -330,7 +332,7 @@ class Search(Layer):
         return ops.maximum(max_lengths, 0)
 
     @property
-    def num_open_hypotheses(self):
+    def num_open_hypotheses(self) -> int:
         """int, hypotheses of a sentence that are open at once."""
         return 1
 
@@ -343,11 +345,13 @@ class Search(Layer):
             )
         return state["alignments"].dtype
 
-    def start(self, memory, max_lengths, encoder_mask):
+    def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
         """The carry before the first token."""
         raise NotImplementedError(f"{type(self).__name__} must override `start`.")
 
-    def advance(self, carry, memory, max_lengths, length_penalty):
+    def advance(
+        self, carry: TensorDict, memory: TensorDict, max_lengths: Tensor, length_penalty: Tensor
+    ) -> TensorDict:
         """The carry after one more token."""
         raise NotImplementedError(f"{type(self).__name__} must override `advance`.")
 

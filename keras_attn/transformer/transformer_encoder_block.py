@@ -163,7 +163,7 @@ class TransformerEncoderBlock(Layer):
         """The activation of the feed-forward network."""
         return self.feed_forward.activation
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         check_sequence_shape("inputs", inputs_shape)
         self.self_attention = self._attention(
             "self_attention",

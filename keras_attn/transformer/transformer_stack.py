@@ -181,7 +181,7 @@ class TransformerStack(Layer):
         """Outputs of the stack from those of its last block."""
         return outputs if self.final_norm is None else self.final_norm(outputs)
 
-    def serialize_arguments(self):
+    def serialize_arguments(self) -> dict[str, Any]:
         """The arguments of the stack, serialized: what an encoder or decoder adds to its config."""
         return {
             "block": self.block_template.config(),
@@ -195,7 +195,7 @@ class TransformerStack(Layer):
         }
 
     @staticmethod
-    def deserialize_arguments(config):
+    def deserialize_arguments(config: dict[str, Any]) -> dict[str, Any]:
         """The config of an encoder or decoder, with layers in place of their configs."""
         layers = {
             name: keras.saving.deserialize_keras_object(config[name])

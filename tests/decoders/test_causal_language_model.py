@@ -236,7 +236,7 @@ def test_searches_find_the_best_continuations(name):
     encoded = PromptEncoder()(PROMPT_IDS)
     arguments = {"max_length": limit, "relative_max_length": None}
 
-    exact = BeamDecoder(model, 24, num_hypotheses=3, stop="exact", **arguments)
+    exact = BeamDecoder(model, beam_width=24, num_hypotheses=3, stop="exact", **arguments)
     every = [search_oracles.every_hypothesis(lookup, limit)[:3] for lookup in lookups]
     assert_found(numpy(exact(**encoded)), every)
 
@@ -246,7 +246,7 @@ def test_searches_find_the_best_continuations(name):
     ]
     assert_found(numpy(GreedyDecoder(model, **arguments)(**encoded)), greedy)
 
-    beam = BeamDecoder(model, 2, num_hypotheses=2, **arguments)
+    beam = BeamDecoder(model, beam_width=2, num_hypotheses=2, **arguments)
     expected = [search_oracles.beam_search(lookup, limit, 2, 2) for lookup in lookups]
     assert_found(numpy(beam(**encoded)), expected)
 
