@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn import masks
+from keras_attn._layer.argument_checks import check_optional_token_ids
 from keras_attn._layer.layer import Layer
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer.transformer_stack import TransformerStack
@@ -27,6 +28,9 @@ class TransformerEncoder(Layer):
             Default `False`.
         dropout: float in [0, 1), on the embedded inputs. Default 0.
         pad_token_id: int, the id of padding. Default 0.
+        start_token_id: int, the id before each source, or `None` if there is none. Exported files
+            add it to texts; the encoder itself adds nothing. Default `None`.
+        end_token_id: int, the id after each source, as above. Default 2.
         seed: int, seed of the dropout. Default `None`.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -72,16 +76,21 @@ class TransformerEncoder(Layer):
         scale_embedding=False,
         dropout=0.0,
         pad_token_id=0,
+        start_token_id=None,
+        end_token_id=2,
         seed=None,
         **kwargs,
     ):
         kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
+        check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
         parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
         self.stack = TransformerStack(*parts, dropout, seed, dtype=self.dtype_policy, name="stack")
         self.embedding = embedding
         self.pad_token_id = pad_token_id
+        self.start_token_id = start_token_id
+        self.end_token_id = end_token_id
 
     def build(self, inputs_shape):
         self.stack.build(inputs_shape)
@@ -108,8 +117,13 @@ class TransformerEncoder(Layer):
         return None  # the mask is one of the outputs
 
     def get_config(self):
-        arguments = self.stack.serialize_arguments()
-        return {**super().get_config(), **arguments, "pad_token_id": self.pad_token_id}
+        return {
+            **super().get_config(),
+            **self.stack.serialize_arguments(),
+            "pad_token_id": self.pad_token_id,
+            "start_token_id": self.start_token_id,
+            "end_token_id": self.end_token_id,
+        }
 
     @classmethod
     def from_config(cls, config):

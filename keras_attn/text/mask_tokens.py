@@ -1,7 +1,5 @@
 import numpy as np
 
-from keras_attn.text.tokenizer import END_TOKEN_ID, PAD_TOKEN_ID, START_TOKEN_ID
-
 
 def mask_tokens(
     token_ids,
@@ -11,7 +9,8 @@ def mask_tokens(
     rate=0.15,
     mask_rate=0.8,
     random_rate=0.1,
-    special_token_ids=(PAD_TOKEN_ID, START_TOKEN_ID, END_TOKEN_ID),
+    special_token_ids=(0, 1, 2),
+    pad_token_id=0,
 ):
     """Hides some tokens, for a masked language model to find them.
 
@@ -29,11 +28,12 @@ def mask_tokens(
         mask_rate: float, share of the chosen tokens that are replaced by the mask. Default 0.8.
         random_rate: float, share of the chosen tokens that are replaced by a random one, which is
             neither special nor the mask. Default 0.1.
-        special_token_ids: ids that are never chosen. Default: padding, start and end.
+        special_token_ids: ids that are never chosen. Default: padding, start and end, 0 to 2.
+        pad_token_id: int, the label of the tokens that were not chosen. Default 0.
 
     Returns:
         Tuple of two int32 arrays `(batch, time)`: the ids with some of them replaced, and the
-        labels, which are 0 for all tokens but the chosen ones.
+        labels, which are `pad_token_id` for all tokens but the chosen ones.
 
     Raises:
         ValueError: for shares out of range, or a mask outside the vocabulary.
@@ -64,4 +64,4 @@ def mask_tokens(
     masked = np.where(chosen & (fate < mask_rate), mask_token_id, token_ids)
     is_random = chosen & (fate >= mask_rate) & (fate < mask_rate + random_rate)
     masked = np.where(is_random, randoms, masked)
-    return masked.astype("int32"), np.where(chosen, token_ids, PAD_TOKEN_ID).astype("int32")
+    return masked.astype("int32"), np.where(chosen, token_ids, pad_token_id).astype("int32")
