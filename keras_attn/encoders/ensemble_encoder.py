@@ -57,8 +57,8 @@ class EnsembleEncoder(Layer):
         known = sorted(size for size in sizes if size is not None)
         self.vocabulary_size = _agreed("vocabulary_size", known or [None])
         self.pad_token_id = self._shared("pad_token_id", 0)
-        self.source_start = self._shared("source_start", False)
-        self.source_end = self._shared("source_end", True)
+        self.start_token_id = self._shared("start_token_id", None)
+        self.end_token_id = self._shared("end_token_id", None)
 
     def _shared(self, name, default):
         return _agreed(name, [getattr(encoder, name, default) for encoder in self.encoders])

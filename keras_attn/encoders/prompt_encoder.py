@@ -3,6 +3,7 @@ from typing import Any
 import keras
 
 from keras_attn import masks
+from keras_attn._layer.argument_checks import check_optional_token_ids
 from keras_attn._layer.layer import Layer
 from keras_attn._types import Tensor
 
@@ -17,9 +18,9 @@ class PromptEncoder(Layer):
     Args:
         vocabulary_size: int, number of ids, which an export to ONNX must know. Default `None`.
         pad_token_id: int, the id of padding. Default 0.
-        source_start: bool, whether a prompt that is text begins with the start token, as the
-            documents of the training did: for exported files, which turn text into ids. They put
-            no end token behind it. Default `False`.
+        start_token_id: int, the id before each prompt, as before the documents of the training,
+            or `None` if there is none. Exported files add it to texts, and no end token; the
+            encoder itself adds nothing. Default `None`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -40,24 +41,19 @@ class PromptEncoder(Layer):
     [[True, True, True], [True, False, False]]
     """
 
-    source_end = False
-    """Whether a source that was text ends with the end token: the text is to go on here."""
+    end_token_id = None
+    """A prompt has no end token: the text goes on after it."""
 
     is_container = True
 
-    def __init__(
-        self,
-        vocabulary_size: int | None = None,
-        pad_token_id: int = 0,
-        source_start: bool = False,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, vocabulary_size=None, pad_token_id=0, start_token_id=None, **kwargs):
         kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
+        check_optional_token_ids(start_token_id=start_token_id)
         self.vocabulary_size = vocabulary_size
         self.pad_token_id = pad_token_id
-        self.source_start = source_start
+        self.start_token_id = start_token_id
 
     def call(self, token_ids: Tensor) -> dict[str, Any]:
         return {
@@ -73,5 +69,5 @@ class PromptEncoder(Layer):
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,
             "pad_token_id": self.pad_token_id,
-            "source_start": self.source_start,
+            "start_token_id": self.start_token_id,
         }

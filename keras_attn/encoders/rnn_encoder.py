@@ -10,6 +10,7 @@ from keras_attn._layer.argument_checks import (
     check_compute_dtype,
     check_dropout,
     check_layers,
+    check_optional_token_ids,
     check_positive_integer,
 )
 from keras_attn._layer.build_embedding import build_embedding
@@ -48,6 +49,9 @@ class RNNEncoder(Layer):
             Default `False`.
         dropout: float in [0, 1), after the embedding and after each layer. Default 0.
         pad_token_id: int, the id of padding. Default 0.
+        start_token_id: int, the id before each source, or `None` if there is none. Exported files
+            add it to texts; the encoder itself adds nothing. Default `None`.
+        end_token_id: int, the id after each source, as above. Default 2.
         seed: int, seed of the dropout. Default `None`.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -82,16 +86,18 @@ class RNNEncoder(Layer):
 
     def __init__(
         self,
-        cell: keras.layers.Layer,
-        embedding: keras.layers.Layer | None = None,
-        num_layers: int = 1,
-        bidirectional: bool = True,
-        residual: bool = False,
-        dropout: float = 0.0,
-        pad_token_id: int = 0,
-        seed: int | None = None,
-        **kwargs: Any,
-    ) -> None:
+        cell,
+        embedding=None,
+        num_layers=1,
+        bidirectional=True,
+        residual=False,
+        dropout=0.0,
+        pad_token_id=0,
+        start_token_id=None,
+        end_token_id=2,
+        seed=None,
+        **kwargs,
+    ):
         kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -100,6 +106,7 @@ class RNNEncoder(Layer):
         check_cell(cell)
         check_layers(embedding=embedding)
         check_template_dtype(self, "cell", cell)
+        check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
         self.cell_template = LayerTemplate(cell)
         self.embedding = embedding
         self.num_layers = num_layers
@@ -107,6 +114,8 @@ class RNNEncoder(Layer):
         self.residual = residual
         self.dropout = dropout
         self.pad_token_id = pad_token_id
+        self.start_token_id = start_token_id
+        self.end_token_id = end_token_id
         self.seed = seed
         self.recurrent_layers = [self._recurrent_layer(cell, index) for index in range(num_layers)]
         self.dropout_layers = [
@@ -201,6 +210,8 @@ class RNNEncoder(Layer):
             "residual": self.residual,
             "dropout": self.dropout,
             "pad_token_id": self.pad_token_id,
+            "start_token_id": self.start_token_id,
+            "end_token_id": self.end_token_id,
             "seed": self.seed,
         }
 

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn import masks
+from keras_attn._layer.argument_checks import check_optional_token_ids
 from keras_attn._layer.layer import Layer
 from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.positions.position_range import position_range
@@ -30,6 +31,9 @@ class TransformerEncoder(Layer):
             Default `False`.
         dropout: float in [0, 1), on the embedded inputs. Default 0.
         pad_token_id: int, the id of padding. Default 0.
+        start_token_id: int, the id before each source, or `None` if there is none. Exported files
+            add it to texts; the encoder itself adds nothing. Default `None`.
+        end_token_id: int, the id after each source, as above. Default 2.
         seed: int, seed of the dropout. Default `None`.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -67,24 +71,29 @@ class TransformerEncoder(Layer):
 
     def __init__(
         self,
-        block: keras.layers.Layer,
-        embedding: keras.layers.Layer | None = None,
-        num_layers: int = 6,
-        positions: keras.layers.Layer | None = None,
-        position_bias: keras.layers.Layer | None = None,
-        scale_embedding: bool = False,
-        dropout: float = 0.0,
-        pad_token_id: int = 0,
-        seed: int | None = None,
-        **kwargs: Any,
-    ) -> None:
+        block,
+        embedding=None,
+        num_layers=6,
+        positions=None,
+        position_bias=None,
+        scale_embedding=False,
+        dropout=0.0,
+        pad_token_id=0,
+        start_token_id=None,
+        end_token_id=2,
+        seed=None,
+        **kwargs,
+    ):
         kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
+        check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
         parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
         self.stack = TransformerStack(*parts, dropout, seed, dtype=self.dtype_policy, name="stack")
         self.embedding = embedding
         self.pad_token_id = pad_token_id
+        self.start_token_id = start_token_id
+        self.end_token_id = end_token_id
 
     def build(self, inputs_shape: StaticShape) -> None:
         self.stack.build(inputs_shape)
@@ -112,9 +121,14 @@ class TransformerEncoder(Layer):
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
-    def get_config(self) -> dict[str, Any]:
-        arguments = self.stack.serialize_arguments()
-        return {**super().get_config(), **arguments, "pad_token_id": self.pad_token_id}
+    def get_config(self):
+        return {
+            **super().get_config(),
+            **self.stack.serialize_arguments(),
+            "pad_token_id": self.pad_token_id,
+            "start_token_id": self.start_token_id,
+            "end_token_id": self.end_token_id,
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

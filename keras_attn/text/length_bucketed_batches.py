@@ -10,12 +10,6 @@ import numpy as np
 from keras_attn.text.encoded_sentences import EncodedSentences
 from keras_attn.text.parallel_corpus import ParallelCorpus
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from keras_attn.text.tokenizer import (
-    END_TOKEN_ID,
-    PAD_TOKEN_ID,
-    START_TOKEN_ID,
-    UNKNOWN_TOKEN_ID,
-)
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -158,24 +152,30 @@ class LengthBucketedBatches:
         Returns:
             `({"source_ids", "target_ids"}, labels)`: int32 arrays `(batch, source_length)`, pieces
             and the end id; `(batch, target_length)`, the start id and pieces; and
-            `(batch, target_length)`, pieces and the end id. Padded with 0 on the right.
+            `(batch, target_length)`, pieces and the end id. Padded on the right. All special ids
+            are those of the side, see `EncodedSentences`.
         """
         chunk, batch = self._find(step)
         rows, source, target = chunk.order[batch], chunk.pairs.source, chunk.pairs.target
         source_width = self._width(source, rows)
         target_width = self._width(target, rows)
-        source_ids = source.padded(rows, source_width, end_token_id=END_TOKEN_ID)  # (B, S)
-        target_ids = target.padded(rows, target_width, start_token_id=START_TOKEN_ID)  # (B, T)
-        labels = target.padded(rows, target_width, end_token_id=END_TOKEN_ID)  # (B, T)
+        of_source, of_target = source.special_token_ids, target.special_token_ids
+        source_ids = source.padded(rows, source_width, end_token_id=of_source.end)  # (B, S)
+        target_ids = target.padded(rows, target_width, start_token_id=of_target.start)  # (B, T)
+        labels = target.padded(rows, target_width, end_token_id=of_target.end)  # (B, T)
         num_empty = -len(rows) % self.batch_multiple
         if num_empty:
             source_ids, target_ids, labels = (
-                np.pad(ids, ((0, num_empty), (0, 0)), constant_values=PAD_TOKEN_ID)
-                for ids in (source_ids, target_ids, labels)
+                np.pad(ids, ((0, num_empty), (0, 0)), constant_values=special.pad)
+                for ids, special in (
+                    (source_ids, of_source),
+                    (target_ids, of_target),
+                    (labels, of_target),
+                )
             )
             # One real id: a row of nothing but padding would cost an RNN its fast GPU kernel.
-            source_ids[len(rows) :, 0] = END_TOKEN_ID
-            target_ids[len(rows) :, 0] = START_TOKEN_ID
+            source_ids[len(rows) :, 0] = of_source.end
+            target_ids[len(rows) :, 0] = of_target.start
         return {"source_ids": source_ids, "target_ids": target_ids}, labels
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
@@ -276,13 +276,13 @@ class LengthBucketedBatches:
             seeds,
             strict=True,
         ):
-            known: list[Any] = [sentences[row] for row in rows]
+            known, special = [sentences[row] for row in rows], sentences.special_token_ids
             drawn = tokenizer.sample(tokenizer.decode(known), self.sampling_alpha, int(seed))
             for row, pieces in enumerate(drawn):
                 # An unknown id does not tell the text that it stands for.
-                if len(pieces) <= longest and UNKNOWN_TOKEN_ID not in known[row]:
+                if len(pieces) <= longest and special.unknown not in known[row]:
                     known[row] = pieces
-            sides.append(EncodedSentences.from_lists(known))
+            sides.append(EncodedSentences.from_lists(known, special))
         return ParallelCorpus(*sides), rows
 
     def _order_of_pairs(self, epoch: int) -> np.ndarray:

@@ -2,19 +2,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_attn.text.tokenizer import END_TOKEN_ID, PAD_TOKEN_ID, START_TOKEN_ID
-
 
 def mask_tokens(
-    token_ids: np.ndarray,
-    vocabulary_size: int,
-    mask_token_id: int,
-    seed: int | tuple[int, ...],
-    rate: float = 0.15,
-    mask_rate: float = 0.8,
-    random_rate: float = 0.1,
-    special_token_ids: Sequence[int] = (PAD_TOKEN_ID, START_TOKEN_ID, END_TOKEN_ID),
-) -> tuple[np.ndarray, np.ndarray]:
+    token_ids,
+    vocabulary_size,
+    mask_token_id,
+    seed,
+    rate=0.15,
+    mask_rate=0.8,
+    random_rate=0.1,
+    special_token_ids=(0, 1, 2),
+    pad_token_id=0,
+):
     """Hides some tokens, for a masked language model to find them.
 
     Introduced by [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section 3.1. Of the
@@ -31,11 +30,12 @@ def mask_tokens(
         mask_rate: float, share of the chosen tokens that are replaced by the mask. Default 0.8.
         random_rate: float, share of the chosen tokens that are replaced by a random one, which is
             neither special nor the mask. Default 0.1.
-        special_token_ids: ids that are never chosen. Default: padding, start and end.
+        special_token_ids: ids that are never chosen. Default: padding, start and end, 0 to 2.
+        pad_token_id: int, the label of the tokens that were not chosen. Default 0.
 
     Returns:
         Tuple of two int32 arrays `(batch, time)`: the ids with some of them replaced, and the
-        labels, which are 0 for all tokens but the chosen ones.
+        labels, which are `pad_token_id` for all tokens but the chosen ones.
 
     Raises:
         ValueError: for shares out of range, or a mask outside the vocabulary.
@@ -66,4 +66,4 @@ def mask_tokens(
     masked = np.where(chosen & (fate < mask_rate), mask_token_id, token_ids)
     is_random = chosen & (fate >= mask_rate) & (fate < mask_rate + random_rate)
     masked = np.where(is_random, randoms, masked)
-    return masked.astype("int32"), np.where(chosen, token_ids, PAD_TOKEN_ID).astype("int32")
+    return masked.astype("int32"), np.where(chosen, token_ids, pad_token_id).astype("int32")

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.complete_model import is_complete_model
-from keras_attn.text.tokenizer import (
-    END_TOKEN_ID,
-    PAD_TOKEN_ID,
-    START_TOKEN_ID,
-    UNKNOWN_TOKEN_ID,
-)
+from keras_attn.text.tokenizer import SpecialTokenIds
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
 
 if TYPE_CHECKING:
@@ -36,16 +31,20 @@ class SentencePieceTokenizer:
     TensorFlow graph (`to_tensorflow`) and in the serving runtime.
 
     Args:
-        model: bytes of a SentencePiece model whose special ids are pad 0, start 1, end 2,
-            unknown 3, as `train` makes it.
+        model: bytes of a SentencePiece model, as `train` or `spm_train` makes it.
+        pad_token_id: int, the id of padding. Default: that of the model, if it has one.
+        start_token_id: int, the first input of a decoder, as above.
+        end_token_id: int, the end of a sentence, as above.
 
     Attributes:
         model: the bytes above; two tokenizers with equal `model` share one vocabulary.
         vocabulary_size: int, number of ids.
-        pad_token_id, start_token_id, end_token_id, unknown_token_id: 0, 1, 2, 3.
+        pad_token_id, start_token_id, end_token_id, unknown_token_id: ints. A tokenizer made by
+            `train` has pad 0, start 1, end 2 and unknown 3.
 
     Raises:
-        ValueError: the bytes are no complete model, or its special ids are others.
+        ValueError: the bytes are no complete model, the model lacks a special id that is not given,
+            or an id is outside of the vocabulary.
 
     Example:
 
@@ -57,12 +56,14 @@ class SentencePieceTokenizer:
     ```
     """
 
-    pad_token_id = PAD_TOKEN_ID
-    start_token_id = START_TOKEN_ID
-    end_token_id = END_TOKEN_ID
-    unknown_token_id = UNKNOWN_TOKEN_ID
-
-    def __init__(self, model: bytes) -> None:
+    def __init__(
+        self,
+        model: bytes,
+        *,
+        pad_token_id: int | None = None,
+        start_token_id: int | None = None,
+        end_token_id: int | None = None,
+    ):
         sentencepiece = _import_sentencepiece()
         self.model = bytes(model)
         if not is_complete_model(self.model):
@@ -77,19 +78,25 @@ class SentencePieceTokenizer:
             raise ValueError(
                 f"SentencePiece cannot read the model. Received: model of {len(self.model)} bytes."
             ) from error
-        found = (
-            self._processor.pad_id(),
-            self._processor.bos_id(),
-            self._processor.eos_id(),
-            self._processor.unk_id(),
-        )
-        if found != (PAD_TOKEN_ID, START_TOKEN_ID, END_TOKEN_ID, UNKNOWN_TOKEN_ID):
-            raise ValueError(
-                "Expected a model with the special ids (pad, start, end, unknown) = (0, 1, 2, 3). "
-                f"Received: {found}. Train it with SentencePieceTokenizer.train, or with spm_train "
-                "--pad_id=0 --bos_id=1 --eos_id=2 --unk_id=3."
-            )
         self.vocabulary_size = self._processor.get_piece_size()
+        self.unknown_token_id = self._processor.unk_id()
+        self.pad_token_id = self._special_id("pad", pad_token_id, self._processor.pad_id())
+        self.start_token_id = self._special_id("start", start_token_id, self._processor.bos_id())
+        self.end_token_id = self._special_id("end", end_token_id, self._processor.eos_id())
+
+    def _special_id(self, name, given, own):
+        if given is None and own < 0:
+            raise ValueError(
+                f"Expected a {name}_token_id, because the model has none. Received: "
+                f"{name}_token_id=None. Give the id that the model was trained with."
+            )
+        id_ = own if given is None else given
+        if not 0 <= id_ < self.vocabulary_size:
+            raise ValueError(
+                f"Expected {name}_token_id to be in [0, {self.vocabulary_size}), the vocabulary. "
+                f"Received: {name}_token_id={id_}."
+            )
+        return int(id_)
 
     @classmethod
     def train(
@@ -143,7 +150,7 @@ class SentencePieceTokenizer:
             }
             # Lines hold no newline and the trainer reserves the tab: both need a piece by name.
             symbols += [symbol for symbol in ("\n", "\t") if symbol not in symbols]
-        sentences = TrainingSentences(files)
+        sentences, special = TrainingSentences(files), SpecialTokenIds()
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -159,10 +166,10 @@ class SentencePieceTokenizer:
                 max_sentence_length=LONGEST_LINE,
                 user_defined_symbols=symbols,
                 hard_vocab_limit=False,
-                pad_id=PAD_TOKEN_ID,
-                bos_id=START_TOKEN_ID,
-                eos_id=END_TOKEN_ID,
-                unk_id=UNKNOWN_TOKEN_ID,
+                pad_id=special.pad,
+                bos_id=special.start,
+                eos_id=special.end,
+                unk_id=special.unknown,
                 num_threads=_NUM_THREADS,
                 minloglevel=2,
                 **whitespace,
@@ -178,10 +185,14 @@ class SentencePieceTokenizer:
         return cls(model.getvalue())
 
     @classmethod
-    def load(cls, path: str | PathLike) -> "SentencePieceTokenizer":
-        """Reads a model file. Raises `ValueError`, naming it, if it is damaged."""
+    def load(cls, path: str | PathLike, **special_ids: int) -> "SentencePieceTokenizer":
+        """Reads a model file, with special ids as in the constructor.
+
+        Raises:
+            ValueError: the file is damaged; the error names it.
+        """
         try:
-            return cls(Path(path).read_bytes())
+            return cls(Path(path).read_bytes(), **special_ids)
         except ValueError as error:
             raise ValueError(f"{error} The file is {str(path)!r}.") from error
 
@@ -257,18 +268,21 @@ class SentencePieceTokenizer:
     def to_tensorflow(
         self,
         start_token_id: int | None = None,
-        end_token_id: int | None = END_TOKEN_ID,
-        pad_token_id: int = PAD_TOKEN_ID,
-    ) -> "TensorFlowTokenizer":
+        end_token_id: int | None = None,
+        pad_token_id: int | None = None,
+    ):
         """Returns the same tokenizer as a `tf.Module`, for use inside a SavedModel.
 
         Args:
-            start_token_id, end_token_id: ids that `encode` puts around the pieces, or None.
-            pad_token_id: id that `encode` pads with.
+            start_token_id, end_token_id: ids that `encode` puts around the pieces. Default: none.
+            pad_token_id: id that `encode` pads with. Default: that of this tokenizer.
         """
         from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
 
-        return TensorFlowTokenizer(self.model, start_token_id, end_token_id, pad_token_id)
+        pad_token_id = self.pad_token_id if pad_token_id is None else pad_token_id
+        return TensorFlowTokenizer(
+            self.model, self.unknown_token_id, pad_token_id, start_token_id, end_token_id
+        )
 
 
 def _check_texts(texts):

@@ -11,8 +11,6 @@ except ImportError as error:
         "`pip install keras-attn[tensorflow]`."
     ) from error
 
-from keras_attn.text.tokenizer import END_TOKEN_ID, PAD_TOKEN_ID, UNKNOWN_TOKEN_ID
-
 
 class TensorFlowTokenizer(tf.Module):
     """The in-graph form of `SentencePieceTokenizer`: strings to padded ids, and ids to strings.
@@ -23,9 +21,9 @@ class TensorFlowTokenizer(tf.Module):
 
     Args:
         model: bytes of a SentencePiece model.
-        start_token_id, end_token_id: ids that `encode` puts around the pieces, or None. Default:
-            no start id, and the end id of the model.
-        pad_token_id: id that `encode` pads with. Default 0.
+        unknown_token_id: int, the id that stands for ids outside of the vocabulary in `decode`.
+        pad_token_id: int, the id that `encode` pads with.
+        start_token_id, end_token_id: ids that `encode` puts around the pieces. Default: none.
         name: optional name of the module.
 
     Example:
@@ -45,12 +43,14 @@ class TensorFlowTokenizer(tf.Module):
     def __init__(
         self,
         model: bytes,
+        unknown_token_id: int,
+        pad_token_id: int,
         start_token_id: int | None = None,
-        end_token_id: int | None = END_TOKEN_ID,
-        pad_token_id: int = PAD_TOKEN_ID,
+        end_token_id: int | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
+        self._unknown_token_id = unknown_token_id
         self._start_token_id = start_token_id
         self._end_token_id = end_token_id
         self._pad_token_id = pad_token_id
@@ -79,11 +79,15 @@ class TensorFlowTokenizer(tf.Module):
         """Whether there are pieces of each of the strings `(batch,)`, boolean `(batch,)`."""
         return self._tokenizer.tokenize(_vector(texts)).row_lengths() > 0
 
-    def decode(self, ids: tf.Tensor) -> tf.Tensor:
+    def decode(self, ids: tf.Tensor, lengths: tf.Tensor | None = None) -> tf.Tensor:
         """Ids `(..., length)` int32 to strings `(...)`.
 
-        Start, end and padding ids vanish. A model may have more ids than the tokenizer: those are
-        unknown, as ids below 0.
+        The control ids of the SentencePiece model vanish, such as start, end and padding. A model
+        may have more ids than the tokenizer: those are unknown, as ids below 0.
+
+        Args:
+            ids: int32 `(..., length)`.
+            lengths: int32 `(...)`, how many ids of each row are text. Default: all.
 
         Raises:
             ValueError: `ids` is a scalar.
@@ -95,7 +99,10 @@ class TensorFlowTokenizer(tf.Module):
         # Not -1: it cannot be inferred where another dimension is 0.
         rows = tf.reshape(ids, (tf.reduce_prod(shape[:-1]), shape[-1]))  # (product of ..., T)
         is_known = (rows >= 0) & (rows < self._tokenizer.vocab_size())
-        texts = self._tokenizer.detokenize(tf.where(is_known, rows, UNKNOWN_TOKEN_ID))
+        rows = tf.where(is_known, rows, self._unknown_token_id)
+        if lengths is not None:
+            rows = tf.RaggedTensor.from_tensor(rows, lengths=tf.reshape(lengths, (-1,)))
+        texts = self._tokenizer.detokenize(rows)
         return tf.reshape(texts, shape[:-1])  # (...)
 
 

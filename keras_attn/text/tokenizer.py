@@ -1,12 +1,38 @@
-"""What every tokenizer of this package offers, and the ids that all of them share."""
+"""The interface of tokenizers, and their special ids."""
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-PAD_TOKEN_ID = 0
-START_TOKEN_ID = 1
-END_TOKEN_ID = 2
-UNKNOWN_TOKEN_ID = 3
+
+class SpecialTokenIds(NamedTuple):
+    """The special ids of one side of a corpus; the defaults are those of `train`.
+
+    Args:
+        pad: int, fills rows on the right.
+        start: int, first input of a decoder.
+        end: int, ends every source sentence and every label row.
+        unknown: int, stands for text outside the vocabulary.
+
+    Example:
+
+    >>> SpecialTokenIds(pad=1, start=0).end
+    2
+    """
+
+    pad: int = 0
+    start: int = 1
+    end: int = 2
+    unknown: int = 3
+
+    @classmethod
+    def of(cls, tokenizer: "Tokenizer") -> "SpecialTokenIds":
+        """Returns those of a tokenizer."""
+        return cls(
+            int(tokenizer.pad_token_id),
+            int(tokenizer.start_token_id),
+            int(tokenizer.end_token_id),
+            int(tokenizer.unknown_token_id),
+        )
 
 
 @runtime_checkable
@@ -18,10 +44,14 @@ class Tokenizer(Protocol):
 
     Attributes:
         vocabulary_size: int, number of ids; every id lies in `[0, vocabulary_size)`.
-        pad_token_id: int, always 0. Fills rows on the right, and marks labels that do not count.
-        start_token_id: int, always 1. First input of a decoder.
-        end_token_id: int, always 2. Ends every source sentence and every label row.
-        unknown_token_id: int, always 3. Stands for text outside the vocabulary.
+        pad_token_id: int, fills rows on the right, and marks labels that do not count.
+        start_token_id: int, first input of a decoder.
+        end_token_id: int, ends every source sentence and every label row.
+        unknown_token_id: int, stands for text outside the vocabulary.
+
+    Source and target may have tokenizers with different special ids. The encoder then needs those
+    of the source (`pad_token_id`, `end_token_id`), the search those of the target, and the loss the
+    padding of the target as its `ignore_class`.
 
     Example:
 

@@ -73,11 +73,10 @@ def check_equal(make, inputs, scope):
 
 SEARCHES = {"BeamDecoder", "GreedyDecoder", "SamplingDecoder"}
 WITH_GRADIENTS = sorted(set(LAYERS) - SEARCHES - {"AttentionRNNCell", "PromptEncoder"})
-if keras.backend.backend() == "jax":  # where each takes long to compile
-    WITH_GRADIENTS = ["AttentionRNN", "MultiHeadAttention", "RNNDecoder", "TransformerDecoder"]
+FAST = ["AttentionRNN", "MultiHeadAttention", "RNNDecoder", "TransformerDecoder"]
 
 
-@pytest.mark.parametrize("name", WITH_GRADIENTS)
+@pytest.mark.parametrize("name", all_slow_but(*FAST, cases=WITH_GRADIENTS))
 def test_scope_changes_no_gradient_of_a_layer(name):
     make, inputs = LAYERS[name]
     check_equal(make, inputs, keras.RematScope("full"))

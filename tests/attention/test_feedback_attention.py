@@ -21,6 +21,7 @@ from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import oracles
 from tests.backend import precision, requires_tensorflow
 from tests.contracts import assert_close, assert_identical, numpy, randomize
+from tests.slow_cases import all_slow_but
 
 GENERATOR = np.random.default_rng(0)
 QUERY = GENERATOR.normal(size=(2, 4, 4)).astype("float32")
@@ -216,7 +217,10 @@ def test_is_a_good_decoder(name):
     check_decoder(lambda: make_decoder(name), encoded, token_ids, sum_to_one=sum_to_one)
 
 
-@pytest.mark.parametrize("name", ["location-sensitive", "monotonic, hard", "local, monotonic"])
+SEARCHED = ["location-sensitive", "monotonic, hard", "local, monotonic"]
+
+
+@pytest.mark.parametrize("name", all_slow_but("local, monotonic", cases=SEARCHED))
 def test_is_searched_with(name):
     def make():
         cell = AttentionRNNCell(keras.layers.GRUCell(4), MECHANISMS[name](), attention_units=4)

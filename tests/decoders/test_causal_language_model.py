@@ -25,6 +25,7 @@ from keras_attn.testing import check_layer, search_oracles
 from keras_attn.testing.decoder_checks import check_rows
 from tests import oracles
 from tests.contracts import assert_close, assert_found, assert_identical, numpy, randomize
+from tests.slow_cases import all_slow_but
 
 VOCABULARY_SIZE = 5
 PROMPTS = [[1, 4, 3, 3, 4], [3], [], [1, 3, 4]]
@@ -91,7 +92,10 @@ MODELS = {
 ENCODED = {"encoder_outputs": PROMPT_IDS, "encoder_mask": PROMPT_IDS != 0}
 
 
-@pytest.fixture(params=MODELS)
+FAST = ["rotary, rms, swiglu, grouped", "relative", "alibi, window, archive", "rotary, fixed cache"]
+
+
+@pytest.fixture(params=all_slow_but(*FAST, cases=MODELS))
 def name(request):
     return request.param
 

@@ -72,12 +72,14 @@ def test_it_is_a_layer(name):
     check_layer(ENSEMBLES[name], inputs, masked, mixed_dtype="float32")
 
 
-@pytest.mark.parametrize("name", ENSEMBLES)
+@pytest.mark.parametrize("name", all_slow_but("of two archives", "of ensembles", cases=ENSEMBLES))
 def test_it_keeps_the_contract_of_a_decoder(name):
     check_decoder(ENSEMBLES[name], ENCODED, TOKEN_IDS)
 
 
-@pytest.mark.parametrize("name", ["of two kinds", "of two archives", "of ensembles"])
+@pytest.mark.parametrize(
+    "name", all_slow_but("of two kinds", cases=["of two kinds", "of two archives", "of ensembles"])
+)
 def test_searches_find_its_best_hypotheses(name):
     check_search(ENSEMBLES[name], ENCODED)
 

@@ -26,6 +26,7 @@ from keras_attn.testing import check_decoder, check_layer, check_search
 from tests.backend import precision
 from tests.contracts import assert_close, assert_identical, numpy, randomize
 from tests.rnn.minimal_cell import MinimalCell
+from tests.slow_cases import all_slow_but
 
 GENERATOR = np.random.default_rng(0)
 VOCABULARY_SIZE = 5
@@ -88,7 +89,12 @@ DECODERS = {
 }
 
 
-@pytest.fixture(params=DECODERS)
+SLOW = ["order of bahdanau's paper", "several heads", "sparse", "location", "plain"]
+
+
+@pytest.fixture(
+    params=all_slow_but(*(each for each in DECODERS if each not in SLOW), cases=DECODERS)
+)
 def name(request):
     return request.param
 
@@ -115,7 +121,10 @@ def test_keeps_the_contract_for_an_encoder_without_state():
     check_decoder(DECODERS["bahdanau, tied"], STATELESS, TOKEN_IDS)
 
 
-@pytest.mark.parametrize("name", ["bahdanau, tied", "no input feeding", "plain stack"])
+@pytest.mark.parametrize(
+    "name",
+    all_slow_but("bahdanau, tied", cases=["bahdanau, tied", "no input feeding", "plain stack"]),
+)
 def test_searches_find_the_best_hypotheses(name):
     encoded = tree.map_structure(lambda leaf: leaf[:2], encoded_for(name))
     check_search(DECODERS[name], encoded, VOCABULARY_SIZE)

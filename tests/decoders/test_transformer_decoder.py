@@ -89,6 +89,9 @@ DECODERS = {
 
 
 SLOW = [
+    "grouped, archive",
+    "relative bias, rms, post-norm",
+    "alibi, fixed cache, with a head",
     "sinusoidal in halves, post-norm",
     "learned, gelu",
     "rotary interleaved, multi-query",
@@ -109,7 +112,10 @@ def test_keeps_the_contract(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["sinusoidal, pre-norm", "rotary, rms, swiglu, grouped", "window, alibi, archive"],
+    all_slow_but(
+        "window, alibi, archive",
+        cases=["sinusoidal, pre-norm", "rotary, rms, swiglu, grouped", "window, alibi, archive"],
+    ),
 )
 def test_searches_find_the_best_hypotheses(name):
     encoded = tree.map_structure(lambda leaf: leaf[:2], ENCODED)

@@ -75,6 +75,7 @@ def test_the_file_draws_what_keras_draws(tmp_path, settings):
         np.testing.assert_allclose(received[name], value, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_sentence_is_drawn_alike_whatever_is_beside_it(sampler_file):
     translator = Translator(sampler_file, num_threads=1)
     together = translator.translate(SOURCE, num_hypotheses=3, seed=7)

@@ -5,7 +5,7 @@ import pytest
 
 from keras_attn import BeamDecoder, search_model, transformer_seq2seq
 from keras_attn.export import export_onnx
-from keras_attn.export.formats.metadata import describe
+from keras_attn.export.formats.file_format import describe
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.trace.search_function import SearchFunction
 from tests.export.small_graphs import loop_bodies, operators, optimized_operators
@@ -33,6 +33,7 @@ def steps(tmp_path_factory):
     return graphs
 
 
+@pytest.mark.slow
 def test_a_step_has_few_operators(steps):
     """Each takes a few microseconds, whatever it computes."""
     one, two = len(steps[1].node), len(steps[2].node)
@@ -82,4 +83,4 @@ def test_the_file_tells_how_many_positions_the_model_has_learned():
     )
     model = search_model(encoder, BeamDecoder(decoder, beam_width=2))
     settings = json.loads(describe(SearchFunction(model))["keras_attn.settings"])
-    assert settings["max_source_length"] == 19  # and the end token
+    assert settings["source"]["max_length"] == 19  # and the end token

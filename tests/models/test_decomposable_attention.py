@@ -14,6 +14,7 @@ from keras_attn.testing import check_layer
 from tests import oracles
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, numpy, randomize
+from tests.slow_cases import all_slow_but
 
 FIRST_IDS = np.array([[3, 5, 6, 7, 2], [3, 9, 4, 0, 0], [3, 0, 0, 0, 0]], "int32")
 SECOND_IDS = np.array([[3, 6, 0, 0], [3, 8, 4, 9], [3, 5, 0, 0]], "int32")
@@ -175,7 +176,7 @@ def test_order_counts_with_intra_sentence_attention_alone():
         assert difference < 1e-5 if max_distance is None else difference > 1e-3
 
 
-@pytest.mark.parametrize("max_distance", MAX_DISTANCE)
+@pytest.mark.parametrize("max_distance", all_slow_but(2, cases=MAX_DISTANCE))
 def test_every_weight_learns(max_distance):
     model = random_model(max_distance)
     before = {weight.path: numpy(weight) for weight in model.trainable_weights}
@@ -186,7 +187,7 @@ def test_every_weight_learns(max_distance):
         assert np.any(numpy(weight) != before[weight.path]), f"{weight.path} got no gradient"
 
 
-@pytest.mark.parametrize("max_distance", MAX_DISTANCE)
+@pytest.mark.parametrize("max_distance", all_slow_but(2, cases=MAX_DISTANCE))
 def test_saved_and_loaded(max_distance, tmp_path):
     model = random_model(max_distance)
     model.save(tmp_path / "model.keras")
@@ -195,7 +196,7 @@ def test_saved_and_loaded(max_distance, tmp_path):
 
 
 @requires_tensorflow("an export starts from a TensorFlow graph")
-@pytest.mark.parametrize("max_distance", MAX_DISTANCE)
+@pytest.mark.parametrize("max_distance", all_slow_but(2, cases=MAX_DISTANCE))
 def test_exported_with_its_attention(max_distance, tmp_path):
     from keras_attn.export import export_functional_onnx
     from tests.export.small_translator import session

@@ -21,6 +21,7 @@ from keras_attn.export.trace.portable_copy import portable_copy
 from tests.export.conversion_steps import convert
 from tests.export.small_graphs import run
 from tests.export.small_translator import make_translator, session
+from tests.slow_cases import all_slow_but
 
 UNITS, FEATURES = 4, 3
 INPUTS = tf.TensorSpec((None, None, FEATURES), tf.float32, name="x")
@@ -101,11 +102,15 @@ LAYERS = {
     "the last, maybe zero": {"zero_output_for_mask": True},
     "no bias": {"use_bias": False, "return_sequences": True},
 }
+FAST = ["the last output", "all backwards", "zeros", "the last, maybe zero"]
 
 
-@pytest.mark.parametrize("arguments", LAYERS.values(), ids=LAYERS)
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "GRU, reset before"])
-def test_a_layer_is_one_operator_that_equals_keras(kind, arguments):
+@pytest.mark.parametrize("name", all_slow_but(*FAST, cases=LAYERS))
+@pytest.mark.parametrize(
+    "kind", all_slow_but("LSTM", "GRU", cases=["LSTM", "GRU", "GRU, reset before"])
+)
+def test_a_layer_is_one_operator_that_equals_keras(kind, name):
+    arguments = LAYERS[name]
     if kind == "LSTM":
         layer = LSTM(UNITS, **arguments)
     else:
@@ -117,7 +122,7 @@ def test_a_layer_is_one_operator_that_equals_keras(kind, arguments):
 
 
 @pytest.mark.parametrize("return_sequences", [True, False])
-@pytest.mark.parametrize("return_state", [True, False])
+@pytest.mark.parametrize("return_state", all_slow_but(True, cases=[True, False]))
 @pytest.mark.parametrize("kind", [LSTM, GRU])
 def test_both_directions_are_two_operators(kind, return_sequences, return_state):
     arguments = {"return_sequences": return_sequences, "return_state": return_state}
@@ -138,7 +143,7 @@ def test_both_directions_are_two_operators(kind, return_sequences, return_state)
     ],
     ids=["LSTM", "GRU", "backwards", "two LSTMs", "two GRUs"],
 )
-@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("masked", all_slow_but(True, cases=[True, False]))
 def test_initial_states_count_even_in_empty_rows(layer, num_states, masked):
     layer = layer(return_sequences=True, return_state=True)
     model, function = exported(layer, masked, num_states)
@@ -175,7 +180,7 @@ class OwnLSTM(LSTM):
         return super().inner_loop(2 * sequences, *args, **kwargs)
 
 
-@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("masked", all_slow_but(True, cases=[True, False]))
 @pytest.mark.parametrize(
     "layer",
     [
@@ -313,6 +318,7 @@ def test_other_python_functions_are_refused():
         convert(function, [INPUTS], [])
 
 
+@pytest.mark.slow
 def test_the_encoder_of_a_translator(onnx_model):
     outside_the_search = Counter(node.op_type for node in onnx_model.graph.node)
     assert (outside_the_search["LSTM"], outside_the_search["Loop"]) == (2, 1)
