@@ -1,7 +1,11 @@
 """Dropout that draws small integers, on TensorFlow."""
 
+from typing import Any
 
-def dropout_of_levels(inputs, rate, seed, num_levels):
+from keras_attn._types import Tensor
+
+
+def dropout_of_levels(inputs: Tensor, rate: float, seed: Any, num_levels: int) -> Any:
     """Drops entries whose random level is below a threshold, and scales the others.
 
     A level is one byte of a random integer, so an entry costs a quarter of a random number. The

@@ -1,10 +1,14 @@
 """The choice of rows and beams, in as few nodes of an exported graph as the backend allows."""
 
+from typing import Any
+
 import keras
 from keras import ops, tree
 
+from keras_attn._types import Tensor, TensorDict
 
-def gather_rows(tensor, rows, axis=0):
+
+def gather_rows(tensor: Tensor, rows: Tensor, axis: int = 0) -> Tensor:
     """`tensor[rows]` along an axis, for row numbers that are never negative.
 
     `ops.take` also maps negative numbers, which adds five nodes to the exported graph for every
@@ -17,7 +21,7 @@ def gather_rows(tensor, rows, axis=0):
     return ops.take(tensor, rows, axis=axis)
 
 
-def gather_beams(tensor, beams):
+def gather_beams(tensor: Tensor, beams: Tensor) -> Tensor:
     """Chooses beams of each sentence.
 
     Args:
@@ -38,7 +42,7 @@ def gather_beams(tensor, beams):
     return ops.reshape(gather_rows(flat, rows), (shape[0], new_beams, *shape[2:]))
 
 
-def reorder(state, rows):
+def reorder(state: TensorDict, rows: Tensor) -> TensorDict:
     """Goes on with other hypotheses.
 
     Args:
@@ -54,7 +58,7 @@ def reorder(state, rows):
     }
 
 
-def keep_sentences(state, sentences, rows):
+def keep_sentences(state: TensorDict, sentences: Tensor, rows: Tensor) -> TensorDict:
     """Keeps some sentences of a state.
 
     Args:
@@ -71,14 +75,14 @@ def keep_sentences(state, sentences, rows):
     }
 
 
-def gather_leaves(nested, rows):
+def gather_leaves(nested: Any, rows: Tensor) -> Any:
     """`gather_rows` of each leaf of nested tensors but of scalars, which stay as they are."""
     return tree.map_structure(
         lambda leaf: gather_rows(leaf, rows) if len(leaf.shape) else leaf, nested
     )
 
 
-def flat_rows(beams, batch, beam_width):
+def flat_rows(beams: Tensor, batch: int | Tensor, beam_width: int | Tensor) -> Tensor:
     """Rows `(batch * new,)` of a `(batch * beam_width, ...)` tensor for beams `(batch, new)`."""
     first = ops.arange(batch, dtype="int32")[:, None] * beam_width
     return ops.reshape(beams + first, (-1,))

@@ -4,11 +4,13 @@ On one device, on other backends (where a step already sees the global batch) an
 `strategy.run` there is one replica, and these functions change nothing.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 
 
-def num_replicas():
+def num_replicas() -> int:
     """How many replicas run the code that calls this, each on its part of the batch."""
     if keras.backend.backend() != "tensorflow":
         return 1
@@ -19,7 +21,7 @@ def num_replicas():
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
-def sum_over_replicas(tensors):
+def sum_over_replicas(tensors: list[Any]) -> list[Any]:
     """The list of the sums of each tensor of a list over all replicas. Gradients do not flow."""
     if num_replicas() == 1:
         return tensors
@@ -28,7 +30,7 @@ def sum_over_replicas(tensors):
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)
 
 
-def num_data_replicas(model):
+def num_data_replicas(model: keras.Model) -> int:
     """The number of devices among which `model.fit` divides the rows of a batch."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.num_replicas_in_sync
@@ -36,7 +38,9 @@ def num_data_replicas(model):
     return 1 if distribution is None else distribution.num_model_replicas
 
 
-def pad_batch_to_replicas(batch, replicas, ignore_class=0):
+def pad_batch_to_replicas(
+    batch: tuple[Any, ...], replicas: int, ignore_class: int = 0
+) -> tuple[Any, ...]:
     """What `pad_to_replicas` does to each batch, for one batch of NumPy arrays.
 
     Args:
@@ -73,7 +77,7 @@ def pad_batch_to_replicas(batch, replicas, ignore_class=0):
     )
 
 
-def pad_to_replicas(dataset, replicas, ignore_class=0):
+def pad_to_replicas(dataset: Any, replicas: int, ignore_class: int = 0) -> Any:
     """Adds rows to each batch until its rows can be divided by the number of replicas.
 
     Their labels are `ignore_class`, so that losses and metrics that ignore it do not change, and

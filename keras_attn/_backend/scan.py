@@ -1,8 +1,11 @@
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops, tree
 
 
-def supports_jit():
+def supports_jit() -> bool:
     """Whether XLA can compile a training through a `scan`.
 
     On TensorFlow it cannot, unless the size of the batch is known: it lacks the gradient of
@@ -12,7 +15,9 @@ def supports_jit():
     return keras.backend.backend() != "tensorflow"
 
 
-def scan(step, carry, inputs, collect):
+def scan(
+    step: Callable[[Any, Any], Any], carry: Any, inputs: Any, collect: Callable[[Any], Any]
+) -> tuple[Any, Any]:
     """Loops over time: what `ops.scan` does, with outputs that need not look like the carry.
 
     Under TensorFlow `ops.scan` keeps all that the carry ever was, and its loop cannot be converted

@@ -3,8 +3,10 @@
 import keras
 from keras import ops
 
+from keras_attn._types import Tensor
 
-def scatter_add(tensor, places, values):
+
+def scatter_add(tensor: Tensor, places: Tensor, values: Tensor) -> Tensor:
     """Adds values at places, more than once where a place stands more than once.
 
     Args:

@@ -3,7 +3,7 @@
 import keras
 
 
-def is_symbolic(tensor):
+def is_symbolic(tensor: object) -> bool:
     """Returns whether the tensor belongs to a graph that TensorFlow traces."""
     if keras.backend.backend() != "tensorflow":
         return False

@@ -3,14 +3,17 @@
 import json
 import tempfile
 import zipfile
+from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
 
 
-def require_directory(directory):
+def require_directory(directory: str | PathLike[str]) -> None:
     """Makes a directory if need be, and raises an `OSError` if nothing can be written to it."""
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
@@ -22,7 +25,12 @@ def require_directory(directory):
     tempfile.TemporaryFile(dir=directory).close()
 
 
-def write_checkpoint(path, arrays, facts, like=None):
+def write_checkpoint(
+    path: str | PathLike[str],
+    arrays: Sequence[Any],
+    facts: dict[str, Any],
+    like: str | PathLike[str] | None = None,
+) -> None:
     """Writes arrays (a list) and facts (a dict that JSON can hold) to `path`.
 
     `like` is as for `atomic_replace`.
@@ -37,7 +45,7 @@ def write_checkpoint(path, arrays, facts, like=None):
         np.savez(stream, facts=np.array(json.dumps(facts)), **entries)
 
 
-def read_checkpoint(path):
+def read_checkpoint(path: str | PathLike[str]) -> tuple[list[Any], dict[str, Any]]:
     """Reads what `write_checkpoint` wrote.
 
     Returns:

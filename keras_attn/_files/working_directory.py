@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
+from os import PathLike
 from pathlib import Path
 
 import filelock
@@ -21,7 +23,9 @@ _LONGEST = 128
 
 
 @contextlib.contextmanager
-def working_directory(path, is_whole):
+def working_directory(
+    path: str | PathLike[str], is_whole: Callable[[Path], bool]
+) -> Iterator[Path]:
     """Makes a new directory next to `path` for the time of the block, and removes it afterwards.
 
     Its name is unique, so that several processes can write the same path, also in containers in
@@ -51,7 +55,7 @@ def working_directory(path, is_whole):
                 lock.release()
 
 
-def short_name(name):
+def short_name(name: str) -> str:
     """Returns a file's name, or its checksum if it is too long to become part of another name."""
     encoded = os.fsencode(name)
     return name if len(encoded) <= _LONGEST else hashlib.sha256(encoded).hexdigest()[:32]
@@ -126,7 +130,7 @@ def _clean_up(directory, path, is_whole):
         remove(directory)
 
 
-def remove(path):
+def remove(path: Path) -> None:
     """Removes a file or a directory as far as that is possible, if there is one."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -134,7 +138,7 @@ def remove(path):
         path.unlink(missing_ok=True)
 
 
-def flush_to_disk(path):
+def flush_to_disk(path: Path) -> None:
     """Waits until a file, or all of a directory, is on the disk.
 
     Some file systems report a full disk only here.
@@ -154,7 +158,7 @@ def _flush_file(path):
         os.fsync(stream.fileno())
 
 
-def flush_directory(path):
+def flush_directory(path: str | PathLike[str]) -> None:
     """Waits until the names in a directory are on the disk, where the system can do that."""
     if os.name == "nt":  # Windows opens no directories.
         return

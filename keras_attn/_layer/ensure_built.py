@@ -1,7 +1,11 @@
+from typing import Any
+
 import keras
 
+from keras_attn._types import StaticShape
 
-def build_activation(activation, shape):
+
+def build_activation(activation: object, shape: StaticShape) -> None:
     """Builds an activation that is a layer, such as `keras.layers.PReLU`, for inputs of a shape.
 
     Other activations have nothing to build.
@@ -10,7 +14,7 @@ def build_activation(activation, shape):
         ensure_built(activation, shape)
 
 
-def ensure_built(layer, *shapes):
+def ensure_built(layer: keras.layers.Layer, *shapes: Any) -> None:
     """Builds a layer unless it is built: one that is shared, or that came built from a saved file.
 
     Args:

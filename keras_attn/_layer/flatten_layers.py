@@ -1,7 +1,10 @@
+from collections.abc import Iterable
+from typing import Any
+
 import keras
 
 
-def flatten_layers(roots):
+def flatten_layers(roots: Iterable[Any]) -> list[keras.layers.Layer]:
     """Every layer reachable through attributes, lists and dictionaries, each once.
 
     Args:

@@ -1,4 +1,4 @@
-def get_vocabulary_size(layer):
+def get_vocabulary_size(layer: object) -> int | None:
     """Returns the number of ids that an encoder reads or a decoder chooses from.
 
     Args:

@@ -9,6 +9,8 @@ It can go when Keras' own `rematerialized_call` handles keyword arguments.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops, tree
@@ -27,16 +29,22 @@ class CallContext(keras.layers.Layer):
         mask, training: filled in by Keras.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(name="call_context", **kwargs)
         self.supports_masking = True
         end_remat(self)
 
-    def call(self, inputs, function, mask=None, training=None):
+    def call(
+        self,
+        inputs: Any,
+        function: Callable[..., Any],
+        mask: Any = None,
+        training: bool | None = None,
+    ) -> Any:
         return function(mask, training)
 
 
-def release_parts(layer, all_parts):
+def release_parts(layer: keras.layers.Layer, all_parts: bool) -> None:
     """Ends the checkpoints that Keras would make of parts of a layer.
 
     Args:
@@ -49,7 +57,9 @@ def release_parts(layer, all_parts):
             end_remat(part)
 
 
-def is_rematerialized(layer, args, kwargs):
+def is_rematerialized(
+    layer: keras.layers.Layer, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
     """Whether the scope in which a layer was created asks for its recomputation."""
     scope = remat_mode(layer)
     if scope is None or scope.mode in (None, "activations"):
@@ -71,7 +81,7 @@ def _symbolic(value):
     return keras.KerasTensor(tuple(value.shape), dtype)
 
 
-def rematerialized(layer, function):
+def rematerialized(layer: keras.layers.Layer, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a function of a layer so that training recomputes it in the backward pass.
 
     Args:

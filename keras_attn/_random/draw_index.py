@@ -4,12 +4,13 @@ from keras import ops
 
 from keras_attn._backend.gather import gather_beams
 from keras_attn._backend.integers import sum_int32
+from keras_attn._types import Tensor
 
 WHOLE = 2.0**30
 """What a probability of 1 becomes: sums of whole numbers are the same in any order."""
 
 
-def draw_index(probs, uniforms):
+def draw_index(probs: Tensor, uniforms: Tensor) -> Tensor:
     """Inverse transform sampling: an index for each row, by its probability.
 
     First a block of about `sqrt(V)` neighbours is drawn and then one of them. So few sums are

@@ -1,7 +1,8 @@
 import zlib
+from typing import Any
 
 
-def clone_initializer(initializer, name):
+def clone_initializer(initializer: Any, name: str) -> Any:
     """One like it that draws other numbers, if it draws any: which, follows from it and the name.
 
     An initializer that was given a seed gives the same numbers each time. What is no

@@ -1,6 +1,7 @@
 import copy
 import types
 import warnings
+from typing import Any
 
 import keras
 
@@ -22,19 +23,19 @@ class LayerTemplate:
             address. Here, because as an attribute of a layer they would be saved with it.
     """
 
-    def __init__(self, layer):
+    def __init__(self, layer: keras.layers.Layer) -> None:
         self._config = serialize_without_warning(layer)
         self._layer = layer
         self.kept_alive = [layer]
 
-    def config(self):
+    def config(self) -> dict[str, Any]:
         """The serialized layer."""
         config = copy.deepcopy(self._config)
         _remove(config, "build_config")  # of a built layer: a new one may have other shapes
         _remove(config, "shared_object_id")  # which would make one layer of all that are new
         return config
 
-    def new_layer(self, **arguments):
+    def new_layer(self, **arguments: Any) -> Any:
         """Returns a new layer like it, with a new name.
 
         Args:
@@ -49,7 +50,7 @@ class LayerTemplate:
         return keras.saving.deserialize_keras_object(config, custom_objects)
 
 
-def serialize_without_warning(layer):
+def serialize_without_warning(layer: keras.layers.Layer) -> dict[str, Any]:
     """Serializes a layer to copy it, without the warning that a lambda cannot be loaded.
 
     Raises:
@@ -67,7 +68,7 @@ def serialize_without_warning(layer):
             ) from error
 
 
-def restore_objects(config, layer):
+def restore_objects(config: dict[str, Any], layer: Any) -> dict[str, Any]:
     """Makes a config independent of what is registered for saving.
 
     Args:
@@ -104,7 +105,7 @@ def _restored(value, own, custom_objects):
     return value
 
 
-def check_template_dtype(owner, name, layer):
+def check_template_dtype(owner: keras.layers.Layer, name: str, layer: keras.layers.Layer) -> None:
     """Raises a `ValueError` if a template was created with a dtype that its copies will not have.
 
     Copies have the dtype of `owner`. A template without a dtype of its own has the global one.
@@ -119,7 +120,7 @@ def check_template_dtype(owner, name, layer):
         check_compute_dtype(owner, **{name: layer})
 
 
-def with_dtype(config, dtype):
+def with_dtype(config: dict[str, Any], dtype: Any) -> dict[str, Any]:
     """Returns a copy of a serialized layer with a dtype for it and the layers in its config."""
     config = copy.deepcopy(config)
     if isinstance(dtype, keras.DTypePolicy) and not isinstance(

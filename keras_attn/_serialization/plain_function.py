@@ -1,8 +1,9 @@
 import functools
 import types
+from typing import Any
 
 
-def plain_function(function):
+def plain_function(function: Any) -> Any:
     """Returns a callable that Keras cannot serialize, such as a `functools.partial`, as a function.
 
     Keras serializes functions by their names, and objects by `get_config`. Layers are copied by
@@ -28,5 +29,5 @@ def plain_function(function):
         inner = inner.func
     name = getattr(inner, "__name__", type(inner).__name__)
     call.__name__ = call.__qualname__ = f"{type(function).__name__}_of_{name}"
-    call.__wrapped__ = function
+    functools.update_wrapper(call, function, assigned=(), updated=())  # sets __wrapped__
     return call

@@ -1,4 +1,7 @@
-def plain_lists(nested):
+from typing import Any
+
+
+def plain_lists(nested: Any) -> Any:
     """Returns nested dicts and lists with Python's lists in place of all kinds of lists.
 
     Keras replaces lists that are attributes of a layer by a class of its own.

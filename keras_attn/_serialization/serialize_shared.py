@@ -1,7 +1,9 @@
+from typing import Any
+
 import keras
 
 
-def serialize_shared(layer):
+def serialize_shared(layer: object) -> dict[str, Any]:
     """Serializes a layer that may be part of several others, so that loading gives one layer again.
 
     Keras marks an object with its `shared_object_id` from its second occurrence on; the mark of

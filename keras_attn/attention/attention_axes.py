@@ -1,8 +1,11 @@
 """Attention over chosen axes of inputs of any rank: those axes become time, the others rows."""
 
 import math
+from collections.abc import Sequence
 
 from keras import ops
+
+from keras_attn._types import Tensor
 
 
 class AttentionAxes:
@@ -18,7 +21,7 @@ class AttentionAxes:
         ValueError: for an axis that is none between batch and features.
     """
 
-    def __init__(self, axes, query, value):
+    def __init__(self, axes: Sequence[int] | None, query: Tensor, value: Tensor) -> None:
         rank = len(query.shape)
         self.axes = check_axes(axes, rank)
         self.row_axes = [axis for axis in range(rank - 1) if axis not in self.axes]
@@ -27,18 +30,18 @@ class AttentionAxes:
             [ops.shape(inputs)[axis] for axis in self.axes] for inputs in (query, value)
         )
 
-    def fold(self, inputs):
+    def fold(self, inputs: Tensor) -> Tensor:
         """`(batch, ..., features)` to `(rows, time, features)`."""
         order = [*self.row_axes, *self.axes, len(inputs.shape) - 1]
         sizes = [ops.shape(inputs)[axis] for axis in self.axes]
         features = inputs.shape[-1]
         return ops.reshape(ops.transpose(inputs, order), (self._rows, math.prod(sizes), features))
 
-    def fold_padding(self, mask):
+    def fold_padding(self, mask: Tensor | None) -> Tensor | None:
         """`(batch, ...)`, without features, to `(rows, time)`; `None` to `None`."""
         return None if mask is None else self.fold(mask[..., None])[..., 0]
 
-    def fold_mask(self, mask):
+    def fold_mask(self, mask: Tensor | None) -> Tensor | None:
         """An attention mask to `(rows, 1 or heads, target, source)`; `None` to `None`.
 
         Args:
@@ -61,14 +64,14 @@ class AttentionAxes:
         mask = ops.broadcast_to(mask, [*self.row_sizes, heads, *sizes[0], *sizes[1]])
         return ops.reshape(mask, (self._rows, heads, *map(math.prod, sizes)))
 
-    def unfold(self, outputs):
+    def unfold(self, outputs: Tensor) -> Tensor:
         """`(rows, time, features)` to `(batch, ..., features)`, laid out as the query."""
         features = outputs.shape[-1]
         outputs = ops.reshape(outputs, (*self.row_sizes, *self.query_sizes, features))
         order = [*self.row_axes, *self.axes, len(outputs.shape) - 1]
         return ops.transpose(outputs, [order.index(axis) for axis in range(len(order))])
 
-    def unfold_scores(self, scores):
+    def unfold_scores(self, scores: Tensor) -> Tensor:
         """`(rows, heads, target, source)` to `(batch, ..., heads, target ..., source ...)`."""
         heads = scores.shape[1]
         return ops.reshape(scores, (*self.row_sizes, heads, *self.query_sizes, *self.value_sizes))
@@ -78,7 +81,7 @@ class AttentionAxes:
         return math.prod(self.row_sizes)
 
 
-def check_axes(axes, rank):
+def check_axes(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
     """The axes over which an input of this rank is attended, as a tuple."""
     if axes is None:
         return tuple(range(1, rank - 1))

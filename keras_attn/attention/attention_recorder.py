@@ -2,15 +2,22 @@
 
 import contextlib
 import contextvars
+from collections.abc import Iterator
+from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
-_recording = contextvars.ContextVar("recording", default=None)
+from keras_attn._types import Tensor
+
+_recording: contextvars.ContextVar[tuple[dict[str, Any], dict[str, Any]] | None] = (
+    contextvars.ContextVar("recording", default=None)
+)
 
 
 @contextlib.contextmanager
-def record_attention_scores():
+def record_attention_scores() -> Iterator[dict[str, Any]]:
     """Collects the weights of all attention layers that compute inside the block.
 
     Models must be called eagerly, `model(inputs)`: what `predict` and `fit` compute is compiled and
@@ -47,17 +54,18 @@ def record_attention_scores():
         _recording.reset(token)
 
 
-def record(layer, weights):
+def record(layer: keras.layers.Layer, weights: Tensor) -> None:
     """Notes the weights `(..., target, source)` that a layer has computed, if anybody asked."""
-    if _recording.get() is None:
+    recording = _recording.get()
+    if recording is None:
         return
-    scores, layers = _recording.get()
-    path, number = layer.path, 1
+    scores, layers = recording
+    path, number = str(layer.path), 1
     while layers.setdefault(path, layer) is not layer:
         number += 1
         path = f"{layer.path}#{number}"
     try:
-        weights = ops.convert_to_numpy(weights)
+        values = ops.convert_to_numpy(weights)
     except Exception as error:  # each backend has its own for values that are not there
         raise ValueError(
             "Attention scores can only be recorded while the model computes. Received: "
@@ -68,11 +76,11 @@ def record(layer, weights):
     if path in scores:
         before = scores[path]
         others = before.shape[:-2] + before.shape[-1:]
-        if others != weights.shape[:-2] + weights.shape[-1:]:
+        if others != values.shape[:-2] + values.shape[-1:]:
             raise ValueError(
                 "Attention scores can only be joined along the target. Received: weights of "
-                f"{path} of shape {weights.shape} after others of shape {before.shape}. Use "
+                f"{path} of shape {values.shape} after others of shape {before.shape}. Use "
                 "one `record_attention_scores` for each batch; ask a search for its alignments."
             )
-        weights = np.concatenate([before, weights], axis=-2)
-    scores[path] = weights
+        values = np.concatenate([before, values], axis=-2)
+    scores[path] = values

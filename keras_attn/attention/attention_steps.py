@@ -1,10 +1,15 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attn._decoding_state.beam_axis import fold_beams_into_queries, merge_beams
+from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 
 
-def attention_spec(shape, weights_shape, dtype, return_attention_scores):
+def attention_spec(
+    shape: StaticShape, weights_shape: StaticShape, dtype: Any, return_attention_scores: bool
+) -> Any:
     """Returns the specification of the outputs of an attention layer.
 
     Args:
@@ -37,11 +42,11 @@ class AttentionSteps:
     attends_to_source = True
     """Whether the weights of a step are over the source: then they align it with the target."""
 
-    def primary_source(self, values):
+    def primary_source(self, values: Any) -> Any:
         """Returns the value for the source that the weights of a step refer to, by default any."""
         return values
 
-    def mask_queries(self, memory, query_mask):
+    def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:
         """A prepared memory for queries of which some are padding.
 
         Args:
@@ -53,7 +58,9 @@ class AttentionSteps:
         """
         return memory
 
-    def initial_state(self, memory, rows, max_steps=None):
+    def initial_state(
+        self, memory: TensorDict, rows: int | Tensor, max_steps: int | Tensor | None = None
+    ) -> TensorDict:
         """The state before the first step.
 
         Args:
@@ -66,11 +73,15 @@ class AttentionSteps:
         """
         return {}
 
-    def num_positions(self, memory, max_steps=None):
+    def num_positions(
+        self, memory: TensorDict, max_steps: int | Tensor | None = None
+    ) -> int | Tensor:
         """int scalar, the columns of the weights of a step."""
         return ops.shape(memory["mask"])[-1]
 
-    def attend_step(self, query, memory, state):
+    def attend_step(
+        self, query: Tensor, memory: TensorDict, state: TensorDict
+    ) -> tuple[Tensor, Tensor, TensorDict]:
         """Attends once.
 
         Args:
@@ -87,7 +98,11 @@ class AttentionSteps:
         context, weights = (merge_beams(each, rows) for each in results)
         return context, weights, state  # (B*K, Dv), (B*K, S)
 
-    def align(self, query, memory):
+    def attend(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
+        """Attends with several queries, see `AttentionMechanism.attend`."""
+        raise NotImplementedError(f"{type(self).__name__} must override `attend`.")
+
+    def align(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
         """`attend` with one alignment a query: the weights of several heads are averaged.
 
         Returns:

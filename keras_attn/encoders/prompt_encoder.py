@@ -1,8 +1,11 @@
+from typing import Any
+
 import keras
 
 from keras_attn import masks
 from keras_attn._layer.argument_checks import check_optional_token_ids
 from keras_attn._layer.layer import Layer
+from keras_attn._types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -52,16 +55,16 @@ class PromptEncoder(Layer):
         self.pad_token_id = pad_token_id
         self.start_token_id = start_token_id
 
-    def call(self, token_ids):
+    def call(self, token_ids: Tensor) -> dict[str, Any]:
         return {
             "encoder_outputs": token_ids,
             "encoder_mask": masks.padding_mask(token_ids, self.pad_token_id),
         }
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,

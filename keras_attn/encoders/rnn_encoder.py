@@ -1,3 +1,5 @@
+from typing import Any, Self
+
 import keras
 from keras import ops, tree
 
@@ -23,6 +25,7 @@ from keras_attn._serialization.layer_template import (
     with_dtype,
 )
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.rnn.recurrent_layer import recurrent_layer
 
 
@@ -145,7 +148,7 @@ class RNNEncoder(Layer):
                 direction(0), backward_layer=backward, dtype=self.dtype_policy
             )
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         shape = build_embedding(self.embedding, inputs_shape)
         for layer in self.recurrent_layers:
             ensure_built(layer, shape)
@@ -155,7 +158,9 @@ class RNNEncoder(Layer):
                         build_activation(getattr(part, name, None), (None, part.units))
             shape = layer.compute_output_shape(shape)[0]
 
-    def call(self, inputs, mask=None, inputs_mask=None):
+    def call(
+        self, inputs: Tensor, mask: Mask | None = None, inputs_mask: Mask | None = None
+    ) -> dict[str, Any]:
         features = inputs if self.embedding is None else self.embedding(inputs)
         mask = masks.join(features, mask=mask, inputs_mask=inputs_mask)
         if mask is None and self.embedding is not None and len(inputs.shape) == 2:
@@ -192,10 +197,10 @@ class RNNEncoder(Layer):
             "encoder_state": encoder_state,
         }
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "cell": self.cell_template.config(),
@@ -211,7 +216,7 @@ class RNNEncoder(Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         cell = with_dtype(config["cell"], config["dtype"])
         parts = {"cell": cell, "embedding": config["embedding"]}
         parts = {name: keras.saving.deserialize_keras_object(each) for name, each in parts.items()}

@@ -1,9 +1,12 @@
+from typing import Any, Self
+
 import keras
 from keras import ops
 
 from keras_attn import masks
 from keras_attn._layer.argument_checks import check_optional_token_ids
 from keras_attn._layer.layer import Layer
+from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer.transformer_stack import TransformerStack
 
@@ -92,10 +95,12 @@ class TransformerEncoder(Layer):
         self.start_token_id = start_token_id
         self.end_token_id = end_token_id
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         self.stack.build(inputs_shape)
 
-    def call(self, inputs, mask=None, inputs_mask=None):
+    def call(
+        self, inputs: Tensor, mask: Mask | None = None, inputs_mask: Mask | None = None
+    ) -> dict[str, Any]:
         vectors = self.stack.embed(inputs)  # (B, S, D)
         mask = masks.join(vectors, mask=mask, inputs_mask=inputs_mask)
         if mask is None and len(inputs.shape) == 2:  # ids; an embedding may also read images
@@ -109,11 +114,11 @@ class TransformerEncoder(Layer):
         return {"encoder_outputs": self.stack.normalize(vectors), "encoder_mask": mask}
 
     @property
-    def max_source_length(self):
+    def max_source_length(self) -> int | Tensor | None:
         """int, most positions of a source, where positions are learned; else `None`."""
         return self.stack.max_length
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
     def get_config(self):
@@ -126,5 +131,5 @@ class TransformerEncoder(Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**TransformerStack.deserialize_arguments(config))

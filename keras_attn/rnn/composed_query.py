@@ -1,6 +1,10 @@
+from collections.abc import Sequence
+from typing import Any
+
 from keras import ops
 
 from keras_attn._decoding_state.beam_axis import merge_beams, split_beams
+from keras_attn._types import Tensor
 
 PARTS = ("cell_output", "previous_state", "inputs", "context", "features")
 
@@ -15,21 +19,21 @@ class ComposedQuery:
         ValueError: if a part is unknown or named twice, or there is none.
     """
 
-    def __init__(self, query):
+    def __init__(self, query: str | Sequence[str]) -> None:
         names = (query,) if isinstance(query, str) else tuple(query)
         if not names or len(set(names)) < len(names) or not set(names) <= set(PARTS):
             raise ValueError(f"query must be one or several of {PARTS}. Received: query={query!r}.")
         self.query = query if isinstance(query, str) else names
         self.names = names
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return name in self.names
 
-    def size_without_context(self, **sizes):
+    def size_without_context(self, **sizes: int) -> int:
         """The features of all parts but the context, given those of each."""
         return sum(sizes[name] for name in self.names if name != "context")
 
-    def check_features(self, features):
+    def check_features(self, features: Any) -> None:
         """Raises `ValueError` where features are part of the query and there are none.
 
         Args:
@@ -40,7 +44,7 @@ class ComposedQuery:
                 f"query={self.query!r} needs query_features. Received: query_features=None."
             )
 
-    def compose(self, inputs, features, **parts):
+    def compose(self, inputs: Tensor, features: Tensor | None, **parts: Tensor) -> Tensor:
         """The query.
 
         Args:
@@ -54,8 +58,8 @@ class ComposedQuery:
         parts["inputs"] = inputs
         if "features" in self:
             parts["features"] = _spread(features, inputs)
-        parts = [parts[name] for name in self.names]
-        return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
+        chosen = [parts[name] for name in self.names]
+        return chosen[0] if len(chosen) == 1 else ops.concatenate(chosen, axis=-1)
 
 
 def _spread(features, inputs):

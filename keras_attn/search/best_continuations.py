@@ -1,15 +1,23 @@
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
+from keras_attn._types import Tensor
 
 NEVER = -3e38
 """Log probability of the tokens that are added: below all that others can have, and finite."""
 
 
-def best_continuations(token_log_probs, log_probs, penalties, penalized_token_ids, count):
+def best_continuations(
+    token_log_probs: Tensor,
+    log_probs: Tensor,
+    penalties: Tensor,
+    penalized_token_ids: Iterable[int],
+    count: int,
+) -> tuple[Tensor, Tensor, Tensor]:
     """The most probable continuations of the beams of each sentence, of K * V.
 
     To sort a vocabulary takes longer than to look at it, so only the best token of each block of

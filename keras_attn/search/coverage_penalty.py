@@ -1,7 +1,9 @@
 from keras import ops
 
+from keras_attn._types import Tensor
 
-def coverage_penalty(coverage, weight):
+
+def coverage_penalty(coverage: Tensor, weight: float) -> Tensor:
     """What the score of a hypothesis loses for the source positions that it has hardly looked at.
 
     With the weight b and the attention weights a of all its tokens, the end token's included:

@@ -5,10 +5,11 @@ from keras import ops
 
 from keras_attn._backend import gather
 from keras_attn._layer.argument_checks import check_integers, known_values
+from keras_attn._types import Tensor, TensorDict
 from keras_attn.search.rows_or_one import check_rows_or_one
 
 
-def check_prefix(prefix_ids, pad_token_id, vocabulary_size):
+def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | None) -> None:
     """Refuses a prefix whose ids are not those of tokens.
 
     Ids that are known only in a graph are not checked.
@@ -36,7 +37,7 @@ def check_prefix(prefix_ids, pad_token_id, vocabulary_size):
         )
 
 
-def free_behind(prefix_ids, max_lengths, pad_token_id):
+def free_behind(prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int) -> Tensor:
     """Prefixes as a search carries them: behind the longest one too there is padding.
 
     Args:
@@ -58,7 +59,9 @@ def free_behind(prefix_ids, max_lengths, pad_token_id):
     return ops.reshape(prefix, (ops.shape(max_lengths)[0], ops.shape(prefix)[1]))
 
 
-def forced_tokens(carry, step_logits, num_open_hypotheses, pad_token_id):
+def forced_tokens(
+    carry: TensorDict, step_logits: Tensor, num_open_hypotheses: int, pad_token_id: int
+) -> tuple[Tensor, Tensor, Tensor] | None:
     """The tokens of the prefix that come next.
 
     Args:
@@ -85,7 +88,9 @@ def forced_tokens(carry, step_logits, num_open_hypotheses, pad_token_id):
     return tokens, log_probs, tokens != pad_token_id
 
 
-def follow(forced, tokens, log_probs):
+def follow(
+    forced: tuple[Tensor, Tensor, Tensor] | None, tokens: Tensor, log_probs: Tensor
+) -> tuple[Tensor, Tensor]:
     """What is chosen, or the prefix in its place while it lasts: tokens and log probabilities.
 
     Args:

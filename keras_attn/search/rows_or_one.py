@@ -1,4 +1,9 @@
-def check_rows_or_one(name, axes, values, max_lengths):
+from collections.abc import Sequence
+
+from keras_attn._types import Tensor
+
+
+def check_rows_or_one(name: str, axes: Sequence[str], values: Tensor, max_lengths: Tensor) -> None:
     """Refuses what has neither an entry for each sentence nor one for all.
 
     Args:

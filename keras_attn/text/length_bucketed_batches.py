@@ -3,13 +3,16 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import count, islice, pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from keras_attn.text.encoded_sentences import EncodedSentences
 from keras_attn.text.parallel_corpus import ParallelCorpus
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # No sentence gets longer by sampling than so many times the longest one.
 _MOST_GROWTH = 1.25
@@ -98,7 +101,7 @@ class LengthBucketedBatches:
         batch_multiple: int = 1,
         tokenizers: tuple[SentencePieceTokenizer, SentencePieceTokenizer] | None = None,
         sampling_alpha: float = 0.1,
-    ):
+    ) -> None:
         _check_at_least("batches_per_bucket", batches_per_bucket, 1)
         _check_at_least("length_multiple", length_multiple, 1)
         _check_at_least("batch_multiple", batch_multiple, 1)
@@ -184,7 +187,7 @@ class LengthBucketedBatches:
         _check_at_least("start_step", start_step, 0)
         return map(self.batch, count(start_step))
 
-    def dataset(self, start_step: int = 0, num_steps: int | None = None):
+    def dataset(self, start_step: int = 0, num_steps: int | None = None) -> "tf.data.Dataset":
         """The same batches as a prefetched `tf.data.Dataset`.
 
         The batches are global: under `MirroredStrategy`, `fit` divides each of them among the
@@ -268,7 +271,7 @@ class LengthBucketedBatches:
         sides = []
         for sentences, tokenizer, longest, seed in zip(
             (self.corpus.source, self.corpus.target),
-            self.tokenizers,
+            self.tokenizers or (),
             self._most_pieces,
             seeds,
             strict=True,
@@ -363,7 +366,7 @@ def _bucket_starts(pairs_per_batch: np.ndarray, batches_per_bucket: int) -> np.n
         most = batches_per_bucket * pairs_per_batch[start]
         # A pair more makes the bucket longer and, where it is a longer pair, the batches smaller.
         room = batches_per_bucket * pairs_per_batch[start : start + most]
-        starts.append(start + np.count_nonzero(np.arange(1, len(room) + 1) <= room))
+        starts.append(start + int(np.count_nonzero(np.arange(1, len(room) + 1) <= room)))
     return np.array(starts)
 
 

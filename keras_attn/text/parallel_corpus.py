@@ -47,7 +47,7 @@ class ParallelCorpus:
         target: EncodedSentences,
         dropped_empty: int = 0,
         dropped_long: int = 0,
-    ):
+    ) -> None:
         if len(source) != len(target):
             raise ValueError(
                 "Expected as many source as target sentences. Received: "

@@ -6,11 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.tokenizer import SpecialTokenIds
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
+
+if TYPE_CHECKING:
+    pass
 
 # The sums of unigram training depend on how the work is divided: a fixed number of threads, not
 # the number of cores, makes the same files give the same model on every machine.

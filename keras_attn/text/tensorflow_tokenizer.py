@@ -48,7 +48,7 @@ class TensorFlowTokenizer(tf.Module):
         start_token_id: int | None = None,
         end_token_id: int | None = None,
         name: str | None = None,
-    ):
+    ) -> None:
         super().__init__(name=name)
         self._unknown_token_id = unknown_token_id
         self._start_token_id = start_token_id

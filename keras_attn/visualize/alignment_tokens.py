@@ -1,12 +1,19 @@
 """What all pictures of attention ask of their weights, and how they show a token."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+
+from keras_attn._types import TensorLike
 
 WORD_START = "\u2581"  # how SentencePiece writes the space before a word
 VISIBLE_SPACE = "\u2423"
 
 
-def checked_alignments(alignments, source_tokens, target_tokens):
+def checked_alignments(
+    alignments: TensorLike, source_tokens: Sequence[Any], target_tokens: Sequence[Any]
+) -> np.ndarray:
     """The weights as a float32 matrix `(target_length, source_length)`.
 
     Raises:
@@ -31,7 +38,7 @@ def checked_alignments(alignments, source_tokens, target_tokens):
     return alignments
 
 
-def label_of(token):
+def label_of(token: Any) -> str:
     """A token as people read it; never empty."""
     text = token.replace(WORD_START, " ").replace("\n", "\\n").replace("\t", "\\t")
     return text.strip() or VISIBLE_SPACE

@@ -1,11 +1,22 @@
 """Heat maps of attention."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
+from keras_attn._types import TensorLike
 from keras_attn.visualize.alignment_tokens import checked_alignments, label_of
 
 
-def plot_alignments(alignments, source_tokens, target_tokens, ax=None, title=None, cmap="gray"):
+def plot_alignments(
+    alignments: TensorLike,
+    source_tokens: Sequence[Any],
+    target_tokens: Sequence[Any],
+    ax: Any = None,
+    title: str | None = None,
+    cmap: Any = "gray",
+) -> Any:
     """Draws where a translation looked in its source, as a heat map.
 
     Row t shows the attention weights over the source while target token t was written:
@@ -70,7 +81,13 @@ def plot_alignments(alignments, source_tokens, target_tokens, ax=None, title=Non
     return ax
 
 
-def plot_attention_grid(scores, source_tokens, target_tokens, title=None, cmap="gray"):
+def plot_attention_grid(
+    scores: Mapping[str, TensorLike],
+    source_tokens: Sequence[Any],
+    target_tokens: Sequence[Any],
+    title: str | None = None,
+    cmap: Any = "gray",
+) -> Any:
     """Draws the attention of several heads and layers, a row of heat maps for each layer.
 
     Args:

@@ -98,18 +98,18 @@ def export_onnx(
         # Keras translates while the model is converted, which keeps one core busy.
         run_in_background(comparison.expected()) as expected,
     ):
-        model = convert(trace(traceable, function.signature, function.weights))
-        clean(model, function.dimensions, metadata)
-        lower = lower_precisions(model, precision)
+        converted = convert(trace(traceable, function.signature, function.weights))
+        clean(converted, function.dimensions, metadata)
+        lower = lower_precisions(converted, precision)
         if not lower:
-            report = comparison.compare(file.write(model), expected())
+            report = comparison.compare(file.write(converted), expected())
         else:
-            float32 = file.write_other(model)
+            float32 = file.write_other(converted)
             report = comparison.compare(float32, expected())
-            model, *emulation = lower
-            runs = [file.write(model), *map(file.write_other, emulation)]
+            converted, *emulation = lower
+            runs = [file.write(converted), *map(file.write_other, emulation)]
             found = [comparison.compare_precision(precision, float32, run) for run in runs]
             report.precision = max(found, key=lambda each: each.mean_difference)
         file.add_metadata(describe_card(card, report))
-    report.cuda = CudaReport.of(model)
+    report.cuda = CudaReport.of(converted)
     return report

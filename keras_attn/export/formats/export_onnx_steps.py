@@ -74,9 +74,9 @@ def export_onnx_steps(
         steps = SteppedSearch(function.traceable())
 
         def write(name, part, signature, metadata):
-            model = convert(trace(part, signature, function.weights))
-            clean(model, steps.dimensions, metadata)
-            return write_model(model, partial / f"{name}.onnx")
+            converted = convert(trace(part, signature, function.weights))
+            clean(converted, steps.dimensions, metadata)
+            return write_model(converted, partial / f"{name}.onnx")
 
         start = write("start", steps.start, steps.start_signature, metadata)
         # The other files say which start they belong to, so that exports are not mixed.
