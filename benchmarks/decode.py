@@ -100,9 +100,10 @@ def write_models(model, folder, args):
     """Writes the ONNX files and the weights for CTranslate2; returns times and sizes."""
     import keras_attn
     from keras_attn.export import export_onnx
+    from keras_attn.training import RunDirectory
 
     if model == "trained":
-        translator = keras.saving.load_model(args.run / "translator.keras", compile=False)
+        translator = RunDirectory(args.run).load_model()
         encoder, decoder = translator.layers[1], translator.layers[2].decoder
         positions = encoder.stack.positions
         if not isinstance(positions, keras_attn.SinusoidalPositions) and not args.profile:

@@ -21,7 +21,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import keras
 import numpy as np
 from arguments import argument_parser, settings_of
 from machine import load_average
@@ -38,6 +37,7 @@ from translation_speed import (
 
 import keras_attn
 from keras_attn.export import export_onnx, export_saved_model
+from keras_attn.training import RunDirectory
 
 SEARCH = {
     "beam_width": 4,
@@ -118,7 +118,7 @@ def check_supported(training):
 
 def write_models(folder, run_dir):
     """Writes the files of all sides; returns their names and the sizes of the model."""
-    translator = keras.saving.load_model(run_dir / "translator.keras", compile=False)
+    translator = RunDirectory(run_dir).load_model()
     encoder, decoder = translator.get_layer("encoder"), translator.get_layer("search").decoder
     search = keras_attn.BeamDecoder(decoder, **SEARCH, name="search")
     translator = keras_attn.search_model(encoder, search)

@@ -82,7 +82,7 @@ def write_translator(path, size, form, args):
     if args.beam_width == 1:
         search = keras_attn.GreedyDecoder(decoder, **arguments)
     else:
-        search = keras_attn.BeamDecoder(decoder, args.beam_width, **arguments)
+        search = keras_attn.BeamDecoder(decoder, beam_width=args.beam_width, **arguments)
     export_onnx(keras_attn.search_model(encoder, search), path)
 
 

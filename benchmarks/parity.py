@@ -21,7 +21,7 @@ from translation_side import pad
 
 import keras_attn
 from keras_attn.files import read_lines
-from keras_attn.text import SentencePieceTokenizer
+from keras_attn.training import RunDirectory
 
 BATCH = 50
 
@@ -35,7 +35,8 @@ def main():
     args = parser.parse_args()
     training = json.loads((args.run_dir / "history.json").read_text())["arguments"]
 
-    translator = keras.models.load_model(args.run_dir / "translator.keras", compile=False)
+    run = RunDirectory(args.run_dir)
+    translator, source = run.load_model(), run.source_tokenizer
     search = translator.get_layer("search")
     loaded = tf.saved_model.load(str(args.saved_model))
     session = onnxruntime.InferenceSession(args.onnx, providers=["CPUExecutionProvider"])
@@ -59,7 +60,6 @@ def main():
     }
 
     trainer = keras_attn.training_model(translator.get_layer("encoder"), search.decoder)
-    source = SentencePieceTokenizer.load(args.run_dir / "source.spm")
     sentences = source.encode(list(read_lines(args.run_dir / "test.source")))
     results = {name: [] for name in forms}
     score_differences = []

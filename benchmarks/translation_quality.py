@@ -13,7 +13,6 @@ import sys
 import time
 from pathlib import Path
 
-import keras
 import sacrebleu
 from arguments import argument_parser, settings_of
 from results_file import versions, write_results
@@ -21,7 +20,7 @@ from results_file import versions, write_results
 import keras_attn
 from keras_attn.export import export_onnx
 from keras_attn.files import read_lines
-from keras_attn.text import SentencePieceTokenizer
+from keras_attn.training import RunDirectory
 
 # Source words; the captions of Multi30k have 4 to 33, joined ones up to about 100.
 BOUNDS = (0, 10, 13, 17, 25, 40, 60, 1000)
@@ -67,13 +66,11 @@ def main():
 
 def export(run_dir, beam_width, path):
     """Exports the run's model with another beam width."""
-    translator = keras.models.load_model(run_dir / "translator.keras")
+    run = RunDirectory(run_dir)
+    translator = run.load_model()
     settings = {"beam_width": beam_width, "num_hypotheses": beam_width, "return_alignments": False}
     translator = keras_attn.replace_search(translator, **settings)
-    tokenizers = [
-        SentencePieceTokenizer.load(run_dir / f"{side}.spm") for side in ("source", "target")
-    ]
-    export_onnx(translator, path, *tokenizers)
+    export_onnx(translator, path, run.source_tokenizer, run.target_tokenizer)
 
 
 def translate(path, sources, threads):

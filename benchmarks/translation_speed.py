@@ -11,7 +11,7 @@ import numpy as np
 from own_process import run
 
 from keras_attn.files import read_lines
-from keras_attn.text import SentencePieceTokenizer
+from keras_attn.training import RunDirectory
 
 MOST_OTHERS = 50  # sentences that are listed
 
@@ -21,9 +21,9 @@ def read_test_set(run_dir):
 
     End tokens count in both.
     """
-    sides = []
+    sides, run = [], RunDirectory(run_dir)
     for side in ("source", "target"):
-        tokenizer = SentencePieceTokenizer.load(run_dir / f"{side}.spm")
+        tokenizer = getattr(run, f"{side}_tokenizer")
         encoded = tokenizer.encode(list(read_lines(run_dir / f"test.{side}")))
         sides.append([[*ids, tokenizer.end_token_id] for ids in encoded])
     pairs = sorted(zip(*sides, strict=True), key=lambda pair: len(pair[0]))

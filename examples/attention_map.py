@@ -12,11 +12,10 @@ model. With `--html` it is a page in which the sentences, layers and heads can b
 import argparse
 from pathlib import Path
 
-import keras
 import numpy as np
 
 import keras_attn
-from keras_attn.text import SentencePieceTokenizer
+from keras_attn.training import RunDirectory
 from keras_attn.visualize import plot_alignments, plot_attention_grid, write_alignment_html
 
 HEADS = {
@@ -37,9 +36,8 @@ def main():
     if args.html is None and len(args.text) > 1:
         parser.error("a picture has one sentence: give one --text, or --html")
 
-    translator = keras.models.load_model(args.run_dir / "translator.keras")
-    source = SentencePieceTokenizer.load(args.run_dir / "source.spm")
-    target = SentencePieceTokenizer.load(args.run_dir / "target.spm")
+    run = RunDirectory(args.run_dir)
+    translator, source, target = run.load_model(), run.source_tokenizer, run.target_tokenizer
     examples = []
     for text in args.text:
         source_ids = source.encode([text])[0] + [source.end_token_id]

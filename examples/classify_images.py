@@ -16,6 +16,7 @@ from keras_attn import (
     sequence_classifier,
 )
 from keras_attn.export import export_functional_onnx
+from keras_attn.training import RunDirectory
 
 try:
     from sklearn.datasets import load_digits
@@ -61,7 +62,7 @@ report = {
     "cpu_minutes": (time.process_time() - started) / 60,
     "arguments": vars(args),
 }
-model.save(args.out / "digits.keras")
+RunDirectory.create(args.out, "classification").save_model(model)
 try:
     error = export_functional_onnx(model, args.out / "digits.onnx", test)
     report["largest_onnx_difference"] = error

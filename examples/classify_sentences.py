@@ -10,6 +10,7 @@ import numpy as np
 from keras_attn import BahdanauAttention
 from keras_attn.export import export_functional_onnx
 from keras_attn.files import read_lines
+from keras_attn.training import RunDirectory
 from keras_attn.visualize import plot_alignments
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -47,8 +48,9 @@ trainer = keras.Model(ids, good)
 trainer.compile("adam", "binary_crossentropy", metrics=["accuracy"])
 trainer.fit(train_ids, labels, validation_data=(valid_ids, valid_labels), epochs=3, verbose=2)
 model = keras.Model(ids, {"good": good, "attention": attention})
-model.save(args.out / "classifier.keras")
 vectorize.save_assets(args.out)  # vocabulary.txt
+files = {"vocabulary": "vocabulary.txt"}
+RunDirectory.create(args.out, "classification", files=files).save_model(model)
 error = export_functional_onnx(model, args.out / "classifier.onnx", valid_ids[:100])
 accuracy = trainer.evaluate(valid_ids, valid_labels, verbose=0)[1]
 print(f"accuracy: {accuracy:.3f}, largest difference of the ONNX file: {error:.1e}")

@@ -20,6 +20,7 @@ import numpy as np
 from keras_attn import decomposable_attention
 from keras_attn.export import export_functional_onnx
 from keras_attn.files import read_lines
+from keras_attn.training import RunDirectory
 from keras_attn.visualize import plot_alignments, write_alignment_html
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -127,8 +128,9 @@ report = {
 _, _, over_second, over_first = model.get_layer("align").output  # (B, T, S), (B, S, T)
 outputs = {"logits": model.output, "over_second": over_second, "over_first": over_first}
 model = keras.Model(model.inputs, outputs)
-model.save(args.out / "compare.keras")
 (args.out / "vocabulary.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+files = {"vocabulary": "vocabulary.txt"}
+RunDirectory.create(args.out, "classification", files=files).save_model(model)
 try:
     sample = [ids[:100] for ids in test_ids]
     error = export_functional_onnx(model, args.out / "compare.onnx", sample)

@@ -14,13 +14,11 @@ import json
 import shutil
 from pathlib import Path
 
-import keras
-
 import keras_attn
 from keras_attn.files import atomic_replace
+from keras_attn.training import RunDirectory
 
 AVERAGES = ("arithmetic", "geometric")
-TOKENIZERS = ("source.spm", "target.spm")
 TEST_SET = ("test.source", "test.target")
 
 
@@ -36,42 +34,47 @@ def main():
         help="the runs were trained at the same time: note the minutes of the longest, not the sum",
     )
     args = parser.parse_args()
-    check_runs(args.runs, args.run_dir)
+    runs = check_runs(args.runs, args.run_dir)
 
-    translators = [keras.models.load_model(run / "translator.keras") for run in args.runs]
+    translators = [run.load_model() for run in runs]
     try:
         ensemble = keras_attn.ensemble_model(translators, args.weights, args.average)
     except ValueError as error:
         raise SystemExit(str(error)) from error
-    args.run_dir.mkdir(parents=True, exist_ok=True)
-    with atomic_replace(args.run_dir / "translator.keras") as partial:
-        ensemble.save(partial)
-        for name in (*TOKENIZERS, *TEST_SET):
-            (args.run_dir / name).unlink(missing_ok=True)  # of another ensemble before
-            if (args.runs[0] / name).exists():
-                shutil.copyfile(args.runs[0] / name, args.run_dir / name)
+    first = runs[0]
+    tokenizers = first.source_tokenizer, first.target_tokenizer
+    run = RunDirectory.create(args.run_dir, "generation", *tokenizers, card=first.card)
+    run.save_model(ensemble)
+    for name in TEST_SET:
+        (args.run_dir / name).unlink(missing_ok=True)  # of another ensemble before
+        if (first.path / name).exists():
+            shutil.copyfile(first.path / name, args.run_dir / name)
     report = history(args, beam_width=ensemble.get_layer("search").beam_width)
     with atomic_replace(args.run_dir / "history.json") as partial:
         partial.write_text(json.dumps(report, indent=2, default=str))
-    print(f"{ensemble.count_params():,} weights: {args.run_dir / 'translator.keras'}")
+    print(f"{ensemble.count_params():,} weights: {run.model_path}")
 
 
 def check_runs(runs, run_dir):
-    """Refuses runs that cannot be joined, before anything is written."""
-    if (run_dir / "run.json").exists():
+    """Refuses runs that cannot be joined, before anything is written; returns the others."""
+    if (run_dir / "options.json").exists():
         raise SystemExit(f"{run_dir} holds a training. Choose another --run-dir.")
-    for run in runs:
-        for name in ("translator.keras", *TOKENIZERS):
-            if not (run / name).is_file():
-                raise SystemExit(f"{run} is no run of train_translation.py: it has no {name}.")
-        if run.resolve() == run_dir.resolve():
-            raise SystemExit(f"{run} would be overwritten. Choose another --run-dir.")
-        for name in TOKENIZERS:
-            if (run / name).read_bytes() != (runs[0] / name).read_bytes():
+    opened = []
+    for path in runs:
+        if path.resolve() == run_dir.resolve():
+            raise SystemExit(f"{path} would be overwritten. Choose another --run-dir.")
+        try:
+            run = RunDirectory(path)
+        except (OSError, ValueError) as error:
+            raise SystemExit(str(error)) from error
+        opened.append(run)
+        for side in ("source_tokenizer", "target_tokenizer"):
+            if getattr(run, side).model != getattr(opened[0], side).model:
                 raise SystemExit(
-                    f"{run / name} and {runs[0] / name} differ: ids would mean other pieces. Train "
-                    "both on the same text with the same tokenizer."
+                    f"Expected runs with the same tokenizers. Received: {path} and {runs[0]}, "
+                    f"whose {side}s differ. Train both on the same text with the same tokenizer."
                 )
+    return opened
 
 
 def history(args, beam_width):

@@ -27,7 +27,7 @@ import keras_attn
 from keras_attn.export import export_functional_onnx
 from keras_attn.files import read_lines
 from keras_attn.text import SentencePieceTokenizer, mask_tokens
-from keras_attn.training import compile_for_training
+from keras_attn.training import RunDirectory, compile_for_training
 
 GENERATED = {
     "labelled": 40,
@@ -80,7 +80,7 @@ def main():
         report[f"accuracy_{name}"] = accuracy
     report["cpu_minutes"] = (time.process_time() - started) / 60
 
-    classifier.save(args.out / "classifier.keras")
+    RunDirectory.create(args.out, "classification", tokenizer).save_model(classifier)
     sample = pad(ids for ids, _ in valid[:100])
     report |= {"sentences": len(valid), "arguments": vars(args)}
     try:
@@ -117,7 +117,6 @@ def write_sentences(directory, seed):
 def train_tokenizer(data, args):
     files = [find(data, "train", side) for side in ("neg", "pos")]
     tokenizer = SentencePieceTokenizer.train(files, args.vocabulary_size, "bpe")
-    tokenizer.save(args.out / "tokenizer.spm")
     return tokenizer
 
 

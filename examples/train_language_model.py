@@ -10,8 +10,9 @@ learns from a text file (plain or `.gz`). Without `--valid` one twentieth is hel
 `--documents` blank lines divide the text into pieces, such as tunes, and the model learns where one
 begins and where it ends. The run directory (`--run-dir`) then holds
 
-    characters.spm    the tokenizer
-    generator.keras   from prompts to the best continuation, by beam search, one Keras model
+    run.json          kind, names of the files, special ids
+    model.keras       from prompts to the best continuation, by beam search, one Keras model
+    source.spm        the tokenizer
     generator.onnx    the same, checked against it
     writer.onnx       from prompts to a continuation drawn at random, checked too
     samples.txt       what the model wrote, drawn at random
@@ -37,8 +38,8 @@ import numpy as np
 import keras_attn
 from keras_attn.export import export_onnx
 from keras_attn.files import read_lines
-from keras_attn.text import SentencePieceTokenizer
-from keras_attn.training import compile_for_training
+from keras_attn.text import SentencePieceTokenizer, SpecialTokenIds
+from keras_attn.training import RunDirectory, compile_for_training
 
 SUMS = {"embedding_dim": 64, "layers": 2, "dropout": 0.0, "window": 64, "epochs": 28}
 TEXT = {"embedding_dim": 128, "layers": 4, "dropout": 0.1, "window": 128, "epochs": 5}
@@ -54,7 +55,7 @@ def main():
     train, held_out = read_texts(args)
     (args.run_dir / "held_out.txt").write_text("\n\n".join(held_out) + "\n", encoding="utf-8")
     tokenizer = SentencePieceTokenizer.train(args.data, 10**6, "char", normalizer="identity")
-    tokenizer.save(args.run_dir / "characters.spm")
+    run = RunDirectory.create(args.run_dir, "generation", tokenizer)
     windows = RandomWindows(to_stream(train, tokenizer, args), args)
     inputs, labels = overlapping_windows(to_stream(held_out, tokenizer, args), args.window)
 
@@ -84,7 +85,7 @@ def main():
     bits = math.log2(results["perplexity"]) * (labels != 0).sum()
     report["bits_per_character"] = float(bits / report["characters"])
 
-    generator.save(args.run_dir / "generator.keras")
+    run.save_model(generator)
     if sums:
         report["exact_sums"] = share_of_exact_sums(generator, tokenizer, held_out, args)
     samples = write_samples(writer, tokenizer, args)
@@ -170,7 +171,7 @@ class RandomWindows(keras.utils.PyDataset):
 def inputs_and_labels(windows):
     """Of windows `(batch, time + 1)`. That a document begins after another is not to be learned."""
     labels = windows[:, 1:]
-    is_start = labels == SentencePieceTokenizer.start_token_id
+    is_start = labels == SpecialTokenIds().start
     return windows[:, :-1], np.where(is_start, 0, labels)  # label 0 does not count
 
 
@@ -212,7 +213,8 @@ def make_generator(model, tokenizer, args):
     search = keras_attn.BeamDecoder(
         model, beam_width=4, max_length=min(args.sample_length, 64), relative_max_length=None
     )
-    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size, source_start=args.documents)
+    start_token_id = tokenizer.start_token_id if args.documents else None
+    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size, start_token_id=start_token_id)
     return keras_attn.search_model(encoder, search, name="generator")
 
 
@@ -241,7 +243,8 @@ def make_writer(model, tokenizer, args):
         relative_max_length=None,
         seed=args.seed,
     )
-    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size, source_start=args.documents)
+    start_token_id = tokenizer.start_token_id if args.documents else None
+    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size, start_token_id=start_token_id)
     return keras_attn.search_model(encoder, sampler, name="writer")
 
 

@@ -10,7 +10,8 @@ learns from parallel files: `DIR/train.en` and `DIR/train.de` (plain or `.gz`), 
 `valid.*`, or `dev.*`) and `DIR/test*.*`. The run directory (`--run-dir`) then holds all that an
 export needs:
 
-    translator.keras          encoder, attention, decoder and beam search, one Keras model
+    run.json                  kind, names of the files, special ids of each side
+    model.keras               encoder, attention, decoder and beam search, one Keras model
     source.spm, target.spm    the tokenizers (equal where the vocabulary is shared)
     test.source, test.target  the test set as text
     history.json              loss, perplexity and accuracy of each epoch
@@ -19,12 +20,14 @@ export needs:
     keras-attn-runtime translate translator.onnx < RUN/test.source
 
 A run that was killed goes on where it stopped when the command is given again, with what else is
-there: `run.json` (the options), `state`, `epochs` and `corpus-*`.
+there: `options.json`, `state`, `epochs` and `corpus-*`.
 """
 
 import json
 import math
 import os
+import shlex
+import sys
 import time
 from contextlib import ExitStack
 
@@ -48,6 +51,8 @@ from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
     InverseSquareRootSchedule,
+    ModelCard,
+    RunDirectory,
     ScheduledSampling,
     compile_for_training,
     fit,
@@ -79,6 +84,10 @@ def train(args):
         files = write_dates(args.run_dir / "data", args.seed)
     copy_test_set(files, args.run_dir)
     source_tokenizer, target_tokenizer = train_tokenizers(files, args)
+    card = ModelCard(args.source, args.target, recipe=recipe()) if args.data else None
+    run = RunDirectory.create(
+        args.run_dir, "generation", source_tokenizer, target_tokenizer, card=card
+    )
     training, validation = encode(files, source_tokenizer, target_tokenizer, args)
 
     with strategy(args.strategy).scope():
@@ -112,7 +121,7 @@ def train(args):
     print(f"{trainer.count_params():,} weights, {training.steps_per_epoch} steps per epoch")
     clock = Clock()
     average = AverageWeights(args.run_dir / "epochs", num_epochs=args.average)
-    best = BestCheckpoint(args.run_dir / "translator.keras", saved_model=translator)
+    best = BestCheckpoint(run.model_path, saved_model=translator)
     history = fit(
         trainer,
         training,
@@ -125,8 +134,7 @@ def train(args):
         on_mismatch="warn" if args.decay or args.scheduled_sampling else "error",
     )
     average.apply()
-    with atomic_replace(args.run_dir / "translator.keras") as partial:
-        translator.save(partial)
+    run.save_model(translator)
     minutes, cpu_minutes = (seconds / 60 for seconds in clock.get_state())
     report = {
         "minutes": minutes,
@@ -136,7 +144,12 @@ def train(args):
     }
     with atomic_replace(args.run_dir / "history.json") as partial:
         partial.write_text(json.dumps(report, indent=2, default=str))
-    print(f"Trained for {minutes:.1f} minutes: {args.run_dir / 'translator.keras'}")
+    print(f"Trained for {minutes:.1f} minutes: {run.model_path}")
+
+
+def recipe():
+    """The command of the training, as it can be given again."""
+    return f"train_translation.py {' '.join(map(shlex.quote, sys.argv[1:]))}"
 
 
 class Clock(keras.callbacks.Callback):

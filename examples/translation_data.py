@@ -21,12 +21,12 @@ def check_run_dir(files, args):
     """
     run = {name: value for name, value in vars(args).items() if name not in MAY_CHANGE}
     run["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
-    path = args.run_dir / "run.json"
+    path = args.run_dir / "options.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     changed = {name: value for name, value in before.items() if run.get(name) != value}
-    trained = any((args.run_dir / name).exists() for name in ("state", "translator.keras"))
+    trained = any((args.run_dir / name).exists() for name in ("state", "model.keras"))
     if trained and (changed or not before):
-        what = f"with {changed}" if before else "without run.json"
+        what = f"with {changed}" if before else "without options.json"
         raise SystemExit(
             f"{args.run_dir} holds a training of another text or model, {what}. "
             "Choose another --run-dir."

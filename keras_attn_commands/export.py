@@ -27,7 +27,7 @@ def add_arguments(parser):
         "run_directory",
         metavar="RUN",
         type=Path,
-        help="directory of the training run, with translator.keras, source.spm and target.spm",
+        help="run directory of a training, with run.json, see keras_attn.training.RunDirectory",
     )
     parser.add_argument("out", metavar="OUT", type=Path, help="file or directory to write")
     parser.add_argument(
@@ -137,8 +137,10 @@ def _export(arguments, choices):
     import keras_attn
     from keras_attn import export
     from keras_attn.files import read_lines
+    from keras_attn.training import RunDirectory
 
-    model, tokenizers = _load(arguments.run_directory)
+    run = RunDirectory(arguments.run_directory)
+    model = run.load_model("generation")
     if arguments.search or arguments.search_class:
         search_class = arguments.search_class and getattr(keras_attn, arguments.search_class)
         model = keras_attn.replace_search(model, search_class, **dict(arguments.search))
@@ -147,6 +149,9 @@ def _export(arguments, choices):
         sentences = list(read_lines(arguments.sentences))
         if not sentences:
             raise ValueError(f"Expected sentences. Received: an empty {arguments.sentences}.")
+    if arguments.format in ("onnx", "onnx-steps"):
+        choices = {**choices, "card": run.card}
+    tokenizers = run.source_tokenizer, run.target_tokenizer
     function = getattr(export, f"export_{arguments.format.replace('-', '_')}")
     try:
         return function(model, arguments.out, *tokenizers, sentences=sentences, **choices)
@@ -163,20 +168,3 @@ def _setting(text):
         with contextlib.suppress(ValueError, SyntaxError):
             return name, read(value)
     return name, value
-
-
-def _load(run):
-    import keras
-
-    from keras_attn.text import SentencePieceTokenizer
-
-    for name in ("translator.keras", "source.spm", "target.spm"):
-        if not (run / name).is_file():
-            raise FileNotFoundError(
-                "Expected a directory with translator.keras, source.spm and target.spm, as "
-                f"examples/train_translation.py writes it. Received: RUN={str(run)!r}, in which "
-                f"{name} is missing."
-            )
-    model = keras.saving.load_model(run / "translator.keras", compile=False)
-    tokenizers = [SentencePieceTokenizer.load(run / name) for name in ("source.spm", "target.spm")]
-    return model, tokenizers

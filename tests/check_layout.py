@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "keras_attn"
 ORDER = (
+    "_types",
     "_files",
     "files",
     "_backend",

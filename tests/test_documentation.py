@@ -44,9 +44,9 @@ def test_readme_and_the_guide_of_the_runtime(tmp_path, monkeypatch, capsys):
     assert sorted(Path("state").iterdir())
 
     Path("RUN").mkdir()
-    names["generator"].save("RUN/translator.keras")
+    names["generator"].save("RUN/model.keras")
     run_blocks("export/README.md", {}, last=1)
-    changed = keras.saving.load_model("RUN/translator.keras", compile=False)
+    changed = keras.saving.load_model("RUN/model.keras", compile=False)
     assert changed.layers[-1].decoder.cache_block_size == 32
     shutil.copy("translator.onnx", "model.onnx")
     shutil.copy("train.en", "in.txt")

@@ -82,11 +82,16 @@ class BatchRunner:
         translations = [self._builder.build_empty(source, options) for source in window]
         if options.max_length == 0:
             return translations, None
-        rows = [row for row, source in enumerate(window) if source.ids]
-        lengths = [len(window[row].ids) for row in rows]
+        rows = [row for row, source in enumerate(window) if not source.is_empty]
+        groups = {}  # arrays of different shapes cannot be one batch
+        for row in rows:
+            groups.setdefault(window[row].shapes, []).append(row)
         batches = [
-            [rows[position] for position in positions]
-            for positions in batches_by_length(lengths, options.batch_size)
+            [group[position] for position in positions]
+            for group in groups.values()
+            for positions in batches_by_length(
+                [len(window[row].ids) for row in group], options.batch_size
+            )
         ]
         for row in rows:
             translations[row] = UNFINISHED
@@ -119,7 +124,7 @@ class BatchRunner:
         """Returns the translations of a batch, or an error in the place of each that failed."""
         try:
             outputs = self._model.run(
-                [source.ids for source in sources],
+                [source.content for source in sources],
                 *self.limits(options),
                 [source.prefix for source in sources],
                 [source.seed for source in sources],

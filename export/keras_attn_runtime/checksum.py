@@ -5,6 +5,7 @@ from keras_attn_runtime import file_checksum
 from keras_attn_runtime.errors import ModelFileError
 
 KEY = "keras_attn.checksum"
+CARD = "keras_attn.card"  # what it says is for people, and may be completed later
 
 
 def verify_checksum(metadata):
@@ -17,14 +18,14 @@ def verify_checksum(metadata):
         metadata: dict of strings, the `metadata_props` of the ONNX file. `keras_attn.checksum`,
             where the file has one, is the SHA-256, in hexadecimal, of
             `json.dumps(others, sort_keys=True)`, the dict of all other `keras_attn.` entries but
-            the checksums of files.
+            the card and the checksums of files.
 
     Raises:
         ModelFileError: if the checksum does not match.
     """
     if KEY not in metadata:
         return
-    not_covered = (KEY, file_checksum.KEY, file_checksum.WEIGHTS_KEY)
+    not_covered = (KEY, CARD, file_checksum.KEY, file_checksum.WEIGHTS_KEY)
     others = {
         key: value
         for key, value in metadata.items()

@@ -87,14 +87,21 @@ def in_one_line(error):
 
 @contextlib.contextmanager
 def run_failures(batch, source_length):
-    """Turns what ONNX Runtime, or NumPy for want of memory, raises in it into a `BatchError`."""
+    """Turns what ONNX Runtime, or NumPy for want of memory, raises in it into a `BatchError`.
+
+    Args:
+        batch: int, rows of the batch.
+        source_length: int, tokens of the longest one, or `None` if they are no ids.
+    """
+    rows = f"{batch} rows"
+    if source_length is not None:
+        rows = f"{batch} sentences of up to {source_length} tokens"
     try:
         yield
     except ModelFileError:
         raise
     except Exception as error:  # the exceptions of ONNX Runtime have no common base class
         raise BatchError(
-            f"ONNX Runtime failed on {batch} sentences of up to {source_length} tokens: "
-            f"{in_one_line(error)}. "
+            f"ONNX Runtime failed on {rows}: {in_one_line(error)}. "
             "Try fewer or shorter ones; if it stays, the file is damaged."
         ) from error

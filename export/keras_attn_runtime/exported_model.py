@@ -15,16 +15,15 @@ from keras_attn_runtime.file_checksum import (
     verify_weights_checksum,
     weights_of,
 )
+from keras_attn_runtime.file_format import Settings, tokenizer_of
 from keras_attn_runtime.foreign_files import describe_foreign
 from keras_attn_runtime.outputs import check_outputs
 from keras_attn_runtime.pickled_arguments import PickledArguments
 from keras_attn_runtime.session import create_session
-from keras_attn_runtime.settings import Settings
 from keras_attn_runtime.tokenizer import Tokenizer
 
-INPUTS = ("source_ids", "max_length", "length_penalty")
 PREFIX, SEEDS = "prefix_ids", "seeds"
-"""Inputs that not all files have."""
+"""Inputs of a search that not all files have."""
 
 OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
 OTHER_OUTPUTS = ("alignments", "token_log_probs")  # on request of who exports
@@ -60,7 +59,7 @@ class ExportedModel(PickledArguments):
                 create_session(path, providers, num_threads) for _ in range(num_sessions)
             ]
             metadata = self._metadata()
-            self.settings = Settings.from_metadata(metadata)
+            self.settings = Settings.from_metadata(metadata, self._input_names())
             verify_checksum(metadata)
             verify_weights_checksum(path, metadata)
             return metadata
@@ -70,23 +69,22 @@ class ExportedModel(PickledArguments):
         # A file that was changed on purpose has no checksum, also of its weights.
         has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
         self.files = [path, weights] if has_weights else [path]
-        self.supports_target_prefix = PREFIX in self._input_names()
-        self.is_stochastic = SEEDS in self._input_names()
+        self.supports_target_prefix = PREFIX in self.settings.search_inputs
+        self.is_stochastic = SEEDS in self.settings.search_inputs
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
         self.has_token_log_probs = "token_log_probs" in outputs
         self._output_names = [*OUTPUTS, *(name for name in OTHER_OUTPUTS if name in outputs)]
         self.source_tokenizer = self._tokenizer(metadata, "source")
-        self.target_tokenizer = self.source_tokenizer  # a shared vocabulary is stored once
-        if "keras_attn.target_tokenizer" in metadata:
-            self.target_tokenizer = self._tokenizer(metadata, "target")
+        self.target_tokenizer = self._tokenizer(metadata, "target")
 
     def run(self, sentences, max_length, length_penalty, prefixes=None, seeds=None, call=None):
         """Searches for the translations of one batch.
 
         Args:
             sentences: list of lists of ints, source ids, with the start and end tokens that the
-                settings of the file ask for.
+                settings of the file ask for; or, for a file with other inputs, list of dicts of
+                arrays of the same shapes, by the names of the inputs.
             max_length: int of at least 1, limit of output tokens.
             length_penalty: float.
             prefixes: list of lists of ints, target ids that each translation begins with, for a
@@ -104,7 +102,8 @@ class ExportedModel(PickledArguments):
             BatchError: if ONNX Runtime fails, or `call` is stopped.
             ModelFileError: if the outputs do not fit the batch.
         """
-        with run_failures(len(sentences), max(map(len, sentences))):
+        longest = None if isinstance(sentences[0], dict) else max(map(len, sentences))
+        with run_failures(len(sentences), longest):
             feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
             outputs = self._search(feeds, call or Call())
         check_outputs(outputs, len(sentences), self.settings)
@@ -151,22 +150,21 @@ class ExportedModel(PickledArguments):
 
     def _feeds(self, sentences, max_length, length_penalty, prefixes, seeds):
         feeds = {
-            "source_ids": self._padded(sentences),
+            **self._source_feeds(sentences),
             "max_length": np.array(max_length, np.int32),
             "length_penalty": np.array(length_penalty, np.float32),
         }
         if self.supports_target_prefix:
-            feeds[PREFIX] = self._padded(prefixes or [[]] * len(sentences))
+            prefixes = prefixes or [[]] * len(sentences)
+            feeds[PREFIX] = _padded(prefixes, self.settings.target.pad_token_id)
         if self.is_stochastic:
             feeds[SEEDS] = np.array(seeds or [0] * len(sentences), np.int32)
         return feeds
 
-    def _padded(self, rows):
-        """Lists of ids as one array `(batch, longest)`."""
-        ids = np.full((len(rows), max(map(len, rows))), self.settings.pad_token_id, np.int32)
-        for row, values in zip(ids, rows, strict=True):
-            row[: len(values)] = values
-        return ids
+    def _source_feeds(self, sentences):
+        if isinstance(sentences[0], dict):
+            return {name: np.stack([each[name] for each in sentences]) for name in sentences[0]}
+        return {"source_ids": _padded(sentences, self.settings.source.pad_token_id)}
 
     def _input_names(self):
         return [input.name for input in self._sessions[0].get_inputs()]
@@ -174,20 +172,20 @@ class ExportedModel(PickledArguments):
     def _check_signature(self):
         inputs = self._input_names()
         outputs = [output.name for output in self._sessions[0].get_outputs()]
-        if sorted({*inputs} - {PREFIX, SEEDS}) != sorted(INPUTS) or not set(OUTPUTS) <= set(
-            outputs
-        ):
+        expected = [*self.settings.inputs, *self.settings.search_inputs]
+        if sorted(inputs) != sorted(expected) or not set(OUTPUTS) <= set(outputs):
             raise ModelFileError(
-                f"Expected a file with inputs {list(INPUTS)} and outputs {list(OUTPUTS)}. "
+                f"Expected a file with inputs {expected} and outputs {list(OUTPUTS)}. "
                 f"Received: {inputs=}, {outputs=}. Export it again."
             )
         return outputs
 
     def _tokenizer(self, metadata, side):
-        if f"keras_attn.{side}_tokenizer" not in metadata:
+        settings = getattr(self.settings, side)
+        if settings is None or settings.tokenizer != "sentencepiece":
             return None
-        tokenizer = Tokenizer(metadata[f"keras_attn.{side}_tokenizer"])
-        vocabulary_size = getattr(self.settings, f"{side}_vocabulary_size")
+        tokenizer = Tokenizer(tokenizer_of(metadata, side))
+        vocabulary_size = settings.vocabulary_size
         if tokenizer.vocabulary_size > vocabulary_size:
             raise ModelFileError(
                 f"Expected a {side} tokenizer of at most {vocabulary_size} pieces, the model's "
@@ -195,6 +193,14 @@ class ExportedModel(PickledArguments):
                 "again."
             )
         return tokenizer
+
+
+def _padded(rows, pad_token_id):
+    """Lists of ids as one array `(batch, longest)`."""
+    ids = np.full((len(rows), max(map(len, rows))), pad_token_id, np.int32)
+    for row, values in zip(ids, rows, strict=True):
+        row[: len(values)] = values
+    return ids
 
 
 def _file(path):

@@ -59,7 +59,7 @@ def _identify_directory(path):
             "an export of `onnx-steps`",
             "Its search has no loop: use StreamingTranslator.",
         )
-    if (path / "translator.keras").is_file():
+    if (path / "run.json").is_file():
         return "the directory of a training run", _EXPORT
     return None, None
 

@@ -36,7 +36,7 @@ def check_outputs(outputs, batch, settings):
     for name in ("alignments", "token_log_probs"):
         if name in outputs and outputs[name].shape[2] != target_length:
             _refuse(name, f"{target_length} positions on axis 2", f"shape={outputs[name].shape}")
-    _check_range("token_ids", outputs["token_ids"], settings.target_vocabulary_size - 1)
+    _check_range("token_ids", outputs["token_ids"], settings.target.vocabulary_size - 1)
     _check_range("lengths", outputs["lengths"], target_length)
 
 
@@ -46,7 +46,7 @@ def check_partial(partial, batch, settings):
         _refuse("partial", "an array of integer type", f"dtype={partial.dtype}")
     if partial.ndim != 2 or len(partial) != batch:
         _refuse("partial", f"shape (batch, steps) = ({batch}, ...)", f"shape={partial.shape}")
-    _check_range("partial", partial, settings.target_vocabulary_size - 1)
+    _check_range("partial", partial, settings.target.vocabulary_size - 1)
 
 
 def _check_range(name, values, most):

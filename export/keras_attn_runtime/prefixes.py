@@ -21,13 +21,13 @@ class PrefixReader:
 
     Args:
         tokenizer: `Tokenizer` of the target language, or `None`.
-        settings: `Settings` of the file.
+        side: `Side` of the target.
         max_characters: int, limit of characters (code points) of a text; a longer one is refused.
     """
 
-    def __init__(self, tokenizer, settings, max_characters):
+    def __init__(self, tokenizer, side, max_characters):
         self.tokenizer = tokenizer
-        self.settings = settings
+        self.side = side
         self.max_characters = max_characters
 
     def of_texts(self, sources, target_prefix):
@@ -71,7 +71,7 @@ class PrefixReader:
             yield dataclasses.replace(source, prefix=ids)
 
     def _ids_of_target(self, text):
-        return [*self._encoded(text, "target"), self.settings.end_token_id]
+        return [*self._encoded(text, "target"), self.side.end_token_id]
 
     def _ids_of_text(self, text):
         ids = self._encoded(text, "target_prefix")
@@ -108,7 +108,7 @@ class PrefixReader:
             raise ValueError(
                 f"Expected a target_prefix of ids. Received: type={type(ids).__name__}."
             ) from error
-        size, padding = self.settings.target_vocabulary_size, self.settings.pad_token_id
+        size, padding = self.side.vocabulary_size, self.side.pad_token_id
         for each in ids:
             is_id = isinstance(each, Integral) and not isinstance(each, bool)
             if not is_id or not 0 <= each < size:

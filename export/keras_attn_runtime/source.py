@@ -17,12 +17,30 @@ class Source:
         truncated: bool, whether the sentence was longer than the limit and was cut.
         prefix: list of ints, target ids that the translation begins with.
         seed: int, decides what a file that draws tokens at random draws.
+        arrays: dict of arrays by the names of the inputs, for a model that reads something else
+            than ids; `None` for ids.
     """
 
     ids: list[int]
     truncated: bool
     prefix: list[int] = field(default_factory=list)
     seed: int = 0
+    arrays: dict[str, np.ndarray] | None = None
+
+    @property
+    def is_empty(self):
+        """bool, whether there is nothing to read."""
+        return not self.ids and self.arrays is None
+
+    @property
+    def shapes(self):
+        """Tuple of the shapes of the arrays, which must be equal in a batch; () for ids."""
+        return () if self.arrays is None else tuple(each.shape for each in self.arrays.values())
+
+    @property
+    def content(self):
+        """The list of ids, or the dict of arrays."""
+        return self.ids if self.arrays is None else self.arrays
 
 
 class SourceReader:
@@ -30,20 +48,19 @@ class SourceReader:
 
     Args:
         tokenizer: `Tokenizer` of the source language.
-        settings: `Settings` of the file.
+        side: `Side` of the source.
         max_source_length: int, limit of tokens of a sentence, start and end token not counted.
         max_source_characters: int, limit of characters (code points) of a text.
         truncate: bool, whether longer sentences are cut instead of refused.
     """
 
-    def __init__(self, tokenizer, settings, max_source_length, max_source_characters, truncate):
+    def __init__(self, tokenizer, side, max_source_length, max_source_characters, truncate):
         self.tokenizer = tokenizer
-        self.settings = settings
+        self.side = side
         self.max_source_length = max_source_length
         self.max_source_characters = max_source_characters
         self.truncate = truncate
-        self._start = [settings.start_token_id] if settings.source_start else []
-        self._end = [settings.end_token_id] if settings.source_end else []
+        self._start, self._end = side.start, side.end
 
     def read_texts(self, texts):
         """Yields the `Source` of each text; raises `SentenceError` when one cannot be read."""
@@ -64,16 +81,16 @@ class SourceReader:
         """Yields the `Source` of each sequence of ids; raises `SentenceError` on an invalid one."""
         for index, sentence in enumerate(sentences):
             ids = self._checked_ids(index, sentence)
-            while ids and ids[-1] == self.settings.pad_token_id:
+            while ids and ids[-1] == self.side.pad_token_id:
                 ids.pop()
             if ids and ids[-1:] == self._end:
                 ids.pop()
             num_start = len(self._start) if ids and ids[:1] == self._start else 0
-            if self.settings.pad_token_id in ids[num_start:]:
-                position = ids.index(self.settings.pad_token_id, num_start)
+            if self.side.pad_token_id in ids[num_start:]:
+                position = ids.index(self.side.pad_token_id, num_start)
                 raise SentenceError(
                     index,
-                    f"expected padding (id {self.settings.pad_token_id}) only at the end. "
+                    f"expected padding (id {self.side.pad_token_id}) only at the end. "
                     f"Received: padding at position {position}.",
                 )
             yield self._source(index, ids[num_start:])
@@ -117,11 +134,11 @@ class SourceReader:
             return []
         if array.dtype.kind not in "iu":
             raise SentenceError(index, f"expected integer ids. Received: dtype={array.dtype}.")
-        outside = (array < 0) | (array >= self.settings.source_vocabulary_size)
+        outside = (array < 0) | (array >= self.side.vocabulary_size)
         if outside.any():
             raise SentenceError(
                 index,
-                f"expected ids in [0, {self.settings.source_vocabulary_size}), the source "
+                f"expected ids in [0, {self.side.vocabulary_size}), the source "
                 f"vocabulary. Received: id {array[outside][0]} at position "
                 f"{int(outside.argmax())}.",
             )

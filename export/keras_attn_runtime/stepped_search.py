@@ -34,6 +34,9 @@ class SteppedSearch:
         self.values = {
             name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()
         }
+        ids = feeds.get("source_ids")
+        rows = len(next(iter(feeds.values())))
+        self._size = (rows, None) if ids is None else ids.shape
         self._run(start)
 
     def __iter__(self):
@@ -64,7 +67,7 @@ class SteppedSearch:
         names = [each.name for each in session.get_outputs()]
         for name in names:
             binding.bind_output(name, *device)
-        with run_failures(*self.values["source_ids"].shape()), self._call.run_options() as options:
+        with run_failures(*self._size), self._call.run_options() as options:
             session.run_with_iobinding(binding, options)
         values = binding.get_outputs()
         self.values |= {

@@ -102,6 +102,6 @@ class StreamingTranslator(Translator):
 
     def _text(self, partial):
         check_partial(partial, 1, self.settings)
-        control = (self.settings.pad_token_id, self.settings.end_token_id)
+        control = (self.settings.target.pad_token_id, self.settings.target.end_token_id)
         token_ids = [token_id for token_id in partial[0].tolist() if token_id not in control]
         return self._model.target_tokenizer.decode(token_ids)

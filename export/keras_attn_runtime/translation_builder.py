@@ -33,7 +33,7 @@ class TranslationBuilder:
         """
         log_probs = outputs["log_probs"]
         hypotheses = [
-            self._hypothesis(outputs, row, rank, len(source.ids), options)
+            self._hypothesis(outputs, row, rank, len(source.ids) or None, options)
             for rank in range(options.num_hypotheses)
             if rank == 0 or log_probs[row, rank] > IMPOSSIBLE / 2
         ]
@@ -76,8 +76,8 @@ class TranslationBuilder:
 
     def _has_ended(self, token_ids, length):
         """Whether an end token follows the others; None if padding is the same token."""
-        end = self._settings.end_token_id
-        if end == self._settings.pad_token_id:
+        end = self._settings.target.end_token_id
+        if end == self._settings.target.pad_token_id:
             return None
         return token_ids[length : length + 1].tolist() == [end]
 

@@ -2,6 +2,7 @@ import dataclasses
 import os
 import random
 
+from keras_attn_runtime.array_inputs import ArrayReader
 from keras_attn_runtime.batch_runner import BatchRunner
 from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.default_num_threads import default_num_threads
@@ -116,21 +117,25 @@ class Translator(PickledArguments):
         self.has_token_log_probs = self._model.has_token_log_probs
         self.supports_target_prefix = self._model.supports_target_prefix
         self.is_stochastic = self._model.is_stochastic
-        self.max_source_length = min(max_source_length, self.settings.max_source_length)
+        source = self.settings.source
+        limit = None if source is None else source.max_length
+        self.max_source_length = min(max_source_length, limit or max_source_length)
         if max_source_characters is None:
             max_source_characters = CHARACTERS_PER_TOKEN * self.max_source_length
         self.max_source_characters = max_source_characters
         self.max_target_characters = max(max_source_characters, LEAST_TARGET_CHARACTERS)
-        self._reader = SourceReader(
-            self._model.source_tokenizer,
-            self.settings,
-            self.max_source_length,
-            self.max_source_characters,
-            truncate,
-        )
+        self._reader = None
+        if source is not None and list(self.settings.inputs) == ["source_ids"]:
+            self._reader = SourceReader(
+                self._model.source_tokenizer,
+                source,
+                self.max_source_length,
+                self.max_source_characters,
+                truncate,
+            )
         self._prefixes = PrefixReader(
             self._model.target_tokenizer,
-            self.settings,
+            self.settings.target,
             self.max_target_characters,
         )
 
@@ -213,10 +218,54 @@ class Translator(PickledArguments):
         """
         options = self._checked(options)
         call = _call(options)
+        self._require_reader()
         sources = self._reader.read_ids(read(require_sentences(sentences, "sentences"), call))
         if target_prefix is not None:
             self._require_target_prefix()
             sources = self._prefixes.of_ids(sources, read_prefix(target_prefix, call))
+        return collect_results(sources, lambda sources: self._run(sources, options, call))
+
+    def generate(self, inputs, target_prefix=None, **options):
+        """Generates from inputs that are not text: images, features, audio, series.
+
+        Args:
+            inputs: dict from the name of each input of the file to an array whose first axis is the
+                batch, or a list of arrays without that axis, which may have different sizes.
+                `settings.inputs` lists the inputs with their dtypes and shapes.
+            target_prefix: string, or list of target ids, that all results begin with, or a list of
+                such, one for each row. Default: nothing.
+            **options: see `Options`.
+
+        Returns:
+            List of `Translation`, one for each row, in their order. `source_pieces` is `None`.
+
+        Raises:
+            SentenceError: if a row has another dtype or shape than the input.
+            ModelFileError: if the file reads text, takes no `target_prefix`, or ONNX Runtime fails
+                on one row.
+            ValueError: if the inputs have other names or different numbers of rows, or an option is
+                out of its range.
+
+        Example:
+
+            Translator("captions.onnx").generate({"image": images})[0].text    # 'a red house'
+        """
+        options = self._checked(options)
+        call = _call(options)
+        if self._reader is not None:
+            raise ModelFileError(
+                "Expected a file with other inputs than text. Received: one that reads "
+                "'source_ids'. Give texts to `translate`, or ids to `translate_ids`."
+            )
+        sources = ArrayReader(self.settings.inputs, self.settings.source).read(inputs)
+        if target_prefix is not None:
+            self._require_target_prefix()
+            with_prefixes = self._prefixes.of_ids
+            several = target_prefix if isinstance(target_prefix, (list, tuple)) else [target_prefix]
+            if any(isinstance(each, str) for each in several):
+                self._require_tokenizer("target")
+                with_prefixes = self._prefixes.of_texts
+            sources = with_prefixes(sources, read_prefix(target_prefix, call))
         return collect_results(sources, lambda sources: self._run(sources, options, call))
 
     def score(self, texts, targets, skip_unscorable=False, **options):
@@ -278,10 +327,11 @@ class Translator(PickledArguments):
         """Yields the source of each text, with the target and the end token as its prefix."""
         require_bool("skip_unscorable", skip_unscorable)
         self._require_target_prefix()
-        if self.settings.end_token_id == self.settings.pad_token_id:
+        target = self.settings.target
+        if target.end_token_id == target.pad_token_id:
             raise ModelFileError(
                 "Expected a file with an end token that is not padding, because a target ends "
-                f"with it. Received: id {self.settings.end_token_id} for both."
+                f"with it. Received: id {target.end_token_id} for both."
             )
         sources = self._read_texts(texts, None, call)
         targets = read(require_sentences(targets, "targets"), call)
@@ -316,12 +366,23 @@ class Translator(PickledArguments):
                 "`export_onnx(..., target_prefix=True)`."
             )
 
-    def _read_texts(self, texts, target_prefix, call):
-        if self._model.source_tokenizer is None:
+    def _require_reader(self):
+        if self._reader is None:
             raise ModelFileError(
-                "Expected a file with a tokenizer, because of text. Received: one without. Export "
-                "it with source_tokenizer=..., or give ids to `translate_ids`."
+                "Expected a file that reads text. Received: one with the inputs "
+                f"{list(self.settings.inputs)}. Give arrays to `generate`."
             )
+
+    def _require_tokenizer(self, side):
+        if getattr(self._model, f"{side}_tokenizer") is None:
+            raise ModelFileError(
+                f"Expected a file with a {side} tokenizer, because of text. Received: one without. "
+                f"Export it with {side}_tokenizer=..., or give ids to `translate_ids`."
+            )
+
+    def _read_texts(self, texts, target_prefix, call):
+        self._require_reader()
+        self._require_tokenizer("source")
         sources = self._reader.read_texts(read(require_sentences(texts, "texts"), call))
         if target_prefix is None:
             return sources

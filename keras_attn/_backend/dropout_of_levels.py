@@ -1,7 +1,11 @@
 """Dropout with small random integers, on TensorFlow."""
 
+from typing import Any
 
-def dropout_of_levels(inputs, rate, seed, num_levels):
+from keras_attn._types import Tensor
+
+
+def dropout_of_levels(inputs: Tensor, rate: float, seed: Any, num_levels: int) -> Any:
     """Drops entries whose random level is below a threshold, and scales the other entries.
 
     A level is one byte of a random integer, so one integer serves four entries. The threshold is

@@ -3,7 +3,7 @@ import keras
 from keras_attn._backend.private_names import is_compiled_by_xla
 
 
-def dynamic_shapes():
+def dynamic_shapes() -> bool:
     """Returns whether shapes may depend on values: on TensorFlow, unless XLA compiles.
 
     If so, rows that do not count can be removed from a batch instead of being multiplied by 0.
@@ -13,6 +13,6 @@ def dynamic_shapes():
     return not is_compiled_by_xla()
 
 
-def is_symbol(size):
+def is_symbol(size: object) -> bool:
     """Returns whether a size is a symbolic dimension of JAX's shape inference."""
     return not isinstance(size, int) and not keras.ops.is_tensor(size)

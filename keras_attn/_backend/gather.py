@@ -1,10 +1,14 @@
 """Selection of rows and beams, with few nodes in an exported graph."""
 
+from typing import Any
+
 import keras
 from keras import ops, tree
 
+from keras_attn._types import Tensor, TensorDict
 
-def gather_rows(tensor, rows, axis=0):
+
+def gather_rows(tensor: Tensor, rows: Tensor, axis: int = 0) -> Tensor:
     """Returns `tensor[rows]` along an axis, for non-negative row indices.
 
     `ops.take` also supports negative indices, which adds five nodes per tensor to an exported
@@ -22,7 +26,7 @@ def gather_rows(tensor, rows, axis=0):
     return ops.take(tensor, rows, axis=axis)
 
 
-def gather_beams(tensor, beams):
+def gather_beams(tensor: Tensor, beams: Tensor) -> Tensor:
     """Selects beams of each batch entry.
 
     Args:
@@ -43,7 +47,7 @@ def gather_beams(tensor, beams):
     return ops.reshape(gather_rows(flat, rows), (shape[0], new_beams, *shape[2:]))
 
 
-def reorder(state, rows):
+def reorder(state: TensorDict, rows: Tensor) -> TensorDict:
     """Reorders the rows of a decoder state to the selected hypotheses.
 
     Args:
@@ -60,7 +64,7 @@ def reorder(state, rows):
     }
 
 
-def keep_sentences(state, sentences, rows):
+def keep_sentences(state: TensorDict, sentences: Tensor, rows: Tensor) -> TensorDict:
     """Selects batch entries of a decoder state.
 
     Args:
@@ -77,14 +81,14 @@ def keep_sentences(state, sentences, rows):
     }
 
 
-def gather_leaves(nested, rows):
+def gather_leaves(nested: Any, rows: Tensor) -> Any:
     """Applies `gather_rows` to each leaf of nested tensors, except scalars."""
     return tree.map_structure(
         lambda leaf: gather_rows(leaf, rows) if len(leaf.shape) else leaf, nested
     )
 
 
-def flat_rows(beams, batch, beam_width):
+def flat_rows(beams: Tensor, batch: int | Tensor, beam_width: int | Tensor) -> Tensor:
     """Returns flat row indices `(batch * new_beams,)` for beam indices `(batch, new_beams)`.
 
     Args:

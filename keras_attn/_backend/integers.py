@@ -6,8 +6,10 @@ and loop carries.
 
 from keras import ops
 
+from keras_attn._types import Tensor
 
-def slice_starts(*starts):
+
+def slice_starts(*starts: int | Tensor) -> list[Tensor]:
     """Returns the starts of a slice, one per axis, as int32.
 
     Args:
@@ -19,7 +21,9 @@ def slice_starts(*starts):
     return [ops.cast(start, "int32") for start in starts]
 
 
-def sum_int32(values, axis=None, keepdims=False):
+def sum_int32(
+    values: Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
+) -> Tensor:
     """Sums integers, or counts the `True` values of a boolean tensor.
 
     Args:

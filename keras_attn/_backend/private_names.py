@@ -26,16 +26,22 @@ changes, or when upstream fixes what it works around.
 import contextlib
 import importlib
 import logging
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from keras_attn._types import Tensor
 
 # Keras
 
 
-def remat_mode(layer):
+def remat_mode(layer: keras.layers.Layer) -> Any:
     """The `keras.RematScope` that a layer was created in, or `None`."""
     return layer._remat_mode
 
 
-def end_remat(layer):
+def end_remat(layer: keras.layers.Layer) -> None:
     """Makes Keras forget the `keras.RematScope` that a layer was created in."""
     layer._remat_mode = None
 
@@ -43,21 +49,22 @@ def end_remat(layer):
 class GradientClipping:
     """Base of an optimizer that sees all gradients once in each step, before Keras uses them."""
 
-    def clip_gradients(self, gradients):
+    def clip_gradients(self, gradients: list[Any]) -> list[Any]:
         """Returns the gradients that the step uses. By default it clips them as Keras does."""
-        return super()._clip_gradients(gradients)
+        parent: Any = super()
+        return parent._clip_gradients(gradients)
 
     def _clip_gradients(self, grads):
         return self.clip_gradients(grads)
 
 
-def adam_moments(optimizer, variable):
+def adam_moments(optimizer: Any, variable: Any) -> tuple[Any, Any]:
     """The variables of Adam with the first and the second moment of a variable's gradient."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 
 
-def implicit_mask(tensor):
+def implicit_mask(tensor: Tensor) -> Any:
     """The mask that Keras has attached to a tensor, or `None`."""
     return getattr(tensor, "_keras_mask", None)
 
@@ -66,7 +73,7 @@ NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")
 """Attributes of an operation with the nodes of all functional models that it is a part of."""
 
 
-def graph_record_classes():
+def graph_record_classes() -> Any:
     """Classes of Keras' objects that refer to layers and are no layers."""
     from keras.src.ops.node import Node
     from keras.src.utils.tracking import Tracker
@@ -74,7 +81,7 @@ def graph_record_classes():
     return Node, Tracker
 
 
-def forget_original_parts(value):
+def forget_original_parts(value: Any) -> None:
     """Makes the copy of a `Tracker` know its own parts, which it finds by their ids."""
     if hasattr(value, "stored_ids"):
         value.stored_ids = {
@@ -82,7 +89,7 @@ def forget_original_parts(value):
         }
 
 
-def has_dropout_masks(layer):
+def has_dropout_masks(layer: keras.layers.Layer) -> bool:
     """Whether a layer is a recurrent cell that draws dropout masks."""
     return hasattr(layer, "get_dropout_mask")
 
@@ -90,7 +97,7 @@ def has_dropout_masks(layer):
 # TensorFlow
 
 
-def is_compiled_by_xla():
+def is_compiled_by_xla() -> bool:
     """Whether the calling code is traced for XLA. `False` if TensorFlow does not say."""
     import tensorflow as tf
 
@@ -101,7 +108,7 @@ def is_compiled_by_xla():
     return GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
-def inline_compiled_functions(graph_def, input_names, output_names):
+def inline_compiled_functions(graph_def: Any, input_names: Any, output_names: Any) -> Any:
     """Inlines functions with `jit_compile=True`, such as Keras' convolutions with groups.
 
     Args:
@@ -140,14 +147,16 @@ def inline_compiled_functions(graph_def, input_names, output_names):
 # tf2onnx
 
 
-def freeze_function(concrete, input_names, output_names):
+def freeze_function(concrete: Any, input_names: Any, output_names: Any) -> Any:
     """The `GraphDef` of a concrete function, with its constants inside."""
     from tf2onnx import tf_loader
 
     return tf_loader.from_function(concrete, input_names, output_names)
 
 
-def to_onnx(tf_graph, opset, handlers, input_names, output_names, renamed):
+def to_onnx(
+    tf_graph: Any, opset: int, handlers: Any, input_names: Any, output_names: Any, renamed: Any
+) -> Any:
     """Converts a TensorFlow graph, and applies the optimizers that change our graphs.
 
     Args:
@@ -192,15 +201,16 @@ def _optimizers():
 
 
 @contextlib.contextmanager
-def one_walk_for_all_outputs():
+def one_walk_for_all_outputs() -> Iterator[None]:
     """Halves the time of tf2onnx, which looks for unused nodes dozens of times.
 
     It walks the graph once for each output, and the body of a loop that carries hundreds of weights
     has hundreds of outputs. One walk from all of them finds the same nodes. The patch holds for all
     threads, so callers take turns.
     """
-    from tf2onnx.graph import Graph
+    from tf2onnx import graph as tf2onnx_graph
 
+    Graph: Any = tf2onnx_graph.Graph
     original = Graph.extract_sub_graph_nodes
 
     def used_nodes(graph, outputs_name, input_checker=None, remove_unused_inputs=True):
@@ -224,7 +234,7 @@ def one_walk_for_all_outputs():
 
 
 @contextlib.contextmanager
-def logged_errors():
+def logged_errors() -> Any:
     """Collects what tf2onnx logs as errors: it logs a failure and returns a model all the same.
 
     Yields:
@@ -259,7 +269,7 @@ CONVERTERS = {
 """Module, class and method of tf2onnx that convert an operator."""
 
 
-def convert_by_default(operator, graph, node):
+def convert_by_default(operator: str, graph: Any, node: Any) -> None:
     """Converts a node as tf2onnx does without our converter.
 
     Args:
@@ -271,14 +281,14 @@ def convert_by_default(operator, graph, node):
     getattr(getattr(converters, name), method)(graph, node)
 
 
-def unique_node_name(prefix):
+def unique_node_name(prefix: str) -> str:
     """A name that no other node of a graph of tf2onnx has."""
     from tf2onnx.utils import make_name
 
     return make_name(prefix)
 
 
-def numpy_type(onnx_type):
+def numpy_type(onnx_type: Any) -> Any:
     """The NumPy type of an element type, a number of `onnx.TensorProto`."""
     from tf2onnx.utils import map_onnx_to_numpy_type
 

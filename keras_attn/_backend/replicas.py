@@ -4,11 +4,13 @@ On one device, on other backends (where a step already gets the global batch), a
 `strategy.run`, there is one replica, and these functions have no effect.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 
 
-def num_replicas():
+def num_replicas() -> int:
     """Returns the number of replicas that run the calling code, each on its part of the batch."""
     if keras.backend.backend() != "tensorflow":
         return 1
@@ -19,7 +21,7 @@ def num_replicas():
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
-def sum_over_replicas(tensors):
+def sum_over_replicas(tensors: list[Any]) -> list[Any]:
     """Sums each tensor of a list over all replicas. Gradients do not pass."""
     if num_replicas() == 1:
         return tensors
@@ -28,7 +30,7 @@ def sum_over_replicas(tensors):
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)
 
 
-def num_data_replicas(model):
+def num_data_replicas(model: keras.Model) -> int:
     """Returns the number of devices among which `model.fit` divides the rows of a batch."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.num_replicas_in_sync
@@ -36,7 +38,9 @@ def num_data_replicas(model):
     return 1 if distribution is None else distribution.num_model_replicas
 
 
-def pad_batch_to_replicas(batch, replicas, ignore_class=0):
+def pad_batch_to_replicas(
+    batch: tuple[Any, ...], replicas: int, ignore_class: int = 0
+) -> tuple[Any, ...]:
     """Applies the padding of `pad_to_replicas` to one batch of NumPy arrays.
 
     Args:
@@ -73,7 +77,7 @@ def pad_batch_to_replicas(batch, replicas, ignore_class=0):
     )
 
 
-def pad_to_replicas(dataset, replicas, ignore_class=0):
+def pad_to_replicas(dataset: Any, replicas: int, ignore_class: int = 0) -> Any:
     """Pads each batch to a multiple of the number of replicas.
 
     The labels of added rows are `ignore_class`, and their sample weights are 0, so that losses and

@@ -1,7 +1,11 @@
 """Sum over all axes except the last."""
 
+from typing import Any
 
-def sum_over_rows(tensor):
+from keras_attn._types import Tensor
+
+
+def sum_over_rows(tensor: Tensor) -> Any:
     """Sums over all axes except the last, `(..., D)` to `(D,)`, on TensorFlow.
 
     Speed: as the gradient of a bias, TensorFlow computes it several times faster than a plain sum.

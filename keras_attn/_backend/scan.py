@@ -1,8 +1,11 @@
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops, tree
 
 
-def supports_jit():
+def supports_jit() -> bool:
     """Returns whether XLA can compile training through a `scan`.
 
     On TensorFlow, it cannot if the batch size is unknown: XLA lacks the gradient of products of
@@ -12,7 +15,9 @@ def supports_jit():
     return keras.backend.backend() != "tensorflow"
 
 
-def scan(step, carry, inputs, collect):
+def scan(
+    step: Callable[[Any, Any], Any], carry: Any, inputs: Any, collect: Callable[[Any], Any]
+) -> tuple[Any, Any]:
     """Loops over time like `ops.scan`, with outputs that may differ from the carry.
 
     On TensorFlow, `ops.scan` stores all values of the carry, and its loop cannot be converted to

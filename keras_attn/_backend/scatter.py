@@ -3,8 +3,10 @@
 import keras
 from keras import ops
 
+from keras_attn._types import Tensor
 
-def scatter_add(tensor, places, values):
+
+def scatter_add(tensor: Tensor, places: Tensor, values: Tensor) -> Tensor:
     """Adds values at indices of a tensor. Values at repeated indices are summed.
 
     Args:

@@ -3,7 +3,7 @@
 import keras
 
 
-def is_symbolic(tensor):
+def is_symbolic(tensor: object) -> bool:
     """Returns whether a tensor belongs to a TensorFlow graph that is being traced."""
     if keras.backend.backend() != "tensorflow":
         return False

@@ -3,8 +3,12 @@
 import keras
 from keras import ops
 
+from keras_attn._types import Tensor
 
-def fold_beams_into_queries(query, batch, sizes=None):
+
+def fold_beams_into_queries(
+    query: Tensor, batch: int | Tensor, sizes: tuple[int, ...] | None = None
+) -> Tensor:
     """Moves the queries of all beams of a batch entry to one axis.
 
     Args:
@@ -27,14 +31,14 @@ def fold_beams_into_queries(query, batch, sizes=None):
     return ops.reshape(query, (batch, beams * time[0] if time else beams, *sizes))
 
 
-def split_beams(tensor, batch):
+def split_beams(tensor: Tensor, batch: int | Tensor) -> Tensor:
     """Reshapes `(batch * beams, ...)` to `(batch, beams, ...)`."""
     rows, *rest = ops.shape(tensor)
     beams = _beams(rows, batch) if isinstance(rows, int) else -1
     return ops.reshape(tensor, (batch, beams, *rest))
 
 
-def merge_beams(tensor, rows):
+def merge_beams(tensor: Tensor, rows: int | Tensor) -> Tensor:
     """Reshapes `(batch, beams, ...)` to `(rows, ...)`, where `rows` is `batch * beams`."""
     return ops.reshape(tensor, (rows, *ops.shape(tensor)[2:]))
 

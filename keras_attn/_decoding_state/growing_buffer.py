@@ -5,19 +5,28 @@ than updating a buffer of full size. The other backends require the same shapes 
 their buffers have all columns from the start.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attn._backend.gather import gather_rows
 from keras_attn._backend.integers import slice_starts
+from keras_attn._types import Tensor
 
 
-def supports_growth(growing=None):
+def supports_growth(growing: bool | None = None) -> bool:
     """Returns `growing`, or by default whether shapes can grow on this backend."""
     return keras.backend.backend() == "tensorflow" if growing is None else growing
 
 
-def new_buffer(rows, rest, dtype, capacity, growing=None):
+def new_buffer(
+    rows: tuple[Any, Any],
+    rest: tuple[Any, ...],
+    dtype: Any,
+    capacity: int,
+    growing: bool | None = None,
+) -> Tensor:
     """Creates a buffer without columns.
 
     TensorFlow fixes the shapes of a loop by the shapes of its initial values. A constant empty
@@ -42,12 +51,14 @@ def new_buffer(rows, rest, dtype, capacity, growing=None):
     return gather_rows(ops.zeros((*rows, 1, *rest), dtype=dtype), no_columns, axis=2)
 
 
-def append(buffer, entry, step):
+def append(buffer: Tensor, entry: Tensor, step: int | Tensor) -> Tensor:
     """Adds one column, `entry` of shape `(batch, beams, ...)`. Otherwise like `extend`."""
     return extend(buffer, entry[:, :, None], step)
 
 
-def extend(buffer, entries, step, growing=None):
+def extend(
+    buffer: Tensor, entries: Tensor, step: int | Tensor, growing: bool | None = None
+) -> Tensor:
     """Adds columns.
 
     Args:

@@ -11,13 +11,24 @@ negative number in the slots of other beams. Only this small tensor is reordered
 cost is that each beam also computes scores for the slots of other beams.
 """
 
+from typing import Any
+
 from keras import ops
 
 from keras_attn._decoding_state import growing_buffer
+from keras_attn._types import Tensor, TensorDict
 from keras_attn.masks import MASKED_SCORE, scores_of_mask
 
 
-def new_cache(batch, num_heads, key_dim, value_dim, dtype, capacity, growing=None):
+def new_cache(
+    batch: int | Tensor,
+    num_heads: int,
+    key_dim: int,
+    value_dim: int,
+    dtype: Any,
+    capacity: int,
+    growing: bool | None = None,
+) -> TensorDict:
     """Creates an empty cache.
 
     Args:
@@ -40,7 +51,9 @@ def new_cache(batch, num_heads, key_dim, value_dim, dtype, capacity, growing=Non
     }
 
 
-def extend(cache, keys, values, slot, growing=None):
+def extend(
+    cache: TensorDict, keys: Tensor, values: Tensor, slot: int | Tensor, growing: bool | None = None
+) -> TensorDict:
     """Appends new positions to a cache.
 
     Args:
@@ -60,12 +73,12 @@ def extend(cache, keys, values, slot, growing=None):
     }
 
 
-def join(cache, other):
+def join(cache: TensorDict, other: TensorDict) -> TensorDict:
     """Returns a cache with the slots of `cache`, followed by those of `other`."""
     return {name: ops.concatenate([cache[name], other[name]], axis=2) for name in cache}
 
 
-def archive(shared):
+def archive(shared: TensorDict) -> TensorDict:
     """Moves the content of growing caches to the end of their archives, which steps do not copy.
 
     Args:
@@ -90,7 +103,12 @@ def _emptied(cache):
     return {name: values[:, :, slots:] for name, values in cache.items()}
 
 
-def num_slots(cache, new_positions=0, growing=None, archive=None):
+def num_slots(
+    cache: TensorDict,
+    new_positions: int | Tensor = 0,
+    growing: bool | None = None,
+    archive: TensorDict | None = None,
+) -> Any:
     """Returns the number of slots after new positions are added, an int or scalar int32 tensor.
 
     Args:
@@ -105,7 +123,7 @@ def num_slots(cache, new_positions=0, growing=None, archive=None):
     return slots if archive is None else slots + num_slots(archive)
 
 
-def own_slots(batch, beam_width):
+def own_slots(batch: int | Tensor, beam_width: int) -> Tensor:
     """Returns the ancestor bias of the slots of one step: each beam attends only to its own slot.
 
     Args:
@@ -119,7 +137,9 @@ def own_slots(batch, beam_width):
     return ops.zeros((batch, 1, 1), dtype="float32") + others
 
 
-def new_ancestor_bias(own, capacity, growing=None, used=None):
+def new_ancestor_bias(
+    own: Tensor, capacity: int, growing: bool | None = None, used: Tensor | None = None
+) -> Tensor:
     """Creates the ancestor bias of a new cache.
 
     Args:
@@ -141,7 +161,9 @@ def new_ancestor_bias(own, capacity, growing=None, used=None):
     return ops.concatenate([before, ancestor_bias], axis=2)
 
 
-def extend_ancestor_bias(ancestor_bias, own, slot, growing=None):
+def extend_ancestor_bias(
+    ancestor_bias: Tensor, own: Tensor, slot: int | Tensor, growing: bool | None = None
+) -> Tensor:
     """Adds the slots of one step.
 
     Args:
@@ -158,7 +180,7 @@ def extend_ancestor_bias(ancestor_bias, own, slot, growing=None):
     return growing_buffer.extend(ancestor_bias, own, slot, growing)
 
 
-def reshape_ancestor_bias(ancestor_bias, own):
+def reshape_ancestor_bias(ancestor_bias: Tensor, own: Tensor) -> Tensor:
     """Reshapes the ancestor bias for the scores, to float32 `(batch, 1, beams, slots)`."""
     slots = ops.shape(ancestor_bias)[2]
     slots = slots if isinstance(slots, int) else -1  # -1 cannot be inferred for an empty batch

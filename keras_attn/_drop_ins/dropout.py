@@ -1,6 +1,9 @@
+from typing import Any
+
 import keras
 
 from keras_attn._backend.dropout_of_levels import dropout_of_levels
+from keras_attn._types import Tensor
 
 LEVELS = 2**8
 """Number of values of the random integers: the rate of a call is a multiple of 1 / LEVELS."""
@@ -36,7 +39,7 @@ class Dropout(keras.layers.Dropout):
     [0.0, 2.0]
     """
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Tensor, training: bool = False) -> Any:
         if (
             keras.backend.backend() != "tensorflow"
             or not training

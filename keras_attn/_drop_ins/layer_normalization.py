@@ -1,7 +1,10 @@
+from typing import Any, cast
+
 import keras
 from keras import ops
 
 from keras_attn._backend.row_sum import sum_over_rows
+from keras_attn._types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -33,8 +36,8 @@ class LayerNormalization(keras.layers.LayerNormalization):
     [[-1.0, 1.0]]
     """
 
-    def call(self, inputs, training=False):
-        (axis, *more_axes) = self.axis  # a list once the layer is built
+    def call(self, inputs: Tensor, training: bool = False) -> Any:
+        (axis, *more_axes) = cast(list[int], self.axis)  # a list once the layer is built
         over_last_axis = axis in (-1, len(inputs.shape) - 1) and not more_axes
         if (
             not training

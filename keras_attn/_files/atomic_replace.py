@@ -5,6 +5,8 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Iterator
+from os import PathLike
 from pathlib import Path
 
 from keras_attn._files.exchange_paths import exchange_paths
@@ -37,7 +39,12 @@ _KINDS = {
 
 
 @contextlib.contextmanager
-def atomic_replace(path, is_file=None, first_bytes=b"", like=None):
+def atomic_replace(
+    path: str | PathLike[str],
+    is_file: bool | None = None,
+    first_bytes: bytes = b"",
+    like: str | PathLike[str] | None = None,
+) -> Iterator[Path]:
     """Yields a temporary path whose content replaces `path` when the block succeeds.
 
     The block writes a file or a directory to the temporary path, which has the same name and is in

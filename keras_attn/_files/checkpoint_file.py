@@ -3,14 +3,17 @@
 import json
 import tempfile
 import zipfile
+from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
 
 
-def require_directory(directory):
+def require_directory(directory: str | PathLike[str]) -> None:
     """Creates a directory if necessary, and raises an `OSError` if it is not writable."""
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
@@ -22,7 +25,12 @@ def require_directory(directory):
     tempfile.TemporaryFile(dir=directory).close()
 
 
-def write_checkpoint(path, arrays, facts, like=None):
+def write_checkpoint(
+    path: str | PathLike[str],
+    arrays: Sequence[Any],
+    facts: dict[str, Any],
+    like: str | PathLike[str] | None = None,
+) -> None:
     """Writes arrays and metadata to a file.
 
     Args:
@@ -42,7 +50,7 @@ def write_checkpoint(path, arrays, facts, like=None):
         np.savez(stream, facts=np.array(json.dumps(facts)), **entries)
 
 
-def read_checkpoint(path):
+def read_checkpoint(path: str | PathLike[str]) -> tuple[list[Any], dict[str, Any]]:
     """Reads a file written by `write_checkpoint`.
 
     Args:

@@ -5,13 +5,14 @@ import errno
 import functools
 import os
 import sys
+from os import PathLike
 
 _CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.EPERM}
 """Errors of kernels, sandboxes and file systems without an exchange (NFS, FAT, old kernels), and of
 overlayfs for directories of a lower layer, such as those of a container image."""
 
 
-def exchange_paths(first, second):
+def exchange_paths(first: str | PathLike[str], second: str | PathLike[str]) -> bool:
     """Exchanges two files or directories of one file system atomically.
 
     A reader of either path finds the old or the new content at any time, never nothing. Links

@@ -4,7 +4,9 @@ import contextlib
 import json
 import os
 import socket
+from os import PathLike
 from pathlib import Path
+from typing import Self
 
 import filelock
 
@@ -31,18 +33,18 @@ class PathLock:
     True
     """
 
-    def __init__(self, path, name, is_file=False):
+    def __init__(self, path: str | PathLike[str], name: str, is_file: bool = False) -> None:
         self.path = Path(path)
         self.name = short_name(name)
         self.is_file = is_file
         self._lock = None
 
     @property
-    def is_held(self):
+    def is_held(self) -> bool:
         """Bool, whether this object holds the lock."""
         return self._lock is not None
 
-    def acquire(self):
+    def acquire(self) -> bool:
         """Acquires the lock.
 
         Returns:
@@ -72,19 +74,19 @@ class PathLock:
             holder.write_text(json.dumps({"host": socket.gethostname(), "process": os.getpid()}))
         return True
 
-    def release(self):
+    def release(self) -> None:
         """Releases the lock if this object holds it."""
-        if self.is_held:
+        if self._lock is not None:
             with contextlib.suppress(OSError):  # the directory may be gone
                 self._holder.unlink(missing_ok=True)
             self._lock.release()
             self._lock = None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.acquire()
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self.release()
 
 

@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
+from os import PathLike
 from pathlib import Path
 
 import filelock
@@ -22,7 +24,9 @@ _LONGEST = 128
 
 
 @contextlib.contextmanager
-def working_directory(path, is_whole):
+def working_directory(
+    path: str | PathLike[str], is_whole: Callable[[Path], bool]
+) -> Iterator[Path]:
     """Creates a new directory next to `path` for a block, and removes it afterwards.
 
     Its name is unique, so that several processes can write the same path, also in containers in
@@ -53,7 +57,7 @@ def working_directory(path, is_whole):
                 lock.release()
 
 
-def short_name(name):
+def short_name(name: str) -> str:
     """Returns a file name, or its checksum if it is too long to become part of another name."""
     encoded = os.fsencode(name)
     return name if len(encoded) <= _LONGEST else hashlib.sha256(encoded).hexdigest()[:32]
@@ -129,7 +133,7 @@ def _clean_up(directory, path, is_whole):
         remove(directory)
 
 
-def remove(path):
+def remove(path: Path) -> None:
     """Removes a file or a directory, if it exists, as far as possible."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -137,7 +141,7 @@ def remove(path):
         path.unlink(missing_ok=True)
 
 
-def flush_to_disk(path):
+def flush_to_disk(path: Path) -> None:
     """Waits until a file, or all files of a directory, are written to disk.
 
     Some file systems report a full disk only here.
@@ -157,7 +161,7 @@ def _flush_file(path):
         os.fsync(stream.fileno())
 
 
-def flush_directory(path):
+def flush_directory(path: str | PathLike[str]) -> None:
     """Waits until the names in a directory are written to disk, if the system supports it."""
     if os.name == "nt":  # Windows cannot open directories.
         return

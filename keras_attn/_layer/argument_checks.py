@@ -2,28 +2,36 @@ import functools
 import inspect
 import math
 import numbers
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeGuard, TypeVar, cast
 
 import keras
 import numpy as np
 
+from keras_attn._types import Tensor, TensorLike
 
-def accepts_numpy_numbers(function):
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def accepts_numpy_numbers(function: Callable[P, R]) -> Callable[P, R]:
     """Decorates a function so that NumPy numbers in its arguments become Python numbers.
 
     Keras refuses NumPy integers as sizes, and JSON cannot serialize them in a configuration.
     """
 
     @functools.wraps(function)
-    def with_python_numbers(*args, **kwargs):
-        args = [_python_numbers(each) for each in args]
-        return function(*args, **{name: _python_numbers(each) for name, each in kwargs.items()})
+    def with_python_numbers(*args: P.args, **kwargs: P.kwargs) -> R:
+        untyped = cast(Callable[..., R], function)
+        return untyped(*_python_numbers(args), **_python_numbers(kwargs))
 
     # Keras reads the arguments with `inspect.getfullargspec`, which ignores `__wrapped__`.
-    with_python_numbers.__signature__ = inspect.signature(function)
+    cast(Any, with_python_numbers).__signature__ = inspect.signature(function)
     return with_python_numbers
 
 
-def _python_numbers(value):
+def _python_numbers(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if type(value) in (list, tuple):
@@ -33,7 +41,7 @@ def _python_numbers(value):
     return value
 
 
-def known_values(tensor):
+def known_values(tensor: TensorLike) -> np.ndarray | None:
     """Returns the values of a tensor as a NumPy array, or `None` for a symbolic tensor."""
     try:
         return keras.ops.convert_to_numpy(tensor)
@@ -42,7 +50,7 @@ def known_values(tensor):
         return None
 
 
-def check_integers(name, values):
+def check_integers(name: str, values: Tensor | np.ndarray) -> None:
     """Raises a `ValueError` unless a tensor has an integer dtype.
 
     An empty tensor may have any dtype: `np.array([[]])` has a float dtype.
@@ -59,7 +67,7 @@ def check_integers(name, values):
         )
 
 
-def check_token_ids(**token_ids):
+def check_token_ids(**token_ids: int | Sequence[int]) -> None:
     """Raises a `ValueError` unless token ids are non-negative integers.
 
     Args:
@@ -74,6 +82,11 @@ def check_token_ids(**token_ids):
             )
 
 
+def check_optional_token_ids(**token_ids):
+    """As `check_token_ids`, where `None` stands for a token that there is not."""
+    check_token_ids(**{name: value for name, value in token_ids.items() if value is not None})
+
+
 def check_number(name, value, condition, expected, advice):
     """Raises a `ValueError` unless an argument is a number in a range.
 
@@ -84,13 +97,13 @@ def check_number(name, value, condition, expected, advice):
         expected: String, description of the range.
         advice: String, advice in the error message.
     """
-    if not isinstance(value, numbers.Real) or not condition(value):
+    if not is_number(value) or not condition(value):
         raise ValueError(
             f"Expected {name} to be a number {expected}. Received: {name}={value!r}. {advice}"
         )
 
 
-def check_same_batch(layer, **inputs):
+def check_same_batch(layer: keras.layers.Layer, **inputs: Any) -> None:
     """Raises a `ValueError` if inputs of a layer have different known batch sizes.
 
     A batch size of 1 is accepted, because most layers broadcast it.
@@ -114,9 +127,9 @@ def check_same_batch(layer, **inputs):
         )
 
 
-def check_same_time(value, key):
+def check_same_time(value: Tensor | None, key: Tensor | None) -> None:
     """Raises a `ValueError` if value and key have different known lengths."""
-    if key is None or len(value.shape) != 3 or len(key.shape) != 3:
+    if value is None or key is None or len(value.shape) != 3 or len(key.shape) != 3:
         return
     if None not in (value.shape[1], key.shape[1]) and value.shape[1] != key.shape[1]:
         raise ValueError(
@@ -126,7 +139,7 @@ def check_same_time(value, key):
         )
 
 
-def check_sequence_shape(name, shape):
+def check_sequence_shape(name: str, shape: Any) -> None:
     """Raises a `ValueError` that names the argument unless a shape is `(batch, time, features)`."""
     if len(shape) != 3:
         raise ValueError(
@@ -135,18 +148,25 @@ def check_sequence_shape(name, shape):
         )
 
 
-def check_positive_integer(name, value):
+def check_positive_integer(name: str, value: object) -> None:
     """Raises a `ValueError` that names the argument unless it is an integer of at least 1."""
     if not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"Expected {name} to be a positive integer. Received: {name}={value!r}.")
 
 
-def is_finite(value):
+def is_number(value: object) -> TypeGuard[float]:
+    """Returns whether a value is a real number, of Python or NumPy."""
+    return isinstance(value, numbers.Real)
+
+
+def is_finite(value: object) -> TypeGuard[float]:
     """Returns whether a value is a finite number."""
-    return isinstance(value, numbers.Real) and math.isfinite(value)
+    return is_number(value) and math.isfinite(value)
 
 
-def check_second_input(layer, name, value, alternative=""):
+def check_second_input(
+    layer: keras.layers.Layer, name: str, value: T | None, alternative: str = ""
+) -> T:
     """Raises a `ValueError` if a layer with two inputs gets only the first one.
 
     Args:
@@ -154,6 +174,9 @@ def check_second_input(layer, name, value, alternative=""):
         name: String, name of the call argument.
         value: Its value, or its shape.
         alternative: String, sentence about an alternative without this input. Defaults to `""`.
+
+    Returns:
+        `value`.
     """
     if value is None:
         raise ValueError(
@@ -162,9 +185,10 @@ def check_second_input(layer, name, value, alternative=""):
             "mask: call the layer without the wrapper, and merge the axis of the wrapper into the "
             "batch axis of all inputs with keras.ops.reshape."
         )
+    return value
 
 
-def check_layers(**layers):
+def check_layers(**layers: object) -> None:
     """Raises a `ValueError` that names the argument unless it is a layer or `None`.
 
     Args:
@@ -179,7 +203,7 @@ def check_layers(**layers):
             )
 
 
-def list_of_layers(name, layers, kind):
+def list_of_layers(name: str, layers: Any, kind: type[T]) -> list[T]:
     """Returns layers as a list.
 
     Args:
@@ -202,7 +226,7 @@ def list_of_layers(name, layers, kind):
     )
 
 
-def check_compute_dtype(layer, **parts):
+def check_compute_dtype(layer: keras.layers.Layer, **parts: object) -> None:
     """Raises a `ValueError` unless a layer and its parts have the same compute dtype.
 
     Args:
@@ -226,7 +250,7 @@ def check_compute_dtype(layer, **parts):
             )
 
 
-def check_cell(cell):
+def check_cell(cell: object) -> None:
     """Raises a `ValueError` unless an object is a recurrent cell, which computes a single step."""
     if isinstance(cell, (keras.layers.RNN, type)) or not hasattr(cell, "state_size"):
         kind = f"the class {cell.__name__}" if isinstance(cell, type) else type(cell).__name__
@@ -236,7 +260,7 @@ def check_cell(cell):
         )
 
 
-def check_dropout(name, rate):
+def check_dropout(name: str, rate: object) -> None:
     """Raises a `ValueError` that names the argument unless it is a dropout rate in [0, 1)."""
-    if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
+    if not is_number(rate) or not 0 <= rate < 1:
         raise ValueError(f"Expected {name} to be in [0, 1). Received: {name}={rate!r}.")

@@ -1,4 +1,8 @@
+from typing import Any
+
 import keras
+
+from keras_attn._types import Mask, Tensor
 
 
 class AttachMask(keras.layers.Layer):
@@ -14,9 +18,9 @@ class AttachMask(keras.layers.Layer):
         The inputs.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, inputs, mask=None):
+    def call(self, inputs: Tensor, mask: Mask | None = None) -> Tensor:
         return inputs

@@ -1,8 +1,13 @@
+from typing import Any
+
+import keras
+
 from keras_attn._layer.argument_checks import check_sequence_shape
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._types import StaticShape
 
 
-def build_embedding(embedding, inputs_shape):
+def build_embedding(embedding: keras.layers.Layer, inputs_shape: StaticShape) -> Any:
     """Builds the embedding of an encoder or decoder.
 
     Args:

@@ -1,7 +1,11 @@
+from typing import Any
+
 import keras
 
+from keras_attn._types import StaticShape
 
-def build_activation(activation, shape):
+
+def build_activation(activation: object, shape: StaticShape) -> None:
     """Builds an activation that is a layer, such as `keras.layers.PReLU`.
 
     Args:
@@ -12,7 +16,7 @@ def build_activation(activation, shape):
         ensure_built(activation, shape)
 
 
-def ensure_built(layer, *shapes):
+def ensure_built(layer: keras.layers.Layer, *shapes: Any) -> None:
     """Builds a layer unless it is built already, because it is shared or loaded.
 
     Args:

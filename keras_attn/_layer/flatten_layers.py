@@ -1,7 +1,10 @@
+from collections.abc import Iterable
+from typing import Any
+
 import keras
 
 
-def flatten_layers(roots):
+def flatten_layers(roots: Iterable[Any]) -> list[keras.layers.Layer]:
     """Returns all layers that are reachable through attributes, lists and dicts, once each.
 
     Args:

@@ -1,4 +1,4 @@
-def get_vocabulary_size(layer):
+def get_vocabulary_size(layer: object) -> int | None:
     """Returns the vocabulary size of an encoder or decoder.
 
     Args:

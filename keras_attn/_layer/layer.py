@@ -1,4 +1,6 @@
 import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import keras
 
@@ -38,12 +40,16 @@ class Layer(keras.layers.Layer):
     """Bool, whether a `keras.RematScope` recomputes the parts of the layer separately, not as a
     whole."""
 
-    def __init_subclass__(cls, **kwargs):
+    if TYPE_CHECKING:
+        # Keras names the arguments of `build` after those of `call`, so they differ by layer.
+        def build(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            cls.__init__ = accepts_numpy_numbers(cls.__init__)
+            setattr(cls, "__init__", accepts_numpy_numbers(cls.__init__))  # noqa: B010
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         unknown = sorted(set(kwargs) - KERAS_ARGUMENTS - {"input_dim"})
         if unknown:
             known = self._argument_names()
@@ -72,7 +78,7 @@ class Layer(keras.layers.Layer):
                 names |= dict.fromkeys(inspect.signature(cls.__init__).parameters)
         return [name for name in names if name not in ("self", "kwargs")]
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], list | tuple):
             names = [name for name in self.call_signature_parameters if name != "training"]
             raise ValueError(
@@ -86,7 +92,7 @@ class Layer(keras.layers.Layer):
             release_parts(self, all_parts=False)
         return super().__call__(*args, **kwargs)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)  # only where a backend defines it, as torch does
         except AttributeError:
@@ -101,12 +107,12 @@ class Layer(keras.layers.Layer):
 
     def stateless_call(
         self,
-        trainable_variables,
-        non_trainable_variables,
-        *args,
-        return_losses=False,
-        **kwargs,
-    ):
+        trainable_variables: Sequence[Any],
+        non_trainable_variables: Sequence[Any],
+        *args: Any,
+        return_losses: bool = False,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
         """Calls the layer without side effects, see `keras.layers.Layer.stateless_call`.
 
         The method of Keras calls `call` directly, so that `training` does not reach the parts of
@@ -143,7 +149,9 @@ class Layer(keras.layers.Layer):
         new_values = [scope.get_current_value(each) for each in self.non_trainable_variables]
         return (outputs, new_values, losses) if return_losses else (outputs, new_values)
 
-    def rematerialized_call(self, layer_call, *args, **kwargs):
+    def rematerialized_call(
+        self, layer_call: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Callable[..., Any]:
         """Wraps `call` for a layer that was created in a `keras.RematScope`."""
         scope = remat_mode(self)
         if scope is not None and scope.mode == "activations":
@@ -154,7 +162,7 @@ class Layer(keras.layers.Layer):
         release_parts(self, all_parts=True)
         return rematerialized(self, layer_call)
 
-    def rematerialized(self, method, *args, **kwargs):
+    def rematerialized(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Calls a method, recomputed in the backward pass if the layer is in a `keras.RematScope`.
 
         Args:
@@ -173,7 +181,7 @@ class Layer(keras.layers.Layer):
         release_parts(self, all_parts=whole)
         return (rematerialized(self, method) if whole else method)(*args, **kwargs)
 
-    def quantize(self, mode=None, type_check=True, config=None):
+    def quantize(self, mode: Any = None, type_check: bool = True, config: Any = None) -> NoReturn:
         raise NotImplementedError(
             f"Expected a layer that Keras can quantize. Received: {type(self).__name__}, "
             f"mode={mode!r}. Quantize the model when it is exported: export_onnx(..., "

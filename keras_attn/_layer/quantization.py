@@ -15,7 +15,7 @@ from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
 
 
-def refuse_quantization():
+def refuse_quantization() -> None:
     """Wraps `keras.Model.quantize`, once."""
     original = keras.Model.quantize
     if hasattr(original, "_keras_attn"):
@@ -35,7 +35,7 @@ def refuse_quantization():
                 )
         return original(self, mode=mode, config=config, filters=filters, **kwargs)
 
-    quantize._keras_attn = True
+    setattr(quantize, "_keras_attn", True)  # noqa: B010
     keras.Model.quantize = quantize
 
 

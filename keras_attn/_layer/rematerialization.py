@@ -11,6 +11,8 @@ removed when Keras' `rematerialized_call` supports keyword arguments.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops, tree
@@ -30,16 +32,22 @@ class CallContext(keras.layers.Layer):
         training: Filled in by Keras.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(name="call_context", **kwargs)
         self.supports_masking = True
         end_remat(self)
 
-    def call(self, inputs, function, mask=None, training=None):
+    def call(
+        self,
+        inputs: Any,
+        function: Callable[..., Any],
+        mask: Any = None,
+        training: bool | None = None,
+    ) -> Any:
         return function(mask, training)
 
 
-def release_parts(layer, all_parts):
+def release_parts(layer: keras.layers.Layer, all_parts: bool) -> None:
     """Removes the checkpoints that Keras would create for parts of a layer.
 
     Args:
@@ -53,7 +61,9 @@ def release_parts(layer, all_parts):
             end_remat(part)
 
 
-def is_rematerialized(layer, args, kwargs):
+def is_rematerialized(
+    layer: keras.layers.Layer, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
     """Returns whether the scope in which a layer was created requests its recomputation."""
     scope = remat_mode(layer)
     if scope is None or scope.mode in (None, "activations"):
@@ -75,7 +85,7 @@ def _symbolic(value):
     return keras.KerasTensor(tuple(value.shape), dtype)
 
 
-def rematerialized(layer, function):
+def rematerialized(layer: keras.layers.Layer, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a function of a layer so that training recomputes it in the backward pass.
 
     Args:

@@ -4,12 +4,13 @@ from keras import ops
 
 from keras_attn._backend.gather import gather_beams
 from keras_attn._backend.integers import sum_int32
+from keras_attn._types import Tensor
 
 WHOLE = 2.0**30
 """Integer that represents a probability of 1: integer sums do not depend on their order."""
 
 
-def draw_index(probs, uniforms):
+def draw_index(probs: Tensor, uniforms: Tensor) -> Tensor:
     """Samples an index for each row by inverse transform sampling.
 
     First a block of about `sqrt(V)` adjacent indices is sampled, then an index of the block. So

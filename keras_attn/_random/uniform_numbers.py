@@ -1,9 +1,11 @@
 from keras import ops
 
+from keras_attn._types import Tensor
+
 INCREMENT = 0x9E3779B9  # 2**32 over the golden ratio, rounded to an odd number
 
 
-def uniform_numbers(seeds, *sizes):
+def uniform_numbers(seeds: Tensor, *sizes: int | Tensor) -> Tensor:
     """Returns random numbers in [0, 1) that are a function of a seed and an index, on all runtimes.
 
         h[b]    = mix(seeds[b] + i)

@@ -1,7 +1,8 @@
 import zlib
+from typing import Any
 
 
-def clone_initializer(initializer, name):
+def clone_initializer(initializer: Any, name: str) -> Any:
     """Returns a copy of an initializer with a seed derived from its own seed and `name`.
 
     An initializer with an explicit seed keeps it, so that its copies return the same numbers.

@@ -1,6 +1,7 @@
 import copy
 import types
 import warnings
+from typing import Any
 
 import keras
 
@@ -22,19 +23,19 @@ class LayerTemplate:
             same address. They are stored here, because a layer attribute would be saved.
     """
 
-    def __init__(self, layer):
+    def __init__(self, layer: keras.layers.Layer) -> None:
         self._config = serialize_without_warning(layer)
         self._layer = layer
         self.kept_alive = [layer]
 
-    def config(self):
+    def config(self) -> dict[str, Any]:
         """Returns the serialized layer."""
         config = copy.deepcopy(self._config)
         _remove(config, "build_config")  # a new layer may have other shapes
         _remove(config, "shared_object_id")  # it would make all new layers one shared layer
         return config
 
-    def new_layer(self, **arguments):
+    def new_layer(self, **arguments: Any) -> Any:
         """Creates a layer with the same configuration and a new name.
 
         Args:
@@ -49,7 +50,7 @@ class LayerTemplate:
         return keras.saving.deserialize_keras_object(config, custom_objects)
 
 
-def serialize_without_warning(layer):
+def serialize_without_warning(layer: keras.layers.Layer) -> dict[str, Any]:
     """Serializes a layer to copy it, without the warning that a lambda cannot be loaded.
 
     Raises:
@@ -67,7 +68,7 @@ def serialize_without_warning(layer):
             ) from error
 
 
-def restore_objects(config, layer):
+def restore_objects(config: dict[str, Any], layer: Any) -> dict[str, Any]:
     """Makes a config independent of the objects that are registered for saving.
 
     Args:
@@ -104,7 +105,7 @@ def _restored(value, own, custom_objects):
     return value
 
 
-def check_template_dtype(owner, name, layer):
+def check_template_dtype(owner: keras.layers.Layer, name: str, layer: keras.layers.Layer) -> None:
     """Raises a `ValueError` if a template has an explicit dtype that its copies will not have.
 
     Copies have the dtype of `owner`. A template without an explicit dtype has the global dtype.
@@ -119,7 +120,7 @@ def check_template_dtype(owner, name, layer):
         check_compute_dtype(owner, **{name: layer})
 
 
-def with_dtype(config, dtype):
+def with_dtype(config: dict[str, Any], dtype: Any) -> dict[str, Any]:
     """Returns a copy of a serialized layer with another dtype, also for its parts."""
     config = copy.deepcopy(config)
     if isinstance(dtype, keras.DTypePolicy) and not isinstance(

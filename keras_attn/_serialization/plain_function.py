@@ -1,8 +1,9 @@
 import functools
 import types
+from typing import Any
 
 
-def plain_function(function):
+def plain_function(function: Any) -> Any:
     """Converts a callable that Keras cannot serialize to a function.
 
     Keras serializes functions by name, and objects by `get_config`. Layers are copied by their
@@ -29,5 +30,5 @@ def plain_function(function):
         inner = inner.func
     name = getattr(inner, "__name__", type(inner).__name__)
     call.__name__ = call.__qualname__ = f"{type(function).__name__}_of_{name}"
-    call.__wrapped__ = function
+    functools.update_wrapper(call, function, assigned=(), updated=())  # sets __wrapped__
     return call

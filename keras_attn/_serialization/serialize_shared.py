@@ -1,7 +1,9 @@
+from typing import Any
+
 import keras
 
 
-def serialize_shared(layer):
+def serialize_shared(layer: object) -> dict[str, Any]:
     """Serializes a layer that several layers may share, so that loading restores one shared layer.
 
     Keras adds a `shared_object_id` to an object from its second occurrence on. The id of the first

@@ -1,6 +1,9 @@
+from typing import Any
+
 from keras import ops
 
 from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._types import Tensor, TensorDict
 from keras_attn.attention.feedback_attention import FeedbackAttention
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn.masks import wide_dtype
@@ -23,24 +26,24 @@ class AdditiveFeedbackAttention(FeedbackAttention):
         ValueError: If `units` is not a positive integer.
     """
 
-    def __init__(self, units, cumulative, **kwargs):
+    def __init__(self, units: int, cumulative: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_positive_integer("units", units)
         self.units = units
         self.cumulative = cumulative
 
-    def build_weights(self, query_dim, key_dim):
+    def build_weights(self, query_dim: int, key_dim: int) -> None:
         self.query_kernel = self.add_kernel("query_kernel", (query_dim, self.units))
         self.key_kernel = self.add_kernel("key_kernel", (key_dim, self.units))
         self.vector = self.add_kernel("vector", (self.units, 1))
         self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
         self.build_features()
 
-    def build_features(self):
+    def build_features(self) -> None:
         """Creates the weights that `compute_features` uses."""
         raise NotImplementedError(f"{type(self).__name__} must override `build_features`.")
 
-    def compute_features(self, alignments):
+    def compute_features(self, alignments: Tensor) -> Tensor:
         """Computes features of previous alignments.
 
         Args:
@@ -52,15 +55,19 @@ class AdditiveFeedbackAttention(FeedbackAttention):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `compute_features`.")
 
-    def project_keys(self, key):
+    def project_keys(self, key: Tensor) -> Tensor:
         return ops.matmul(key, self.key_kernel)  # (B, S, U)
 
-    def initial_state(self, memory, rows, max_steps=None):
+    def initial_state(
+        self, memory: TensorDict, rows: int | Tensor, max_steps: int | Tensor | None = None
+    ) -> TensorDict:
         source = ops.shape(memory["values"])[1]
         # In half precision, a sum of many weights would lose small addends.
         return {"alignments": ops.zeros((rows, source), dtype=wide_dtype(memory["values"]))}
 
-    def attend_once(self, query, memory, state):
+    def attend_once(
+        self, query: Tensor, memory: TensorDict, state: TensorDict
+    ) -> tuple[Tensor, TensorDict]:
         before = state["alignments"]  # (B, K, S)
         features = self.compute_features(ops.cast(before, self.compute_dtype))  # (B, K, S, U)
         query = ops.matmul(query, self.query_kernel) + self.bias  # (B, K, U)
@@ -70,5 +77,5 @@ class AdditiveFeedbackAttention(FeedbackAttention):
         alignments = ops.cast(weights, before.dtype)
         return weights, {"alignments": before + alignments if self.cumulative else alignments}
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "units": self.units}

@@ -7,10 +7,17 @@ from keras_attn._backend.sequential_loops import (
     map_sequentially,
     while_loop_sequentially,
 )
+from keras_attn._types import Tensor
 from keras_attn.masks import wide_dtype
 
 
-def additive_score(query, keys, vector, bias=None, chunk_size=None):
+def additive_score(
+    query: Tensor,
+    keys: Tensor,
+    vector: Tensor,
+    bias: Tensor | None = None,
+    chunk_size: int | None = None,
+) -> Tensor:
     """Additive score of projected queries and keys.
 
         e_ts = v . tanh(q_t + k_s + b)

@@ -5,8 +5,11 @@ axis of rows.
 """
 
 import math
+from collections.abc import Sequence
 
 from keras import ops
+
+from keras_attn._types import Tensor
 
 
 class AttentionAxes:
@@ -23,7 +26,7 @@ class AttentionAxes:
         ValueError: If an axis is not between batch and features.
     """
 
-    def __init__(self, axes, query, value):
+    def __init__(self, axes: Sequence[int] | None, query: Tensor, value: Tensor) -> None:
         rank = len(query.shape)
         self.axes = check_axes(axes, rank)
         self.row_axes = [axis for axis in range(rank - 1) if axis not in self.axes]
@@ -32,18 +35,18 @@ class AttentionAxes:
             [ops.shape(inputs)[axis] for axis in self.axes] for inputs in (query, value)
         )
 
-    def fold(self, inputs):
+    def fold(self, inputs: Tensor) -> Tensor:
         """Reshapes `(batch, ..., features)` to `(rows, time, features)`."""
         order = [*self.row_axes, *self.axes, len(inputs.shape) - 1]
         sizes = [ops.shape(inputs)[axis] for axis in self.axes]
         features = inputs.shape[-1]
         return ops.reshape(ops.transpose(inputs, order), (self._rows, math.prod(sizes), features))
 
-    def fold_padding(self, mask):
+    def fold_padding(self, mask: Tensor | None) -> Tensor | None:
         """Reshapes a padding mask `(batch, ...)` to `(rows, time)`. `None` remains `None`."""
         return None if mask is None else self.fold(mask[..., None])[..., 0]
 
-    def fold_mask(self, mask):
+    def fold_mask(self, mask: Tensor | None) -> Tensor | None:
         """Reshapes an attention mask to `(rows, 1 or heads, target, source)`.
 
         Args:
@@ -71,14 +74,14 @@ class AttentionAxes:
         mask = ops.broadcast_to(mask, [*self.row_sizes, heads, *sizes[0], *sizes[1]])
         return ops.reshape(mask, (self._rows, heads, *map(math.prod, sizes)))
 
-    def unfold(self, outputs):
+    def unfold(self, outputs: Tensor) -> Tensor:
         """Reshapes `(rows, time, features)` to `(batch, ..., features)`, the axes of the query."""
         features = outputs.shape[-1]
         outputs = ops.reshape(outputs, (*self.row_sizes, *self.query_sizes, features))
         order = [*self.row_axes, *self.axes, len(outputs.shape) - 1]
         return ops.transpose(outputs, [order.index(axis) for axis in range(len(order))])
 
-    def unfold_scores(self, scores):
+    def unfold_scores(self, scores: Tensor) -> Tensor:
         """Splits the axes of scores `(rows, heads, target, source)`.
 
         Returns:
@@ -92,7 +95,7 @@ class AttentionAxes:
         return math.prod(self.row_sizes)
 
 
-def check_axes(axes, rank):
+def check_axes(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
     """Returns the attended axes of an input of rank `rank` as a tuple of positive ints."""
     if axes is None:
         return tuple(range(1, rank - 1))

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -6,6 +8,7 @@ from keras_attn._layer.argument_checks import check_same_batch, check_same_time,
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
+from keras_attn._types import InitializerLike, Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
@@ -77,7 +80,12 @@ class AttentionMechanism(AttentionSteps, Layer):
     (2, 3, 4)
     """
 
-    def __init__(self, kernel_initializer="glorot_uniform", probability_fn="softmax", **kwargs):
+    def __init__(
+        self,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        probability_fn: str = "softmax",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if probability_fn not in PROBABILITY_FUNCTIONS:
             raise ValueError(
@@ -88,8 +96,13 @@ class AttentionMechanism(AttentionSteps, Layer):
         self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
         self.supports_masking = True
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
-        check_second_input(self, "value", value_shape)
+    def build(
+        self,
+        query_shape: StaticShape,
+        value_shape: StaticShape | None = None,
+        key_shape: StaticShape | None = None,
+    ) -> None:
+        value_shape = check_second_input(self, "value", value_shape)
         key_shape = value_shape if key_shape is None else key_shape
         for name, shape in (("query", query_shape), ("value", value_shape), ("key", key_shape)):
             if len(shape) != 3:
@@ -100,7 +113,7 @@ class AttentionMechanism(AttentionSteps, Layer):
                 )
         self.build_weights(query_shape[-1], key_shape[-1])
 
-    def build_weights(self, query_dim, key_dim):
+    def build_weights(self, query_dim: int, key_dim: int) -> None:
         """Creates the weights.
 
         Args:
@@ -108,7 +121,7 @@ class AttentionMechanism(AttentionSteps, Layer):
             key_dim: Int, size of the last axis of the keys.
         """
 
-    def add_kernel(self, name, shape):
+    def add_kernel(self, name: str, shape: StaticShape) -> keras.Variable:
         """Adds a weight that is initialized by `self.kernel_initializer`.
 
         Args:
@@ -123,15 +136,15 @@ class AttentionMechanism(AttentionSteps, Layer):
 
     def call(
         self,
-        query,
-        value=None,
-        key=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        value_mask=None,
-        mask=None,
-    ):
-        check_second_input(self, "value", value)
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        attention_mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        value_mask: Mask | None = None,
+        mask: Mask | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        value = check_second_input(self, "value", value)
         check_same_batch(self, query=query, value=value, key=key)
         check_same_time(value, key)
         masks.refuse_single_mask(mask, "value_mask")
@@ -139,7 +152,9 @@ class AttentionMechanism(AttentionSteps, Layer):
         context, weights = self.attend(query, self.prepare_memory(value, key, attention_mask))
         return (context, weights) if return_attention_scores else context
 
-    def prepare_memory(self, value, key=None, attention_mask=None):
+    def prepare_memory(
+        self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
+    ) -> TensorDict:
         """Computes everything that does not depend on the query.
 
         Args:
@@ -160,7 +175,7 @@ class AttentionMechanism(AttentionSteps, Layer):
             "mask": masks.attention_mask(value, attention_mask),
         }
 
-    def attend(self, query, memory):
+    def attend(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
         """Attends to a prepared memory.
 
         Args:
@@ -177,34 +192,39 @@ class AttentionMechanism(AttentionSteps, Layer):
         record(self, weights)
         return ops.matmul(weights, memory["values"]), weights  # (B, T, D), (B, T, S)
 
-    def project_keys(self, key):
+    def project_keys(self, key: Tensor) -> Tensor:
         """Projects keys of shape `(batch, source, key_dim)`. The default returns them unchanged."""
         return key
 
-    def compute_scores(self, query, keys):
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         """Returns the scores `(batch, target, source)` of queries and projected keys."""
         raise NotImplementedError(f"{type(self).__name__} must override `compute_scores`.")
 
-    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
-        check_second_input(self, "value", value_shape)
+    def compute_output_shape(
+        self,
+        query_shape: StaticShape,
+        value_shape: StaticShape | None = None,
+        key_shape: StaticShape | None = None,
+    ) -> tuple[int | None, ...]:
+        value_shape = check_second_input(self, "value", value_shape)
         return (*query_shape[:-1], value_shape[-1])
 
     def compute_output_spec(
         self,
-        query,
-        value=None,
-        key=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        value_mask=None,
-        mask=None,
-    ):
-        check_second_input(self, "value", value)
-        shape = self.compute_output_shape(query.shape, value.shape)
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        attention_mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        value_mask: Mask | None = None,
+        mask: Mask | None = None,
+    ) -> Any:
+        value = check_second_input(self, "value", value)
+        shape = self.compute_output_shape(tuple(query.shape), tuple(value.shape))
         weights_shape = (*query.shape[:-1], value.shape[1])
         return attention_spec(shape, weights_shape, self.compute_dtype, return_attention_scores)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
@@ -212,7 +232,7 @@ class AttentionMechanism(AttentionSteps, Layer):
         }
 
 
-def check_same_size(query_dim, key_dim):
+def check_same_size(query_dim: int, key_dim: int) -> None:
     """Raises a `ValueError` if queries and keys have different sizes."""
     if query_dim != key_dim:
         raise ValueError(

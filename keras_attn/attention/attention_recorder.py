@@ -2,15 +2,22 @@
 
 import contextlib
 import contextvars
+from collections.abc import Iterator
+from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
-_recording = contextvars.ContextVar("recording", default=None)
+from keras_attn._types import Tensor
+
+_recording: contextvars.ContextVar[tuple[dict[str, Any], dict[str, Any]] | None] = (
+    contextvars.ContextVar("recording", default=None)
+)
 
 
 @contextlib.contextmanager
-def record_attention_scores():
+def record_attention_scores() -> Iterator[dict[str, Any]]:
     """Records the weights of all attention layers that are called inside a `with` block.
 
     Call models eagerly, `model(inputs)`: `predict` and `fit` trace a compiled function, in which
@@ -50,17 +57,18 @@ def record_attention_scores():
         _recording.reset(token)
 
 
-def record(layer, weights):
+def record(layer: keras.layers.Layer, weights: Tensor) -> None:
     """Stores the weights `(..., target, source)` of a layer if a recording is active."""
-    if _recording.get() is None:
+    recording = _recording.get()
+    if recording is None:
         return
-    scores, layers = _recording.get()
-    path, number = layer.path, 1
+    scores, layers = recording
+    path, number = str(layer.path), 1
     while layers.setdefault(path, layer) is not layer:
         number += 1
         path = f"{layer.path}#{number}"
     try:
-        weights = ops.convert_to_numpy(weights)
+        values = ops.convert_to_numpy(weights)
     except Exception as error:  # each backend raises a different exception for symbolic tensors
         raise ValueError(
             "Expected attention weights with values. Received: symbolic weights of "
@@ -70,11 +78,11 @@ def record(layer, weights):
     if path in scores:
         before = scores[path]
         fixed_axes = before.shape[:-2] + before.shape[-1:]
-        if fixed_axes != weights.shape[:-2] + weights.shape[-1:]:
+        if fixed_axes != values.shape[:-2] + values.shape[-1:]:
             raise ValueError(
                 "Expected weights that can be concatenated along the target. Received: weights of "
-                f"{path} with shape {weights.shape} after shape {before.shape}. Use "
+                f"{path} with shape {values.shape} after shape {before.shape}. Use "
                 "one `record_attention_scores` per batch, and return_alignments=True for a search."
             )
-        weights = np.concatenate([before, weights], axis=-2)
-    scores[path] = weights
+        values = np.concatenate([before, values], axis=-2)
+    scores[path] = values

@@ -1,10 +1,15 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attn._decoding_state.beam_axis import fold_beams_into_queries, merge_beams
+from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 
 
-def attention_spec(shape, weights_shape, dtype, return_attention_scores):
+def attention_spec(
+    shape: StaticShape, weights_shape: StaticShape, dtype: Any, return_attention_scores: bool
+) -> Any:
     """Returns the specification of the outputs of an attention layer.
 
     Args:
@@ -38,11 +43,11 @@ class AttentionSteps:
     attends_to_source = True
     """Bool, whether the weights are over the source, so that they align it with the target."""
 
-    def primary_source(self, values):
+    def primary_source(self, values: Any) -> Any:
         """Returns the value for the source that the weights of a step refer to, by default any."""
         return values
 
-    def mask_queries(self, memory, query_mask):
+    def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:
         """Adds a padding mask of the queries to a prepared memory.
 
         The default ignores the mask: only attention to previous queries uses it.
@@ -56,7 +61,9 @@ class AttentionSteps:
         """
         return memory
 
-    def initial_state(self, memory, rows, max_steps=None):
+    def initial_state(
+        self, memory: TensorDict, rows: int | Tensor, max_steps: int | Tensor | None = None
+    ) -> TensorDict:
         """Returns the state before the first step.
 
         Args:
@@ -70,11 +77,15 @@ class AttentionSteps:
         """
         return {}
 
-    def num_positions(self, memory, max_steps=None):
+    def num_positions(
+        self, memory: TensorDict, max_steps: int | Tensor | None = None
+    ) -> int | Tensor:
         """Returns the number of positions of the weights of a step, a scalar int."""
         return ops.shape(memory["mask"])[-1]
 
-    def attend_step(self, query, memory, state):
+    def attend_step(
+        self, query: Tensor, memory: TensorDict, state: TensorDict
+    ) -> tuple[Tensor, Tensor, TensorDict]:
         """Attends with one query per row.
 
         Args:
@@ -93,7 +104,11 @@ class AttentionSteps:
         context, weights = (merge_beams(each, rows) for each in results)
         return context, weights, state  # (B*K, Dv), (B*K, S)
 
-    def align(self, query, memory):
+    def attend(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
+        """Attends with several queries, see `AttentionMechanism.attend`."""
+        raise NotImplementedError(f"{type(self).__name__} must override `attend`.")
+
+    def align(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
         """Attends and returns one alignment per query: the weights are averaged over the heads.
 
         Args:

@@ -1,7 +1,10 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._types import InitializerLike, Tensor
 from keras_attn.attention.additive_score import additive_score
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 
@@ -70,12 +73,12 @@ class BahdanauAttention(AttentionMechanism):
 
     def __init__(
         self,
-        units,
-        normalize=False,
-        kernel_initializer="glorot_uniform",
-        chunk_size=None,
-        **kwargs,
-    ):
+        units: int,
+        normalize: bool = False,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        chunk_size: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(kernel_initializer=kernel_initializer, **kwargs)
         check_positive_integer("units", units)
         if chunk_size is not None:
@@ -84,7 +87,7 @@ class BahdanauAttention(AttentionMechanism):
         self.normalize = normalize
         self.chunk_size = chunk_size
 
-    def build_weights(self, query_dim, key_dim):
+    def build_weights(self, query_dim: int, key_dim: int) -> None:
         self.query_kernel = self.add_kernel("query_kernel", (query_dim, self.units))
         self.key_kernel = self.add_kernel("key_kernel", (key_dim, self.units))
         self.vector = self.add_kernel("vector", (self.units, 1))
@@ -94,17 +97,17 @@ class BahdanauAttention(AttentionMechanism):
             self.gain = self.add_weight(name="gain", shape=(), initializer=gain)
             self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
 
-    def project_keys(self, key):
+    def project_keys(self, key: Tensor) -> Tensor:
         return ops.matmul(key, self.key_kernel)  # (B, S, U)
 
-    def compute_scores(self, query, keys):
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         vector = self.vector[:, 0]  # (U,)
         if self.normalize:
             vector = vector * (self.gain / ops.sqrt(ops.sum(vector * vector)))
         query = ops.matmul(query, self.query_kernel)  # (B, T, U)
         return additive_score(query, keys, vector, self.bias, self.chunk_size)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "units": self.units,

@@ -1,18 +1,19 @@
 from keras import ops
 
 from keras_attn import masks
+from keras_attn._types import Mask, PositionBias, Tensor
 from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
 
 
 def blockwise_attention(
-    heads,
-    padding=None,
-    attention_mask=None,
-    use_causal_mask=False,
-    sliding_window=None,
-    position_bias=None,
-    return_attention_scores=False,
-):
+    heads: tuple[Tensor, Tensor, Tensor],
+    padding: Tensor | None = None,
+    attention_mask: Mask | None = None,
+    use_causal_mask: bool = False,
+    sliding_window: int | None = None,
+    position_bias: PositionBias | None = None,
+    return_attention_scores: bool = False,
+) -> Tensor:
     """The blockwise form of `MultiHeadAttention.call`, see `blockwise_dot_product`.
 
     Args:

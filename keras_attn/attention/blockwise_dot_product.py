@@ -1,5 +1,7 @@
 """Scaled dot-product attention with memory linear in the sequence length."""
 
+from collections.abc import Callable
+
 from keras import ops
 
 from keras_attn._backend.dynamic_shapes import is_symbol
@@ -10,21 +12,22 @@ from keras_attn._backend.sequential_loops import (
     map_sequentially,
     while_loop_sequentially,
 )
+from keras_attn._types import Mask, Tensor
 from keras_attn.attention.scaled_dot_product import matmul_groups, scaled_dot_product
 from keras_attn.masks import both, position_mask, wide_dtype
 
 
 def blockwise_dot_product(
-    query,
-    keys,
-    values,
-    mask=None,
-    causal=False,
-    sliding_window=None,
-    bias=None,
-    start_index=0,
-    block_size=512,
-):
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Mask | None = None,
+    causal: bool = False,
+    sliding_window: int | None = None,
+    bias: Callable[..., Tensor] | None = None,
+    start_index: int | Tensor = 0,
+    block_size: int = 512,
+) -> Tensor:
     """Computes the context of `scaled_dot_product` without storing all weights.
 
     The queries are processed in blocks, each against all keys. No weights are kept: the backward
@@ -146,7 +149,7 @@ def blockwise_dot_product(
     return ops.reshape(context, shape)[:, :, :target]  # (B, H, T, dv)
 
 
-def split(query, num_blocks, size):
+def split(query: Tensor, num_blocks: int | Tensor, size: int | Tensor) -> Tensor:
     """Splits queries `(B, H, T, d)` into blocks `(num_blocks, B, H, size, d)`."""
     heads, target, head_dim = query.shape[1], ops.shape(query)[2], query.shape[3]
     query = ops.pad(query, ((0, 0), (0, 0), (0, num_blocks * size - target), (0, 0)))
@@ -154,7 +157,9 @@ def split(query, num_blocks, size):
     return ops.transpose(query, (2, 0, 1, 3, 4))  # (N, B, H, t, d)
 
 
-def block_gradients(context_gradient, weights, query, keys, values):
+def block_gradients(
+    context_gradient: Tensor, weights: Tensor, query: Tensor, keys: Tensor, values: Tensor
+) -> tuple[Tensor, ...]:
     """Returns the gradients with respect to the query, the scores, the keys and the values."""
     groups = keys.shape[1]
     weight_gradient = matmul_groups(context_gradient, ops.transpose(values, (0, 1, 3, 2)))
@@ -170,7 +175,7 @@ def block_gradients(context_gradient, weights, query, keys, values):
     )
 
 
-def sum_over_queries(weights, vectors, groups):
+def sum_over_queries(weights: Tensor, vectors: Tensor, groups: int) -> Tensor:
     """Sums the vectors of all queries and all heads of a group, weighted for each key.
 
     Args:
@@ -187,7 +192,7 @@ def sum_over_queries(weights, vectors, groups):
     return ops.matmul(ops.transpose(weights, (0, 1, 3, 2)), vectors)  # (B, G, S, dim)
 
 
-def skew(columns, heads, size, source):
+def skew(columns: Tensor, heads: int, size: int | Tensor, source: int | Tensor) -> Tensor:
     """Expands a bias per distance to a bias per pair of positions.
 
     Row `i` of the result is `columns` shifted to the right by `i`. It is computed by reshaping
@@ -212,7 +217,7 @@ def skew(columns, heads, size, source):
     return rows[:, :, :, size - 1 :]  # (1, H, t, S)
 
 
-def unskew(gradient, heads, size, source):
+def unskew(gradient: Tensor, heads: int, size: int | Tensor, source: int | Tensor) -> Tensor:
     """Gradient of `skew`: sums `(batch, heads, size, source)` to `(1, heads, 1, source + size)`."""
     length = source + size
     rows = ops.cast(gradient, wide_dtype(gradient))

@@ -1,7 +1,7 @@
 import dataclasses
-import typing
 
 from keras_attn._decoding_state import growing_buffer, kv_cache
+from keras_attn._types import Tensor, TensorDict
 from keras_attn.masks import both, position_mask
 from keras_attn.positions.position_range import position_range
 
@@ -39,24 +39,24 @@ class CacheView:
     True
     """
 
-    slot: typing.Any
-    start_index: typing.Any = None
-    key_positions: typing.Any = None
-    ancestor_bias: typing.Any = None
-    archive: typing.Any = None
+    slot: int | Tensor
+    start_index: int | Tensor | None = None
+    key_positions: Tensor | None = None
+    ancestor_bias: Tensor | None = None
+    archive: TensorDict | None = None
     growing: bool | None = None
 
     @property
-    def first_position(self):
+    def first_position(self) -> int | Tensor:
         """Position of the first new token."""
         return self.slot if self.start_index is None else self.start_index
 
     @property
-    def num_beams(self):
+    def num_beams(self) -> int:
         """int, number of beams that share the cache; 1 without beams."""
         return 1 if self.ancestor_bias is None else self.ancestor_bias.shape[2]
 
-    def positions(self, cache, num_new):
+    def positions(self, cache: TensorDict, num_new: int | Tensor) -> tuple[Tensor, Tensor]:
         """Returns the positions of queries and keys, int32 `(1 or batch, new or slots)` each.
 
         Args:
@@ -68,7 +68,9 @@ class CacheView:
             key_positions = position_range(kv_cache.num_slots(cache, archive=self.archive))
         return position_range(num_new, self.first_position), key_positions
 
-    def mask(self, query_positions, key_positions, sliding_window=None):
+    def mask(
+        self, query_positions: Tensor, key_positions: Tensor, sliding_window: int | None = None
+    ) -> Tensor | None:
         """Returns which keys may be attended to: boolean `(1 or batch, new, slots)`, or `None`."""
         is_used = None
         if self.ancestor_bias is None and self.key_positions is not None:

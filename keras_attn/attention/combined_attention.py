@@ -1,3 +1,6 @@
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
 import keras
 from keras import ops
 
@@ -13,6 +16,7 @@ from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import InitializerLike, Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 
 COMBINATIONS = ("concatenate", "gate")
@@ -76,12 +80,12 @@ class CombinedAttention(AttentionSteps, Layer):
 
     def __init__(
         self,
-        attentions,
-        combination="concatenate",
-        units=None,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        attentions: Mapping[str, Any],
+        combination: str = "concatenate",
+        units: int | None = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if not isinstance(attentions, dict) or not attentions:
             raise ValueError(
@@ -105,18 +109,18 @@ class CombinedAttention(AttentionSteps, Layer):
         self.supports_masking = True
 
     @property
-    def requires_time_loop(self):
+    def requires_time_loop(self) -> bool:
         return any(attention.requires_time_loop for attention in self.attentions)
 
     @property
-    def can_exceed_max_length(self):
+    def can_exceed_max_length(self) -> bool:
         return all(attention.can_exceed_max_length for attention in self.attentions)
 
     @property
-    def attends_to_source(self):
+    def attends_to_source(self) -> bool:
         return self.attentions[0].attends_to_source
 
-    def build(self, query_shape, value_shape=None):
+    def build(self, query_shape: StaticShape, value_shape: StaticShape | None = None) -> None:
         check_second_input(self, "value", value_shape)
         sizes = []
         query = keras.KerasTensor(query_shape)
@@ -141,15 +145,15 @@ class CombinedAttention(AttentionSteps, Layer):
 
     def call(
         self,
-        query,
-        value=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        value_mask=None,
-        query_mask=None,
-        mask=None,
-    ):
-        check_second_input(self, "value", value)
+        query: Tensor,
+        value: Tensor | None = None,
+        attention_mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        value_mask: Mask | None = None,
+        query_mask: Mask | None = None,
+        mask: Mask | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        value = check_second_input(self, "value", value)
         check_same_batch(self, query=query, value=value)
         masks.refuse_single_mask(mask, "query_mask", "value_mask")
         attention_mask = masks.join(value, attention_mask=attention_mask, value_mask=value_mask)
@@ -158,7 +162,9 @@ class CombinedAttention(AttentionSteps, Layer):
         context, weights = self.attend(query, memory)
         return (context, weights) if return_attention_scores else context
 
-    def prepare_memory(self, value, key=None, attention_mask=None):
+    def prepare_memory(
+        self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
+    ) -> TensorDict:
         """Dict of the prepared memory of each attention, and the `mask` of the first."""
         memories = {}
         for name, attention in self._named():
@@ -166,24 +172,30 @@ class CombinedAttention(AttentionSteps, Layer):
             memories[name] = attention.prepare_memory(own_value, attention_mask=own_mask)
         return {"memories": memories, "mask": memories[self.names[0]]["mask"]}
 
-    def mask_queries(self, memory, query_mask):
+    def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:
         memories = {
             name: attention.mask_queries(memory["memories"][name], query_mask)
             for name, attention in self._named()
         }
         return {**memory, "memories": memories}
 
-    def num_positions(self, memory, max_steps=None):
+    def num_positions(
+        self, memory: TensorDict, max_steps: int | Tensor | None = None
+    ) -> int | Tensor:
         first = self.names[0]
         return self.attentions[0].num_positions(memory["memories"][first], max_steps)
 
-    def initial_state(self, memory, rows, max_steps=None):
+    def initial_state(
+        self, memory: TensorDict, rows: int | Tensor, max_steps: int | Tensor | None = None
+    ) -> TensorDict:
         return {
             name: attention.initial_state(memory["memories"][name], rows, max_steps)
             for name, attention in self._named()
         }
 
-    def attend_step(self, query, memory, state):
+    def attend_step(
+        self, query: Tensor, memory: TensorDict, state: TensorDict
+    ) -> tuple[Tensor, Tensor, TensorDict]:
         contexts, weights, states = zip(
             *(
                 attention.attend_step(query, memory["memories"][name], state.get(name, {}))
@@ -196,7 +208,7 @@ class CombinedAttention(AttentionSteps, Layer):
         }
         return self._combine(query, contexts), weights[0], new_state
 
-    def attend(self, query, memory):
+    def attend(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
         contexts, weights = zip(
             *(
                 attention.align(query, memory["memories"][name])
@@ -206,7 +218,7 @@ class CombinedAttention(AttentionSteps, Layer):
         )
         return self._combine(query, contexts), weights[0]
 
-    def _combine(self, query, contexts):
+    def _combine(self, query: Tensor, contexts: Sequence[Tensor]) -> Any:
         """One context of those of all attentions, for one query a row or several."""
         if self.combination == "concatenate":
             return ops.concatenate(contexts, axis=-1)
@@ -225,7 +237,7 @@ class CombinedAttention(AttentionSteps, Layer):
     def _named(self):
         return zip(self.names, self.attentions, strict=True)
 
-    def primary_source(self, values):
+    def primary_source(self, values: Any) -> Any:
         """Returns the value of the first attention, from a dict; other values unchanged."""
         return values.get(self.names[0]) if isinstance(values, dict) else values
 
@@ -249,12 +261,12 @@ class CombinedAttention(AttentionSteps, Layer):
 
     def compute_output_spec(
         self,
-        query,
-        value=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        **implicit_masks,
-    ):
+        query: Tensor,
+        value: Tensor | None = None,
+        attention_mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        **implicit_masks: Any,
+    ) -> Any:
         check_second_input(self, "value", value)
         specs = [
             attention.compute_output_spec(query, self._of(name, value)[0])
@@ -270,7 +282,7 @@ class CombinedAttention(AttentionSteps, Layer):
             (*query.shape[:-1], size), weights_shape, self.compute_dtype, return_attention_scores
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         attentions = {name: serialize_shared(attention) for name, attention in self._named()}
         return {
             **super().get_config(),
@@ -281,7 +293,7 @@ class CombinedAttention(AttentionSteps, Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         attentions = {
             name: keras.saving.deserialize_keras_object(attention)
             for name, attention in config["attentions"].items()

@@ -1,6 +1,9 @@
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_attn._types import Tensor
 from keras_attn.attention.attention_mechanism import AttentionMechanism, check_same_size
 from keras_attn.masks import wide_dtype
 
@@ -57,7 +60,7 @@ class CosineAttention(AttentionMechanism):
     (2, 3, 4)
     """
 
-    def __init__(self, initial_sharpness=10.0, **kwargs):
+    def __init__(self, initial_sharpness: float = 10.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not initial_sharpness > 0:
             raise ValueError(
@@ -65,19 +68,19 @@ class CosineAttention(AttentionMechanism):
             )
         self.initial_sharpness = initial_sharpness
 
-    def build_weights(self, query_dim, key_dim):
+    def build_weights(self, query_dim: int, key_dim: int) -> None:
         check_same_size(query_dim, key_dim)
         initializer = keras.initializers.Constant(self.initial_sharpness)
         self.sharpness = self.add_weight(name="sharpness", shape=(), initializer=initializer)
 
-    def project_keys(self, key):
+    def project_keys(self, key: Tensor) -> Tensor:
         return _unit_length(key)  # (B, S, D)
 
-    def compute_scores(self, query, keys):
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         cosines = ops.matmul(_unit_length(query), ops.transpose(keys, (0, 2, 1)))  # (B, T, S)
         return self.sharpness * cosines
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "initial_sharpness": self.initial_sharpness}
 
 

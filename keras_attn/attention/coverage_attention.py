@@ -1,5 +1,8 @@
+from typing import Any
+
 import keras
 
+from keras_attn._types import Tensor
 from keras_attn.attention.additive_feedback_attention import AdditiveFeedbackAttention
 
 
@@ -53,11 +56,11 @@ class CoverageAttention(AdditiveFeedbackAttention):
     (2, 3, 4)
     """
 
-    def __init__(self, units, **kwargs):
+    def __init__(self, units: int, **kwargs: Any) -> None:
         super().__init__(units, cumulative=True, **kwargs)
 
-    def build_features(self):
+    def build_features(self) -> None:
         self.coverage_kernel = self.add_kernel("coverage_kernel", (1, self.units))
 
-    def compute_features(self, alignments):
+    def compute_features(self, alignments: Tensor) -> Tensor:
         return alignments[..., None] * self.coverage_kernel  # (B, K, S, U)

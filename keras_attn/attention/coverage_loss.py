@@ -1,9 +1,10 @@
 from keras import ops
 
 from keras_attn._backend.replicas import num_replicas, sum_over_replicas
+from keras_attn._types import Mask, Tensor
 
 
-def coverage_loss(weights, mask):
+def coverage_loss(weights: Tensor, mask: Mask) -> Tensor:
     """Penalizes repeated attention: the mean overlap of each step with all previous steps.
 
         c_t  = sum_{t' < t} a_t'

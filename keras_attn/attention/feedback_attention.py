@@ -1,7 +1,10 @@
+from typing import Any
+
 from keras import ops, tree
 
 from keras_attn._backend.scan import scan, supports_jit
 from keras_attn._decoding_state.beam_axis import merge_beams, split_beams
+from keras_attn._types import Tensor, TensorDict
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record
 
@@ -72,14 +75,18 @@ class FeedbackAttention(AttentionMechanism):
 
     requires_time_loop = True
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_jit = supports_jit()
 
-    def initial_state(self, memory, rows, max_steps=None):
+    def initial_state(
+        self, memory: TensorDict, rows: int | Tensor, max_steps: int | Tensor | None = None
+    ) -> TensorDict:
         raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")
 
-    def attend_once(self, query, memory, state):
+    def attend_once(
+        self, query: Tensor, memory: TensorDict, state: TensorDict
+    ) -> tuple[Tensor, TensorDict]:
         """Attends with one query per beam.
 
         Args:
@@ -92,7 +99,9 @@ class FeedbackAttention(AttentionMechanism):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `attend_once`.")
 
-    def attend_step(self, query, memory, state):
+    def attend_step(
+        self, query: Tensor, memory: TensorDict, state: TensorDict
+    ) -> tuple[Tensor, Tensor, TensorDict]:
         results = self._step(query, memory, state)
         record(self, results["weights"][:, None])
         return results["context"], results["weights"], results["state"]
@@ -109,7 +118,7 @@ class FeedbackAttention(AttentionMechanism):
             "state": tree.map_structure(lambda leaf: merge_beams(leaf, rows), state),
         }
 
-    def attend(self, query, memory):
+    def attend(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
         query = ops.cast(query, self.compute_dtype)
         values, mask = memory["values"], memory["mask"]
         batch, target, source = ops.shape(query)[0], ops.shape(query)[1], ops.shape(values)[1]

@@ -1,11 +1,14 @@
 """Projections of multi-head attention: one product for several, split into heads."""
 
 import itertools
+from typing import Any
 
 from keras import ops
 
+from keras_attn._types import Tensor
 
-def project(inputs, kernels, biases=None):
+
+def project(inputs: Tensor, kernels: list[Tensor], biases: list[Tensor] | None = None) -> Tensor:
     """Multiplies inputs by several kernels at once.
 
     Args:
@@ -21,7 +24,13 @@ def project(inputs, kernels, biases=None):
     return outputs if biases is None else ops.add(outputs, _joined(biases))
 
 
-def split_heads(projected, leading, counts, head_dims, beams=1):
+def split_heads(
+    projected: Tensor,
+    leading: tuple[Any, ...],
+    counts: list[int],
+    head_dims: list[int],
+    beams: int = 1,
+) -> list[Tensor]:
     """Splits projections into heads.
 
     Projections with heads of one size are split after the transposition, which then moves all of
@@ -43,10 +52,10 @@ def split_heads(projected, leading, counts, head_dims, beams=1):
         return _parts(heads, counts, axis=1)
     sizes = [count * head_dim for count, head_dim in zip(counts, head_dims, strict=True)]
     parts = zip(_parts(projected, sizes, axis=-1), counts, head_dims, strict=True)
-    return [_heads_first(part, leading, *sizes, beams) for part, *sizes in parts]
+    return [_heads_first(part, leading, count, dim, beams) for part, count, dim in parts]
 
 
-def merge_heads(heads, leading, size):
+def merge_heads(heads: Tensor, leading: tuple[Any, ...], size: int) -> Tensor:
     """Joins heads `(batch, heads, time or beams, head_dim)` to `(*leading, size)`.
 
     Args:

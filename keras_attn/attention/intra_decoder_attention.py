@@ -1,3 +1,5 @@
+from typing import Any, Self
+
 import keras
 from keras import ops
 
@@ -6,6 +8,8 @@ from keras_attn._layer.argument_checks import check_compute_dtype
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
+from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn.attention.local_attention import check_scores_pairs
 
@@ -59,26 +63,26 @@ class IntraDecoderAttention(AttentionSteps, Layer):
     can_exceed_max_length = False
     attends_to_source = False
 
-    def __init__(self, mechanism, **kwargs):
+    def __init__(self, mechanism: AttentionMechanism, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_scores_pairs(mechanism)
         check_compute_dtype(self, mechanism=mechanism)
         self.mechanism = mechanism
         self.supports_masking = True
 
-    def build(self, query_shape, value_shape=None):
+    def build(self, query_shape: StaticShape, value_shape: StaticShape | None = None) -> None:
         self.query_dim = query_shape[-1]
         ensure_built(self.mechanism, query_shape, query_shape)
 
     def call(
         self,
-        query,
-        value=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        query_mask=None,
-        mask=None,
-    ):
+        query: Tensor,
+        value: Tensor | None = None,
+        attention_mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        query_mask: Mask | None = None,
+        mask: Mask | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
         attention_mask = masks.join(
             query, attention_mask=attention_mask, query_mask=query_mask, mask=mask
         )
@@ -86,14 +90,18 @@ class IntraDecoderAttention(AttentionSteps, Layer):
         context, weights = self._attend_before(query, memory["mask"])
         return (context, weights) if return_attention_scores else context
 
-    def prepare_memory(self, value, key=None, attention_mask=None):
+    def prepare_memory(
+        self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
+    ) -> TensorDict:
         """Nothing stays the same but the number of sentences, which the mask tells."""
         return {"mask": masks.attention_mask(value, attention_mask)}
 
-    def mask_queries(self, memory, query_mask):
+    def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:
         return memory if query_mask is None else {**memory, "query_mask": query_mask}
 
-    def num_positions(self, memory, max_steps=None):
+    def num_positions(
+        self, memory: TensorDict, max_steps: int | Tensor | None = None
+    ) -> int | Tensor:
         if max_steps is None:
             raise ValueError(
                 "Attention to the steps before must know how many there can be. "
@@ -101,7 +109,9 @@ class IntraDecoderAttention(AttentionSteps, Layer):
             )
         return max_steps
 
-    def initial_state(self, memory, rows, max_steps=None):
+    def initial_state(
+        self, memory: TensorDict, rows: int | Tensor, max_steps: int | Tensor | None = None
+    ) -> TensorDict:
         steps = self.num_positions(memory, max_steps)
         query = ops.zeros((1, 1, self.query_dim), dtype=self.compute_dtype)
         units = self.mechanism.project_keys(query).shape[-1]
@@ -111,7 +121,9 @@ class IntraDecoderAttention(AttentionSteps, Layer):
             "step": ops.zeros((rows, 1), dtype="int32"),
         }
 
-    def attend_step(self, query, memory, state):
+    def attend_step(
+        self, query: Tensor, memory: TensorDict, state: TensorDict
+    ) -> tuple[Tensor, Tensor, TensorDict]:
         query = ops.cast(query, self.compute_dtype)[:, None]  # (B*K, 1, D)
         keys, values, step = state["keys"], state["values"], state["step"]
         positions = ops.arange(ops.shape(values)[1], dtype="int32")[None]  # (1, T)
@@ -127,7 +139,7 @@ class IntraDecoderAttention(AttentionSteps, Layer):
         }
         return context[:, 0], weights[:, 0], state  # (B*K, D), (B*K, T)
 
-    def attend(self, query, memory):
+    def attend(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
         query = ops.cast(query, self.compute_dtype)
         mask = masks.attention_mask(query, memory.get("query_mask"), "query_mask")  # (B, 1, T)
         return self._attend_before(query, mask)
@@ -139,27 +151,29 @@ class IntraDecoderAttention(AttentionSteps, Layer):
             query, self.mechanism.prepare_memory(query, attention_mask=mask & before)
         )
 
-    def compute_output_shape(self, query_shape, value_shape=None):
+    def compute_output_shape(
+        self, query_shape: StaticShape, value_shape: StaticShape | None = None
+    ) -> tuple[int | None, ...]:
         return query_shape
 
     def compute_output_spec(
         self,
-        query,
-        value=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        **implicit_masks,
-    ):
+        query: Tensor,
+        value: Tensor | None = None,
+        attention_mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        **implicit_masks: Any,
+    ) -> Any:
         weights_shape = (*query.shape[:2], query.shape[1])
         return attention_spec(
-            query.shape, weights_shape, self.compute_dtype, return_attention_scores
+            tuple(query.shape), weights_shape, self.compute_dtype, return_attention_scores
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         mechanism = serialize_shared(self.mechanism)
         return {**super().get_config(), "mechanism": mechanism}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
         return cls(**{**config, "mechanism": mechanism})

@@ -1,3 +1,5 @@
+from typing import Any, Self
+
 import keras
 from keras import ops
 
@@ -8,6 +10,7 @@ from keras_attn._layer.attach_mask import AttachMask
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.attention.weighted_average import WeightedAverage
 from keras_attn.positions.position_range import position_range
 
@@ -60,7 +63,9 @@ class IntraSentenceAttention(Layer):
     [(2, 3, 5), (2, 7, 5)]
     """
 
-    def __init__(self, transform, max_distance=10, **kwargs):
+    def __init__(
+        self, transform: keras.layers.Layer, max_distance: int = 10, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         check_positive_integer("max_distance", max_distance)
         self.supports_masking = True
@@ -70,14 +75,21 @@ class IntraSentenceAttention(Layer):
         self.average_of_second = WeightedAverage(name="second", dtype=self.dtype_policy)
         self.attach_mask = AttachMask(dtype=self.dtype_policy)
 
-    def build(self, first_shape, second_shape=None):
+    def build(self, first_shape: StaticShape, second_shape: StaticShape | None = None) -> None:
         check_second_input(self, "second", second_shape)
         ensure_built(self.transform, first_shape)
         self.distance_bias = self.add_weight(
             name="distance_bias", shape=(2 * self.max_distance + 2,), initializer="zeros"
         )
 
-    def call(self, first, second=None, first_mask=None, second_mask=None, mask=None):
+    def call(
+        self,
+        first: Tensor,
+        second: Tensor | None = None,
+        first_mask: Mask | None = None,
+        second_mask: Mask | None = None,
+        mask: Mask | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
         check_second_input(self, "second", second)
         masks.refuse_single_mask(mask, "first_mask", "second_mask")
         first_mask = masks.join(first, first_mask=first_mask)
@@ -100,7 +112,7 @@ class IntraSentenceAttention(Layer):
         rows = ops.where(is_near, distances + self.max_distance + 1, 0)
         return gather_rows(ops.cast(self.distance_bias, self.compute_dtype), rows)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "transform": serialize_shared(self.transform),
@@ -108,6 +120,6 @@ class IntraSentenceAttention(Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         transform = keras.saving.deserialize_keras_object(config["transform"])
         return cls(**{**config, "transform": transform})

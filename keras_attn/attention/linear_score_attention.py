@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from keras_attn._types import Tensor
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 
 
@@ -55,15 +56,15 @@ class LinearScoreAttention(AttentionMechanism):
     (2, 3, 4)
     """
 
-    def build_weights(self, query_dim, key_dim):
+    def build_weights(self, query_dim: int, key_dim: int) -> None:
         self.query_kernel = self.add_kernel("query_kernel", (query_dim, 1))
         self.key_kernel = self.add_kernel("key_kernel", (key_dim, 1))
         self.bias = self.add_weight(name="bias", shape=(1,), initializer="zeros")
 
-    def project_keys(self, key):
+    def project_keys(self, key: Tensor) -> Tensor:
         return ops.matmul(key, self.key_kernel)  # (B, S, 1)
 
-    def compute_scores(self, query, keys):
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query = ops.matmul(query, self.query_kernel) + self.bias  # (B, T, 1)
         # Indexing instead of a transposition: the optimizers of tf2onnx replace a transposition
         # with an axis of size 1 after a matrix product by a wrong reshape.

@@ -1,3 +1,5 @@
+from typing import Any, Self
+
 import keras
 from keras import ops
 
@@ -7,6 +9,7 @@ from keras_attn._decoding_state.beam_axis import merge_beams, split_beams
 from keras_attn._layer.argument_checks import check_compute_dtype, check_positive_integer
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.location_attention import LocationAttention
@@ -86,7 +89,14 @@ class LocalAttention(AttentionMechanism):
     True
     """
 
-    def __init__(self, mechanism, window=10, units=None, alignment="predictive", **kwargs):
+    def __init__(
+        self,
+        mechanism: AttentionMechanism,
+        window: int = 10,
+        units: int | None = None,
+        alignment: str = "predictive",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_scores_pairs(mechanism)
         check_positive_integer("window", window)
@@ -103,18 +113,25 @@ class LocalAttention(AttentionMechanism):
         self.alignment = alignment
         self.requires_time_loop = alignment == "monotonic"
 
-    def build(self, query_shape, value_shape, key_shape=None):
+    def build(
+        self,
+        query_shape: StaticShape,
+        value_shape: StaticShape | None = None,
+        key_shape: StaticShape | None = None,
+    ) -> None:
         ensure_built(self.mechanism, query_shape, value_shape, key_shape)
         super().build(query_shape, value_shape, key_shape)
 
-    def build_weights(self, query_dim, key_dim):
+    def build_weights(self, query_dim: int, key_dim: int) -> None:
         if self.alignment == "monotonic":
             return
         units = query_dim if self.units is None else self.units
         self.position_kernel = self.add_kernel("position_kernel", (query_dim, units))
         self.position_vector = self.add_kernel("position_vector", (units, 1))
 
-    def prepare_memory(self, value, key=None, attention_mask=None):
+    def prepare_memory(
+        self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
+    ) -> TensorDict:
         memory = self.mechanism.prepare_memory(value, key, attention_mask)
         # Add a masked position at the end, so that an empty source has one position to gather.
         allowed = ops.pad(memory["mask"], ((0, 0), (0, 0), (0, 1)))  # (B, 1 or T, S + 1)
@@ -125,12 +142,16 @@ class LocalAttention(AttentionMechanism):
         lengths = ops.max(ops.where(is_real, positions + 1, 0), axis=1, initial=0)  # (B,)
         return {**memory, "lengths": lengths}
 
-    def initial_state(self, memory, rows, max_steps=None):
+    def initial_state(
+        self, memory: TensorDict, rows: int | Tensor, max_steps: int | Tensor | None = None
+    ) -> TensorDict:
         if self.alignment == "predictive":
             return {}
         return {"step": ops.zeros((rows, 1), dtype="int32")}
 
-    def attend_step(self, query, memory, state):
+    def attend_step(
+        self, query: Tensor, memory: TensorDict, state: TensorDict
+    ) -> tuple[Tensor, Tensor, TensorDict]:
         if self.alignment == "predictive":
             return super().attend_step(query, memory, state)
         rows, batch = ops.shape(query)[0], ops.shape(memory["mask"])[0]
@@ -139,7 +160,7 @@ class LocalAttention(AttentionMechanism):
         context, weights = (merge_beams(each, rows) for each in results)
         return context, weights, {"step": state["step"] + 1}
 
-    def attend(self, query, memory):
+    def attend(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
         steps = None
         if self.alignment == "monotonic":
             steps = ops.arange(ops.shape(query)[1], dtype="int32")[None]  # (1, T)
@@ -203,7 +224,7 @@ class LocalAttention(AttentionMechanism):
         placed = ops.reshape(placed, (batch, target, columns))
         return placed[:, :, self.window : self.window + source]
 
-    def predict_position(self, query, lengths):
+    def predict_position(self, query: Tensor, lengths: Tensor) -> Tensor:
         """Predicts the centers of the windows.
 
         Args:
@@ -218,7 +239,7 @@ class LocalAttention(AttentionMechanism):
         logits = ops.cast(logits, wide_dtype(logits))
         return ops.cast(lengths, logits.dtype)[:, None] * ops.sigmoid(logits)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "mechanism": serialize_shared(self.mechanism),
@@ -228,7 +249,7 @@ class LocalAttention(AttentionMechanism):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
         return cls(**{**config, "mechanism": mechanism})
 
@@ -247,7 +268,7 @@ def _windows(vectors, rows, width):
     return ops.reshape(gather_rows(flat, rows), (-1, width, vectors.shape[2]))
 
 
-def check_scores_pairs(mechanism):
+def check_scores_pairs(mechanism: object) -> None:
     """Raises a `ValueError` unless a mechanism scores pairs of a query and a key."""
     if (
         not isinstance(mechanism, AttentionMechanism)

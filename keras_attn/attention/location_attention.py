@@ -1,7 +1,10 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._types import Mask, Tensor, TensorDict
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 
 
@@ -54,26 +57,28 @@ class LocationAttention(AttentionMechanism):
     (2, 3, 4)
     """
 
-    def __init__(self, max_length, **kwargs):
+    def __init__(self, max_length: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_positive_integer("max_length", max_length)
         self.max_length = max_length
 
-    def build_weights(self, query_dim, key_dim):
+    def build_weights(self, query_dim: int, key_dim: int) -> None:
         self.kernel = self.add_kernel("kernel", (query_dim, self.max_length))
 
-    def prepare_memory(self, value, key=None, attention_mask=None):
+    def prepare_memory(
+        self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
+    ) -> TensorDict:
         memory = super().prepare_memory(value, key, attention_mask)
         is_within = (
             ops.arange(ops.shape(memory["values"])[1], dtype="int32") < self.max_length
         )  # (S,)
         return {**memory, "mask": memory["mask"] & is_within}  # (B, 1 or T, S)
 
-    def compute_scores(self, query, keys):
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         positions = ops.minimum(
             ops.arange(ops.shape(keys)[1], dtype="int32"), self.max_length - 1
         )  # (S,)
         return ops.matmul(query, ops.take(self.kernel, positions, axis=1))  # (B, T, S)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_length": self.max_length}

@@ -1,7 +1,10 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._types import Tensor
 from keras_attn.attention.additive_feedback_attention import AdditiveFeedbackAttention
 
 
@@ -61,18 +64,25 @@ class LocationSensitiveAttention(AdditiveFeedbackAttention):
     (2, 3, 4)
     """
 
-    def __init__(self, units, filters=32, kernel_size=31, cumulative=False, **kwargs):
+    def __init__(
+        self,
+        units: int,
+        filters: int = 32,
+        kernel_size: int = 31,
+        cumulative: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(units, cumulative, **kwargs)
         check_positive_integer("filters", filters)
         check_positive_integer("kernel_size", kernel_size)
         self.filters = filters
         self.kernel_size = kernel_size
 
-    def build_features(self):
+    def build_features(self) -> None:
         self.filter_kernel = self.add_kernel("filter_kernel", (self.kernel_size, 1, self.filters))
         self.feature_kernel = self.add_kernel("feature_kernel", (self.filters, self.units))
 
-    def compute_features(self, alignments):
+    def compute_features(self, alignments: Tensor) -> Tensor:
         batch, beams, source = ops.shape(alignments)
         rows = ops.reshape(alignments, (-1, source, 1))  # (B*K, S, 1)
         # Combine F and U, so that a position has `units` features instead of `filters`.
@@ -81,7 +91,7 @@ class LocationSensitiveAttention(AdditiveFeedbackAttention):
         features = ops.conv(rows, kernel, padding="same", data_format="channels_last")
         return ops.reshape(features, (batch, beams, source, self.units))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "filters": self.filters,

@@ -1,6 +1,9 @@
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_attn._types import InitializerLike, Tensor
 from keras_attn.attention.additive_score import additive_score
 from keras_attn.attention.attention_mechanism import AttentionMechanism, check_same_size
 
@@ -63,12 +66,12 @@ class LuongAttention(AttentionMechanism):
 
     def __init__(
         self,
-        score="general",
-        units=None,
-        scale=False,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        score: str = "general",
+        units: int | None = None,
+        scale: bool = False,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(kernel_initializer=kernel_initializer, **kwargs)
         if score not in ("dot", "general", "concat"):
             raise ValueError(
@@ -83,7 +86,7 @@ class LuongAttention(AttentionMechanism):
         self.units = units
         self.scale = scale
 
-    def build_weights(self, query_dim, key_dim):
+    def build_weights(self, query_dim: int, key_dim: int) -> None:
         if self.score == "dot":
             check_same_size(query_dim, key_dim)
         if self.score == "general":
@@ -95,10 +98,10 @@ class LuongAttention(AttentionMechanism):
         if self.scale:
             self.gain = self.add_weight(name="gain", shape=(), initializer="ones")
 
-    def project_keys(self, key):
+    def project_keys(self, key: Tensor) -> Tensor:
         return key if self.score == "dot" else ops.matmul(key, self.key_kernel)  # (B, S, ...)
 
-    def compute_scores(self, query, keys):
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         if self.score == "concat":
             query = ops.matmul(query, self.query_kernel)  # (B, T, U)
             scores = additive_score(query, keys, self.vector[:, 0])
@@ -106,7 +109,7 @@ class LuongAttention(AttentionMechanism):
             scores = ops.matmul(query, ops.transpose(keys, (0, 2, 1)))  # (B, T, S)
         return scores * self.gain if self.scale else scores
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "score": self.score,

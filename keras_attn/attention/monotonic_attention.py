@@ -1,3 +1,5 @@
+from typing import Any, Self
+
 import keras
 from keras import ops
 
@@ -5,6 +7,7 @@ from keras_attn._backend.scan import scan
 from keras_attn._layer.argument_checks import check_compute_dtype
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.feedback_attention import FeedbackAttention
 from keras_attn.attention.local_attention import LocalAttention
@@ -88,8 +91,14 @@ class MonotonicAttention(FeedbackAttention):
     """
 
     def __init__(
-        self, mechanism, mode="parallel", sigmoid_noise=0.0, score_bias=0.0, seed=None, **kwargs
-    ):
+        self,
+        mechanism: AttentionMechanism,
+        mode: str = "parallel",
+        sigmoid_noise: float = 0.0,
+        score_bias: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if self.probability_fn != "softmax":
             raise ValueError(
@@ -118,18 +127,27 @@ class MonotonicAttention(FeedbackAttention):
         self.seed = seed
         self.noise = _NoiseOfSteps(sigmoid_noise, seed)
 
-    def build(self, query_shape, value_shape, key_shape=None):
+    def build(
+        self,
+        query_shape: StaticShape,
+        value_shape: StaticShape | None = None,
+        key_shape: StaticShape | None = None,
+    ) -> None:
         ensure_built(self.mechanism, query_shape, value_shape, key_shape)
         super().build(query_shape, value_shape, key_shape)
 
-    def build_weights(self, query_dim, key_dim):
+    def build_weights(self, query_dim: int, key_dim: int) -> None:
         initializer = keras.initializers.Constant(self.score_bias)
         self.bias = self.add_weight(name="bias", shape=(), initializer=initializer)
 
-    def prepare_memory(self, value, key=None, attention_mask=None):
+    def prepare_memory(
+        self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
+    ) -> TensorDict:
         return self.mechanism.prepare_memory(value, key, attention_mask)
 
-    def initial_state(self, memory, rows, max_steps=None):
+    def initial_state(
+        self, memory: TensorDict, rows: int | Tensor, max_steps: int | Tensor | None = None
+    ) -> TensorDict:
         source = ops.shape(memory["values"])[1]
         dtype = wide_dtype(memory["values"])
         first = ops.cast(ops.equal(ops.arange(source, dtype="int32"), 0), dtype)  # (S,)
@@ -137,7 +155,9 @@ class MonotonicAttention(FeedbackAttention):
         noise = {} if max_steps is None else self.noise(alignments, num_steps=max_steps)
         return {"alignments": alignments, **noise}
 
-    def attend_once(self, query, memory, state):
+    def attend_once(
+        self, query: Tensor, memory: TensorDict, state: TensorDict
+    ) -> tuple[Tensor, TensorDict]:
         scores = self.mechanism.compute_scores(query, memory["keys"])  # (B, K, S)
         dtype = wide_dtype(scores)
         scores = ops.cast(scores, dtype) + ops.cast(self.bias, dtype)
@@ -157,7 +177,7 @@ class MonotonicAttention(FeedbackAttention):
             weights = expected(chosen, state["alignments"])
         return ops.cast(weights, self.compute_dtype), {"alignments": weights, **new_state}
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "mechanism": serialize_shared(self.mechanism),
@@ -168,7 +188,7 @@ class MonotonicAttention(FeedbackAttention):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
         return cls(**{**config, "mechanism": mechanism})
 
@@ -179,12 +199,14 @@ class _NoiseOfSteps(keras.layers.Layer):
     It is sampled before the loop over the steps, because some backends cannot sample inside a loop.
     """
 
-    def __init__(self, stddev, seed):
+    def __init__(self, stddev: float, seed: int | None) -> None:
         super().__init__(dtype="float32", name="noise_of_steps")
         self.stddev = stddev
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def call(self, alignments, num_steps, training=False):
+    def call(
+        self, alignments: Tensor, num_steps: int | Tensor, training: bool = False
+    ) -> TensorDict:
         if not (training and self.stddev):
             return {}
         rows, source = ops.shape(alignments)

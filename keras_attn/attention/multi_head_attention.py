@@ -1,3 +1,6 @@
+from collections.abc import Sequence
+from typing import Any, Self, cast
+
 import keras
 from keras import ops
 
@@ -14,10 +17,12 @@ from keras_attn._layer.argument_checks import (
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
+from keras_attn._types import InitializerLike, Mask, PositionBias, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_axes import AttentionAxes, check_axes
 from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn.attention.blockwise_attention import blockwise_attention
+from keras_attn.attention.cache_view import CacheView
 from keras_attn.attention.head_projections import merge_heads, project, split_heads
 from keras_attn.attention.position_bias import (
     add_biases,
@@ -26,6 +31,7 @@ from keras_attn.attention.position_bias import (
 )
 from keras_attn.attention.scaled_dot_product import scaled_dot_product
 from keras_attn.positions.position_range import position_range
+from keras_attn.positions.rotary_positions import RotaryPositions
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -120,34 +126,34 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        dropout=0.0,
-        use_bias=True,
-        output_shape=None,
-        attention_axes=None,
-        sliding_window=None,
-        flash_attention=None,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        use_gate=False,
-        seed=None,
-        num_key_value_heads=None,
-        rotary=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        output_shape: int | Sequence[int] | None = None,
+        attention_axes: int | Sequence[int] | None = None,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        use_gate: bool = False,
+        seed: int | None = None,
+        num_key_value_heads: int | None = None,
+        rotary: RotaryPositions | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         value_dim = key_dim if value_dim is None else value_dim
         num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
         if isinstance(output_shape, (tuple, list)) and len(output_shape) == 1:
-            (output_shape,) = output_shape
+            output_shape = output_shape[0]
         _check_sizes(
             num_heads=num_heads,
             key_dim=key_dim,
@@ -162,7 +168,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         self.value_dim = value_dim
         self.dropout = dropout
         self.use_bias = use_bias
-        self.output_size = output_shape
+        self.output_size = cast(int | None, output_shape)
         if isinstance(attention_axes, int):
             attention_axes = (attention_axes,)
         self.attention_axes = None if attention_axes is None else tuple(attention_axes)
@@ -180,7 +186,12 @@ class MultiHeadAttention(AttentionSteps, Layer):
         self.rotary = rotary
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(
+        self,
+        query_shape: StaticShape,
+        value_shape: StaticShape | None = None,
+        key_shape: StaticShape | None = None,
+    ) -> None:
         value_shape = query_shape if value_shape is None else value_shape
         key_shape = value_shape if key_shape is None else key_shape
         for name, shape in (("query", query_shape), ("value", value_shape), ("key", key_shape)):
@@ -225,20 +236,20 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
     def call(
         self,
-        query,
-        value=None,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        use_causal_mask=False,
-        position_bias=None,
-        start_index=0,
-        mask=None,
-    ):
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        query_mask: Mask | None = None,
+        value_mask: Mask | None = None,
+        key_mask: Mask | None = None,
+        attention_mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        use_causal_mask: bool = False,
+        position_bias: PositionBias | None = None,
+        start_index: int | Tensor = 0,
+        mask: Mask | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
         of_query = {}
         if value is None:
             value, of_query = query, {"query_mask": query_mask, "mask": mask}
@@ -307,7 +318,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         """`call` for inputs of a higher rank, as one of rank 3."""
         axes = AttentionAxes(self.attention_axes, query, value)
         folded = {id(inputs): axes.fold(inputs) for inputs in (query, value, key)}
-        results = self.call(
+        results: Any = self.call(
             *(folded[id(inputs)] for inputs in (query, value, key)),
             value_mask=axes.fold_padding(padding),
             attention_mask=axes.fold_mask(attention_mask),
@@ -319,7 +330,9 @@ class MultiHeadAttention(AttentionSteps, Layer):
         outputs, weights = results
         return axes.unfold(outputs), axes.unfold_scores(weights)
 
-    def prepare_memory(self, value, key=None, attention_mask=None):
+    def prepare_memory(
+        self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
+    ) -> TensorDict:
         """Computes what stays the same for every query.
 
         Args:
@@ -348,7 +361,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         values = values * ops.cast(attended, values.dtype)[:, None, :, None]
         return {"keys": keys, "values": values, "mask": mask}
 
-    def attend(self, query, memory):
+    def attend(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
         """Attends to a prepared memory.
 
         Args:
@@ -381,7 +394,9 @@ class MultiHeadAttention(AttentionSteps, Layer):
         record(self, weights)
         return self._combine(heads, query), weights
 
-    def new_cache(self, batch, capacity, growing=None):
+    def new_cache(
+        self, batch: int | Tensor, capacity: int, growing: bool | None = None
+    ) -> TensorDict:
         """A cache of no positions, see `keras_attn._decoding_state.kv_cache.new_cache`."""
         return kv_cache.new_cache(
             batch,
@@ -393,7 +408,13 @@ class MultiHeadAttention(AttentionSteps, Layer):
             growing,
         )
 
-    def step(self, query, cache, view, position_bias=None):
+    def step(
+        self,
+        query: Tensor,
+        cache: TensorDict,
+        view: CacheView,
+        position_bias: PositionBias | None = None,
+    ) -> tuple[Tensor, Tensor, TensorDict]:
         """Causal self-attention of new positions to those of a cache and to themselves.
 
         Args:
@@ -484,27 +505,32 @@ class MultiHeadAttention(AttentionSteps, Layer):
             return None
         return lambda weights: self.dropout_layer(weights, training=training)
 
-    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+    def compute_output_shape(
+        self,
+        query_shape: StaticShape,
+        value_shape: StaticShape | None = None,
+        key_shape: StaticShape | None = None,
+    ) -> tuple[int | None, ...]:
         size = query_shape[-1] if self.output_size is None else self.output_size
         return (*query_shape[:-1], size)
 
     def compute_output_spec(
         self,
-        query,
-        value=None,
-        key=None,
-        return_attention_scores=False,
-        position_bias=None,
-        **kwargs,
-    ):
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        return_attention_scores: bool = False,
+        position_bias: PositionBias | None = None,
+        **kwargs: Any,
+    ) -> Any:
         check_position_bias(position_bias)
         value = query if value is None else value
-        shape = self.compute_output_shape(query.shape)
+        shape = self.compute_output_shape(tuple(query.shape))
         axes = AttentionAxes(self.attention_axes, query, value)
         weights_shape = (*axes.row_sizes, self.num_heads, *axes.query_sizes, *axes.value_sizes)
         return attention_spec(shape, weights_shape, self.compute_dtype, return_attention_scores)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,
@@ -530,13 +556,13 @@ class MultiHeadAttention(AttentionSteps, Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         # The layer of Keras, whose configuration may be given too, has none.
         rotary = keras.saving.deserialize_keras_object(config.get("rotary"))
         return cls(**{**config, "rotary": rotary})
 
 
-def _with_heads(mask):
+def _with_heads(mask: Any) -> Any:
     """`(B, T, S)` to `(B, 1, T, S)`; `None` and masks of each head stay what they are."""
     return mask if mask is None or len(mask.shape) == 4 else mask[:, None]
 

@@ -4,10 +4,11 @@ import keras
 from keras import ops
 
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._types import PositionBias, Tensor
 from keras_attn.masks import wide_dtype
 
 
-def check_position_bias(position_bias):
+def check_position_bias(position_bias: PositionBias | None) -> None:
     """Raises a `ValueError` for a layer whose weights a functional model would not track."""
     if isinstance(position_bias, keras.layers.Layer):
         ensure_built(position_bias, (None, None), (None, None))
@@ -19,7 +20,9 @@ def check_position_bias(position_bias):
             )
 
 
-def compute_position_bias(position_bias, query_positions, key_positions):
+def compute_position_bias(
+    position_bias: PositionBias | None, query_positions: Tensor, key_positions: Tensor
+) -> Tensor | None:
     """Returns a bias for positions.
 
     Args:
@@ -34,7 +37,7 @@ def compute_position_bias(position_bias, query_positions, key_positions):
     return position_bias
 
 
-def add_biases(bias, other):
+def add_biases(bias: Tensor | None, other: Tensor | None) -> Tensor | None:
     """Returns the sum of two biases in float32 or float64; each may be `None`."""
     if bias is None or other is None:
         return other if bias is None else bias

@@ -9,10 +9,11 @@ import math
 
 from keras import ops
 
+from keras_attn._types import Tensor
 from keras_attn.masks import masked_softmax, scores_of_mask, wide_dtype
 
 
-def masked_sparsemax(scores, mask):
+def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
     """Sparsemax: the Euclidean projection of the scores onto the probability simplex.
 
         a_s = max(e_s - tau, 0)                               with tau such that sum_s a_s = 1
@@ -42,7 +43,7 @@ def masked_sparsemax(scores, mask):
     return ops.cast(weights, scores.dtype)
 
 
-def masked_hardmax(scores, mask):
+def masked_hardmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Puts all weight on the position with the highest score; the first one wins a tie.
 
     No gradient passes: train with another function, and set `probability_fn` for inference.

@@ -1,12 +1,22 @@
 """Scaled dot-product attention of several heads."""
 
+from collections.abc import Callable
+
 import keras
 from keras import ops
 
+from keras_attn._types import Tensor
 from keras_attn.masks import MASKED_SCORE, masked_softmax, wide_dtype
 
 
-def scaled_dot_product(query, keys, values, mask=None, bias=None, dropout=None):
+def scaled_dot_product(
+    query: Tensor,
+    keys: Tensor | list[Tensor],
+    values: Tensor | list[Tensor],
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
     """Dot-product attention of all heads at once.
 
         context = softmax(query keysᵀ + bias) values
@@ -78,7 +88,7 @@ def _finite(bias):
     return ops.maximum(bias, MASKED_SCORE) if is_half else bias
 
 
-def matmul_groups(rows, columns):
+def matmul_groups(rows: Tensor, columns: Tensor) -> Tensor:
     """Multiplies the rows of each head with the matrix of its group, without repeating the matrix.
 
     Args:
@@ -109,7 +119,7 @@ def _ungrouped(products, heads, target):
     return ops.reshape(products, (batch, heads, target, outer))
 
 
-def softmax_over_keys(scores):
+def softmax_over_keys(scores: Tensor) -> Tensor:
     """Softmax over the last axis, computed in float32, or in float64 for float64 scores."""
     if scores.shape[-1] == 1:
         return ops.ones_like(scores)  # Keras warns about a softmax over an axis of size 1.

@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from keras_attn._types import Tensor
 from keras_attn.attention.attention_mechanism import AttentionMechanism, check_same_size
 
 
@@ -53,9 +54,9 @@ class ScaledDotProductAttention(AttentionMechanism):
     (2, 3, 4)
     """
 
-    def build_weights(self, query_dim, key_dim):
+    def build_weights(self, query_dim: int, key_dim: int) -> None:
         check_same_size(query_dim, key_dim)
 
-    def compute_scores(self, query, keys):
+    def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query = query * query.shape[-1] ** -0.5
         return ops.matmul(query, ops.transpose(keys, (0, 2, 1)))  # (B, T, S)

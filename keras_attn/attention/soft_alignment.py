@@ -1,3 +1,5 @@
+from typing import Any, Self
+
 import keras
 from keras import ops
 
@@ -7,6 +9,7 @@ from keras_attn._layer.attach_mask import AttachMask
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.attention.weighted_average import WeightedAverage
 
 
@@ -62,7 +65,7 @@ class SoftAlignment(Layer):
     [(2, 3, 5), (2, 7, 5)]
     """
 
-    def __init__(self, transform, **kwargs):
+    def __init__(self, transform: keras.layers.Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         if isinstance(transform, type):
@@ -72,20 +75,20 @@ class SoftAlignment(Layer):
         self.average_of_first = WeightedAverage(name="second", dtype=self.dtype_policy)
         self.attach_mask = AttachMask(dtype=self.dtype_policy)
 
-    def build(self, first_shape, second_shape=None):
+    def build(self, first_shape: StaticShape, second_shape: StaticShape | None = None) -> None:
         check_second_input(self, "second", second_shape)
         ensure_built(self.transform, first_shape)
 
     def call(
         self,
-        first,
-        second=None,
-        first_mask=None,
-        second_mask=None,
-        return_attention_scores=False,
-        mask=None,
-    ):
-        check_second_input(self, "second", second)
+        first: Tensor,
+        second: Tensor | None = None,
+        first_mask: Mask | None = None,
+        second_mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        mask: Mask | None = None,
+    ) -> tuple[Tensor, ...]:
+        second = check_second_input(self, "second", second)
         check_same_batch(self, first=first, second=second)
         masks.refuse_single_mask(mask, "first_mask", "second_mask")
         first_mask = masks.join(first, first_mask=first_mask)
@@ -104,11 +107,11 @@ class SoftAlignment(Layer):
         )
         return (beta, alpha, over_second, over_first) if return_attention_scores else (beta, alpha)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         transform = serialize_shared(self.transform)
         return {**super().get_config(), "transform": transform}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         transform = keras.saving.deserialize_keras_object(config["transform"])
         return cls(**{**config, "transform": transform})

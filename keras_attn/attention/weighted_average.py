@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_attn._layer.layer import Layer
+from keras_attn._types import Mask, Tensor
 from keras_attn.attention.attention_recorder import record
 from keras_attn.masks import masked_softmax
 
@@ -40,7 +41,9 @@ class WeightedAverage(Layer):
     [[[2.0]]]
     """
 
-    def call(self, scores, values, attention_mask):
+    def call(
+        self, scores: Tensor, values: Tensor, attention_mask: Mask
+    ) -> Tensor | tuple[Tensor, Tensor]:
         weights = masked_softmax(scores, attention_mask)  # (B, T, S)
         record(self, weights)
         return ops.matmul(weights, values), weights  # (B, T, D), (B, T, S)

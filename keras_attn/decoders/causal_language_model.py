@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -5,6 +7,7 @@ from keras_attn import masks
 from keras_attn._backend.integers import sum_int32
 from keras_attn._decoding_state import growing_buffer, kv_cache
 from keras_attn._layer.argument_checks import check_same_batch
+from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
 from keras_attn.attention.cache_view import CacheView
 from keras_attn.decoders.transformer_token_decoder import TransformerTokenDecoder
 from keras_attn.positions.position_range import position_range
@@ -89,7 +92,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
     (2, 1)
     """
 
-    def check_block(self, block):
+    def check_block(self, block: Any) -> None:
         if getattr(block, "cross_attention", True):
             raise ValueError(
                 "Expected a block without cross-attention. Received: block="
@@ -99,23 +102,23 @@ class CausalLanguageModel(TransformerTokenDecoder):
 
     def build(
         self,
-        token_ids_shape,
-        encoder_outputs_shape=None,
-        encoder_mask_shape=None,
-        encoder_state_shape=None,
-    ):
+        token_ids_shape: StaticShape,
+        encoder_outputs_shape: StaticShape | None = None,
+        encoder_mask_shape: StaticShape | None = None,
+        encoder_state_shape: StaticShape | None = None,
+    ) -> None:
         self.stack.build(token_ids_shape)
         self.build_head((None, None, self.stack.output_dim), self.stack.output_dim)
 
     def call(
         self,
-        token_ids,
-        encoder_outputs=None,
-        encoder_mask=None,
-        encoder_state=None,
-        training=False,
-        encoder_outputs_mask=None,
-    ):
+        token_ids: Tensor,
+        encoder_outputs: Any = None,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+        training: bool = False,
+        encoder_outputs_mask: Masks | None = None,
+    ) -> Any:
         if encoder_outputs is not None:
             check_same_batch(self, token_ids=token_ids, encoder_outputs=encoder_outputs)
             encoder_mask = masks.join(
@@ -134,7 +137,9 @@ class CausalLanguageModel(TransformerTokenDecoder):
             vectors = block(vectors, position_bias=bias)
         return self.project(self.stack.normalize(vectors), training)  # (B, T, V)
 
-    def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+    def prepare_memory(
+        self, encoder_outputs: Any, encoder_mask: Masks | None = None, encoder_state: Any = None
+    ) -> TensorDict:
         if encoder_mask is None:
             encoder_mask = ops.ones_like(encoder_outputs, dtype="bool")
         encoder_mask = masks.boolean(encoder_mask, "encoder_mask")
@@ -157,7 +162,13 @@ class CausalLanguageModel(TransformerTokenDecoder):
             "last_token_ids": _last_token_ids(encoder_outputs, lengths),
         }
 
-    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
+    def initial_state(
+        self,
+        memory: TensorDict,
+        beam_width: int = 1,
+        alignments: bool = False,
+        max_length: int | None = None,
+    ) -> TensorDict:
         batch = ops.shape(memory["lengths"])[0]
         slots = (self.capacity(max_length, beam_width), self.growing_cache)
         own = kv_cache.own_slots(batch, beam_width)
@@ -175,16 +186,18 @@ class CausalLanguageModel(TransformerTokenDecoder):
         used = _key_positions(shared["position"], prompt_slots, prompt_slots, prompt_slots) >= 0
         return {"ancestor_bias": kv_cache.new_ancestor_bias(own, *slots, used), "shared": shared}
 
-    def max_tokens(self, memory):
+    def max_tokens(self, memory: TensorDict) -> int | Tensor | None:
         if self.stack.max_length is None:
             return None
         # The first step processes the last token of the prompt again.
         return self.stack.max_length - ops.maximum(memory["lengths"] - 1, 0)  # (B,)
 
-    def first_token_ids(self, memory, start_token_id):
+    def first_token_ids(self, memory: TensorDict, start_token_id: int) -> Tensor:
         return ops.where(memory["lengths"] > 0, memory["last_token_ids"], start_token_id)
 
-    def step(self, token_ids, state, memory):
+    def step(
+        self, token_ids: Tensor, state: TensorDict, memory: TensorDict
+    ) -> tuple[Tensor, TensorDict]:
         shared, growing = state["shared"], self.growing_cache
         own = shared["own"]
         ancestor_bias = kv_cache.extend_ancestor_bias(

@@ -1,4 +1,6 @@
 import functools
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 import keras
 from keras import ops
@@ -9,6 +11,7 @@ from keras_attn._layer.argument_checks import is_finite, list_of_layers
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
 
 AVERAGES = ("arithmetic", "geometric")
@@ -79,15 +82,21 @@ class EnsembleDecoder(StepDecoder):
     (1, 3, 30)
     """
 
-    def __init__(self, decoders, member_weights=None, average="arithmetic", **kwargs):
+    def __init__(
+        self,
+        decoders: Iterable[StepDecoder],
+        member_weights: Sequence[float] | None = None,
+        average: str = "arithmetic",
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # each decoder casts to its own precision
         super().__init__(**kwargs)
         self.decoders = list_of_layers("decoders", decoders, StepDecoder)
         sizes = {get_vocabulary_size(decoder) for decoder in self.decoders} - {None}
         if len(sizes) > 1:
             raise ValueError(
-                "Expected decoders of one target vocabulary. Received: decoders of "
-                f"{[get_vocabulary_size(decoder) for decoder in self.decoders]} tokens."
+                "Expected decoders with the same target vocabulary. Received: vocabulary sizes "
+                f"{[get_vocabulary_size(decoder) for decoder in self.decoders]}."
             )
         if average not in AVERAGES:
             raise ValueError(
@@ -107,18 +116,18 @@ class EnsembleDecoder(StepDecoder):
         self.average = average
 
     @property
-    def members(self):
+    def members(self) -> dict[str, StepDecoder]:
         """Dict from `"0"`, `"1"`, ... to the decoders."""
         return {str(place): decoder for place, decoder in enumerate(self.decoders)}
 
     def build(
         self,
-        token_ids_shape,
-        encoder_outputs_shape=None,
-        encoder_mask_shape=None,
-        encoder_state_shape=None,
-        query_features_shape=None,
-    ):
+        token_ids_shape: StaticShape,
+        encoder_outputs_shape: StaticShape | None = None,
+        encoder_mask_shape: StaticShape | None = None,
+        encoder_state_shape: StaticShape | None = None,
+        query_features_shape: StaticShape | None = None,
+    ) -> None:
         shapes = (encoder_outputs_shape, encoder_mask_shape, encoder_state_shape)
         for name, decoder in self.members.items():
             own = [self._own(name, shape) for shape in shapes]
@@ -127,13 +136,13 @@ class EnsembleDecoder(StepDecoder):
 
     def call(
         self,
-        token_ids,
-        encoder_outputs=None,
-        encoder_mask=None,
-        encoder_state=None,
-        query_features=None,
-        encoder_outputs_mask=None,
-    ):
+        token_ids: Tensor,
+        encoder_outputs: Any = None,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+        query_features: Any = None,
+        encoder_outputs_mask: Masks | None = None,
+    ) -> Any:
         encoder_mask = masks.join(
             encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
         )
@@ -146,24 +155,34 @@ class EnsembleDecoder(StepDecoder):
         )
 
     @property
-    def can_exceed_max_length(self):
+    def can_exceed_max_length(self) -> bool:
         # On backends without growing tensors, a decoder that returns `True` has a reason for it.
         of_these = all if growing_buffer.supports_growth() else any
         return of_these(decoder.can_exceed_max_length for decoder in self.decoders)
 
-    def primary_source(self, values):
+    def primary_source(self, values: Any) -> Any:
         return self.decoders[0].primary_source(self._own("0", values))
 
     def prepare_memory(
-        self, encoder_outputs, encoder_mask=None, encoder_state=None, query_features=None
-    ):
+        self,
+        encoder_outputs: Any,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+        query_features: Any = None,
+    ) -> TensorDict:
         arguments = encoder_outputs, encoder_mask, encoder_state, query_features
         return {
             name: decoder.prepare_memory(**self._arguments(name, *arguments))
             for name, decoder in self.members.items()
         }
 
-    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
+    def initial_state(
+        self,
+        memory: TensorDict,
+        beam_width: int = 1,
+        alignments: bool = False,
+        max_length: int | None = None,
+    ) -> TensorDict:
         return self._state(
             {
                 name: decoder.initial_state(memory[name], beam_width, alignments, max_length)
@@ -171,15 +190,17 @@ class EnsembleDecoder(StepDecoder):
             }
         )
 
-    def max_tokens(self, memory):
+    def max_tokens(self, memory: TensorDict) -> int | Tensor | None:
         limits = [decoder.max_tokens(memory[name]) for name, decoder in self.members.items()]
         limits = [limit for limit in limits if limit is not None]
         return functools.reduce(ops.minimum, limits) if limits else None
 
-    def first_token_ids(self, memory, start_token_id):
+    def first_token_ids(self, memory: TensorDict, start_token_id: int) -> Tensor:
         return self.decoders[0].first_token_ids(memory["0"], start_token_id)
 
-    def step(self, token_ids, state, memory):
+    def step(
+        self, token_ids: Tensor, state: TensorDict, memory: TensorDict
+    ) -> tuple[Tensor, TensorDict]:
         steps = {
             name: decoder.step(token_ids, self._state_of(name, state), memory[name])
             for name, decoder in self.members.items()
@@ -188,27 +209,29 @@ class EnsembleDecoder(StepDecoder):
         return logits, self._state({name: new_state for name, (_, new_state) in steps.items()})
 
     @property
-    def forbids_tokens(self):
+    def forbids_tokens(self) -> bool:
         return any(decoder.forbids_tokens for decoder in self.decoders)
 
     @property
-    def cache_block_size(self):
+    def cache_block_size(self) -> int | None:
         intervals = [decoder.cache_block_size for decoder in self.decoders]
         return min((each for each in intervals if each is not None), default=None)
 
     @cache_block_size.setter
-    def cache_block_size(self, steps):
+    def cache_block_size(  # pyright: ignore[reportIncompatibleVariableOverride] - of all members
+        self, steps: int | None
+    ) -> None:
         for decoder in self.decoders:
             decoder.cache_block_size = steps
 
-    def archive(self, state):
+    def archive(self, state: TensorDict) -> TensorDict:
         states = {name: self._state_of(name, state) for name in self.members}
         for name, decoder in self.members.items():
             if decoder.cache_block_size is not None:
                 states[name] = decoder.archive(states[name])
         return self._state(states)
 
-    def select(self, memory, rows):
+    def select(self, memory: TensorDict, rows: Tensor) -> TensorDict:
         return {name: decoder.select(memory[name], rows) for name, decoder in self.members.items()}
 
     def _own(self, name, values):
@@ -276,7 +299,7 @@ class EnsembleDecoder(StepDecoder):
         level = _weighted(levels, self.member_weights)
         return ops.log(ops.maximum(mean, LEAST_PROBABILITY)) + level
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "decoders": [serialize_shared(decoder) for decoder in self.decoders],
@@ -285,7 +308,7 @@ class EnsembleDecoder(StepDecoder):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         decoders = [keras.saving.deserialize_keras_object(each) for each in config["decoders"]]
         return cls(**{**config, "decoders": decoders})
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops, tree
 
@@ -10,6 +12,7 @@ from keras_attn._layer.argument_checks import (
 )
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
 from keras_attn.attention.coverage_loss import coverage_loss
 from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.masks import join, padding_mask
@@ -90,16 +93,16 @@ class RNNDecoder(TokenDecoder):
 
     def __init__(
         self,
-        cell,
-        embedding,
-        head=None,
-        bridge="dense",
-        dropout=0.0,
-        seed=None,
-        coverage_loss=0.0,
-        pad_token_id=0,
-        **kwargs,
-    ):
+        cell: Any,
+        embedding: Any,
+        head: Any = None,
+        bridge: str = "dense",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        coverage_loss: float = 0.0,
+        pad_token_id: int = 0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(embedding, head, **kwargs)
         check_dropout("dropout", dropout)
         check_compute_dtype(self, cell=cell)
@@ -122,19 +125,19 @@ class RNNDecoder(TokenDecoder):
         output_seed = None if seed is None else seed + 1
         self.output_dropout = Dropout(dropout, seed=output_seed, dtype=self.dtype_policy)
 
-    def __call__(self, token_ids, *args, **kwargs):
+    def __call__(self, token_ids: Tensor, *args: Any, **kwargs: Any) -> Any:
         if len(getattr(token_ids, "shape", ())) == 2:
             token_ids = ops.cast(token_ids, "int32")  # Keras would cast float ids to half precision
         return super().__call__(token_ids, *args, **kwargs)
 
     def build(
         self,
-        token_ids_shape,
-        encoder_outputs_shape=None,
-        encoder_mask_shape=None,
-        encoder_state_shape=None,
-        query_features_shape=None,
-    ):
+        token_ids_shape: StaticShape,
+        encoder_outputs_shape: StaticShape | None = None,
+        encoder_mask_shape: StaticShape | None = None,
+        encoder_state_shape: StaticShape | None = None,
+        query_features_shape: StaticShape | None = None,
+    ) -> None:
         if encoder_state_shape is None:
             check_second_input(self, "encoder_outputs", encoder_outputs_shape)
         ensure_built(self.embedding, token_ids_shape)
@@ -147,15 +150,15 @@ class RNNDecoder(TokenDecoder):
 
     def call(
         self,
-        token_ids,
-        encoder_outputs=None,
-        encoder_mask=None,
-        encoder_state=None,
-        return_attention_scores=False,
-        query_features=None,
-        training=False,
-        encoder_outputs_mask=None,
-    ):
+        token_ids: Tensor,
+        encoder_outputs: Any = None,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+        return_attention_scores: bool = False,
+        query_features: Any = None,
+        training: bool = False,
+        encoder_outputs_mask: Masks | None = None,
+    ) -> Any:
         if encoder_state is None:
             check_second_input(self, "encoder_outputs", encoder_outputs)
         check_same_batch(self, token_ids=token_ids, encoder_outputs=encoder_outputs)
@@ -181,17 +184,21 @@ class RNNDecoder(TokenDecoder):
         return (logits, weights) if return_attention_scores else logits
 
     @property
-    def can_exceed_max_length(self):
+    def can_exceed_max_length(self) -> bool:
         return super().can_exceed_max_length and (
             self.cell.attention is None or self.cell.attention.can_exceed_max_length
         )
 
-    def primary_source(self, values):
+    def primary_source(self, values: Any) -> Any:
         return values if self.cell.attention is None else self.cell.attention.primary_source(values)
 
     def prepare_memory(
-        self, encoder_outputs, encoder_mask=None, encoder_state=None, query_features=None
-    ):
+        self,
+        encoder_outputs: Any,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+        query_features: Any = None,
+    ) -> TensorDict:
         source = self.primary_source(encoder_outputs), self.primary_source(encoder_mask)
         memory = {"cell": self.state_bridge(*source, encoder_state)}
         if self.cell.attention is not None:
@@ -200,7 +207,13 @@ class RNNDecoder(TokenDecoder):
             )
         return memory
 
-    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
+    def initial_state(
+        self,
+        memory: TensorDict,
+        beam_width: int = 1,
+        alignments: bool = False,
+        max_length: int | None = None,
+    ) -> TensorDict:
         def for_each_beam(leaf):
             return leaf if beam_width == 1 else ops.repeat(leaf, beam_width, axis=0)
 
@@ -220,11 +233,13 @@ class RNNDecoder(TokenDecoder):
             rows, cell_state, memory.get("attention"), alignments, max_length
         )
 
-    def step(self, token_ids, state, memory):
+    def step(
+        self, token_ids: Tensor, state: TensorDict, memory: TensorDict
+    ) -> tuple[Tensor, TensorDict]:
         outputs, state = self.cell(self.embedding(token_ids), state, memory.get("attention"))
         return self.project(outputs), state
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "cell": serialize_shared(self.cell),

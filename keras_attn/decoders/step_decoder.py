@@ -1,9 +1,12 @@
+from typing import Any
+
 import keras
 from keras import ops, tree
 
 from keras_attn._backend.gather import gather_leaves
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.layer import Layer
+from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict
 
 
 class StepDecoder(Layer):
@@ -83,11 +86,13 @@ class StepDecoder(Layer):
 
     is_container = True
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+    def prepare_memory(
+        self, encoder_outputs: Any, encoder_mask: Masks | None = None, encoder_state: Any = None
+    ) -> TensorDict:
         """Computes all that is constant over time, once per sentence.
 
         Args:
@@ -98,7 +103,13 @@ class StepDecoder(Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `prepare_memory`.")
 
-    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
+    def initial_state(
+        self,
+        memory: TensorDict,
+        beam_width: int = 1,
+        alignments: bool = False,
+        max_length: int | None = None,
+    ) -> TensorDict:
         """Creates the state before the first token.
 
         Args:
@@ -114,7 +125,9 @@ class StepDecoder(Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")
 
-    def step(self, token_ids, state, memory):
+    def step(
+        self, token_ids: Tensor, state: TensorDict, memory: TensorDict
+    ) -> tuple[Tensor, TensorDict]:
         """Computes the logits of the next token.
 
         Args:
@@ -127,7 +140,13 @@ class StepDecoder(Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `step`.")
 
-    def call(self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None):
+    def call(
+        self,
+        token_ids: Tensor,
+        encoder_outputs: Any,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+    ) -> Any:
         """Teacher forcing: computes the logits of every position, given the tokens before it.
 
         Args:
@@ -145,11 +164,11 @@ class StepDecoder(Layer):
 
     def build(
         self,
-        token_ids_shape,
-        encoder_outputs_shape=None,
-        encoder_mask_shape=None,
-        encoder_state_shape=None,
-    ):
+        token_ids_shape: StaticShape,
+        encoder_outputs_shape: StaticShape | None = None,
+        encoder_mask_shape: StaticShape | None = None,
+        encoder_state_shape: StaticShape | None = None,
+    ) -> None:
         """Creates all weights. The default calls `call` with symbolic inputs.
 
         Args:
@@ -171,11 +190,11 @@ class StepDecoder(Layer):
             inputs.append(None if shapes is None else symbolic(shapes, dtype))
         self.compute_output_spec(*inputs)
 
-    def select(self, memory, rows):
+    def select(self, memory: TensorDict, rows: Tensor) -> TensorDict:
         """Keeps the sentences `rows`, an int32 vector, of a memory."""
         return gather_leaves(memory, rows)
 
-    def first_token_ids(self, memory, start_token_id):
+    def first_token_ids(self, memory: TensorDict, start_token_id: int) -> Tensor:
         """Returns the tokens of the first step of a search, by default the start token.
 
         Args:
@@ -188,7 +207,7 @@ class StepDecoder(Layer):
         batch = ops.shape(tree.flatten(memory)[0])[0]
         return ops.full((batch,), start_token_id, dtype="int32")
 
-    def max_tokens(self, memory):
+    def max_tokens(self, memory: TensorDict) -> int | Tensor | None:
         """Returns the maximum number of steps: int, int32 `(B,)`, or by default `None`, no maximum.
 
         Args:
@@ -197,7 +216,7 @@ class StepDecoder(Layer):
         return None
 
     @property
-    def can_exceed_max_length(self):
+    def can_exceed_max_length(self) -> bool:
         """bool, whether a search may take more steps than the `max_length` of `initial_state`."""
         return growing_buffer.supports_growth()
 
@@ -206,7 +225,7 @@ class StepDecoder(Layer):
     more below others, such as those of a decoder that writes valid JSON only. Without it a beam
     search does not find such dead ends, unless its own rules can lead to them."""
 
-    def primary_source(self, values):
+    def primary_source(self, values: Any) -> Any:
         """Returns the encoder output or mask whose length limits a search.
 
         Args:
@@ -214,10 +233,10 @@ class StepDecoder(Layer):
         """
         return values
 
-    cache_block_size = None
+    cache_block_size: int | None = None
     """int, number of steps after which a search calls `archive`, or `None` for never."""
 
-    def archive(self, state):
+    def archive(self, state: TensorDict) -> TensorDict:
         """Moves what the steps so far have collected to where the next ones need not copy it.
 
         It is only called where tensors can grow in a loop, between its steps, and not by a host
@@ -228,5 +247,5 @@ class StepDecoder(Layer):
         """
         return state
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
         return None  # the loss finds padding by its label

@@ -1,8 +1,11 @@
+from typing import Any, Self
+
 import keras
 
 from keras_attn._layer.argument_checks import check_layers
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import StaticShape, Tensor
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.output_layers.projection import logits_of
 
@@ -21,7 +24,9 @@ class TokenDecoder(StepDecoder):
         ValueError: If there is no head and the output cannot be tied to the embedding.
     """
 
-    def __init__(self, embedding, head=None, **kwargs):
+    def __init__(
+        self, embedding: keras.layers.Layer, head: keras.layers.Layer | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if head is None and not isinstance(embedding, keras.layers.ReversibleEmbedding):
             raise ValueError(
@@ -33,7 +38,7 @@ class TokenDecoder(StepDecoder):
         self.embedding = embedding
         self.head = head
 
-    def build_head(self, output_shape, embedding_dim):
+    def build_head(self, output_shape: StaticShape, embedding_dim: int) -> None:
         """Builds the head for outputs of a shape, and checks whether they can be tied.
 
         Args:
@@ -49,12 +54,12 @@ class TokenDecoder(StepDecoder):
                 "Use equal sizes, or pass a head."
             )
 
-    def project(self, outputs, training=False):
+    def project(self, outputs: Tensor, training: bool = False) -> Tensor:
         """Returns the float32 logits `(..., V)` of outputs `(..., features)`."""
         layer = self.embedding if self.head is None else self.head
         return logits_of(outputs, layer, training=training)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "embedding": serialize_shared(self.embedding),
@@ -62,7 +67,7 @@ class TokenDecoder(StepDecoder):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         parts = {
             name: keras.saving.deserialize_keras_object(value)
             for name, value in config.items()

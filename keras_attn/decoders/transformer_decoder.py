@@ -1,9 +1,12 @@
+from typing import Any, cast
+
 import keras
 from keras import ops
 
 from keras_attn import masks
 from keras_attn._decoding_state import growing_buffer, kv_cache
 from keras_attn._layer.argument_checks import check_same_batch, check_second_input
+from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
 from keras_attn.attention.cache_view import CacheView
 from keras_attn.decoders.transformer_token_decoder import TransformerTokenDecoder
 from keras_attn.positions.position_range import position_range
@@ -82,7 +85,7 @@ class TransformerDecoder(TransformerTokenDecoder):
     (1, 4, 9)
     """
 
-    def check_block(self, block):
+    def check_block(self, block: Any) -> None:
         if not getattr(block, "cross_attention", False):
             raise ValueError(
                 f"Expected a block with cross-attention. Received: block={type(block).__name__} "
@@ -92,25 +95,25 @@ class TransformerDecoder(TransformerTokenDecoder):
 
     def build(
         self,
-        token_ids_shape,
-        encoder_outputs_shape=None,
-        encoder_mask_shape=None,
-        encoder_state_shape=None,
-    ):
+        token_ids_shape: StaticShape,
+        encoder_outputs_shape: StaticShape | None = None,
+        encoder_mask_shape: StaticShape | None = None,
+        encoder_state_shape: StaticShape | None = None,
+    ) -> None:
         check_second_input(self, "encoder_outputs", encoder_outputs_shape)
         self.stack.build(token_ids_shape, encoder_outputs_shape)
         self.build_head((None, None, self.stack.output_dim), self.stack.output_dim)
 
     def call(
         self,
-        token_ids,
-        encoder_outputs=None,
-        encoder_mask=None,
-        encoder_state=None,
-        return_attention_scores=False,
-        training=False,
-        encoder_outputs_mask=None,
-    ):
+        token_ids: Tensor,
+        encoder_outputs: Any = None,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+        return_attention_scores: bool = False,
+        training: bool = False,
+        encoder_outputs_mask: Masks | None = None,
+    ) -> Any:
         check_second_input(self, "encoder_outputs", encoder_outputs)
         check_same_batch(self, token_ids=token_ids, encoder_outputs=encoder_outputs)
         encoder_mask = masks.join(
@@ -119,21 +122,31 @@ class TransformerDecoder(TransformerTokenDecoder):
         memory = self.prepare_memory(encoder_outputs, encoder_mask)
         vectors = self.stack.embed(token_ids)  # (B, T, D)
         positions = position_range(ops.shape(vectors)[1])
-        bias = self.stack.bias(positions, positions)
+        bias, weights = self.stack.bias(positions, positions), cast(Any, None)
         for block, block_memory in zip(self.stack.blocks, memory["blocks"], strict=True):
             vectors, weights = block.rematerialized(
                 block.run, vectors, block_memory, position_bias=bias
             )
         logits = self.project(self.stack.normalize(vectors), training)  # (B, T, V)
-        return (logits, ops.mean(weights, axis=1)) if return_attention_scores else logits
+        if not return_attention_scores:
+            return logits
+        return logits, ops.mean(weights, axis=1)  # (B, T, V), (B, T, S)
 
-    def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+    def prepare_memory(
+        self, encoder_outputs: Any, encoder_mask: Masks | None = None, encoder_state: Any = None
+    ) -> TensorDict:
         blocks = [
             block.prepare_memory(encoder_outputs, encoder_mask) for block in self.stack.blocks
         ]
         return {"blocks": blocks}
 
-    def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
+    def initial_state(
+        self,
+        memory: TensorDict,
+        beam_width: int = 1,
+        alignments: bool = False,
+        max_length: int | None = None,
+    ) -> TensorDict:
         mask = memory["blocks"][-1]["mask"]  # (B, 1, S)
         batch = ops.shape(mask)[0]
         slots = (self.capacity(max_length, beam_width), self.growing_cache)
@@ -154,10 +167,12 @@ class TransformerDecoder(TransformerTokenDecoder):
             )
         return state
 
-    def max_tokens(self, memory):
+    def max_tokens(self, memory: TensorDict) -> int | Tensor | None:
         return self.stack.max_length
 
-    def step(self, token_ids, state, memory):
+    def step(
+        self, token_ids: Tensor, state: TensorDict, memory: TensorDict
+    ) -> tuple[Tensor, TensorDict]:
         shared, growing = state["shared"], self.growing_cache
         position, own = shared["position"], shared["own"]
         beams = own.shape[1]

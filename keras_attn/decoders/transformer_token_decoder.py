@@ -1,5 +1,10 @@
+from typing import Any, Self
+
+import keras
+
 from keras_attn._decoding_state import growing_buffer, kv_cache
 from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._types import TensorDict
 from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.transformer.transformer_stack import TransformerStack, check_block
 
@@ -38,19 +43,19 @@ class TransformerTokenDecoder(TokenDecoder):
 
     def __init__(
         self,
-        block,
-        embedding,
-        head=None,
-        num_layers=6,
-        positions=None,
-        position_bias=None,
-        scale_embedding=False,
-        dropout=0.0,
-        growing_cache=None,
-        cache_block_size=None,
-        seed=None,
-        **kwargs,
-    ):
+        block: keras.layers.Layer,
+        embedding: keras.layers.Layer,
+        head: keras.layers.Layer | None = None,
+        num_layers: int = 6,
+        positions: keras.layers.Layer | None = None,
+        position_bias: keras.layers.Layer | None = None,
+        scale_embedding: bool = False,
+        dropout: float = 0.0,
+        growing_cache: bool | None = None,
+        cache_block_size: int | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(embedding, head, **kwargs)
         if cache_block_size is not None:
@@ -62,15 +67,15 @@ class TransformerTokenDecoder(TokenDecoder):
         self.growing_cache = growing_cache
         self.cache_block_size = cache_block_size
 
-    def check_block(self, block):
+    def check_block(self, block: Any) -> None:
         """Raises a `ValueError` for a block of the wrong kind."""
         raise NotImplementedError(f"{type(self).__name__} must override `check_block`.")
 
     @property
-    def can_exceed_max_length(self):
+    def can_exceed_max_length(self) -> bool:
         return growing_buffer.supports_growth(self.growing_cache)
 
-    def capacity(self, max_length, beam_width):
+    def capacity(self, max_length: int | None, beam_width: int) -> int:
         """Returns the number of cache slots for `max_length` steps, an int."""
         if max_length is None and not self.can_exceed_max_length:
             raise ValueError(
@@ -79,10 +84,10 @@ class TransformerTokenDecoder(TokenDecoder):
             )
         return (max_length or 0) * beam_width
 
-    def archive(self, state):
+    def archive(self, state: TensorDict) -> TensorDict:
         return {**state, "shared": kv_cache.archive(state["shared"])}
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             **self.stack.serialize_arguments(),
@@ -91,5 +96,5 @@ class TransformerTokenDecoder(TokenDecoder):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return super().from_config(TransformerStack.deserialize_arguments(config))

@@ -1,4 +1,6 @@
 import inspect
+from collections.abc import Iterable
+from typing import Any, Self
 
 import keras
 
@@ -7,6 +9,7 @@ from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, StaticShape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -45,25 +48,26 @@ class EnsembleEncoder(Layer):
 
     is_container = True
 
-    def __init__(self, encoders, **kwargs):
+    def __init__(self, encoders: Iterable[keras.layers.Layer], **kwargs: Any) -> None:
         kwargs.setdefault("autocast", False)  # each encoder casts to its own precision
         super().__init__(**kwargs)
         self.supports_masking = True
         self.encoders = list_of_layers("encoders", encoders, keras.layers.Layer)
         sizes = {get_vocabulary_size(encoder) for encoder in self.encoders} - {None}
-        self.vocabulary_size = _agreed("vocabulary_size", sorted(sizes) or [None])
+        known = sorted(size for size in sizes if size is not None)
+        self.vocabulary_size = _agreed("vocabulary_size", known or [None])
         self.pad_token_id = self._shared("pad_token_id", 0)
-        self.source_start = self._shared("source_start", False)
-        self.source_end = self._shared("source_end", True)
+        self.start_token_id = self._shared("start_token_id", None)
+        self.end_token_id = self._shared("end_token_id", None)
 
     def _shared(self, name, default):
         return _agreed(name, [getattr(encoder, name, default) for encoder in self.encoders])
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         for encoder in self.encoders:
             ensure_built(encoder, inputs_shape)
 
-    def call(self, inputs, mask=None):
+    def call(self, inputs: Tensor, mask: Mask | None = None) -> dict[str, Any]:
         outputs = {}
         for place, encoder in enumerate(self.encoders):
             takes_mask = "mask" in inspect.signature(encoder.call).parameters
@@ -74,20 +78,20 @@ class EnsembleEncoder(Layer):
         return outputs
 
     @property
-    def max_source_length(self):
+    def max_source_length(self) -> int | Tensor | None:
         """Int, maximum source length that all encoders support, or `None` for no maximum."""
         lengths = [getattr(encoder, "max_source_length", None) for encoder in self.encoders]
         return min((length for length in lengths if length is not None), default=None)
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the masks are among the outputs
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         encoders = [serialize_shared(encoder) for encoder in self.encoders]
         return {**super().get_config(), "encoders": encoders}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         encoders = [keras.saving.deserialize_keras_object(each) for each in config["encoders"]]
         return cls(**{**config, "encoders": encoders})
 

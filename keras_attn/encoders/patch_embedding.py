@@ -1,9 +1,12 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.plain_function import plain_function
+from keras_attn._types import InitializerLike, StaticShape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -39,18 +42,19 @@ class PatchEmbedding(Layer):
 
     Example:
 
+    >>> import numpy as np
     >>> tuple(PatchEmbedding(4, 16)(np.ones((2, 8, 12, 3), "float32")).shape)
     (2, 7, 16)
     """
 
     def __init__(
         self,
-        patch_size,
-        embedding_dim,
-        class_token=True,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        patch_size: int,
+        embedding_dim: int,
+        class_token: bool = True,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_positive_integer("patch_size", patch_size)
         check_positive_integer("embedding_dim", embedding_dim)
@@ -59,7 +63,7 @@ class PatchEmbedding(Layer):
         self.class_token = class_token
         self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
 
-    def build(self, images_shape):
+    def build(self, images_shape: StaticShape) -> None:
         self._check(images_shape)
         self.kernel = self.add_weight(
             name="kernel",
@@ -72,7 +76,7 @@ class PatchEmbedding(Layer):
                 name="class_vector", shape=(self.embedding_dim,), initializer="zeros"
             )
 
-    def call(self, images):
+    def call(self, images: Tensor) -> Tensor:
         self._check(images.shape)
         _, height, width, channels = images.shape
         size, batch = self.patch_size, ops.shape(images)[0]
@@ -86,7 +90,7 @@ class PatchEmbedding(Layer):
         first = ops.zeros_like(vectors[:, :1]) + self.class_vector  # (B, 1, D)
         return ops.concatenate([first, vectors], axis=1)  # (B, 1 + rows * columns, D)
 
-    def compute_output_shape(self, images_shape):
+    def compute_output_shape(self, images_shape: StaticShape) -> tuple[int | None, ...]:
         self._check(images_shape)
         _, height, width, _ = images_shape
         patches = (height // self.patch_size) * (width // self.patch_size)
@@ -104,7 +108,7 @@ class PatchEmbedding(Layer):
                 f"patch_size={self.patch_size}, images with shape {tuple(images_shape)}."
             )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "patch_size": self.patch_size,

@@ -1,7 +1,11 @@
+from typing import Any
+
 import keras
 
 from keras_attn import masks
+from keras_attn._layer.argument_checks import check_optional_token_ids
 from keras_attn._layer.layer import Layer
+from keras_attn._types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -14,9 +18,9 @@ class PromptEncoder(Layer):
         vocabulary_size: Positive int, number of ids, which an export to ONNX needs. Defaults to
             `None`.
         pad_token_id: Int, id of padding. Defaults to `0`.
-        source_start: Bool, whether exported files insert the start token before a prompt that is
-            given as text, as in the training data. They do not append an end token. Defaults to
-            `False`.
+        start_token_id: Int, id before each prompt, as before the documents of the training, or
+            `None` if there is none. Exported files add it to texts, and no end token; the encoder
+            itself adds nothing. Defaults to `None`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -31,37 +35,39 @@ class PromptEncoder(Layer):
 
     Example:
 
+    >>> import numpy as np
     >>> encoded = PromptEncoder()(np.array([[5, 6, 7], [8, 0, 0]]))
     >>> np.array(encoded["encoder_mask"]).tolist()
     [[True, True, True], [True, False, False]]
     """
 
-    source_end = False
-    """Bool, whether exported files append the end token to a source that is given as text."""
+    end_token_id = None
+    """A prompt has no end token: the text goes on after it."""
 
     is_container = True
 
-    def __init__(self, vocabulary_size=None, pad_token_id=0, source_start=False, **kwargs):
+    def __init__(self, vocabulary_size=None, pad_token_id=0, start_token_id=None, **kwargs):
         kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
+        check_optional_token_ids(start_token_id=start_token_id)
         self.vocabulary_size = vocabulary_size
         self.pad_token_id = pad_token_id
-        self.source_start = source_start
+        self.start_token_id = start_token_id
 
-    def call(self, token_ids):
+    def call(self, token_ids: Tensor) -> dict[str, Any]:
         return {
             "encoder_outputs": token_ids,
             "encoder_mask": masks.padding_mask(token_ids, self.pad_token_id),
         }
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,
             "pad_token_id": self.pad_token_id,
-            "source_start": self.source_start,
+            "start_token_id": self.start_token_id,
         }

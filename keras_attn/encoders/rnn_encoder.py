@@ -1,3 +1,5 @@
+from typing import Any, Self
+
 import keras
 from keras import ops, tree
 
@@ -8,6 +10,7 @@ from keras_attn._layer.argument_checks import (
     check_compute_dtype,
     check_dropout,
     check_layers,
+    check_optional_token_ids,
     check_positive_integer,
 )
 from keras_attn._layer.build_embedding import build_embedding
@@ -22,6 +25,7 @@ from keras_attn._serialization.layer_template import (
     with_dtype,
 )
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.rnn.recurrent_layer import recurrent_layer
 
 
@@ -49,6 +53,10 @@ class RNNEncoder(Layer):
         dropout: Float in [0, 1), dropout rate after the embedding and after each layer. Defaults to
             `0.0`.
         pad_token_id: Int, id of padding. Defaults to `0`.
+        start_token_id: Int, id before each source, or `None` if there is none. Exported files add
+            it to texts; the encoder itself adds nothing. Defaults to `None`.
+        end_token_id: Int, id after each source, or `None` if there is none. Exported files add it
+            to texts. Defaults to `2`.
         seed: Int, seed of the dropout. Defaults to `None`, a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -93,6 +101,8 @@ class RNNEncoder(Layer):
         residual=False,
         dropout=0.0,
         pad_token_id=0,
+        start_token_id=None,
+        end_token_id=2,
         seed=None,
         **kwargs,
     ):
@@ -104,6 +114,7 @@ class RNNEncoder(Layer):
         check_cell(cell)
         check_layers(embedding=embedding)
         check_template_dtype(self, "cell", cell)
+        check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
         self.cell_template = LayerTemplate(cell)
         self.embedding = embedding
         self.num_layers = num_layers
@@ -111,6 +122,8 @@ class RNNEncoder(Layer):
         self.residual = residual
         self.dropout = dropout
         self.pad_token_id = pad_token_id
+        self.start_token_id = start_token_id
+        self.end_token_id = end_token_id
         self.seed = seed
         self.recurrent_layers = [self._recurrent_layer(cell, index) for index in range(num_layers)]
         self.dropout_layers = [
@@ -143,7 +156,7 @@ class RNNEncoder(Layer):
                 direction(0), backward_layer=backward, dtype=self.dtype_policy
             )
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         shape = build_embedding(self.embedding, inputs_shape)
         for layer in self.recurrent_layers:
             ensure_built(layer, shape)
@@ -153,7 +166,9 @@ class RNNEncoder(Layer):
                         build_activation(getattr(part, name, None), (None, part.units))
             shape = layer.compute_output_shape(shape)[0]
 
-    def call(self, inputs, mask=None, inputs_mask=None):
+    def call(
+        self, inputs: Tensor, mask: Mask | None = None, inputs_mask: Mask | None = None
+    ) -> dict[str, Any]:
         features = inputs if self.embedding is None else self.embedding(inputs)
         mask = masks.join(features, mask=mask, inputs_mask=inputs_mask)
         if mask is None and self.embedding is not None and len(inputs.shape) == 2:
@@ -190,10 +205,10 @@ class RNNEncoder(Layer):
             "encoder_state": encoder_state,
         }
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "cell": self.cell_template.config(),
@@ -203,11 +218,13 @@ class RNNEncoder(Layer):
             "residual": self.residual,
             "dropout": self.dropout,
             "pad_token_id": self.pad_token_id,
+            "start_token_id": self.start_token_id,
+            "end_token_id": self.end_token_id,
             "seed": self.seed,
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         cell = with_dtype(config["cell"], config["dtype"])
         parts = {"cell": cell, "embedding": config["embedding"]}
         parts = {name: keras.saving.deserialize_keras_object(each) for name, each in parts.items()}

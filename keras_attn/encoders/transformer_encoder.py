@@ -1,8 +1,12 @@
+from typing import Any, Self
+
 import keras
 from keras import ops
 
 from keras_attn import masks
+from keras_attn._layer.argument_checks import check_optional_token_ids
 from keras_attn._layer.layer import Layer
+from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer.transformer_stack import TransformerStack
 
@@ -32,6 +36,10 @@ class TransformerEncoder(Layer):
             Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
         pad_token_id: Int, id of padding. Defaults to `0`.
+        start_token_id: Int, id before each source, or `None` if there is none. Exported files add
+            it to texts; the encoder itself adds nothing. Defaults to `None`.
+        end_token_id: Int, id after each source, or `None` if there is none. Exported files add it
+            to texts. Defaults to `2`.
         seed: Int, seed of the dropout. Defaults to `None`, a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -80,21 +88,28 @@ class TransformerEncoder(Layer):
         scale_embedding=False,
         dropout=0.0,
         pad_token_id=0,
+        start_token_id=None,
+        end_token_id=2,
         seed=None,
         **kwargs,
     ):
         kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
+        check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
         parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
         self.stack = TransformerStack(*parts, dropout, seed, dtype=self.dtype_policy, name="stack")
         self.embedding = embedding
         self.pad_token_id = pad_token_id
+        self.start_token_id = start_token_id
+        self.end_token_id = end_token_id
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         self.stack.build(inputs_shape)
 
-    def call(self, inputs, mask=None, inputs_mask=None):
+    def call(
+        self, inputs: Tensor, mask: Mask | None = None, inputs_mask: Mask | None = None
+    ) -> dict[str, Any]:
         vectors = self.stack.embed(inputs)  # (B, S, D)
         mask = masks.join(vectors, mask=mask, inputs_mask=inputs_mask)
         if mask is None and len(inputs.shape) == 2:  # ids, not images
@@ -108,17 +123,22 @@ class TransformerEncoder(Layer):
         return {"encoder_outputs": self.stack.normalize(vectors), "encoder_mask": mask}
 
     @property
-    def max_source_length(self):
+    def max_source_length(self) -> int | Tensor | None:
         """Int, maximum source length if positions are learned, otherwise `None`."""
         return self.stack.max_length
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
     def get_config(self):
-        arguments = self.stack.serialize_arguments()
-        return {**super().get_config(), **arguments, "pad_token_id": self.pad_token_id}
+        return {
+            **super().get_config(),
+            **self.stack.serialize_arguments(),
+            "pad_token_id": self.pad_token_id,
+            "start_token_id": self.start_token_id,
+            "end_token_id": self.end_token_id,
+        }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**TransformerStack.deserialize_arguments(config))

@@ -8,11 +8,13 @@ from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
 from keras_attn.export.formats.export_onnx_text import export_onnx_text
 from keras_attn.export.formats.export_saved_model import export_saved_model
 from keras_attn.export.require import require_tensorflow
+from keras_attn.training.model_card import ModelCard
 
 require_tensorflow()
 
 __all__ = [
     "ExportError",
+    "ModelCard",
     "ParityReport",
     "export_functional_onnx",
     "export_onnx",

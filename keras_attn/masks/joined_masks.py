@@ -1,15 +1,18 @@
 """Masks joined with each other, checked and brought to the axes that attention needs."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_attn._layer.argument_checks import known_values
+from keras_attn._types import Mask, Masks, Tensor
 
 EXPLICIT_MASKS = ("attention_mask", "encoder_mask")
 
 
-def join(sequence, **given):
+def join(sequence: Any, **given: Masks | None) -> Any:
     """Joins all masks of a sequence: a position counts where all of them are True.
 
     Args:
@@ -78,7 +81,7 @@ def _fit(sequence, mask, name):
     return mask
 
 
-def boolean(mask, name):
+def boolean(mask: Any, name: str) -> Tensor:
     """A mask as a boolean tensor.
 
     Masks that are added to scores, 0 where a position counts and -1e9 where it does not, mean the
@@ -110,7 +113,7 @@ def boolean(mask, name):
     return ops.cast(mask, "bool")
 
 
-def refuse_single_mask(mask, *names):
+def refuse_single_mask(mask: Mask | None, *names: str) -> None:
     """Refuses the only mask that a wrapper passes to a layer with two sequences.
 
     Args:
@@ -129,7 +132,7 @@ def refuse_single_mask(mask, *names):
         )
 
 
-def attention_mask(value, mask=None, name="attention_mask"):
+def attention_mask(value: Tensor, mask: Mask | None = None, name: str = "attention_mask") -> Tensor:
     """Brings a mask to the rank of attention scores.
 
     Args:
@@ -161,7 +164,7 @@ def _check_explicit(value, mask, name):
         )
 
 
-def broadcast_batch(mask, value):
+def broadcast_batch(mask: Mask, value: Tensor) -> Tensor:
     """Repeats a mask `(1, ...)` that the batch shares to `(batch, ...)`, if the sizes are known.
 
     Args:
@@ -177,7 +180,7 @@ def _fits(size, other):
     return size == other or bool({1, None} & {size, other})
 
 
-def both(mask, other):
+def both(mask: Tensor | None, other: Tensor | None) -> Tensor | None:
     """Joins two boolean masks, each of which may be `None`.
 
     The mask of lower rank counts for all queries: `(batch, source)` for `(batch, target, source)`.

@@ -1,7 +1,11 @@
 """Masks applied to scores and to sequences."""
 
+from typing import Any
+
 import keras
 from keras import ops
+
+from keras_attn._types import Mask, Tensor
 
 # Added to the score of a masked position. Far below every real score, also of features that are
 # not normalized: features of size 1e5 have scores of 1e10 and more. Finite, because the softmax of
@@ -10,12 +14,12 @@ from keras import ops
 MASKED_SCORE = -1e30
 
 
-def scores_of_mask(mask, dtype="float32"):
+def scores_of_mask(mask: Tensor, dtype: Any = "float32") -> Tensor:
     """Returns what is added to scores, of the shape of the mask: 0 where may be attended."""
     return (1.0 - ops.cast(mask, dtype)) * MASKED_SCORE
 
 
-def wide_dtype(*values):
+def wide_dtype(*values: Any) -> str:
     """Returns the dtype for sums and softmaxes: float64 if a value has it, otherwise float32.
 
     Args:
@@ -25,7 +29,7 @@ def wide_dtype(*values):
     return "float64" if "float64" in dtypes else "float32"
 
 
-def masked_softmax(scores, mask):
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Softmax over the last axis in which masked positions get weight exactly 0.
 
     A row in which everything is masked gets only zeros, so its context is zero too. Computed in
@@ -47,7 +51,7 @@ def masked_softmax(scores, mask):
     return ops.cast(weights * ops.cast(mask, dtype), scores.dtype)
 
 
-def masked_mean(values, mask=None):
+def masked_mean(values: Tensor, mask: Mask | None = None) -> Tensor:
     """Mean of the positions that a mask marks.
 
     Args:
@@ -61,7 +65,7 @@ def masked_mean(values, mask=None):
     if mask is None:
         return ops.mean(values, axis=1)
     dtype = keras.backend.result_type(values.dtype, "float32")
-    mask = ops.cast(mask, dtype)[:, :, None]  # (B, T, 1)
-    counts = ops.maximum(ops.sum(mask, axis=1), 1.0)  # (B, 1)
-    means = ops.sum(ops.cast(values, dtype) * mask, axis=1) / counts
+    marks = ops.cast(mask, dtype)[:, :, None]  # (B, T, 1)
+    counts = ops.maximum(ops.sum(marks, axis=1), 1.0)  # (B, 1)
+    means = ops.sum(ops.cast(values, dtype) * marks, axis=1) / counts
     return ops.cast(means, values.dtype)

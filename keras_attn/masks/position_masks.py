@@ -2,10 +2,11 @@
 
 from keras import ops
 
+from keras_attn._types import Tensor, TensorLike
 from keras_attn.masks.joined_masks import both
 
 
-def padding_mask(token_ids, pad_token_id=0):
+def padding_mask(token_ids: TensorLike, pad_token_id: int = 0) -> Tensor:
     """Marks the tokens that are not padding.
 
     Args:
@@ -18,7 +19,7 @@ def padding_mask(token_ids, pad_token_id=0):
     return ops.not_equal(token_ids, pad_token_id)
 
 
-def causal_mask(query_positions, key_positions):
+def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
     """Marks the keys that are not in the future of a query.
 
     Args:
@@ -31,7 +32,7 @@ def causal_mask(query_positions, key_positions):
     return key_positions[:, None, :] <= query_positions[:, :, None]
 
 
-def window_mask(query_positions, key_positions, window):
+def window_mask(query_positions: Tensor, key_positions: Tensor, window: int) -> Tensor:
     """Marks the keys that are fewer than `window` positions away, on either side of a query.
 
     Args:
@@ -45,7 +46,9 @@ def window_mask(query_positions, key_positions, window):
     return distances < window
 
 
-def position_mask(query_positions, key_positions, causal=False, window=None):
+def position_mask(
+    query_positions: Tensor, key_positions: Tensor, causal: bool = False, window: int | None = None
+) -> Tensor | None:
     """Joins the causal mask and the mask of a window.
 
     Args:

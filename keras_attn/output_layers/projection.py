@@ -1,7 +1,10 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attn._backend.symbolic import is_symbolic
+from keras_attn._types import Tensor
 
 
 class Projection:
@@ -13,13 +16,15 @@ class Projection:
         bias: optional `(V,)`, what is added to what the layer returns.
     """
 
-    def __init__(self, features, layer, bias=None):
+    def __init__(
+        self, features: Tensor, layer: keras.layers.Layer, bias: Tensor | None = None
+    ) -> None:
         self.features = features
         self.layer = layer
         self.bias = bias
         self.seen = None  # labels, the class that does not count, and statistics for the others
 
-    def operands(self):
+    def operands(self) -> Any:
         """Features `(..., F)` and a kernel `(V, F)` whose product are the logits.
 
         F is D, and one more for each bias, which is the kernel's column for a feature that is 1.
@@ -41,7 +46,12 @@ class Projection:
         return features, kernel
 
 
-def logits_of(features, layer, bias=None, training=False):
+def logits_of(
+    features: Tensor,
+    layer: keras.layers.Layer,
+    bias: Tensor | None = None,
+    training: bool = False,
+) -> Tensor:
     """float32 logits `(..., V)` of features `(..., D)`; in a training they know of what, see below.
 
     Args:
@@ -66,7 +76,7 @@ def logits_of(features, layer, bias=None, training=False):
     return logits
 
 
-def only_multiplies(layer):
+def only_multiplies(layer: keras.layers.Layer) -> bool:
     """Whether a layer does nothing but multiply with a kernel, and add a bias."""
     if type(layer) is keras.layers.Dense:
         linear = layer.activation is keras.activations.linear
@@ -77,7 +87,7 @@ def only_multiplies(layer):
     return linear and layer.quantization_mode is None
 
 
-def is_projection(layer):
+def is_projection(layer: keras.layers.Layer) -> bool:
     """Whether a loss need not use the logits of a layer.
 
     Not in float16: a gradient that is summed up before it is divided by the number of tokens may be
@@ -86,7 +96,9 @@ def is_projection(layer):
     return only_multiplies(layer) and layer.compute_dtype != "float16"
 
 
-def remember_projection(logits, features, layer, bias=None):
+def remember_projection(
+    logits: Tensor, features: Tensor, layer: keras.layers.Layer, bias: Tensor | None = None
+) -> None:
     """Notes on logits, in a graph of TensorFlow, what they are a product of.
 
     A loss that knows it need not use the logits, and TensorFlow does not compute what nobody uses.
@@ -94,9 +106,9 @@ def remember_projection(logits, features, layer, bias=None):
     masks on tensors in the same way.)
     """
     if is_symbolic(logits):
-        logits._keras_attn_projection = Projection(features, layer, bias)
+        setattr(logits, "_keras_attn_projection", Projection(features, layer, bias))  # noqa: B010
 
 
-def projection_of(logits):
+def projection_of(logits: Tensor) -> Projection | None:
     """The `Projection` that was noted on logits, or `None`."""
     return getattr(logits, "_keras_attn_projection", None)

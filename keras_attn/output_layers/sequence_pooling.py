@@ -1,6 +1,9 @@
+from typing import Any
+
 import keras
 
 from keras_attn._layer.layer import Layer
+from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.masks import join, masked_mean
 
 POOLINGS = ("mean", "first")
@@ -47,7 +50,7 @@ class SequencePooling(Layer):
     [[2.0]]
     """
 
-    def __init__(self, pooling="mean", **kwargs):
+    def __init__(self, pooling: str = "mean", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if pooling not in POOLINGS:
             raise ValueError(
@@ -56,7 +59,13 @@ class SequencePooling(Layer):
         self.supports_masking = True
         self.pooling = pooling
 
-    def call(self, encoder_outputs, encoder_mask=None, mask=None, encoder_outputs_mask=None):
+    def call(
+        self,
+        encoder_outputs: Tensor,
+        encoder_mask: Mask | None = None,
+        mask: Mask | None = None,
+        encoder_outputs_mask: Mask | None = None,
+    ) -> Tensor:
         if self.pooling == "first":
             return encoder_outputs[:, 0]  # (B, D)
         encoder_mask = join(
@@ -67,11 +76,11 @@ class SequencePooling(Layer):
         )
         return masked_mean(encoder_outputs, encoder_mask)  # (B, D)
 
-    def compute_output_shape(self, encoder_outputs_shape):
+    def compute_output_shape(self, encoder_outputs_shape: StaticShape) -> tuple[int | None, ...]:
         return (encoder_outputs_shape[0], *encoder_outputs_shape[2:])
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
         return None  # the output has no time axis
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "pooling": self.pooling}

@@ -1,9 +1,12 @@
+from typing import Any, Self
+
 import keras
 
 from keras_attn._drop_ins.layer_normalization import LayerNormalization
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.output_layers.projection import logits_of
 from keras_attn.transformer.feed_forward import erf_gelu
 
@@ -42,7 +45,7 @@ class TiedMLMHead(Layer):
 
     is_container = True
 
-    def __init__(self, embedding, **kwargs):
+    def __init__(self, embedding: keras.layers.Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(embedding, keras.layers.ReversibleEmbedding):
             raise ValueError(
@@ -56,7 +59,7 @@ class TiedMLMHead(Layer):
         )
         self.norm = LayerNormalization(epsilon=1e-5, dtype=self.dtype_policy, name="norm")
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         inner_shape = (*inputs_shape[:-1], self.embedding.output_dim)
         ensure_built(self.embedding, inputs_shape[:-1])
         self.dense.build(inputs_shape)
@@ -65,23 +68,23 @@ class TiedMLMHead(Layer):
             name="bias", shape=(self.embedding.input_dim,), initializer="zeros"
         )
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         hidden = self.norm(self.dense(inputs))  # (..., E)
         return logits_of(hidden, self.embedding, self.bias, training)  # (..., V)
 
-    def compute_output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape: StaticShape) -> tuple[int | None, ...]:
         return (*inputs_shape[:-1], self.embedding.input_dim)
 
-    def compute_output_spec(self, inputs, training=False):
-        return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype="float32")
+    def compute_output_spec(self, inputs: Tensor, training: bool = False) -> Any:
+        return keras.KerasTensor(self.compute_output_shape(tuple(inputs.shape)), dtype="float32")
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
         return None  # the loss masks positions by their labels
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "embedding": serialize_shared(self.embedding)}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         embedding = keras.saving.deserialize_keras_object(config["embedding"])
         return cls(**{**config, "embedding": embedding})

@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import keras
 import numpy as np
@@ -6,6 +7,7 @@ from keras import ops
 
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.layer import Layer
+from keras_attn._types import StaticShape, Tensor
 from keras_attn.masks import wide_dtype
 from keras_attn.positions.position_range import check_position_shapes
 
@@ -48,25 +50,25 @@ class AlibiBias(Layer):
     [[-0.1875, -0.125, -0.0625]]
     """
 
-    def __init__(self, num_heads, **kwargs):
+    def __init__(self, num_heads: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_positive_integer("num_heads", num_heads)
         self.num_heads = num_heads
 
-    def build(self, query_positions_shape, key_positions_shape):
+    def build(self, query_positions_shape: StaticShape, key_positions_shape: StaticShape) -> None:
         check_position_shapes(query_positions_shape, key_positions_shape)
         self.slopes = alibi_slopes(self.num_heads).astype(wide_dtype(self.compute_dtype))
 
-    def call(self, query_positions, key_positions):
+    def call(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         differences = ops.expand_dims(query_positions, 2) - ops.expand_dims(key_positions, 1)
         distances = ops.cast(ops.abs(differences), wide_dtype(self.compute_dtype))  # (1 or B, T, S)
         return ops.expand_dims(distances, 1) * -self.slopes[:, None, None]  # (1 or B, H, T, S)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_heads": self.num_heads}
 
 
-def alibi_slopes(num_heads):
+def alibi_slopes(num_heads: int) -> np.ndarray:
     """Returns the slopes m_h of all heads, a float64 array of shape `(num_heads,)`."""
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = 2.0 ** (-8.0 / power * np.arange(1, power + 1))

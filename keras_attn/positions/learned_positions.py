@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -5,6 +7,7 @@ from keras_attn._backend.gather import gather_rows
 from keras_attn._layer.argument_checks import check_positive_integer, check_sequence_shape
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.plain_function import plain_function
+from keras_attn._types import InitializerLike, StaticShape, Tensor
 from keras_attn.positions.position_range import position_range
 
 
@@ -46,14 +49,16 @@ class LearnedPositions(Layer):
     [[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]]
     """
 
-    def __init__(self, max_length, embeddings_initializer="uniform", **kwargs):
+    def __init__(
+        self, max_length: int, embeddings_initializer: InitializerLike = "uniform", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         check_positive_integer("max_length", max_length)
         self.max_length = max_length
         self.embeddings_initializer = plain_function(keras.initializers.get(embeddings_initializer))
         self.supports_masking = True
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         check_sequence_shape("inputs", inputs_shape)
         self.embeddings = self.add_weight(
             name="embeddings",
@@ -61,21 +66,23 @@ class LearnedPositions(Layer):
             initializer=self.embeddings_initializer,
         )
 
-    def call(self, inputs, start_index=0):
+    def call(self, inputs: Tensor, start_index: int | Tensor = 0) -> Tensor:
         length = ops.shape(inputs)[1]
         if self._are_known(length, start_index):
             return inputs + self.embeddings[start_index : start_index + length]  # (B, T, D)
         positions = ops.clip(position_range(length, start_index), 0, self.max_length - 1)
         return inputs + gather_rows(self.embeddings, positions)  # (B, T, D)
 
-    def compute_output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape: StaticShape) -> tuple[int | None, ...]:
         return inputs_shape
 
-    def compute_output_spec(self, inputs, start_index=0):
+    def compute_output_spec(
+        self, inputs: Tensor, start_index: int | Tensor = 0
+    ) -> keras.KerasTensor:
         self._are_known(inputs.shape[1], start_index)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "max_length": self.max_length,

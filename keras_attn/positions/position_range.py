@@ -2,8 +2,10 @@
 
 from keras import ops
 
+from keras_attn._types import StaticShape, Tensor
 
-def position_range(length, start_index=0):
+
+def position_range(length: int | Tensor, start_index: int | Tensor = 0) -> Tensor:
     """Returns consecutive positions.
 
     Args:
@@ -38,7 +40,9 @@ def position_range(length, start_index=0):
     return ops.reshape(start_index, (-1, 1)) + columns  # (1 or B, T)
 
 
-def check_position_shapes(query_positions_shape, key_positions_shape):
+def check_position_shapes(
+    query_positions_shape: StaticShape, key_positions_shape: StaticShape
+) -> None:
     """Raises a `ValueError` unless both shapes are `(1 or batch, time)`."""
     shapes = {"query_positions": query_positions_shape, "key_positions": key_positions_shape}
     for name, shape in shapes.items():

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -6,6 +8,7 @@ from keras_attn._backend.gather import gather_rows
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.plain_function import plain_function
+from keras_attn._types import InitializerLike, StaticShape, Tensor
 from keras_attn.positions.position_range import check_position_shapes
 
 
@@ -59,13 +62,13 @@ class RelativePositionBias(Layer):
 
     def __init__(
         self,
-        num_heads,
-        num_buckets=32,
-        max_distance=128,
-        bidirectional=True,
-        embeddings_initializer="uniform",
-        **kwargs,
-    ):
+        num_heads: int,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = True,
+        embeddings_initializer: InitializerLike = "uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_positive_integer("num_heads", num_heads)
         check_positive_integer("num_buckets", num_buckets)
@@ -87,7 +90,7 @@ class RelativePositionBias(Layer):
         self.bidirectional = bidirectional
         self.embeddings_initializer = plain_function(keras.initializers.get(embeddings_initializer))
 
-    def build(self, query_positions_shape, key_positions_shape):
+    def build(self, query_positions_shape: StaticShape, key_positions_shape: StaticShape) -> None:
         check_position_shapes(query_positions_shape, key_positions_shape)
         self.embeddings = self.add_weight(
             name="embeddings",
@@ -98,7 +101,7 @@ class RelativePositionBias(Layer):
             self.num_buckets, self.max_distance, self.bidirectional
         )
 
-    def call(self, query_positions, key_positions):
+    def call(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         distances = ops.expand_dims(key_positions, 1) - ops.expand_dims(query_positions, 2)
         rows = ops.clip(distances, -self.max_distance, self.max_distance) + self.max_distance
         # First a small table with one row per distance, then one lookup per pair of positions.
@@ -106,7 +109,7 @@ class RelativePositionBias(Layer):
         bias = gather_rows(distance_bias, rows)  # (1 or B, T, S, H)
         return ops.transpose(bias, (0, 3, 1, 2))  # (1 or B, H, T, S)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,
@@ -117,7 +120,9 @@ class RelativePositionBias(Layer):
         }
 
 
-def relative_position_buckets(num_buckets, max_distance, bidirectional):
+def relative_position_buckets(
+    num_buckets: int, max_distance: int, bidirectional: bool
+) -> np.ndarray:
     """Computes the buckets of all distances up to `max_distance`, with integers only.
 
     Of the N buckets of one direction, the first n = N // 2 are for the distances 0 ... n - 1. A

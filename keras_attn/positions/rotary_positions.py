@@ -1,8 +1,11 @@
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_attn._layer.layer import Layer
+from keras_attn._types import StaticShape, Tensor
 from keras_attn.masks import wide_dtype
 from keras_attn.positions.position_range import position_range
 
@@ -52,7 +55,9 @@ class RotaryPositions(Layer):
     [1.0, 1.0]
     """
 
-    def __init__(self, max_wavelength=10000.0, layout="halves", **kwargs):
+    def __init__(
+        self, max_wavelength: float = 10000.0, layout: str = "halves", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if layout not in ("halves", "interleaved"):
             raise ValueError(
@@ -65,7 +70,7 @@ class RotaryPositions(Layer):
         self.max_wavelength = max_wavelength
         self.layout = layout
 
-    def build(self, heads_shape):
+    def build(self, heads_shape: StaticShape) -> None:
         if len(heads_shape) != 4:
             raise ValueError(
                 "Expected heads of shape (batch, heads, time, head_dim). "
@@ -86,7 +91,7 @@ class RotaryPositions(Layer):
             signed = signed.T
         self.frequencies = signed.reshape(-1).astype(wide_dtype(self.compute_dtype))  # (d,)
 
-    def call(self, heads, start_index=0):
+    def call(self, heads: Tensor, start_index: int | Tensor = 0) -> Tensor:
         positions = position_range(ops.shape(heads)[2], start_index)  # (1 or B, T)
         angles = ops.cast(positions, wide_dtype(self.compute_dtype))
         angles = ops.expand_dims(angles, (1, 3)) * self.frequencies  # (1 or B, 1, T, d)
@@ -102,10 +107,10 @@ class RotaryPositions(Layer):
         exchanged = np.arange(heads.shape[-1]).reshape(-1, 2)[:, ::-1].reshape(-1)  # 1, 0, 3, 2 ...
         return ops.take(heads, exchanged, axis=-1)  # (B, H, T, d)
 
-    def compute_output_shape(self, heads_shape):
+    def compute_output_shape(self, heads_shape: StaticShape) -> tuple[int | None, ...]:
         return heads_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "max_wavelength": self.max_wavelength,

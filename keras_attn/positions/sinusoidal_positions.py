@@ -1,9 +1,12 @@
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_attn._layer.argument_checks import check_sequence_shape
 from keras_attn._layer.layer import Layer
+from keras_attn._types import StaticShape, Tensor
 from keras_attn.masks import wide_dtype
 from keras_attn.positions.position_range import position_range
 
@@ -53,7 +56,9 @@ class SinusoidalPositions(Layer):
     [0.0, 1.0, 0.0, 1.0]
     """
 
-    def __init__(self, layout="interleaved", max_wavelength=10000.0, **kwargs):
+    def __init__(
+        self, layout: str = "interleaved", max_wavelength: float = 10000.0, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if layout not in ("interleaved", "halves"):
             raise ValueError(
@@ -67,7 +72,7 @@ class SinusoidalPositions(Layer):
         self.max_wavelength = max_wavelength
         self.supports_masking = True
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         check_sequence_shape("inputs", inputs_shape)
         features = inputs_shape[-1]
         if self.layout == "halves":
@@ -83,7 +88,7 @@ class SinusoidalPositions(Layer):
         frequencies = self.max_wavelength**-exponents
         self.frequencies = frequencies.astype(wide_dtype(self.compute_dtype))  # (ceil(D/2),)
 
-    def call(self, inputs, start_index=0):
+    def call(self, inputs: Tensor, start_index: int | Tensor = 0) -> Tensor:
         positions = position_range(ops.shape(inputs)[1], start_index)  # (1 or B, T)
         angles = ops.cast(positions, wide_dtype(self.compute_dtype))
         angles = ops.expand_dims(angles, 2) * self.frequencies  # (1 or B, T, ceil(D/2))
@@ -92,10 +97,10 @@ class SinusoidalPositions(Layer):
             encoding = ops.take(encoding, _interleaved(inputs.shape[-1]), axis=-1)  # (1 or B, T, D)
         return inputs + ops.cast(encoding, self.compute_dtype)
 
-    def compute_output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape: StaticShape) -> tuple[int | None, ...]:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "layout": self.layout,

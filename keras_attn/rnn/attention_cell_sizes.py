@@ -1,7 +1,9 @@
 import dataclasses
+from typing import Any
 
 import keras
 
+from keras_attn._types import StaticShape
 from keras_attn.rnn.cell_states import output_size, top_state
 
 
@@ -25,7 +27,12 @@ class AttentionCellSizes:
     joined: int
 
 
-def compute_sizes(layer, inputs_shape, encoder_outputs_shape, query_features_shape):
+def compute_sizes(
+    layer: keras.layers.Layer,
+    inputs_shape: StaticShape,
+    encoder_outputs_shape: Any,
+    query_features_shape: StaticShape | None,
+) -> AttentionCellSizes:
     """Computes the sizes of an `AttentionRNNCell` with attention.
 
     Args:

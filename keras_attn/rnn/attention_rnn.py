@@ -1,3 +1,5 @@
+from typing import Any, Self
+
 import keras
 from keras import ops, tree
 
@@ -13,6 +15,7 @@ from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.recurrent_layer import recurrent_layer
 
@@ -79,7 +82,7 @@ class AttentionRNN(Layer):
 
     is_container = True
 
-    def __init__(self, cell, return_state=False, **kwargs):
+    def __init__(self, cell: keras.layers.Layer, return_state: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         if not isinstance(cell, AttentionRNNCell):
@@ -87,7 +90,7 @@ class AttentionRNN(Layer):
         check_compute_dtype(self, cell=cell)
         self.cell = cell
         self.return_state = return_state
-        self.rnn = None
+        self.rnn: Any = None
         if cell.requires_time_loop:
             self.supports_jit = supports_jit()
         else:
@@ -99,7 +102,12 @@ class AttentionRNN(Layer):
                 dtype=self.dtype_policy,
             )
 
-    def build(self, inputs_shape, encoder_outputs_shape=None, query_features_shape=None):
+    def build(
+        self,
+        inputs_shape: StaticShape,
+        encoder_outputs_shape: StaticShape | None = None,
+        query_features_shape: StaticShape | None = None,
+    ) -> None:
         check_sequence_shape("inputs", inputs_shape)
         self._check_memory(encoder_outputs_shape)
         step_shape = (inputs_shape[0], inputs_shape[2])
@@ -113,17 +121,17 @@ class AttentionRNN(Layer):
 
     def call(
         self,
-        inputs,
-        encoder_outputs=None,
-        encoder_mask=None,
-        initial_state=None,
-        mask=None,
-        return_attention_scores=False,
-        query_features=None,
-        training=False,
-        inputs_mask=None,
-        encoder_outputs_mask=None,
-    ):
+        inputs: Tensor,
+        encoder_outputs: Any = None,
+        encoder_mask: Masks | None = None,
+        initial_state: Any = None,
+        mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        query_features: Tensor | None = None,
+        training: bool = False,
+        inputs_mask: Mask | None = None,
+        encoder_outputs_mask: Masks | None = None,
+    ) -> Any:
         self._check_memory(encoder_outputs)
         mask = masks.join(inputs, mask=mask, inputs_mask=inputs_mask)
         check_same_batch(self, inputs=inputs, encoder_outputs=encoder_outputs)
@@ -143,13 +151,13 @@ class AttentionRNN(Layer):
 
     def run(
         self,
-        inputs,
-        memory,
-        initial_state=None,
-        mask=None,
-        return_attention_scores=False,
-        training=False,
-    ):
+        inputs: Tensor,
+        memory: TensorDict | None,
+        initial_state: Any = None,
+        mask: Mask | None = None,
+        return_attention_scores: bool = False,
+        training: bool = False,
+    ) -> tuple[Tensor, Any, TensorDict]:
         """Runs over a whole sequence, given a prepared memory.
 
         Args:
@@ -229,7 +237,7 @@ class AttentionRNN(Layer):
         outputs, *weights = (ops.transpose(each, (1, 0, 2)) for each in collected)  # (B, T, ...)
         return outputs, weights[0] if weights else None, last["state"]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "cell": serialize_shared(self.cell),
@@ -237,7 +245,7 @@ class AttentionRNN(Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         cell = keras.saving.deserialize_keras_object(config["cell"])
         return cls(**{**config, "cell": cell})
 

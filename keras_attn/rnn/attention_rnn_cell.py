@@ -1,3 +1,6 @@
+from collections.abc import Callable, Sequence
+from typing import Any, Self, cast
+
 import keras
 from keras import ops, tree
 
@@ -10,6 +13,7 @@ from keras_attn._layer.ensure_built import build_activation, ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import ActivationLike, Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.rnn.attention_cell_sizes import compute_sizes
 from keras_attn.rnn.cell_states import cast_like, output_size, top_state, zero_states
@@ -80,14 +84,14 @@ class AttentionRNNCell(Layer):
 
     def __init__(
         self,
-        cell,
-        attention=None,
-        input_feeding=True,
-        attention_units=None,
-        attention_activation="tanh",
-        query="cell_output",
-        **kwargs,
-    ):
+        cell: keras.layers.Layer,
+        attention: Any = None,
+        input_feeding: bool = True,
+        attention_units: int | None = None,
+        attention_activation: ActivationLike = "tanh",
+        query: str | Sequence[str] = "cell_output",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.composed_query = ComposedQuery(query)
         self.query = self.composed_query.query
@@ -106,7 +110,7 @@ class AttentionRNNCell(Layer):
             stack = keras.layers.StackedRNNCells
             cell = cell[0] if len(cell) == 1 else stack(cell, dtype=self.dtype_policy)
         self.cell = cell
-        self.attention = attention
+        self.attention: Any = attention
         self.input_feeding = input_feeding
         self.attention_units = attention_units
         self.attention_activation = plain_function(keras.activations.get(attention_activation))
@@ -121,14 +125,14 @@ class AttentionRNNCell(Layer):
             )
 
     @property
-    def state_size(self):
+    def state_size(self) -> Any:
         raise ValueError(
             "Expected a cell whose state is all that changes. Received: an AttentionRNNCell, which "
             "also attends to a memory. Loop it with AttentionRNN(cell)(inputs, encoder_outputs)."
         )
 
     @property
-    def requires_time_loop(self):
+    def requires_time_loop(self) -> bool:
         """Whether a step needs the attention of the step before, so that time must be a loop."""
         return self.attention is not None and (
             self.input_feeding
@@ -139,11 +143,16 @@ class AttentionRNNCell(Layer):
         )
 
     @property
-    def attends_after_cell(self):
+    def attends_after_cell(self) -> bool:
         """Whether the query is known only when the cell has made its step."""
         return "cell_output" in self.composed_query
 
-    def build(self, inputs_shape, encoder_outputs_shape=None, query_features_shape=None):
+    def build(
+        self,
+        inputs_shape: StaticShape,
+        encoder_outputs_shape: StaticShape | None = None,
+        query_features_shape: StaticShape | None = None,
+    ) -> None:
         """Creates all weights.
 
         Args:
@@ -172,7 +181,12 @@ class AttentionRNNCell(Layer):
                 build_activation(self.attention_activation, (None, self.attention_units))
         ensure_built(self.cell, (inputs_shape[0], self.cell_features))
 
-    def prepare_memory(self, encoder_outputs, encoder_mask=None, query_features=None):
+    def prepare_memory(
+        self,
+        encoder_outputs: Tensor,
+        encoder_mask: Mask | None = None,
+        query_features: Tensor | None = None,
+    ) -> TensorDict:
         """Computes what stays the same for every step, see `AttentionMechanism.prepare_memory`.
 
         Args:
@@ -193,12 +207,19 @@ class AttentionRNNCell(Layer):
         self.composed_query.check_features(query_features)
         memory = self.attention.prepare_memory(encoder_outputs, attention_mask=encoder_mask)
         if "features" in self.composed_query:
-            memory["query_features"] = ops.convert_to_tensor(query_features, self.compute_dtype)
+            memory["query_features"] = ops.convert_to_tensor(
+                cast(Tensor, query_features), self.compute_dtype
+            )
         return memory
 
     def get_initial_state(
-        self, batch_size, cell_state=None, memory=None, alignments=False, max_steps=None
-    ):
+        self,
+        batch_size: int | Tensor,
+        cell_state: Any = None,
+        memory: Any = None,
+        alignments: bool = False,
+        max_steps: int | Tensor | None = None,
+    ) -> TensorDict:
         """The state before the first step.
 
         Args:
@@ -234,14 +255,23 @@ class AttentionRNNCell(Layer):
             state["alignments"] = zeros(self.attention.num_positions(memory, max_steps))
         return state
 
-    def __call__(self, inputs, state, memory=None, **kwargs):
+    def __call__(
+        self, inputs: Tensor, state: TensorDict, memory: TensorDict | None = None, **kwargs: Any
+    ) -> Any:
         if "mechanism" in state and self.compute_dtype != "float32":
             # Keras casts all floats it finds, and attention needs its state as it was, in float32.
             kwargs["mechanism"] = _Hidden(state["mechanism"])
             state = {name: value for name, value in state.items() if name != "mechanism"}
         return super().__call__(inputs, state, memory, **kwargs)
 
-    def rematerialized_call(self, layer_call, inputs, state, memory=None, mechanism=None):
+    def rematerialized_call(
+        self,
+        layer_call: Callable[..., Any],
+        inputs: Tensor,
+        state: TensorDict,
+        memory: TensorDict | None = None,
+        mechanism: Any = None,
+    ) -> Any:
         def whole(state, mechanism):
             # Gradients reach the tensors of a checkpoint that are not hidden.
             return state if mechanism is None else {**state, "mechanism": mechanism.value}
@@ -251,7 +281,13 @@ class AttentionRNNCell(Layer):
             inputs, whole(state, mechanism), memory
         )
 
-    def call(self, inputs, state, memory=None, mechanism=None):
+    def call(
+        self,
+        inputs: Tensor,
+        state: TensorDict,
+        memory: Any = None,
+        mechanism: Any = None,
+    ) -> tuple[Tensor, TensorDict]:
         if mechanism is not None:
             state = {**state, "mechanism": mechanism.value}
         if self.attention is not None and not memory:
@@ -260,7 +296,7 @@ class AttentionRNNCell(Layer):
                 f"memory={memory!r}. Pass what `prepare_memory` returned."
             )
         inputs = ops.cast(inputs, self.compute_dtype)
-        features, new_state = [inputs], {}
+        features, new_state, context = [inputs], {}, cast(Any, None)
 
         def attend(**parts):
             parts["context"] = state.get("context")
@@ -288,7 +324,9 @@ class AttentionRNNCell(Layer):
                 new_state["attention"] = attention
         return output, new_state
 
-    def attend_all(self, inputs, outputs, memory):
+    def attend_all(
+        self, inputs: Tensor, outputs: Tensor, memory: TensorDict
+    ) -> tuple[Tensor, Tensor]:
         """Attends for all steps at once, where none needs the attention of the step before.
 
         Args:
@@ -304,7 +342,7 @@ class AttentionRNNCell(Layer):
         )
         return self.attention.align(query, memory)
 
-    def combine(self, output, context):
+    def combine(self, output: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         """Joins cell output and context to the output and the attention vector."""
         joined = ops.concatenate([output, context], axis=-1)
         if self.attention_layer is None:
@@ -312,7 +350,7 @@ class AttentionRNNCell(Layer):
         vector = self.attention_layer(joined)
         return vector, vector
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "cell": serialize_shared(self.cell),
@@ -324,7 +362,7 @@ class AttentionRNNCell(Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         parts = {
             name: keras.saving.deserialize_keras_object(config[name])
             for name in ("cell", "attention")
@@ -335,5 +373,5 @@ class AttentionRNNCell(Layer):
 class _Hidden:
     """Hides tensors from Keras, which casts all floats that it finds in arguments."""
 
-    def __init__(self, value):
+    def __init__(self, value: Tensor) -> None:
         self.value = value

@@ -1,24 +1,27 @@
 """Sizes and values of the states of Keras cells, stacked or not."""
 
+from typing import Any
+
 import keras
 from keras import ops, tree
 
 from keras_attn._serialization.plain_lists import plain_lists
+from keras_attn._types import Tensor
 
 
-def state_sizes(cell):
+def state_sizes(cell: Any) -> Any:
     """Returns the sizes of the states of a cell as nested lists, also for a single int."""
     sizes = plain_lists(cell.state_size)
     return [sizes] if isinstance(sizes, int) else sizes
 
 
-def output_size(cell):
+def output_size(cell: Any) -> Any:
     """Returns the size of the output of a cell, also of one without `output_size`."""
     size = getattr(cell, "output_size", None)
     return top_state(cell, cell.state_size) if size is None else size
 
 
-def top_state(cell, states):
+def top_state(cell: Any, states: Any) -> Any:
     """Returns the state that is the output of a cell: the first one, of the last cell of a stack.
 
     Args:
@@ -30,7 +33,7 @@ def top_state(cell, states):
     return states[0] if isinstance(states, list | tuple) else states
 
 
-def zero_states(cell, batch_size, dtype):
+def zero_states(cell: Any, batch_size: int | Tensor, dtype: Any) -> Any:
     """Returns the initial states of a cell, also of one without `get_initial_state`.
 
     Args:
@@ -43,7 +46,7 @@ def zero_states(cell, batch_size, dtype):
     return [ops.zeros((batch_size, size), dtype=dtype) for size in state_sizes(cell)]
 
 
-def cast_like(states, zeros):
+def cast_like(states: Any, zeros: Any) -> Any:
     """Casts states to the dtypes of the initial states of a cell."""
     pairs = zip(tree.flatten(states), tree.flatten(zeros), strict=True)
     return tree.pack_sequence_as(states, [ops.cast(leaf, zero.dtype) for leaf, zero in pairs])

@@ -1,6 +1,10 @@
+from collections.abc import Sequence
+from typing import Any
+
 from keras import ops
 
 from keras_attn._decoding_state.beam_axis import merge_beams, split_beams
+from keras_attn._types import Tensor
 
 PARTS = ("cell_output", "previous_state", "inputs", "context", "features")
 
@@ -15,7 +19,7 @@ class ComposedQuery:
         ValueError: If a part is unknown or repeated, or there is no part.
     """
 
-    def __init__(self, query):
+    def __init__(self, query: str | Sequence[str]) -> None:
         names = (query,) if isinstance(query, str) else tuple(query)
         if not names or len(set(names)) < len(names) or not set(names) <= set(PARTS):
             raise ValueError(
@@ -24,10 +28,10 @@ class ComposedQuery:
         self.query = query if isinstance(query, str) else names
         self.names = names
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return name in self.names
 
-    def size_without_context(self, **sizes):
+    def size_without_context(self, **sizes: int) -> int:
         """Returns the sum of the sizes of all parts except the context.
 
         Args:
@@ -35,7 +39,7 @@ class ComposedQuery:
         """
         return sum(sizes[name] for name in self.names if name != "context")
 
-    def check_features(self, features):
+    def check_features(self, features: Any) -> None:
         """Raises a `ValueError` if the query contains features and there are none.
 
         Args:
@@ -46,7 +50,7 @@ class ComposedQuery:
                 f"Expected query_features for query={self.query!r}. Received: query_features=None."
             )
 
-    def compose(self, inputs, features, **parts):
+    def compose(self, inputs: Tensor, features: Tensor | None, **parts: Tensor) -> Tensor:
         """Concatenates the parts of the query.
 
         Args:
@@ -62,8 +66,8 @@ class ComposedQuery:
         parts["inputs"] = inputs
         if "features" in self:
             parts["features"] = _spread(features, inputs)
-        parts = [parts[name] for name in self.names]
-        return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
+        chosen = [parts[name] for name in self.names]
+        return chosen[0] if len(chosen) == 1 else ops.concatenate(chosen, axis=-1)
 
 
 def _spread(features, inputs):

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 
 from keras_attn._serialization.layer_template import (
@@ -9,7 +11,9 @@ from keras_attn._serialization.layer_template import (
 FUSED = {keras.layers.LSTMCell: keras.layers.LSTM, keras.layers.GRUCell: keras.layers.GRU}
 
 
-def recurrent_layer(cell, share_cell=False, **kwargs):
+def recurrent_layer(
+    cell: keras.layers.Layer, share_cell: bool = False, **kwargs: Any
+) -> keras.layers.RNN:
     """Creates the fastest Keras layer that runs a cell over a sequence.
 
     Args:

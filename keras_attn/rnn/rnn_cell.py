@@ -1,3 +1,6 @@
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -6,6 +9,7 @@ from keras_attn._layer.ensure_built import build_activation
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
+from keras_attn._types import ActivationLike, InitializerLike, StaticShape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -47,14 +51,14 @@ class RNNCell(Layer):
 
     def __init__(
         self,
-        units,
-        output_units=None,
-        activation="tanh",
-        kernel_initializer="glorot_uniform",
-        recurrent_initializer="orthogonal",
-        bias_initializer="zeros",
-        **kwargs,
-    ):
+        units: int,
+        output_units: int | None = None,
+        activation: ActivationLike = "tanh",
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         output_units = units if output_units is None else output_units
         for name, value in (("units", units), ("output_units", output_units)):
@@ -68,7 +72,7 @@ class RNNCell(Layer):
         self.state_size = [units]
         self.output_size = output_units
 
-    def build(self, input_shape):
+    def build(self, input_shape: StaticShape) -> None:
         build_activation(self.activation, (input_shape[0], self.units))
         kernel_initializer = clone_initializer(self.kernel_initializer, "output_kernel")
         self.kernel = self.add_weight(
@@ -88,17 +92,17 @@ class RNNCell(Layer):
             initializer=kernel_initializer,
         )
 
-    def call(self, inputs, states):
+    def call(self, inputs: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         (state,) = states
         state = self.activation(
             ops.matmul(inputs, self.kernel) + ops.matmul(state, self.recurrent_kernel) + self.bias
         )  # (B, units)
         return ops.matmul(state, self.output_kernel), [state]  # (B, output_units)
 
-    def get_initial_state(self, batch_size=None):
+    def get_initial_state(self, batch_size: int | Tensor | None = None) -> list[Tensor]:
         return [ops.zeros((batch_size, self.units), dtype=self.compute_dtype)]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "units": self.units,

@@ -1,9 +1,12 @@
+from typing import Any
+
 import keras
 from keras import ops, tree
 
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.plain_lists import plain_lists
+from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.masks import join, masked_mean
 
 MODES = ("copy", "dense", "zero")
@@ -51,7 +54,7 @@ class StateBridge(Layer):
     [(2, 4), (2, 4)]
     """
 
-    def __init__(self, state_size, mode="dense", **kwargs):
+    def __init__(self, state_size: Any, mode: str = "dense", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         if mode not in MODES:
@@ -65,7 +68,12 @@ class StateBridge(Layer):
                 for size in tree.flatten(state_size)
             ]
 
-    def build(self, encoder_outputs_shape, encoder_mask_shape=None, encoder_state_shape=None):
+    def build(
+        self,
+        encoder_outputs_shape: StaticShape,
+        encoder_mask_shape: StaticShape | None = None,
+        encoder_state_shape: StaticShape | None = None,
+    ) -> None:
         sizes = list(_last_axes(encoder_state_shape))
         self.takes_state = bool(sizes)
         if self.mode == "copy" and sizes != tree.flatten(self.state_size):
@@ -79,12 +87,12 @@ class StateBridge(Layer):
 
     def call(
         self,
-        encoder_outputs,
-        encoder_mask=None,
-        encoder_state=None,
-        mask=None,
-        encoder_outputs_mask=None,
-    ):
+        encoder_outputs: Tensor,
+        encoder_mask: Mask | None = None,
+        encoder_state: Any = None,
+        mask: Mask | None = None,
+        encoder_outputs_mask: Mask | None = None,
+    ) -> Any:
         states = tree.flatten(encoder_state)
         if encoder_state is None and self.takes_state and self.mode != "zero":
             raise ValueError(
@@ -110,10 +118,10 @@ class StateBridge(Layer):
             states = [layer(joined) for layer in self.dense_layers]
         return tree.pack_sequence_as(plain_lists(self.state_size), states)
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> None:
         return None  # a state has no time axis
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "state_size": self.state_size, "mode": self.mode}
 
 

@@ -1,5 +1,7 @@
 import functools
 import numbers
+from collections.abc import Iterable
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,6 +11,8 @@ from keras_attn._backend import gather
 from keras_attn._backend.integers import sum_int32
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import check_positive_integer, is_finite
+from keras_attn._types import Tensor, TensorDict
+from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.search.beam_groups import first_open, is_repeated
 from keras_attn.search.candidates import extend_histories, find_candidates
 from keras_attn.search.coverage_penalty import coverage_penalty
@@ -62,7 +66,10 @@ class BeamDecoder(Search):
         num_groups: int, groups of beams; divides `beam_width`. What two groups find counts once.
             Default 1.
         diversity_strength: float > 0, see above, in nats. Default 0.5.
-        **kwargs: arguments of `Search`.
+        max_length, relative_max_length, min_length, length_penalty, length_penalty_form,
+            start_token_id, end_token_id, pad_token_id, suppressed_token_ids, repetition_penalty,
+            no_repeat_ngram_size, return_alignments, return_token_log_probs: see `Search`.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments, returns: see `Search`; `hypotheses` is `num_hypotheses`.
 
@@ -72,17 +79,47 @@ class BeamDecoder(Search):
 
     def __init__(
         self,
-        decoder,
-        beam_width=4,
-        num_hypotheses=1,
-        stop="collected",
-        patience=1.0,
-        coverage_penalty=0.0,
-        num_groups=1,
-        diversity_strength=0.5,
-        **kwargs,
-    ):
-        super().__init__(decoder, **kwargs)
+        decoder: StepDecoder,
+        *,
+        beam_width: int = 4,
+        num_hypotheses: int = 1,
+        stop: str = "collected",
+        patience: float = 1.0,
+        coverage_penalty: float = 0.0,
+        num_groups: int = 1,
+        diversity_strength: float = 0.5,
+        max_length: int = 256,
+        relative_max_length: tuple[float, float] | None = (2, 10),
+        min_length: int = 0,
+        length_penalty: float = 1.0,
+        length_penalty_form: str = "average",
+        start_token_id: int = 1,
+        end_token_id: int = 2,
+        pad_token_id: int = 0,
+        suppressed_token_ids: Iterable[int] | None = None,
+        repetition_penalty: float = 1.0,
+        no_repeat_ngram_size: int = 0,
+        return_alignments: bool = False,
+        return_token_log_probs: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            decoder,
+            max_length=max_length,
+            relative_max_length=relative_max_length,
+            min_length=min_length,
+            length_penalty=length_penalty,
+            length_penalty_form=length_penalty_form,
+            start_token_id=start_token_id,
+            end_token_id=end_token_id,
+            pad_token_id=pad_token_id,
+            suppressed_token_ids=suppressed_token_ids,
+            repetition_penalty=repetition_penalty,
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            return_alignments=return_alignments,
+            return_token_log_probs=return_token_log_probs,
+            **kwargs,
+        )
         check_positive_integer("beam_width", beam_width)
         if beam_width > MAX_BEAM_WIDTH:
             raise ValueError(
@@ -129,17 +166,17 @@ class BeamDecoder(Search):
         self.diversity_strength = float(diversity_strength)
 
     @property
-    def num_open_hypotheses(self):
+    def num_open_hypotheses(self) -> int:
         return self.beam_width
 
-    def start(self, memory, max_lengths, encoder_mask):
+    def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         rows = (batch, self.beam_width)
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
         # All beams are equal: only the first one of a group is possible, so that the others are not
         # copies of it.
         size = self.beam_width // self.num_groups
-        is_possible = ops.arange(self.beam_width, dtype="int32") % size == 0
+        is_possible = ops.mod(ops.arange(self.beam_width, dtype="int32"), size) == 0
         log_probs = ops.cast(ops.where(is_possible, 0.0, IMPOSSIBLE), "float32")
         carry = {
             "step": ops.zeros((), dtype="int32"),
@@ -155,8 +192,7 @@ class BeamDecoder(Search):
             },
             "hypotheses": new_pool(max_lengths, self.num_hypotheses, self.max_length),
         }
-        if self._needs_alignments:
-            dtype = self.alignments_dtype(carry["state"])
+        dtype = self.alignments_dtype(carry["state"]) if self._needs_alignments else None
         if self.coverage_penalty:
             carry["beams"]["coverage"] = ops.zeros((*rows, source), dtype="float32")
         for name, width in (("beams", self.beam_width), ("hypotheses", self.num_hypotheses)):
@@ -172,7 +208,9 @@ class BeamDecoder(Search):
         """Whether the attention weights of each step are needed."""
         return bool(self.return_alignments or self.coverage_penalty)
 
-    def advance(self, carry, memory, max_lengths, length_penalty):
+    def advance(
+        self, carry: TensorDict, memory: TensorDict, max_lengths: Tensor, length_penalty: Tensor
+    ) -> TensorDict:
         step, beams = carry["step"], carry["beams"]
         last = ops.reshape(beams["last"], (-1,))  # (B*K,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)
@@ -221,7 +259,7 @@ class BeamDecoder(Search):
             "hypotheses": pool,
         }
 
-    def partial(self, carry):
+    def partial(self, carry: TensorDict) -> Tensor:
         best = self.finish(carry["hypotheses"])["token_ids"][:, 0]  # (B, t)
         open_ids = carry["beams"]["token_ids"]  # (B, K, t)
         if self.num_groups > 1:  # in the order of the groups
@@ -299,12 +337,12 @@ class BeamDecoder(Search):
         own = coverage_penalty(carry["beams"]["coverage"], self.coverage_penalty)  # (B, K)
         return ops.where(is_dead_end, ops.concatenate([own, own], axis=1), penalties)
 
-    def finish(self, hypotheses):
+    def finish(self, hypotheses: TensorDict) -> TensorDict:
         hypotheses = dict(hypotheses)
         scores = ranks_to_scores(hypotheses.pop("ranks"))
         return super().finish({**hypotheses, "scores": scores})
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "beam_width": self.beam_width,

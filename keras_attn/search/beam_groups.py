@@ -5,13 +5,23 @@ candidates as the group has beams. Only these may end. The second half contains 
 better candidates are in the first half.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from keras import ops
 
+from keras_attn._types import Tensor
 from keras_attn.search.logits import IMPOSSIBLE
 
 
-def candidates_of_groups(continue_group, token_log_probs, log_probs, num_groups, strength):
+def candidates_of_groups(
+    continue_group: Callable[..., Any],
+    token_log_probs: Tensor,
+    log_probs: Tensor,
+    num_groups: int,
+    strength: float,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the best continuations of the beams of each group.
 
     Args:
@@ -47,10 +57,13 @@ def candidates_of_groups(continue_group, token_log_probs, log_probs, num_groups,
             chosen = ops.where(values > IMPOSSIBLE / 2, tokens, -1)[:, :size, None]  # (B, M, 1)
             times = ops.sum(ops.cast(chosen == token_ids, "float32"), axis=1)  # (B, V)
             taken = strength * times if taken is None else taken + strength * times
-    return tuple(ops.concatenate(each, axis=1) for each in zip(*may_end, *others, strict=True))
+    values, parents, tokens = (
+        ops.concatenate(each, axis=1) for each in zip(*may_end, *others, strict=True)
+    )
+    return values, parents, tokens
 
 
-def first_open(log_probs, is_end, num_groups):
+def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
     """Selects the candidates that continue: the best ones of each group that have not ended.
 
     Args:
@@ -79,7 +92,7 @@ def first_open(log_probs, is_end, num_groups):
     return ops.reshape(chosen, (-1, beams))
 
 
-def is_repeated(token_ids, counts):
+def is_repeated(token_ids: Tensor, counts: Tensor) -> Tensor:
     """Returns whether a hypothesis equals a previous one that counts, found by another group.
 
     Args:

@@ -1,15 +1,23 @@
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
+from keras_attn._types import Tensor
 
 NEVER = -3e38
 """Log probability of added tokens: finite, and below that of all other tokens."""
 
 
-def best_continuations(token_log_probs, log_probs, penalties, penalized_token_ids, count):
+def best_continuations(
+    token_log_probs: Tensor,
+    log_probs: Tensor,
+    penalties: Tensor,
+    penalized_token_ids: Iterable[int],
+    count: int,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the most probable continuations of the K beams of each batch entry, out of K * V.
 
     Sorting is slower than reading, so first only the best token of each block of tokens is sorted.

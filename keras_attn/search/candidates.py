@@ -1,12 +1,14 @@
 """The continuations of the open beams that a beam search considers at a step."""
 
 import dataclasses
-import typing
+from collections.abc import Collection
+from typing import Any, cast
 
 from keras import ops
 
 from keras_attn._backend import gather
 from keras_attn._decoding_state import growing_buffer
+from keras_attn._types import Tensor, TensorDict
 from keras_attn.search.beam_groups import candidates_of_groups
 from keras_attn.search.best_continuations import best_continuations
 from keras_attn.search.dead_ends import find_dead_ends
@@ -27,13 +29,13 @@ class Candidates:
             if they are not asked for.
     """
 
-    log_probs: typing.Any
-    parents: typing.Any
-    token_ids: typing.Any
-    is_dead_end: typing.Any = None
-    token_log_probs: typing.Any = None
+    log_probs: Tensor
+    parents: Tensor
+    token_ids: Tensor
+    is_dead_end: Tensor | None = None
+    token_log_probs: Tensor | None = None
 
-    def end_with(self, end_token_id):
+    def end_with(self, end_token_id: int) -> Tensor:
         """Returns whether the new tokens are the end token, boolean `(batch, 2 * beams)`."""
         is_end = self.token_ids == end_token_id
         if self.is_dead_end is None:
@@ -42,17 +44,17 @@ class Candidates:
 
 
 def find_candidates(
-    next_log_probs,
-    beam_log_probs,
-    penalties,
-    penalized_token_ids,
-    forced=None,
+    next_log_probs: Tensor,
+    beam_log_probs: Tensor,
+    penalties: Tensor,
+    penalized_token_ids: Collection[int],
+    forced: tuple[Tensor, Tensor, Tensor] | None = None,
     *,
-    num_groups=1,
-    diversity_strength=0.5,
-    dead_end_token_id=None,
-    with_token_log_probs=False,
-):
+    num_groups: int = 1,
+    diversity_strength: float = 0.5,
+    dead_end_token_id: int | None = None,
+    with_token_log_probs: bool = False,
+) -> Candidates:
     """Finds the best continuations of all beams.
 
     Args:
@@ -114,7 +116,9 @@ def find_candidates(
     return Candidates(log_probs, parents, tokens, is_dead_end, token_log_probs)
 
 
-def extend_histories(beams, candidates, weights, step):
+def extend_histories(
+    beams: TensorDict, candidates: Candidates, weights: Any, step: int | Tensor
+) -> TensorDict:
     """Appends the new tokens to what the candidates have in common with their parents.
 
     Args:
@@ -138,7 +142,7 @@ def extend_histories(beams, candidates, weights, step):
     if "token_log_probs" in beams:
         log_probs = gather.gather_beams(beams["token_log_probs"], parents)  # (B, 2K, t)
         histories["token_log_probs"] = growing_buffer.append(
-            log_probs, candidates.token_log_probs, step
+            log_probs, cast(Tensor, candidates.token_log_probs), step
         )
     token_ids = gather.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
     histories["token_ids"] = growing_buffer.append(token_ids, candidates.token_ids, step)

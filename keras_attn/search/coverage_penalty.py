@@ -1,7 +1,9 @@
 from keras import ops
 
+from keras_attn._types import Tensor
 
-def coverage_penalty(coverage, weight):
+
+def coverage_penalty(coverage: Tensor, weight: float) -> Tensor:
     """Penalizes hypotheses that have hardly attended to some source positions.
 
         penalty = b sum_s log(min(sum_t a_ts, 1))

@@ -14,6 +14,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
+from keras_attn._types import Tensor
 from keras_attn.search.logits import IMPOSSIBLE
 
 NO_RANK = -1e30
@@ -21,7 +22,9 @@ SCALE = 2.0**40
 SHIFT = 2.0**-10
 
 
-def find_dead_ends(log_probs, parents, beam_log_probs, num_groups):
+def find_dead_ends(
+    log_probs: Tensor, parents: Tensor, beam_log_probs: Tensor, num_groups: int
+) -> tuple[Tensor, Tensor]:
     """Finds the beams without continuations, and the candidates that can represent them.
 
     A group of M beams has 2M candidates, sorted by log probability. If at most M are possible, they
@@ -54,12 +57,12 @@ def find_dead_ends(log_probs, parents, beam_log_probs, num_groups):
     return (best < IMPOSSIBLE / 2) & is_open & (candidates >= num_beams), beams
 
 
-def ranks_of_dead_ends(scores):
+def ranks_of_dead_ends(scores: Tensor) -> Tensor:
     """Returns the float32 ranks of dead ends with the given scores."""
     return (scores - SHIFT) * SCALE
 
 
-def ranks_to_scores(ranks):
+def ranks_to_scores(ranks: Tensor) -> Tensor:
     """Returns the scores of hypotheses with the given ranks, `IMPOSSIBLE` if missing."""
     scores = ops.where(ranks > IMPOSSIBLE, ranks, ranks / SCALE + SHIFT)
     return ops.where(ranks > NO_RANK / 2, scores, IMPOSSIBLE)

@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from keras_attn._types import Tensor, TensorDict
 from keras_attn.search.independent_search import IndependentSearch
 
 
@@ -101,6 +102,6 @@ class GreedyDecoder(IndependentSearch):
     (1, 1)
     """
 
-    def choose(self, allowed, carry):
+    def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
         log_probs, tokens = ops.top_k(allowed, 1)
         return ops.cast(tokens, "int32"), log_probs

@@ -4,11 +4,12 @@ from keras import ops, tree
 
 from keras_attn._backend import gather
 from keras_attn._decoding_state import growing_buffer
+from keras_attn._types import Tensor, TensorDict
 from keras_attn.search.dead_ends import NO_RANK
 from keras_attn.search.logits import IMPOSSIBLE
 
 
-def new_pool(max_lengths, num_hypotheses, capacity):
+def new_pool(max_lengths: Tensor, num_hypotheses: int, capacity: int) -> TensorDict:
     """Creates a pool without hypotheses.
 
     A sentence whose maximum length is 0 has the empty hypothesis.
@@ -33,7 +34,9 @@ def new_pool(max_lengths, num_hypotheses, capacity):
     }
 
 
-def add_to_pool(pool, found, step, batch):
+def add_to_pool(
+    pool: TensorDict, found: TensorDict, step: int | Tensor, batch: int | Tensor
+) -> TensorDict:
     """Adds hypotheses to a pool and keeps the best.
 
     Args:

@@ -1,6 +1,7 @@
 from keras import ops
 
 from keras_attn._decoding_state import growing_buffer
+from keras_attn._types import Tensor, TensorDict
 from keras_attn.search import prefix
 from keras_attn.search.length_penalty import divisor
 from keras_attn.search.logits import IMPOSSIBLE
@@ -13,7 +14,7 @@ class IndependentSearch(Search):
     A subclass overrides `num_open_hypotheses` and `choose`, which selects the next tokens.
     """
 
-    def choose(self, allowed, carry):
+    def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
         """Selects the next token of each hypothesis.
 
         Args:
@@ -26,11 +27,13 @@ class IndependentSearch(Search):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `choose`.")
 
-    def scores(self, log_probs, num_tokens, is_end, length_penalty):
+    def scores(
+        self, log_probs: Tensor, num_tokens: Tensor, is_end: Tensor, length_penalty: Tensor
+    ) -> Tensor:
         """Returns the scores `(batch, hypotheses)`; `num_tokens` includes the end token."""
         return log_probs / divisor(num_tokens, is_end, length_penalty, self.length_penalty_form)
 
-    def start(self, memory, max_lengths, encoder_mask):
+    def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         rows = (batch, self.num_open_hypotheses)
 
@@ -60,7 +63,9 @@ class IndependentSearch(Search):
             carry["hypotheses"]["token_log_probs"] = new_buffer(dtype="float32")
         return carry
 
-    def advance(self, carry, memory, max_lengths, length_penalty):
+    def advance(
+        self, carry: TensorDict, memory: TensorDict, max_lengths: Tensor, length_penalty: Tensor
+    ) -> TensorDict:
         step, hypotheses = carry["step"], carry["hypotheses"]
         is_open = ops.logical_not(carry["ended"])  # (B, N)
         rows = ops.shape(is_open)

@@ -13,10 +13,17 @@ the log probability includes it.
 
 from keras import ops
 
+from keras_attn._types import Tensor
+
 FORMS = ("average", "average_with_end", "gnmt", "none")
 
 
-def divisor(num_tokens, has_end, length_penalty, form="average"):
+def divisor(
+    num_tokens: int | Tensor,
+    has_end: bool | Tensor,
+    length_penalty: float | Tensor,
+    form: str = "average",
+) -> Tensor:
     """Returns the divisor of the log probability.
 
     Args:
@@ -38,7 +45,13 @@ def divisor(num_tokens, has_end, length_penalty, form="average"):
     return ops.power(ops.maximum(lengths, 1.0), length_penalty)
 
 
-def best_attainable(log_probs, length, max_length, length_penalty, form="average"):
+def best_attainable(
+    log_probs: Tensor,
+    length: int | Tensor,
+    max_length: Tensor,
+    length_penalty: float | Tensor,
+    form: str = "average",
+) -> Tensor:
     """Returns an upper bound of the score that an open hypothesis can still reach.
 
     Its log probability can only decrease, and its length will be between `length` and `max_length`.

@@ -1,13 +1,23 @@
 """Penalties that make tokens impossible."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from keras import ops
+
+from keras_attn._types import Tensor
 
 # Log probability of what must not happen. Finite: infinities do not survive the conversion to ONNX.
 IMPOSSIBLE = -1e9
 
 
-def penalties(vocabulary_size, suppressed_token_ids, end_token_id, step, min_length):
+def penalties(
+    vocabulary_size: int,
+    suppressed_token_ids: Sequence[int],
+    end_token_id: int,
+    step: int | Tensor,
+    min_length: int,
+) -> Tensor:
     """Returns the penalties of all tokens, which are added to their logits or log probabilities.
 
     Args:

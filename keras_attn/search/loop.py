@@ -1,13 +1,24 @@
 """The loop over the steps of a search, with the while loop of the backend."""
 
+from collections.abc import Callable
+
 from keras import ops, tree
 
 from keras_attn._backend.gather import gather_leaves, gather_rows, keep_sentences
 from keras_attn._backend.integers import sum_int32
 from keras_attn._decoding_state import growing_buffer
+from keras_attn._types import Tensor, TensorDict
+from keras_attn.decoders.step_decoder import StepDecoder
 
 
-def run_search(advance, decoder, carry, memory, max_lengths, num_open_hypotheses):
+def run_search(
+    advance: Callable[..., TensorDict],
+    decoder: StepDecoder,
+    carry: TensorDict,
+    memory: TensorDict,
+    max_lengths: Tensor,
+    num_open_hypotheses: int,
+) -> TensorDict:
     """Advances all batch entries until each is done.
 
     On backends where tensors can change their shape in a loop, batch entries that are done are

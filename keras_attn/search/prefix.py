@@ -5,10 +5,11 @@ from keras import ops
 
 from keras_attn._backend import gather
 from keras_attn._layer.argument_checks import check_integers, known_values
+from keras_attn._types import Tensor, TensorDict
 from keras_attn.search.rows_or_one import check_rows_or_one
 
 
-def check_prefix(prefix_ids, pad_token_id, vocabulary_size):
+def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | None) -> None:
     """Raises a `ValueError` if prefix ids are not ids of the vocabulary.
 
     Symbolic tensors are not checked.
@@ -17,6 +18,9 @@ def check_prefix(prefix_ids, pad_token_id, vocabulary_size):
         prefix_ids: Int tensor.
         pad_token_id: Int, id of padding, which may be outside of the vocabulary.
         vocabulary_size: Int, or `None` if it is unknown.
+
+    Raises:
+        ValueError: If ids are not integers, negative, or not in the vocabulary.
     """
     check_integers("prefix_ids", prefix_ids)
     ids = known_values(prefix_ids)
@@ -33,7 +37,7 @@ def check_prefix(prefix_ids, pad_token_id, vocabulary_size):
         )
 
 
-def free_behind(prefix_ids, max_lengths, pad_token_id):
+def free_behind(prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int) -> Tensor:
     """Appends a column of padding to prefixes, as a search carries them.
 
     Args:
@@ -55,7 +59,9 @@ def free_behind(prefix_ids, max_lengths, pad_token_id):
     return ops.reshape(prefix, (ops.shape(max_lengths)[0], ops.shape(prefix)[1]))
 
 
-def forced_tokens(carry, step_logits, num_open_hypotheses, pad_token_id):
+def forced_tokens(
+    carry: TensorDict, step_logits: Tensor, num_open_hypotheses: int, pad_token_id: int
+) -> tuple[Tensor, Tensor, Tensor] | None:
     """Returns the next tokens of the prefixes.
 
     Args:
@@ -82,7 +88,9 @@ def forced_tokens(carry, step_logits, num_open_hypotheses, pad_token_id):
     return tokens, log_probs, tokens != pad_token_id
 
 
-def follow(forced, tokens, log_probs):
+def follow(
+    forced: tuple[Tensor, Tensor, Tensor] | None, tokens: Tensor, log_probs: Tensor
+) -> tuple[Tensor, Tensor]:
     """Replaces selected tokens by the tokens of the prefixes, as long as these continue.
 
     Args:

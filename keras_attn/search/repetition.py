@@ -4,10 +4,13 @@ from keras import ops
 
 from keras_attn._backend import gather
 from keras_attn._backend.scatter import scatter_add
+from keras_attn._types import Tensor
 from keras_attn.search.logits import IMPOSSIBLE
 
 
-def penalize_repetition(logits, token_ids, step, penalty):
+def penalize_repetition(
+    logits: Tensor, token_ids: Tensor, step: int | Tensor, penalty: float
+) -> Tensor:
     """Makes the previous tokens of a hypothesis less probable.
 
     For each previous token with the logit x, and the penalty p:
@@ -31,13 +34,15 @@ def penalize_repetition(logits, token_ids, step, penalty):
     """
     tokens, is_token = _of_rows(token_ids, step, logits)  # (rows, T)
     tokens = ops.where(is_token, tokens, tokens[:, :1])  # a token twice has one logit all the same
-    penalty = ops.cast(ops.where(step > 0, penalty, 1.0), logits.dtype)
+    factor = ops.cast(ops.where(step > 0, penalty, 1.0), logits.dtype)
     values = gather.gather_beams(logits, tokens)  # (rows, T)
-    values = ops.where(values > 0, values / penalty, values * penalty)
+    values = ops.where(values > 0, values / factor, values * factor)
     return ops.scatter_update(logits, _places(tokens), ops.reshape(values, (-1,)))
 
 
-def forbid_repeated_ngrams(log_probs, token_ids, step, size):
+def forbid_repeated_ngrams(
+    log_probs: Tensor, token_ids: Tensor, step: int | Tensor, size: int
+) -> Tensor:
     """Makes tokens impossible that would repeat an n-gram of the hypothesis.
 
     As in fairseq, no other log probability changes. Used for trigrams by [Paulus et al.,

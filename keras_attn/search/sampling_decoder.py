@@ -1,3 +1,6 @@
+from collections.abc import Iterable
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -7,6 +10,8 @@ from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import check_integers, check_number, check_positive_integer
 from keras_attn._random.draw_index import draw_index
 from keras_attn._random.uniform_numbers import uniform_numbers
+from keras_attn._types import Tensor, TensorDict
+from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.search.independent_search import IndependentSearch
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.rows_or_one import check_rows_or_one
@@ -139,16 +144,46 @@ class SamplingDecoder(IndependentSearch):
 
     def __init__(
         self,
-        decoder,
-        num_hypotheses=1,
-        temperature=1.0,
-        top_k=None,
-        top_p=1.0,
-        min_p=0.0,
-        seed=None,
-        **kwargs,
-    ):
-        super().__init__(decoder, **kwargs)
+        decoder: StepDecoder,
+        *,
+        num_hypotheses: int = 1,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        seed: int | None = None,
+        max_length: int = 256,
+        relative_max_length: tuple[float, float] | None = (2, 10),
+        min_length: int = 0,
+        length_penalty: float = 1.0,
+        length_penalty_form: str = "average",
+        start_token_id: int = 1,
+        end_token_id: int = 2,
+        pad_token_id: int = 0,
+        suppressed_token_ids: Iterable[int] | None = None,
+        repetition_penalty: float = 1.0,
+        no_repeat_ngram_size: int = 0,
+        return_alignments: bool = False,
+        return_token_log_probs: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            decoder,
+            max_length=max_length,
+            relative_max_length=relative_max_length,
+            min_length=min_length,
+            length_penalty=length_penalty,
+            length_penalty_form=length_penalty_form,
+            start_token_id=start_token_id,
+            end_token_id=end_token_id,
+            pad_token_id=pad_token_id,
+            suppressed_token_ids=suppressed_token_ids,
+            repetition_penalty=repetition_penalty,
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            return_alignments=return_alignments,
+            return_token_log_probs=return_token_log_probs,
+            **kwargs,
+        )
         check_positive_integer("num_hypotheses", num_hypotheses)
         check_number(  # less is 0 in float32
             *("temperature", temperature, lambda value: value >= 1e-30),
@@ -173,10 +208,12 @@ class SamplingDecoder(IndependentSearch):
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     @property
-    def num_open_hypotheses(self):
+    def num_open_hypotheses(self) -> int:
         return self.num_hypotheses
 
-    def prepare(self, *args, seeds=None, **kwargs):
+    def prepare(
+        self, *args: Any, seeds: Tensor | None = None, **kwargs: Any
+    ) -> tuple[TensorDict, TensorDict, Tensor]:
         carry, memory, max_lengths = super().prepare(*args, **kwargs)
         if seeds is None:
             seeds = keras.random.randint(
@@ -191,12 +228,14 @@ class SamplingDecoder(IndependentSearch):
         carry["uniforms"] = uniform_numbers(seeds, steps, self.num_hypotheses, 2)  # (B, T, N, 2)
         return carry, memory, max_lengths
 
-    def choose(self, allowed, carry):
+    def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
         column = ops.mod(carry["step"], ops.shape(carry["uniforms"])[1])
         uniforms = ops.take(carry["uniforms"], column, axis=1)  # (B, N, 2)
         return self._draw(allowed, ops.reshape(uniforms, (-1, 2)))
 
-    def scores(self, log_probs, num_tokens, is_end, length_penalty):
+    def scores(
+        self, log_probs: Tensor, num_tokens: Tensor, is_end: Tensor, length_penalty: Tensor
+    ) -> Tensor:
         return log_probs
 
     def _draw(self, allowed, uniforms):
@@ -239,7 +278,7 @@ class SamplingDecoder(IndependentSearch):
         least = ops.min(ops.where(is_kept, best, 1.0), axis=-1, keepdims=True)
         return ops.where(probs >= least, probs, 0.0)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_hypotheses": self.num_hypotheses,

@@ -1,16 +1,19 @@
 import math
 import numbers
+from collections.abc import Iterable
+from typing import Any, Self
 
 import keras
 from keras import ops
 
 from keras_attn._backend.integers import sum_int32
 from keras_attn._decoding_state import growing_buffer
-from keras_attn._layer.argument_checks import check_integers, check_token_ids, is_finite
+from keras_attn._layer.argument_checks import check_integers, check_token_ids, is_finite, is_number
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, TensorLike
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.masks import broadcast_batch, join
 from keras_attn.search import logits, prefix
@@ -130,22 +133,23 @@ class Search(Layer):
 
     def __init__(
         self,
-        decoder,
-        max_length=256,
-        relative_max_length=(2, 10),
-        min_length=0,
-        length_penalty=1.0,
-        length_penalty_form="average",
-        start_token_id=1,
-        end_token_id=2,
-        pad_token_id=0,
-        suppressed_token_ids=None,
-        repetition_penalty=1.0,
-        no_repeat_ngram_size=0,
-        return_alignments=False,
-        return_token_log_probs=False,
-        **kwargs,
-    ):
+        decoder: StepDecoder,
+        *,
+        max_length: int = 256,
+        relative_max_length: tuple[float, float] | None = (2, 10),
+        min_length: int = 0,
+        length_penalty: float = 1.0,
+        length_penalty_form: str = "average",
+        start_token_id: int = 1,
+        end_token_id: int = 2,
+        pad_token_id: int = 0,
+        suppressed_token_ids: Iterable[int] | None = None,
+        repetition_penalty: float = 1.0,
+        no_repeat_ngram_size: int = 0,
+        return_alignments: bool = False,
+        return_token_log_probs: bool = False,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # a length penalty in float16 would be another one
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -227,11 +231,11 @@ class Search(Layer):
 
     def build(
         self,
-        encoder_outputs_shape,
-        encoder_mask_shape=None,
-        encoder_state_shape=None,
-        query_features_shape=None,
-    ):
+        encoder_outputs_shape: StaticShape,
+        encoder_mask_shape: StaticShape | None = None,
+        encoder_state_shape: StaticShape | None = None,
+        query_features_shape: StaticShape | None = None,
+    ) -> None:
         shapes = [encoder_outputs_shape, encoder_mask_shape, encoder_state_shape]
         if query_features_shape is not None:
             shapes.append(query_features_shape)
@@ -239,17 +243,17 @@ class Search(Layer):
 
     def call(
         self,
-        encoder_outputs,
-        encoder_mask=None,
-        encoder_state=None,
-        max_length=None,
-        length_penalty=None,
-        query_features=None,
-        prefix_ids=None,
-        seeds=None,
-        mask=None,
-        encoder_outputs_mask=None,
-    ):
+        encoder_outputs: Any,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+        max_length: int | Tensor | None = None,
+        length_penalty: float | Tensor | None = None,
+        query_features: Any = None,
+        prefix_ids: TensorLike | None = None,
+        seeds: TensorLike | None = None,
+        mask: Masks | None = None,
+        encoder_outputs_mask: Masks | None = None,
+    ) -> TensorDict:
         encoder_mask = join(
             encoder_outputs,
             encoder_mask=encoder_mask,
@@ -280,13 +284,13 @@ class Search(Layer):
 
     def prepare(
         self,
-        encoder_outputs,
-        encoder_mask=None,
-        encoder_state=None,
-        max_length=None,
-        prefix_ids=None,
-        **features,
-    ):
+        encoder_outputs: Any,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+        max_length: int | Tensor | None = None,
+        prefix_ids: TensorLike | None = None,
+        **features: Any,
+    ) -> tuple[TensorDict, TensorDict, Tensor]:
         """Returns everything that the steps of a search need.
 
         Args:
@@ -325,7 +329,9 @@ class Search(Layer):
             carry["prefix"] = prefix.free_behind(prefix_ids, max_lengths, self.pad_token_id)
         return carry, memory, max_lengths
 
-    def compute_max_lengths(self, encoder_mask, max_length=None):
+    def compute_max_lengths(
+        self, encoder_mask: Tensor, max_length: int | Tensor | None = None
+    ) -> Tensor:
         """Returns the maximum numbers of tokens of the hypotheses, including the end token.
 
         Args:
@@ -335,12 +341,14 @@ class Search(Layer):
         Returns:
             Int32 tensor of shape `(batch,)`.
         """
-        if isinstance(max_length, numbers.Real) and max_length % 1 == 0:
+        if is_number(max_length) and max_length % 1 == 0:
             max_length = int(max_length)
-        limit = self.max_length if max_length is None else ops.convert_to_tensor(max_length)
-        if max_length is not None:
+        if max_length is None:
+            limit = ops.cast(self.max_length, "int32")
+        else:
+            limit = ops.convert_to_tensor(max_length)
             check_integers("max_length", limit)
-        limit = ops.cast(limit, "int32")
+            limit = ops.cast(limit, "int32")
         if not (growing_buffer.supports_growth() and self.decoder.can_exceed_max_length):
             limit = ops.minimum(limit, self.max_length)
         source_lengths = sum_int32(encoder_mask, axis=1)  # (B,)
@@ -354,11 +362,11 @@ class Search(Layer):
         return ops.maximum(max_lengths, 0)
 
     @property
-    def num_open_hypotheses(self):
+    def num_open_hypotheses(self) -> int:
         """Int, number of open hypotheses of a batch entry."""
         return 1
 
-    def alignments_dtype(self, state):
+    def alignments_dtype(self, state: TensorDict) -> Any:
         """Returns the dtype of the attention weights in a state of the decoder.
 
         Args:
@@ -374,15 +382,17 @@ class Search(Layer):
             )
         return state["alignments"].dtype
 
-    def start(self, memory, max_lengths, encoder_mask):
+    def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
         """Returns the carry before the first token."""
         raise NotImplementedError(f"{type(self).__name__} must override `start`.")
 
-    def advance(self, carry, memory, max_lengths, length_penalty):
+    def advance(
+        self, carry: TensorDict, memory: TensorDict, max_lengths: Tensor, length_penalty: Tensor
+    ) -> TensorDict:
         """Returns the carry after the next token."""
         raise NotImplementedError(f"{type(self).__name__} must override `advance`.")
 
-    def finish(self, hypotheses):
+    def finish(self, hypotheses: TensorDict) -> TensorDict:
         """Converts hypotheses to the results of `call`; `num_tokens` include the end token."""
         tokens, num_tokens = hypotheses["token_ids"], hypotheses["num_tokens"][:, :, None]
         time = ops.arange(ops.shape(tokens)[2], dtype="int32")  # (T,)
@@ -403,7 +413,7 @@ class Search(Layer):
             results["alignments"] = ops.where(is_token[..., None], weights, nothing)
         return results
 
-    def partial(self, carry):
+    def partial(self, carry: TensorDict) -> Tensor:
         """Returns the best tokens so far of each batch entry, and its result when it is done.
 
         Args:
@@ -415,7 +425,7 @@ class Search(Layer):
         """
         return carry["hypotheses"]["token_ids"][:, 0]
 
-    def next_log_probs(self, step_logits, token_ids, step):
+    def next_log_probs(self, step_logits: Tensor, token_ids: Tensor, step: int | Tensor) -> Tensor:
         """Returns the log probabilities of the next tokens, before `penalties` are added.
 
         Args:
@@ -434,22 +444,24 @@ class Search(Layer):
             log_probs = forbid_repeated_ngrams(log_probs, token_ids, step, size)
         return log_probs
 
-    def forced_tokens(self, carry, step_logits):
+    def forced_tokens(
+        self, carry: TensorDict, step_logits: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
         """Returns the next tokens of the prefixes, see `prefix.forced_tokens`."""
         return prefix.forced_tokens(carry, step_logits, self.num_open_hypotheses, self.pad_token_id)
 
-    def penalties(self, vocabulary_size, step):
+    def penalties(self, vocabulary_size: int, step: int | Tensor) -> Tensor:
         """Returns the penalties that are added to the log probabilities, float32 `(V,)`."""
         return logits.penalties(
             vocabulary_size, self.suppressed_token_ids, self.end_token_id, step, self.min_length
         )
 
     @property
-    def penalized_token_ids(self):
+    def penalized_token_ids(self) -> set[int]:
         """Set of ints, the tokens whose log probability `penalties` may lower."""
         return {*self.suppressed_token_ids, *([self.end_token_id] if self.min_length else [])}
 
-    def may_reach_dead_end(self, vocabulary_size):
+    def may_reach_dead_end(self, vocabulary_size: int) -> bool:
         """Returns whether a hypothesis may have no possible next token.
 
         Only then, a beam search checks for dead ends, which needs about 20 operators per step.
@@ -463,10 +475,10 @@ class Search(Layer):
             or len(self.penalized_token_ids) == vocabulary_size
         )
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
         return None  # hypotheses have lengths of their own
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "decoder": serialize_shared(self.decoder),
@@ -486,6 +498,6 @@ class Search(Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         decoder = keras.saving.deserialize_keras_object(config["decoder"])
         return cls(**{**config, "decoder": decoder})

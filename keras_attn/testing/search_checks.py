@@ -63,7 +63,9 @@ def check_search(make_decoder, encoded, vocabulary_size=5, max_length=4):
     def expected(search, **arguments):
         return [search(table.__getitem__, max_length, **arguments) for table in tables]
 
-    exact = BeamDecoder(decoder, widest, num_hypotheses=3, stop="exact", max_length=max_length)
+    exact = BeamDecoder(
+        decoder, beam_width=widest, num_hypotheses=3, stop="exact", max_length=max_length
+    )
     every = [hypotheses[:3] for hypotheses in expected(search_oracles.every_hypothesis)]
     assert_found(to_numpy(exact(**encoded)), every, search="a BeamDecoder with all hypotheses open")
 
@@ -74,7 +76,7 @@ def check_search(make_decoder, encoded, vocabulary_size=5, max_length=4):
     arguments = {"max_length": max_length, "length_penalty": 0.7}
     for name, search in (
         ("a GreedyDecoder", GreedyDecoder(decoder, **arguments)),
-        ("a BeamDecoder with one beam", BeamDecoder(decoder, 1, **arguments)),
+        ("a BeamDecoder with one beam", BeamDecoder(decoder, beam_width=1, **arguments)),
     ):
         assert_found(to_numpy(search(**encoded)), greedy, search=name)
 

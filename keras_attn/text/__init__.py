@@ -5,13 +5,14 @@ from keras_attn.text.length_bucketed_batches import LengthBucketedBatches
 from keras_attn.text.mask_tokens import mask_tokens
 from keras_attn.text.parallel_corpus import ParallelCorpus
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from keras_attn.text.tokenizer import Tokenizer
+from keras_attn.text.tokenizer import SpecialTokenIds, Tokenizer
 
 __all__ = [
     "EncodedSentences",
     "LengthBucketedBatches",
     "ParallelCorpus",
     "SentencePieceTokenizer",
+    "SpecialTokenIds",
     "Tokenizer",
     "mask_tokens",
 ]

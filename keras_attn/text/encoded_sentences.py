@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attn.text.tokenizer import PAD_TOKEN_ID
+from keras_attn.text.tokenizer import SpecialTokenIds
 
 
 class EncodedSentences:
@@ -19,6 +19,8 @@ class EncodedSentences:
     Args:
         ids: Int32 array of shape `(num_tokens,)`.
         offsets: Int64 array of shape `(num_sentences + 1,)`, non-decreasing from 0 to `num_tokens`.
+        special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`: those of
+            tokenizers that `SentencePieceTokenizer.train` creates.
 
     Raises:
         ValueError: If `offsets` does not range from 0 to the number of ids.
@@ -31,7 +33,13 @@ class EncodedSentences:
            [1, 5, 2, 0, 0]], dtype=int32)
     """
 
-    def __init__(self, ids: np.ndarray, offsets: np.ndarray):
+    def __init__(
+        self,
+        ids: np.ndarray,
+        offsets: np.ndarray,
+        special_token_ids: SpecialTokenIds | None = None,
+    ):
+        self.special_token_ids = special_token_ids or SpecialTokenIds()
         # A plain array over the same pages: slices of np.memmap create an additional Python object.
         self.ids = np.asarray(ids)
         self.offsets = np.asarray(offsets)
@@ -42,24 +50,39 @@ class EncodedSentences:
             )
 
     @classmethod
-    def from_lists(cls, sentences: Sequence[Sequence[int]]) -> "EncodedSentences":
-        """Creates an instance in memory from lists of ids."""
+    def from_lists(
+        cls,
+        sentences: Sequence[Sequence[int]],
+        special_token_ids: SpecialTokenIds | None = None,
+    ) -> "EncodedSentences":
+        """Creates an instance in memory from lists of ids.
+
+        Args:
+            sentences: List of lists of ids.
+            special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`.
+        """
         offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
         ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(s, int) for s in sentences)])
-        return cls(ids.astype(np.int32), offsets)
+        return cls(ids.astype(np.int32), offsets, special_token_ids)
 
     @classmethod
-    def load(cls, directory: str | PathLike, name: str) -> "EncodedSentences":
+    def load(
+        cls,
+        directory: str | PathLike,
+        name: str,
+        special_token_ids: SpecialTokenIds | None = None,
+    ) -> "EncodedSentences":
         """Memory-maps the files written by `EncodedSentencesWriter`.
 
         Args:
             directory: Path of the directory.
             name: String, name of the sentences, such as `"source"`.
+            special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`.
         """
         ids_path, offsets_path = file_paths(directory, name)
         # An empty file cannot be mapped.
         ids = np.memmap(ids_path, "<i4", "r") if ids_path.stat().st_size else np.zeros(0, "<i4")
-        return cls(ids, np.memmap(offsets_path, "<i8", "r"))
+        return cls(ids, np.memmap(offsets_path, "<i8", "r"), special_token_ids)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -79,7 +102,7 @@ class EncodedSentences:
         start_token_id: int | None = None,
         end_token_id: int | None = None,
     ) -> np.ndarray:
-        """Gathers sentences into one array, padded on the right.
+        """Gathers sentences into one array, padded on the right with the id of padding.
 
         Args:
             rows: Int array of shape `(batch,)`, sentence indices.
@@ -99,7 +122,7 @@ class EncodedSentences:
         pool = self.ids if len(self.ids) else np.zeros(1, np.int32)
         ids = pool.take(starts[:, None] + position, mode="clip")  # (B, T)
         is_piece = (position >= 0) & (position < lengths[:, None])  # (B, T)
-        ids = np.where(is_piece, ids, np.int32(PAD_TOKEN_ID))  # (B, T)
+        ids = np.where(is_piece, ids, np.int32(self.special_token_ids.pad))  # (B, T)
         if start_token_id is not None:
             ids[:, 0] = start_token_id
         if end_token_id is not None:

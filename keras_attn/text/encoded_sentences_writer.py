@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain
 from os import PathLike
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ class EncodedSentencesWriter:
             derived.
     """
 
-    def __init__(self, directory: str | PathLike, name: str):
+    def __init__(self, directory: str | PathLike, name: str) -> None:
         self.num_tokens = 0
         ids_path, offsets_path = file_paths(directory, name)
         self._ids_file = open(ids_path, "wb")
@@ -35,6 +36,6 @@ class EncodedSentencesWriter:
     def __enter__(self) -> "EncodedSentencesWriter":
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: Any) -> None:
         self._ids_file.close()
         self._offsets_file.close()

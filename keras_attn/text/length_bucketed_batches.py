@@ -3,19 +3,16 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import count, islice, pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from keras_attn.text.encoded_sentences import EncodedSentences
 from keras_attn.text.parallel_corpus import ParallelCorpus
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from keras_attn.text.tokenizer import (
-    END_TOKEN_ID,
-    PAD_TOKEN_ID,
-    START_TOKEN_ID,
-    UNKNOWN_TOKEN_ID,
-)
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # Maximum length of a sampled sentence, relative to the longest sentence of the corpus.
 _MOST_GROWTH = 1.25
@@ -106,7 +103,7 @@ class LengthBucketedBatches:
         batch_multiple: int = 1,
         tokenizers: tuple[SentencePieceTokenizer, SentencePieceTokenizer] | None = None,
         sampling_alpha: float = 0.1,
-    ):
+    ) -> None:
         _check_at_least("batches_per_bucket", batches_per_bucket, 1)
         _check_at_least("length_multiple", length_multiple, 1)
         _check_at_least("batch_multiple", batch_multiple, 1)
@@ -158,27 +155,32 @@ class LengthBucketedBatches:
             step: Int >= 0, global step, counted over all epochs.
 
         Returns:
-            Tuple `({"source_ids", "target_ids"}, labels)` of int32 arrays, padded with 0 on the
-            right. `source_ids` `(batch, source_length)` ends with the end id. `target_ids` `(batch,
+            Tuple `({"source_ids", "target_ids"}, labels)` of int32 arrays, padded on the right.
+            `source_ids` `(batch, source_length)` ends with the end id. `target_ids` `(batch,
             target_length)` begins with the start id. `labels` `(batch, target_length)` ends with
-            the end id.
+            the end id. All special ids are those of the side, see `EncodedSentences`.
         """
         chunk, batch = self._find(step)
         rows, source, target = chunk.order[batch], chunk.pairs.source, chunk.pairs.target
         source_width = self._width(source, rows)
         target_width = self._width(target, rows)
-        source_ids = source.padded(rows, source_width, end_token_id=END_TOKEN_ID)  # (B, S)
-        target_ids = target.padded(rows, target_width, start_token_id=START_TOKEN_ID)  # (B, T)
-        labels = target.padded(rows, target_width, end_token_id=END_TOKEN_ID)  # (B, T)
+        of_source, of_target = source.special_token_ids, target.special_token_ids
+        source_ids = source.padded(rows, source_width, end_token_id=of_source.end)  # (B, S)
+        target_ids = target.padded(rows, target_width, start_token_id=of_target.start)  # (B, T)
+        labels = target.padded(rows, target_width, end_token_id=of_target.end)  # (B, T)
         num_empty = -len(rows) % self.batch_multiple
         if num_empty:
             source_ids, target_ids, labels = (
-                np.pad(ids, ((0, num_empty), (0, 0)), constant_values=PAD_TOKEN_ID)
-                for ids in (source_ids, target_ids, labels)
+                np.pad(ids, ((0, num_empty), (0, 0)), constant_values=special.pad)
+                for ids, special in (
+                    (source_ids, of_source),
+                    (target_ids, of_target),
+                    (labels, of_target),
+                )
             )
             # One real id: a row that is all padding would disable the fused GPU kernel of an RNN.
-            source_ids[len(rows) :, 0] = END_TOKEN_ID
-            target_ids[len(rows) :, 0] = START_TOKEN_ID
+            source_ids[len(rows) :, 0] = of_source.end
+            target_ids[len(rows) :, 0] = of_target.start
         return {"source_ids": source_ids, "target_ids": target_ids}, labels
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
@@ -190,7 +192,7 @@ class LengthBucketedBatches:
         _check_at_least("start_step", start_step, 0)
         return map(self.batch, count(start_step))
 
-    def dataset(self, start_step: int = 0, num_steps: int | None = None):
+    def dataset(self, start_step: int = 0, num_steps: int | None = None) -> "tf.data.Dataset":
         """Returns the batches as a prefetched `tf.data.Dataset`.
 
         The batches are global: under `MirroredStrategy`, `fit` divides each of them among the
@@ -279,18 +281,18 @@ class LengthBucketedBatches:
         sides = []
         for sentences, tokenizer, longest, seed in zip(
             (self.corpus.source, self.corpus.target),
-            self.tokenizers,
+            self.tokenizers or (),
             self._most_pieces,
             seeds,
             strict=True,
         ):
-            known = [sentences[row] for row in rows]
+            known, special = [sentences[row] for row in rows], sentences.special_token_ids
             drawn = tokenizer.sample(tokenizer.decode(known), self.sampling_alpha, int(seed))
             for row, pieces in enumerate(drawn):
                 # The text of an unknown id is lost, so such a sentence cannot be sampled.
-                if len(pieces) <= longest and UNKNOWN_TOKEN_ID not in known[row]:
+                if len(pieces) <= longest and special.unknown not in known[row]:
                     known[row] = pieces
-            sides.append(EncodedSentences.from_lists(known))
+            sides.append(EncodedSentences.from_lists(known, special))
         return ParallelCorpus(*sides), rows
 
     def _order_of_pairs(self, epoch: int) -> np.ndarray:
@@ -374,7 +376,7 @@ def _bucket_starts(pairs_per_batch: np.ndarray, batches_per_bucket: int) -> np.n
         most = batches_per_bucket * pairs_per_batch[start]
         # Each added pair needs room and, if it is longer, reduces the pairs per batch.
         room = batches_per_bucket * pairs_per_batch[start : start + most]
-        starts.append(start + np.count_nonzero(np.arange(1, len(room) + 1) <= room))
+        starts.append(start + int(np.count_nonzero(np.arange(1, len(room) + 1) <= room)))
     return np.array(starts)
 
 

@@ -1,7 +1,5 @@
 import numpy as np
 
-from keras_attn.text.tokenizer import END_TOKEN_ID, PAD_TOKEN_ID, START_TOKEN_ID
-
 
 def mask_tokens(
     token_ids,
@@ -11,7 +9,8 @@ def mask_tokens(
     rate=0.15,
     mask_rate=0.8,
     random_rate=0.1,
-    special_token_ids=(PAD_TOKEN_ID, START_TOKEN_ID, END_TOKEN_ID),
+    special_token_ids=(0, 1, 2),
+    pad_token_id=0,
 ):
     """Masks random tokens for masked language modeling.
 
@@ -30,12 +29,13 @@ def mask_tokens(
             Defaults to `0.8`.
         random_rate: Float in [0, 1], fraction of the selected tokens that are replaced by a random
             token, which is neither special nor the mask. Defaults to `0.1`.
-        special_token_ids: Tuple of ints that are never selected. Defaults to the ids of padding,
-            start and end, `(0, 1, 2)`.
+        special_token_ids: Tuple of ints that are never selected. Defaults to `(0, 1, 2)`, the ids
+            of padding, start and end.
+        pad_token_id: Int, label of tokens that are not selected. Defaults to `0`.
 
     Returns:
         Tuple of two int32 arrays of shape `(batch, time)`: the ids with masked tokens, and the
-        labels, which are 0 for tokens that are not selected.
+        labels, which are `pad_token_id` for tokens that are not selected.
 
     Raises:
         ValueError: If a rate is out of range, or the mask is not in the vocabulary.
@@ -66,4 +66,4 @@ def mask_tokens(
     masked = np.where(chosen & (fate < mask_rate), mask_token_id, token_ids)
     is_random = chosen & (fate >= mask_rate) & (fate < mask_rate + random_rate)
     masked = np.where(is_random, randoms, masked)
-    return masked.astype("int32"), np.where(chosen, token_ids, PAD_TOKEN_ID).astype("int32")
+    return masked.astype("int32"), np.where(chosen, token_ids, pad_token_id).astype("int32")

@@ -11,7 +11,7 @@ from keras_attn._files.lines import read_lines
 from keras_attn._files.working_directory import flush_directory, flush_to_disk, working_directory
 from keras_attn.text.encoded_sentences import EncodedSentences, file_paths
 from keras_attn.text.encoded_sentences_writer import EncodedSentencesWriter
-from keras_attn.text.tokenizer import Tokenizer
+from keras_attn.text.tokenizer import SpecialTokenIds, Tokenizer
 
 _PAIRS_PER_CHUNK = 8192
 _CHARACTERS_PER_TOKEN = 32  # as in the runtime
@@ -60,7 +60,7 @@ class ParallelCorpus:
         target: EncodedSentences,
         dropped_empty: int = 0,
         dropped_long: int = 0,
-    ):
+    ) -> None:
         if len(source) != len(target):
             raise ValueError(
                 "Expected the same number of source and target sentences. Received: "
@@ -149,6 +149,8 @@ class ParallelCorpus:
             _check_report(report, source_path, target_path)
             report["source_tokens"] = source_writer.num_tokens
             report["target_tokens"] = target_writer.num_tokens
+            for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
+                report[f"{side}_special_token_ids"] = SpecialTokenIds.of(tokenizer)._asdict()
             Path(encoded, _REPORT).write_text(json.dumps(report, indent=2) + "\n")
             flush_to_disk(encoded)
             _refuse_existing(directory)  # another process may have been faster
@@ -172,6 +174,7 @@ class ParallelCorpus:
         try:
             report = json.loads(Path(directory, _REPORT).read_text())
             counts = {side: report[f"{side}_tokens"] for side in ("source", "target")}
+            special = [SpecialTokenIds(**report[f"{side}_special_token_ids"]) for side in counts]
             kept, dropped = report["kept"], (report["dropped_empty"], report["dropped_long"])
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
@@ -187,8 +190,8 @@ class ParallelCorpus:
                         "bytes. Remove the damaged directory and encode again."
                     )
         return cls(
-            EncodedSentences.load(directory, "source"),
-            EncodedSentences.load(directory, "target"),
+            EncodedSentences.load(directory, "source", special[0]),
+            EncodedSentences.load(directory, "target", special[1]),
             *dropped,
         )
 

@@ -6,16 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.complete_model import is_complete_model
-from keras_attn.text.tokenizer import (
-    END_TOKEN_ID,
-    PAD_TOKEN_ID,
-    START_TOKEN_ID,
-    UNKNOWN_TOKEN_ID,
-)
+from keras_attn.text.tokenizer import SpecialTokenIds
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
+
+if TYPE_CHECKING:
+    pass
 
 # The sums of unigram training depend on the number of threads. A fixed number, independent of the
 # cores, gives the same model on every machine.
@@ -32,19 +31,23 @@ class SentencePieceTokenizer:
     ids here, in a TensorFlow graph (`to_tensorflow`) and in the runtime.
 
     Args:
-        model: Bytes of a SentencePiece model with the special ids pad 0, start 1, end 2 and unknown
-            3, as `train` creates it.
+        model: Bytes of a SentencePiece model, as `train` or `spm_train` creates it.
+        pad_token_id: Int, id of padding. Defaults to `None`: that of the model, if it has one.
+        start_token_id: Int, first input of a decoder. Defaults to `None`: that of the model, if it
+            has one.
+        end_token_id: Int, end of a sentence. Defaults to `None`: that of the model, if it has one.
 
     Attributes:
         model: Bytes of the model. Tokenizers with equal bytes have the same vocabulary.
         vocabulary_size: Int, number of ids.
-        pad_token_id: Int, 0.
-        start_token_id: Int, 1.
-        end_token_id: Int, 2.
-        unknown_token_id: Int, 3.
+        pad_token_id: Int; 0 for a model created by `train`.
+        start_token_id: Int; 1 for a model created by `train`.
+        end_token_id: Int; 2 for a model created by `train`.
+        unknown_token_id: Int; 3 for a model created by `train`.
 
     Raises:
-        ValueError: If the bytes are not a complete model, or the model has different special ids.
+        ValueError: If the bytes are not a complete model, the model lacks a special id that is not
+            given, or an id is outside of the vocabulary.
         ImportError: If `sentencepiece` is not installed.
 
     Example:
@@ -57,12 +60,14 @@ class SentencePieceTokenizer:
     ```
     """
 
-    pad_token_id = PAD_TOKEN_ID
-    start_token_id = START_TOKEN_ID
-    end_token_id = END_TOKEN_ID
-    unknown_token_id = UNKNOWN_TOKEN_ID
-
-    def __init__(self, model: bytes):
+    def __init__(
+        self,
+        model: bytes,
+        *,
+        pad_token_id: int | None = None,
+        start_token_id: int | None = None,
+        end_token_id: int | None = None,
+    ):
         sentencepiece = _import_sentencepiece()
         self.model = bytes(model)
         if not is_complete_model(self.model):
@@ -78,19 +83,25 @@ class SentencePieceTokenizer:
                 f"Expected a SentencePiece model. Received: {len(self.model)} bytes that "
                 "SentencePiece cannot read. Train the tokenizer or copy its file again."
             ) from error
-        found = (
-            self._processor.pad_id(),
-            self._processor.bos_id(),
-            self._processor.eos_id(),
-            self._processor.unk_id(),
-        )
-        if found != (PAD_TOKEN_ID, START_TOKEN_ID, END_TOKEN_ID, UNKNOWN_TOKEN_ID):
-            raise ValueError(
-                "Expected a model with the special ids (pad, start, end, unknown) = (0, 1, 2, 3). "
-                f"Received: {found}. Train it with SentencePieceTokenizer.train, or with spm_train "
-                "--pad_id=0 --bos_id=1 --eos_id=2 --unk_id=3."
-            )
         self.vocabulary_size = self._processor.get_piece_size()
+        self.unknown_token_id = self._processor.unk_id()
+        self.pad_token_id = self._special_id("pad", pad_token_id, self._processor.pad_id())
+        self.start_token_id = self._special_id("start", start_token_id, self._processor.bos_id())
+        self.end_token_id = self._special_id("end", end_token_id, self._processor.eos_id())
+
+    def _special_id(self, name, given, own):
+        if given is None and own < 0:
+            raise ValueError(
+                f"Expected a {name}_token_id, because the model has none. Received: "
+                f"{name}_token_id=None. Give the id that the model was trained with."
+            )
+        id_ = own if given is None else given
+        if not 0 <= id_ < self.vocabulary_size:
+            raise ValueError(
+                f"Expected {name}_token_id to be in [0, {self.vocabulary_size}), the vocabulary. "
+                f"Received: {name}_token_id={id_}."
+            )
+        return int(id_)
 
     @classmethod
     def train(
@@ -148,7 +159,7 @@ class SentencePieceTokenizer:
             }
             # The trainer sees neither newlines nor tabs, so both are defined as symbols.
             symbols += [symbol for symbol in ("\n", "\t") if symbol not in symbols]
-        sentences = TrainingSentences(files)
+        sentences, special = TrainingSentences(files), SpecialTokenIds()
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -164,10 +175,10 @@ class SentencePieceTokenizer:
                 max_sentence_length=LONGEST_LINE,
                 user_defined_symbols=symbols,
                 hard_vocab_limit=False,
-                pad_id=PAD_TOKEN_ID,
-                bos_id=START_TOKEN_ID,
-                eos_id=END_TOKEN_ID,
-                unk_id=UNKNOWN_TOKEN_ID,
+                pad_id=special.pad,
+                bos_id=special.start,
+                eos_id=special.end,
+                unk_id=special.unknown,
                 num_threads=_NUM_THREADS,
                 minloglevel=2,
                 **whitespace,
@@ -183,11 +194,12 @@ class SentencePieceTokenizer:
         return cls(model.getvalue())
 
     @classmethod
-    def load(cls, path: str | PathLike) -> "SentencePieceTokenizer":
+    def load(cls, path: str | PathLike, **special_ids: int) -> "SentencePieceTokenizer":
         """Reads a model file.
 
         Args:
             path: Path of the file.
+            **special_ids: Special ids, as in the constructor.
 
         Returns:
             A `SentencePieceTokenizer`.
@@ -196,7 +208,7 @@ class SentencePieceTokenizer:
             ValueError: If the file is damaged.
         """
         try:
-            return cls(Path(path).read_bytes())
+            return cls(Path(path).read_bytes(), **special_ids)
         except ValueError as error:
             raise ValueError(f"{error} The file is {str(path)!r}.") from error
 
@@ -293,22 +305,25 @@ class SentencePieceTokenizer:
     def to_tensorflow(
         self,
         start_token_id: int | None = None,
-        end_token_id: int | None = END_TOKEN_ID,
-        pad_token_id: int = PAD_TOKEN_ID,
+        end_token_id: int | None = None,
+        pad_token_id: int | None = None,
     ):
         """Returns the tokenizer as a `tf.Module`, for use inside a SavedModel.
 
         Args:
             start_token_id: Int, id that `encode` inserts before the pieces. Defaults to `None`.
-            end_token_id: Int, id that `encode` appends to the pieces, or `None`. Defaults to `2`.
-            pad_token_id: Int, id of padding. Defaults to `0`.
+            end_token_id: Int, id that `encode` appends to the pieces. Defaults to `None`.
+            pad_token_id: Int, id of padding. Defaults to `None`: that of this tokenizer.
 
         Returns:
             A `keras_attn.text.tensorflow_tokenizer.TensorFlowTokenizer`.
         """
         from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
 
-        return TensorFlowTokenizer(self.model, start_token_id, end_token_id, pad_token_id)
+        pad_token_id = self.pad_token_id if pad_token_id is None else pad_token_id
+        return TensorFlowTokenizer(
+            self.model, self.unknown_token_id, pad_token_id, start_token_id, end_token_id
+        )
 
 
 def _check_texts(texts):

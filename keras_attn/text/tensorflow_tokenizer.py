@@ -11,8 +11,6 @@ except ImportError as error:
         "`pip install keras-attn[tensorflow]`."
     ) from error
 
-from keras_attn.text.tokenizer import END_TOKEN_ID, PAD_TOKEN_ID, UNKNOWN_TOKEN_ID
-
 
 class TensorFlowTokenizer(tf.Module):
     """SentencePiece tokenizer in a TensorFlow graph: strings to padded ids, and ids to strings.
@@ -23,9 +21,10 @@ class TensorFlowTokenizer(tf.Module):
 
     Args:
         model: Bytes of a SentencePiece model.
+        unknown_token_id: Int, id that replaces ids outside of the vocabulary in `decode`.
+        pad_token_id: Int, id of padding.
         start_token_id: Int, id that `encode` inserts before the pieces. Defaults to `None`.
-        end_token_id: Int, id that `encode` appends to the pieces, or `None`. Defaults to `2`.
-        pad_token_id: Int, id of padding. Defaults to `0`.
+        end_token_id: Int, id that `encode` appends to the pieces. Defaults to `None`.
         name: String, name of the module. Defaults to `None`.
 
     Example:
@@ -45,12 +44,14 @@ class TensorFlowTokenizer(tf.Module):
     def __init__(
         self,
         model: bytes,
+        unknown_token_id: int,
+        pad_token_id: int,
         start_token_id: int | None = None,
-        end_token_id: int | None = END_TOKEN_ID,
-        pad_token_id: int = PAD_TOKEN_ID,
+        end_token_id: int | None = None,
         name: str | None = None,
-    ):
+    ) -> None:
         super().__init__(name=name)
+        self._unknown_token_id = unknown_token_id
         self._start_token_id = start_token_id
         self._end_token_id = end_token_id
         self._pad_token_id = pad_token_id
@@ -85,14 +86,17 @@ class TensorFlowTokenizer(tf.Module):
         """Returns whether each string of shape `(batch,)` has any pieces, boolean `(batch,)`."""
         return self._tokenizer.tokenize(_vector(texts)).row_lengths() > 0
 
-    def decode(self, ids: tf.Tensor) -> tf.Tensor:
+    def decode(self, ids: tf.Tensor, lengths: tf.Tensor | None = None) -> tf.Tensor:
         """Decodes ids.
 
-        Start, end and padding ids are removed. Ids outside of the vocabulary are treated as
-        unknown, because a model may have more ids than the tokenizer.
+        The control ids of the SentencePiece model, such as start, end and padding, are removed. Ids
+        outside of the vocabulary are treated as unknown, because a model may have more ids than the
+        tokenizer.
 
         Args:
             ids: Int32 tensor of shape `(..., length)`.
+            lengths: Int32 tensor of shape `(...)`, number of ids of each row that are text.
+                Defaults to `None`, all ids.
 
         Returns:
             String tensor of shape `(...)`.
@@ -107,7 +111,10 @@ class TensorFlowTokenizer(tf.Module):
         # Not -1, which cannot be inferred for empty tensors.
         rows = tf.reshape(ids, (tf.reduce_prod(shape[:-1]), shape[-1]))  # (product of ..., T)
         is_known = (rows >= 0) & (rows < self._tokenizer.vocab_size())
-        texts = self._tokenizer.detokenize(tf.where(is_known, rows, UNKNOWN_TOKEN_ID))
+        rows = tf.where(is_known, rows, self._unknown_token_id)
+        if lengths is not None:
+            rows = tf.RaggedTensor.from_tensor(rows, lengths=tf.reshape(lengths, (-1,)))
+        texts = self._tokenizer.detokenize(rows)
         return tf.reshape(texts, shape[:-1])  # (...)
 
 

@@ -1,12 +1,40 @@
-"""The interface of tokenizers, and the special token ids."""
+"""The interface of tokenizers, and their special ids."""
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-PAD_TOKEN_ID = 0
-START_TOKEN_ID = 1
-END_TOKEN_ID = 2
-UNKNOWN_TOKEN_ID = 3
+
+class SpecialTokenIds(NamedTuple):
+    """Special ids of one side of a corpus.
+
+    The defaults are those of `SentencePieceTokenizer.train`.
+
+    Args:
+        pad: Int, id that pads rows on the right. Defaults to `0`.
+        start: Int, first input of a decoder. Defaults to `1`.
+        end: Int, id that ends every source sentence and every row of labels. Defaults to `2`.
+        unknown: Int, id of text outside of the vocabulary. Defaults to `3`.
+
+    Example:
+
+    >>> SpecialTokenIds(pad=1, start=0).end
+    2
+    """
+
+    pad: int = 0
+    start: int = 1
+    end: int = 2
+    unknown: int = 3
+
+    @classmethod
+    def of(cls, tokenizer: "Tokenizer") -> "SpecialTokenIds":
+        """Returns the special ids of a tokenizer."""
+        return cls(
+            int(tokenizer.pad_token_id),
+            int(tokenizer.start_token_id),
+            int(tokenizer.end_token_id),
+            int(tokenizer.unknown_token_id),
+        )
 
 
 @runtime_checkable
@@ -18,10 +46,14 @@ class Tokenizer(Protocol):
 
     Attributes:
         vocabulary_size: Int, number of ids. Every id is in `[0, vocabulary_size)`.
-        pad_token_id: Int, always 0. It pads rows on the right and marks labels that do not count.
-        start_token_id: Int, always 1. First input of a decoder.
-        end_token_id: Int, always 2. It ends every source sentence and every row of labels.
-        unknown_token_id: Int, always 3. It represents text outside of the vocabulary.
+        pad_token_id: Int, id that pads rows on the right and marks labels that do not count.
+        start_token_id: Int, first input of a decoder.
+        end_token_id: Int, id that ends every source sentence and every row of labels.
+        unknown_token_id: Int, id of text outside of the vocabulary.
+
+    Source and target may have tokenizers with different special ids. Pass those of the source to
+    the encoder (`pad_token_id`, `end_token_id`), those of the target to the search, and the padding
+    of the target to the loss, as its `ignore_class`.
 
     Example:
 

@@ -23,7 +23,7 @@ class TrainingSentences:
         files: List of paths of text files, plain or `.gz`.
     """
 
-    def __init__(self, files: list):
+    def __init__(self, files: list) -> None:
         self.files = files
         self.found_text = False
         self.error = None

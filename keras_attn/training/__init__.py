@@ -11,7 +11,9 @@ from keras_attn.training.fit import fit
 from keras_attn.training.inverse_square_root_schedule import InverseSquareRootSchedule
 from keras_attn.training.linear_crossentropy import linear_crossentropy
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
+from keras_attn.training.model_card import ModelCard
 from keras_attn.training.perplexity import Perplexity
+from keras_attn.training.run_directory import RunDirectory
 from keras_attn.training.scheduled_sampling import ScheduledSampling
 from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
 from keras_attn.training.strategy import strategy
@@ -26,7 +28,9 @@ __all__ = [
     "ClippedAdam",
     "InverseSquareRootSchedule",
     "LossScaleOptimizer",
+    "ModelCard",
     "Perplexity",
+    "RunDirectory",
     "ScheduledSampling",
     "SequenceCrossentropy",
     "TokenAccuracy",

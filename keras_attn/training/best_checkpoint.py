@@ -36,7 +36,7 @@ class BestCheckpoint(keras.callbacks.Callback):
 
     ```python
     fit(trainer, batches, epochs=20, validation_batches=validation,
-        callbacks=[BestCheckpoint("run/translator.keras", saved_model=translator)])
+        callbacks=[BestCheckpoint("run/model.keras", saved_model=translator)])
     ```
     """
 

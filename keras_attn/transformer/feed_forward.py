@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -7,6 +9,7 @@ from keras_attn._layer.ensure_built import build_activation
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
+from keras_attn._types import ActivationLike, InitializerLike, StaticShape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -47,21 +50,21 @@ class FeedForward(Layer):
 
     def __init__(
         self,
-        intermediate_dim,
-        activation="relu",
-        dropout=0.0,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        intermediate_dim: int,
+        activation: ActivationLike = "relu",
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_positive_integer("intermediate_dim", intermediate_dim)
         check_dropout("dropout", dropout)
         self.supports_masking = True
         self.intermediate_dim = intermediate_dim
         self.is_gated = activation == "swiglu"
-        self.activation = activation if self.is_gated else _activation(activation)
+        self.activation: Any = activation if self.is_gated else _activation(activation)
         self.dropout = dropout
         self.use_bias = use_bias
         self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
@@ -79,14 +82,14 @@ class FeedForward(Layer):
             name=name,
         )
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         self.expansion.build(inputs_shape)
         if not self.is_gated:
             build_activation(self.activation, (*inputs_shape[:-1], self.intermediate_dim))
         self.contraction = self._dense(inputs_shape[-1], "contraction")
         self.contraction.build((*inputs_shape[:-1], self.intermediate_dim))
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         hidden = self.expansion(inputs)  # (..., I) or (..., 2 I)
         if self.is_gated:
             gate, hidden = ops.split(hidden, 2, axis=-1)
@@ -95,10 +98,10 @@ class FeedForward(Layer):
             hidden = self.activation(hidden)
         return self.contraction(self.dropout_layer(hidden))  # (..., D)
 
-    def compute_output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape: StaticShape) -> tuple[int | None, ...]:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,
@@ -113,7 +116,7 @@ class FeedForward(Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-def erf_gelu(x):
+def erf_gelu(x: Tensor) -> Tensor:
     """Gelu, 0.5 x (1 + erf(x / sqrt(2))).
 
     Introduced by [Hendrycks and Gimpel, 2016](https://arxiv.org/abs/1606.08415). Keras computes it

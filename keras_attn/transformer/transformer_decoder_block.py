@@ -1,8 +1,12 @@
+from typing import Any, cast
+
 import keras
 
 from keras_attn import masks
 from keras_attn._layer.argument_checks import check_same_batch, check_second_input
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._types import Mask, PositionBias, StaticShape, Tensor, TensorDict
+from keras_attn.attention.cache_view import CacheView
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 WITHOUT_MEMORY = " Or create the block with cross_attention=False."
@@ -66,13 +70,17 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     (2, 5, 16)
     """
 
-    def __init__(self, num_heads, intermediate_dim, cross_attention=True, **kwargs):
+    def __init__(
+        self, num_heads: int, intermediate_dim: int, cross_attention: bool = True, **kwargs: Any
+    ) -> None:
         super().__init__(num_heads, intermediate_dim, **kwargs)
         self.cross_attention = cross_attention
         if cross_attention:
             self.memory_norm = self.new_norm("memory_norm")
 
-    def build(self, inputs_shape, encoder_outputs_shape=None):
+    def build(
+        self, inputs_shape: StaticShape, encoder_outputs_shape: StaticShape | None = None
+    ) -> None:
         super().build(inputs_shape)
         if not self.cross_attention:
             return
@@ -81,17 +89,17 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         self.cross_attention_layer.build(inputs_shape, encoder_outputs_shape)
         ensure_built(self.memory_norm, inputs_shape)
 
-    def call(
+    def call(  # pyright: ignore[reportIncompatibleMethodOverride] - has a memory as second input
         self,
-        inputs,
-        encoder_outputs=None,
-        encoder_mask=None,
-        attention_mask=None,
-        position_bias=None,
-        encoder_outputs_mask=None,
-        mask=None,
-        inputs_mask=None,
-    ):
+        inputs: Tensor,
+        encoder_outputs: Tensor | None = None,
+        encoder_mask: Mask | None = None,
+        attention_mask: Mask | None = None,
+        position_bias: PositionBias | None = None,
+        encoder_outputs_mask: Mask | None = None,
+        mask: Mask | None = None,
+        inputs_mask: Mask | None = None,
+    ) -> Tensor:
         if self.cross_attention:
             check_second_input(self, "encoder_outputs", encoder_outputs, WITHOUT_MEMORY)
         check_same_batch(self, inputs=inputs, encoder_outputs=encoder_outputs)
@@ -102,7 +110,14 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         padding = masks.join(inputs, mask=mask, inputs_mask=inputs_mask)
         return self.run(inputs, memory, attention_mask, position_bias, padding)[0]
 
-    def run(self, inputs, memory, attention_mask=None, position_bias=None, padding=None):
+    def run(
+        self,
+        inputs: Tensor,
+        memory: TensorDict | None,
+        attention_mask: Mask | None = None,
+        position_bias: PositionBias | None = None,
+        padding: Tensor | None = None,
+    ) -> tuple[Tensor, Any]:
         """Processes all positions at once, given a prepared memory.
 
         Args:
@@ -129,7 +144,9 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
 
         return self._rest(self._residual(inputs, self.attention_norm, attend), memory)
 
-    def prepare_memory(self, encoder_outputs, encoder_mask=None):
+    def prepare_memory(
+        self, encoder_outputs: Tensor | None, encoder_mask: Mask | None = None
+    ) -> TensorDict:
         """Returns keys, values and mask of the cross-attention.
 
         Args:
@@ -141,15 +158,23 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         """
         if not self.cross_attention:
             return {}
-        return self.cross_attention_layer.prepare_memory(
-            encoder_outputs, attention_mask=encoder_mask
-        )
+        value = check_second_input(self, "encoder_outputs", encoder_outputs, WITHOUT_MEMORY)
+        return self.cross_attention_layer.prepare_memory(value, attention_mask=encoder_mask)
 
-    def initial_state(self, batch, capacity, growing=None):
+    def initial_state(
+        self, batch: int | Tensor, capacity: int, growing: bool | None = None
+    ) -> TensorDict:
         """Returns an empty cache, see `keras_attn._decoding_state.kv_cache.new_cache`."""
         return self.self_attention.new_cache(batch, capacity, growing)
 
-    def step(self, inputs, state, memory, view, position_bias=None):
+    def step(
+        self,
+        inputs: Tensor,
+        state: TensorDict,
+        memory: TensorDict | None,
+        view: CacheView,
+        position_bias: PositionBias | None = None,
+    ) -> tuple[Tensor, Any, TensorDict]:
         """Processes new positions, given the cached previous positions.
 
         Args:
@@ -179,7 +204,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
 
     def _rest(self, inputs, memory):
         """Applies cross-attention and feed-forward network; returns outputs and weights."""
-        outputs, found = inputs, [None]
+        outputs, found = inputs, [cast(Tensor | None, None)]
         if self.cross_attention:
 
             def attend(x):
@@ -189,5 +214,5 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
             outputs = self._residual(inputs, self.memory_norm, attend)
         return self._residual(outputs, self.feed_forward_norm, self.feed_forward), found[0]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "cross_attention": self.cross_attention}

@@ -1,3 +1,5 @@
+from typing import Any, Self
+
 import keras
 
 from keras_attn import masks
@@ -11,8 +13,17 @@ from keras_attn._layer.argument_checks import (
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
 from keras_attn._serialization.plain_function import plain_function
+from keras_attn._types import (
+    ActivationLike,
+    InitializerLike,
+    Mask,
+    PositionBias,
+    StaticShape,
+    Tensor,
+)
 from keras_attn.attention.multi_head_attention import MultiHeadAttention
 from keras_attn.attention.position_bias import check_position_bias
+from keras_attn.positions.rotary_positions import RotaryPositions
 from keras_attn.transformer.feed_forward import FeedForward
 
 NORMALIZATIONS = {
@@ -93,25 +104,25 @@ class TransformerEncoderBlock(Layer):
 
     def __init__(
         self,
-        num_heads,
-        intermediate_dim,
-        key_dim=None,
-        num_key_value_heads=None,
-        activation="relu",
-        normalization="layer",
-        normalize_first=True,
-        dropout=0.0,
-        attention_dropout=None,
-        activation_dropout=None,
-        use_bias=True,
-        sliding_window=None,
-        flash_attention=None,
-        rotary=None,
-        epsilon=1e-5,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        intermediate_dim: int,
+        key_dim: int | None = None,
+        num_key_value_heads: int | None = None,
+        activation: ActivationLike = "relu",
+        normalization: str = "layer",
+        normalize_first: bool = True,
+        dropout: float = 0.0,
+        attention_dropout: float | None = None,
+        activation_dropout: float | None = None,
+        use_bias: bool = True,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
+        rotary: RotaryPositions | None = None,
+        epsilon: float = 1e-5,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         check_positive_integer("num_heads", num_heads)
@@ -159,11 +170,11 @@ class TransformerEncoderBlock(Layer):
         self.residual_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     @property
-    def activation(self):
+    def activation(self) -> Any:
         """The activation of the feed-forward network."""
         return self.feed_forward.activation
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: StaticShape) -> None:
         check_sequence_shape("inputs", inputs_shape)
         self.self_attention = self._attention(
             "self_attention",
@@ -177,7 +188,14 @@ class TransformerEncoderBlock(Layer):
         self.feed_forward.build(inputs_shape)
         self.feed_forward_norm.build(inputs_shape)
 
-    def call(self, inputs, attention_mask=None, position_bias=None, mask=None, inputs_mask=None):
+    def call(
+        self,
+        inputs: Tensor,
+        attention_mask: Mask | None = None,
+        position_bias: PositionBias | None = None,
+        mask: Mask | None = None,
+        inputs_mask: Mask | None = None,
+    ) -> Tensor:
         padding = masks.join(inputs, mask=mask, inputs_mask=inputs_mask)
         outputs = self._residual(
             inputs,
@@ -196,7 +214,7 @@ class TransformerEncoderBlock(Layer):
             return inputs + self.residual_dropout(sublayer(norm(inputs)))
         return norm(inputs + self.residual_dropout(sublayer(inputs)))
 
-    def new_norm(self, name):
+    def new_norm(self, name: str) -> keras.layers.Layer:
         """Creates a normalization layer of the kind that the block uses."""
         norm = NORMALIZATIONS[self.normalization](
             epsilon=self.epsilon, dtype=self.dtype_policy, name=name
@@ -229,14 +247,16 @@ class TransformerEncoderBlock(Layer):
         # Offsets of 1000, because the blocks of a stack have consecutive seeds.
         return None if self.seed is None else self.seed + 1000 * parts.index(part)
 
-    def compute_output_shape(self, inputs_shape, *args):
+    def compute_output_shape(self, inputs_shape: StaticShape, *args: Any) -> tuple[int | None, ...]:
         return inputs_shape
 
-    def compute_output_spec(self, inputs, *args, position_bias=None, **kwargs):
+    def compute_output_spec(
+        self, inputs: Tensor, *args: Any, position_bias: PositionBias | None = None, **kwargs: Any
+    ) -> Any:
         check_position_bias(position_bias)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,
@@ -259,6 +279,6 @@ class TransformerEncoderBlock(Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         rotary = keras.saving.deserialize_keras_object(config["rotary"])
         return cls(**{**config, "rotary": rotary})

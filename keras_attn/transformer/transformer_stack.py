@@ -1,4 +1,6 @@
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -10,9 +12,11 @@ from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.layer_template import LayerTemplate, check_template_dtype, with_dtype
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import PositionBias, StaticShape, Tensor, TensorDict
+from keras_attn.attention.cache_view import CacheView
 
 
-def check_block(block):
+def check_block(block: object) -> None:
     """Raises a `ValueError` unless a stack can copy the block."""
     needed = ("normalize_first", "new_norm", "seed")
     if not isinstance(block, keras.layers.Layer) or not all(hasattr(block, x) for x in needed):
@@ -49,16 +53,16 @@ class TransformerStack(Layer):
 
     def __init__(
         self,
-        block,
-        embedding,
-        num_layers,
-        positions,
-        position_bias,
-        scale_embedding,
-        dropout,
-        seed,
-        **kwargs,
-    ):
+        block: Any,
+        embedding: Any,
+        num_layers: int,
+        positions: Any,
+        position_bias: Any,
+        scale_embedding: bool,
+        dropout: float,
+        seed: int | None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_positive_integer("num_layers", num_layers)
         check_dropout("dropout", dropout)
@@ -98,7 +102,7 @@ class TransformerStack(Layer):
         # The output of a pre-norm block is not normalized.
         self.final_norm = self.blocks[0].new_norm("final_norm") if block.normalize_first else None
 
-    def build(self, inputs_shape, *memory_shapes):
+    def build(self, inputs_shape: StaticShape, *memory_shapes: Any) -> None:
         """Builds all layers.
 
         Args:
@@ -117,11 +121,11 @@ class TransformerStack(Layer):
         self.output_dim = shape[-1]
 
     @property
-    def max_length(self):
+    def max_length(self) -> int | None:
         """Int, number of positions if they are learned, otherwise `None`."""
         return getattr(self.positions, "max_length", None)
 
-    def embed(self, inputs, start_index=0):
+    def embed(self, inputs: Tensor, start_index: int | Tensor = 0) -> Tensor:
         """Returns the input vectors `(batch, time, features)` of the first block."""
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         vectors = ops.cast(vectors, self.compute_dtype)
@@ -137,7 +141,7 @@ class TransformerStack(Layer):
             vectors = ops.cast(vectors, self.compute_dtype)
         return self.input_dropout(vectors)
 
-    def bias(self, query_positions, key_positions):
+    def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """Returns the bias of the attention scores, or `None`.
 
         With blockwise attention, it is the layer itself, which is called for each block of the
@@ -147,7 +151,14 @@ class TransformerStack(Layer):
             return self.position_bias
         return self.position_bias(query_positions, key_positions)
 
-    def step(self, vectors, shared, memories, view, position_bias=None):
+    def step(
+        self,
+        vectors: Tensor,
+        shared: TensorDict,
+        memories: Sequence[TensorDict | None],
+        view: CacheView,
+        position_bias: PositionBias | None = None,
+    ) -> tuple[Tensor, Any, TensorDict]:
         """Processes new positions, given the cached previous positions.
 
         Args:
@@ -164,7 +175,7 @@ class TransformerStack(Layer):
             with the new caches.
         """
         archives = shared.get("archives", [None] * self.num_layers)
-        caches = []
+        caches, weights = [], None
         for block, cache, archive, memory in zip(
             self.blocks, shared["caches"], archives, memories, strict=True
         ):
@@ -173,11 +184,11 @@ class TransformerStack(Layer):
             caches.append(cache)
         return vectors, weights, {**shared, "caches": caches}
 
-    def normalize(self, outputs):
+    def normalize(self, outputs: Tensor) -> Tensor:
         """Applies the final normalization to the outputs of the last block."""
         return outputs if self.final_norm is None else self.final_norm(outputs)
 
-    def serialize_arguments(self):
+    def serialize_arguments(self) -> dict[str, Any]:
         """Returns the serialized arguments, for the config of an encoder or decoder."""
         return {
             "block": self.block_template.config(),
@@ -191,7 +202,7 @@ class TransformerStack(Layer):
         }
 
     @staticmethod
-    def deserialize_arguments(config):
+    def deserialize_arguments(config: dict[str, Any]) -> dict[str, Any]:
         """Returns the config of an encoder or decoder with deserialized layers."""
         layers = {
             name: keras.saving.deserialize_keras_object(config[name])

@@ -1,12 +1,19 @@
 """Checks of attention weights, and labels of tokens."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+
+from keras_attn._types import TensorLike
 
 WORD_START = "\u2581"  # SentencePiece's symbol for the space before a word
 VISIBLE_SPACE = "\u2423"
 
 
-def checked_alignments(alignments, source_tokens, target_tokens):
+def checked_alignments(
+    alignments: TensorLike, source_tokens: Sequence[Any], target_tokens: Sequence[Any]
+) -> np.ndarray:
     """Returns attention weights as a float32 matrix `(target_length, source_length)`.
 
     Args:
@@ -23,9 +30,9 @@ def checked_alignments(alignments, source_tokens, target_tokens):
     if alignments.shape != expected or alignments.size == 0:
         raise ValueError(
             "Expected alignments with one row per target token and one column per source token, "
-            "and at least one of each. "
-            f"Received: alignments with shape {alignments.shape}, {expected[0]} target tokens and "
-            f"{expected[1]} source tokens. Select one hypothesis and remove the padding."
+            f"and at least one of each. Received: alignments with shape {alignments.shape}, "
+            f"{expected[0]} target tokens and {expected[1]} source tokens. Select one hypothesis "
+            "and remove the padding."
         )
     # The condition also fails for NaN. Sums of float16 weights may slightly exceed 1.
     if not np.all((alignments >= 0.0) & (alignments <= 1.001)):
@@ -36,7 +43,7 @@ def checked_alignments(alignments, source_tokens, target_tokens):
     return alignments
 
 
-def label_of(token):
+def label_of(token: Any) -> str:
     """Returns a readable label of a token, which is never empty."""
     text = token.replace(WORD_START, " ").replace("\n", "\\n").replace("\t", "\\t")
     return text.strip() or VISIBLE_SPACE

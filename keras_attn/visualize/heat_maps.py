@@ -1,11 +1,22 @@
 """Heat maps of attention weights."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
+from keras_attn._types import TensorLike
 from keras_attn.visualize.alignment_tokens import checked_alignments, label_of
 
 
-def plot_alignments(alignments, source_tokens, target_tokens, ax=None, title=None, cmap="gray"):
+def plot_alignments(
+    alignments: TensorLike,
+    source_tokens: Sequence[Any],
+    target_tokens: Sequence[Any],
+    ax: Any = None,
+    title: str | None = None,
+    cmap: Any = "gray",
+) -> Any:
     """Plots the attention weights of one output sequence as a heat map.
 
     Row t shows the weights over the source at the step that produced target token t:
@@ -71,7 +82,13 @@ def plot_alignments(alignments, source_tokens, target_tokens, ax=None, title=Non
     return ax
 
 
-def plot_attention_grid(scores, source_tokens, target_tokens, title=None, cmap="gray"):
+def plot_attention_grid(
+    scores: Mapping[str, TensorLike],
+    source_tokens: Sequence[Any],
+    target_tokens: Sequence[Any],
+    title: str | None = None,
+    cmap: Any = "gray",
+) -> Any:
     """Plots the attention weights of several heads and layers, with one row per layer.
 
     Args:

@@ -1,7 +1,10 @@
 import html
 import json
 import re
+from collections.abc import Iterable, Mapping
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +14,9 @@ from keras_attn.visualize.alignment_tokens import WORD_START, checked_alignments
 TEMPLATE = Path(__file__).with_name("alignments.html")
 
 
-def write_alignment_html(path, examples, title="Attention"):
+def write_alignment_html(
+    path: str | PathLike[str], examples: Iterable[Mapping[str, Any]], title: str = "Attention"
+) -> None:
     """Writes an interactive HTML page that shows the attention of each word.
 
     The page is a single file without external resources. Pointing at a word highlights the words

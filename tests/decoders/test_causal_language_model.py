@@ -240,7 +240,7 @@ def test_searches_find_the_best_continuations(name):
     encoded = PromptEncoder()(PROMPT_IDS)
     arguments = {"max_length": limit, "relative_max_length": None}
 
-    exact = BeamDecoder(model, 24, num_hypotheses=3, stop="exact", **arguments)
+    exact = BeamDecoder(model, beam_width=24, num_hypotheses=3, stop="exact", **arguments)
     every = [search_oracles.every_hypothesis(lookup, limit)[:3] for lookup in lookups]
     assert_found(numpy(exact(**encoded)), every)
 
@@ -250,7 +250,7 @@ def test_searches_find_the_best_continuations(name):
     ]
     assert_found(numpy(GreedyDecoder(model, **arguments)(**encoded)), greedy)
 
-    beam = BeamDecoder(model, 2, num_hypotheses=2, **arguments)
+    beam = BeamDecoder(model, beam_width=2, num_hypotheses=2, **arguments)
     expected = [search_oracles.beam_search(lookup, limit, 2, 2) for lookup in lookups]
     assert_found(numpy(beam(**encoded)), expected)
 
@@ -258,7 +258,7 @@ def test_searches_find_the_best_continuations(name):
 def test_an_empty_prompt_is_the_start_token():
     model = made("rotary, fixed cache")
     arguments = {"max_length": 4, "relative_max_length": None}
-    generator = search_model(PromptEncoder(), BeamDecoder(model, 2, **arguments))
+    generator = search_model(PromptEncoder(), BeamDecoder(model, beam_width=2, **arguments))
     empty, start = numpy(generator(np.zeros((1, 3), "int32"))), numpy(generator(np.array([[1]])))
     assert_close(empty, start)
 
@@ -283,7 +283,9 @@ def test_is_a_good_layer(name, prompts):
 
 def test_a_generator_is_saved_with_its_search(tmp_path):
     model = made("relative")
-    search = BeamDecoder(model, 3, num_hypotheses=2, max_length=5, relative_max_length=None)
+    search = BeamDecoder(
+        model, beam_width=3, num_hypotheses=2, max_length=5, relative_max_length=None
+    )
     generator = search_model(PromptEncoder(VOCABULARY_SIZE), search)
     expected = numpy(generator(PROMPT_IDS))
     assert (expected["lengths"] > 0).any()
@@ -295,7 +297,7 @@ def test_a_generator_is_saved_with_its_search(tmp_path):
 
 def test_a_graph_of_known_prompt_length_can_archive():
     model = made("rotary, archive")
-    search = BeamDecoder(model, 2, max_length=5, relative_max_length=None)
+    search = BeamDecoder(model, beam_width=2, max_length=5, relative_max_length=None)
     generator = search_model(PromptEncoder(), search)
     expected = numpy(generator(PROMPT_IDS))
     assert_close(generator.predict(PROMPT_IDS, verbose=0), expected)

@@ -131,7 +131,7 @@ def test_each_reads_what_its_own_encoder_has_read():
         for name in encoded[1]
     }
     ensemble = EnsembleDecoder(members)
-    search = BeamDecoder(ensemble, 3, max_length=4)
+    search = BeamDecoder(ensemble, beam_width=3, max_length=4)
     search(**joined)
     randomize(ensemble)
     each = [

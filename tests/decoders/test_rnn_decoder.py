@@ -243,7 +243,9 @@ def test_coverage_of_a_sequence_of_numbers_counts_all_of_it():
 def test_a_search_stays_within_the_room_for_the_decoders_own_past():
     own = {"source": BahdanauAttention(5), "own": IntraDecoderAttention(LuongAttention("general"))}
     decoder = built(lambda: with_head(attention_cell(attention=CombinedAttention(own))))
-    search = GreedyDecoder(decoder, 4, relative_max_length=None, suppressed_token_ids=[2])
+    search = GreedyDecoder(
+        decoder, max_length=4, relative_max_length=None, suppressed_token_ids=[2]
+    )
     results = numpy(search(**ENCODED, max_length=9))
     assert results["lengths"].tolist() == [[4]] * 3
     assert_close(results, numpy(search(**ENCODED)))
@@ -323,7 +325,7 @@ def test_a_mask_of_one_row_is_for_all_sentences():
     outputs = np.random.default_rng(0).normal(size=(3, 4, 4)).astype("float32")
     encoded = {"encoder_outputs": outputs, "encoder_state": [np.ones((3, 4), "float32")] * 2}
     one = np.array([[True, True, True, False]])
-    for call in (decoder, lambda ids, **encoded: BeamDecoder(decoder, 2)(**encoded)):
+    for call in (decoder, lambda ids, **encoded: BeamDecoder(decoder, beam_width=2)(**encoded)):
         found = [
             numpy(call(np.ones((3, 2), "int32"), **encoded, encoder_mask=mask))
             for mask in (one, np.repeat(one, 3, axis=0))

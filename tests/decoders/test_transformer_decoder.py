@@ -234,7 +234,7 @@ def test_a_built_block_with_rotary_positions_is_a_pattern_for_other_sizes():
 
 
 def test_a_batch_of_zero_sentences_has_zero_hypotheses():
-    search = BeamDecoder(decoder(), 3, num_hypotheses=2, max_length=5)
+    search = BeamDecoder(decoder(), beam_width=3, num_hypotheses=2, max_length=5)
     results = numpy(search(np.zeros((0, 4, 8), "float32"), np.zeros((0, 4), "bool")))
     assert results["scores"].shape == (0, 2) and results["token_ids"].shape[:2] == (0, 2)
 

@@ -43,11 +43,17 @@ def test_it_tells_an_export_what_all_encoders_read():
         ]
     )
     assert joined.vocabulary_size == 10 and joined.pad_token_id == 0
-    assert joined.max_source_length == 7 and joined.source_end and not joined.source_start
-    prompts = EnsembleEncoder([PromptEncoder(12, 3, source_start=True)] * 2)
+    assert joined.max_source_length == 7 and (joined.start_token_id, joined.end_token_id) == (
+        None,
+        2,
+    )
+    prompts = EnsembleEncoder([PromptEncoder(12, 3, start_token_id=1)] * 2)
     assert prompts.vocabulary_size == 12 and prompts.pad_token_id == 3
     assert EnsembleEncoder([PromptEncoder(), PromptEncoder(12)]).vocabulary_size == 12
-    assert prompts.max_source_length is None and prompts.source_start and not prompts.source_end
+    assert prompts.max_source_length is None and (prompts.start_token_id, prompts.end_token_id) == (
+        1,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +62,7 @@ def test_it_tells_an_export_what_all_encoders_read():
         (lambda: [], "at least one"),
         (lambda: [transformer(), recurrent(12)], r"same vocabulary_size. .*=\[10, 12\]"),
         (lambda: [transformer(), recurrent(pad_token_id=4)], r"same pad_token_id. .*=\[0, 4\]"),
-        (lambda: [transformer(), PromptEncoder(10)], r"same source_end. .*=\[True, False\]"),
+        (lambda: [transformer(), PromptEncoder(10)], r"same end_token_id. .*=\[2, None\]"),
     ],
 )
 def test_encoders_that_read_something_else_are_refused(make, message):

@@ -24,7 +24,7 @@ def reloaded(run):
     from sklearn.datasets import load_digits
 
     images = load_digits().images[..., None].astype("float32") / 16
-    return images, predict(run / "digits.keras", images)
+    return images, predict(run / "model.keras", images)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def reloaded(run):
     """Outputs for `IDS` of the saved model in a fresh process."""
-    return predict(run[0] / "classifier.keras", IDS)
+    return predict(run[0] / "model.keras", IDS)
 
 
 @pytest.mark.slow
@@ -45,7 +45,7 @@ def test_a_fresh_process_computes_from_the_saved_model(run, reloaded):
 
     import keras_attn
 
-    model = keras.models.load_model(run[0] / "classifier.keras")
+    model = keras.models.load_model(run[0] / "model.keras")
     inner = model.get_layer("bahdanau_attention")
     assert isinstance(inner, keras_attn.BahdanauAttention)
     query, states = keras.Model(model.input, list(inner.input))(IDS)

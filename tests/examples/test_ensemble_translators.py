@@ -7,19 +7,31 @@ import numpy as np
 import pytest
 
 from keras_attn import ensemble_model
+from keras_attn.text import SentencePieceTokenizer
+from keras_attn.training import RunDirectory
 from tests.contracts import assert_close, numpy
-from tests.export.small_translator import make_translator
+from tests.export.small_translator import SOURCE, TARGET, make_translator
+from tests.runtime.fake_model import train_tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    return [
+        SentencePieceTokenizer(train_tokenizer(sentences=sentences))
+        for sentences in (SOURCE, TARGET)
+    ]
 
 
 @pytest.fixture
-def runs(tmp_path):
+def runs(tmp_path, tokenizers):
     """Two run directories."""
     made = []
     for seed, cell in enumerate(("lstm", "gru"), 1):
         run = tmp_path / cell
         run.mkdir()
-        make_translator(cell=cell).save(run / "translator.keras")
-        for name in ("source.spm", "target.spm", "test.source", "test.target"):
+        made_run = RunDirectory.create(run, "generation", *tokenizers)
+        made_run.save_model(make_translator(cell=cell))
+        for name in ("test.source", "test.target"):
             (run / name).write_text(name)
         history = {"minutes": 10 * seed, "cpu_minutes": 30, "arguments": {"seed": seed}}
         (run / "history.json").write_text(json.dumps(history))
@@ -36,12 +48,12 @@ def test_what_is_made_is_a_run(runs, tmp_path, monkeypatch):
     directory = tmp_path / "ensemble"
     run(monkeypatch, *runs, "--run-dir", directory, "--weights", 1, 3)
     assert {path.name for path in directory.iterdir()} == {
-        *("translator.keras", "source.spm", "target.spm", "test.source", "test.target"),
+        *("run.json", "model.keras", "source.spm", "target.spm", "test.source", "test.target"),
         "history.json",
     }
-    each = [keras.models.load_model(run / "translator.keras") for run in runs]
+    each = [keras.models.load_model(run / "model.keras") for run in runs]
     ids = np.array([[5, 6, 7, 2]], "int32")
-    loaded = keras.models.load_model(directory / "translator.keras")
+    loaded = keras.models.load_model(directory / "model.keras")
     assert_close(numpy(loaded(ids)), numpy(ensemble_model(each, [1, 3])(ids)))
     history = json.loads((directory / "history.json").read_text())
     assert history["minutes"] == 30 and history["cpu_minutes"] == 60
@@ -57,11 +69,16 @@ def test_minutes_of_trainings_side_by_side(runs, tmp_path, monkeypatch):
     assert not (tmp_path / "ensemble" / "test.source").exists()
 
 
+def swap_tokenizers(run):
+    source, target = run / "source.spm", run / "target.spm"
+    source.write_bytes(target.read_bytes())
+
+
 @pytest.mark.parametrize(
     "spoil, message",
     [
-        (lambda run: (run / "target.spm").write_text("other"), "target.spm differ"),
-        (lambda run: (run / "source.spm").unlink(), "it has no source.spm"),
+        (swap_tokenizers, "whose source_tokenizers differ"),
+        (lambda run: (run / "source.spm").unlink(), "source.spm is missing"),
     ],
 )
 def test_runs_that_do_not_fit_are_refused(runs, tmp_path, monkeypatch, spoil, message):
@@ -72,14 +89,14 @@ def test_runs_that_do_not_fit_are_refused(runs, tmp_path, monkeypatch, spoil, me
 
 
 def test_no_run_is_overwritten_and_each_has_a_weight(runs, tmp_path, monkeypatch):
-    before = (runs[1] / "translator.keras").read_bytes()
+    before = (runs[1] / "model.keras").read_bytes()
     with pytest.raises(SystemExit, match="Choose another --run-dir"):
         run(monkeypatch, *runs, "--run-dir", runs[1])
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "run.json").write_text("{}")
+    (tmp_path / "other" / "options.json").write_text("{}")
     with pytest.raises(SystemExit, match="other holds a training. Choose another --run-dir"):
         run(monkeypatch, *runs, "--run-dir", tmp_path / "other")
     with pytest.raises(SystemExit, match="member_weights"):
         run(monkeypatch, *runs, "--run-dir", tmp_path / "ensemble", "--weights", 1)
-    assert (runs[1] / "translator.keras").read_bytes() == before
+    assert (runs[1] / "model.keras").read_bytes() == before
     assert not (tmp_path / "ensemble").exists()

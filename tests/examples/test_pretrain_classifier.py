@@ -36,7 +36,7 @@ def test_a_fresh_process_and_onnx_compute_the_same(run):
     onnxruntime = pytest.importorskip("onnxruntime")
     folder, _ = run
     rows = np.array([[5, 6, 7, 8, 9], [10, 11, 0, 0, 0]], "int32")
-    expected = predict(folder / "classifier.keras", rows)
+    expected = predict(folder / "model.keras", rows)
     assert expected.shape == (2, 2)
     session = onnxruntime.InferenceSession(folder / "classifier.onnx")
     for batch, logits in ((rows, expected), (rows[1:, :2], expected[1:])):

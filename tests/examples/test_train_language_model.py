@@ -60,10 +60,10 @@ def test_writes_samples(run):
 def test_a_fresh_process_and_onnx_continue_alike(run):
     onnxruntime = pytest.importorskip("onnxruntime")
     folder, _ = run
-    tokenizer = SentencePieceTokenizer.load(folder / "characters.spm")
+    tokenizer = SentencePieceTokenizer.load(folder / "source.spm")
     texts = ["12+30=", "7+", "99+99="]
     prompts = train_language_model.to_prompts(texts, tokenizer, arguments(documents=True))
-    expected = predict(folder / "generator.keras", prompts)
+    expected = predict(folder / "model.keras", prompts)
     session = onnxruntime.InferenceSession(folder / "generator.onnx")
     limits = {"max_length": np.array(20, "int32"), "length_penalty": np.array(1, "float32")}
     names = ["token_ids", "scores"]

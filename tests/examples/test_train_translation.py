@@ -16,13 +16,13 @@ from keras_attn._files.path_lock import PathLock
     ],
 )
 def test_a_run_directory_belongs_to_one_text_and_model(tmp_path, monkeypatch, before, changed):
-    (tmp_path / "run.json").write_text(before)
+    (tmp_path / "options.json").write_text(before)
     (tmp_path / "state").mkdir()
     monkeypatch.setattr("sys.argv", ["train_translation.py", "--run-dir", str(tmp_path)])
     monkeypatch.setattr(train_translation, "write_dates", lambda *_: pytest.fail("went on"))
     with pytest.raises(SystemExit, match="another --run-dir") as raised:
         train_translation.main()
-    assert changed in str(raised.value) and not (tmp_path / "translator.keras").exists()
+    assert changed in str(raised.value) and not (tmp_path / "model.keras").exists()
 
 
 def test_run_directory_of_a_running_training_is_refused(tmp_path, monkeypatch):

@@ -13,17 +13,17 @@ def test_what_was_never_trained_does_not_keep_its_directory(tmp_path):
     (tmp_path / "corpus-train").mkdir()
     args.dropout = 0.2
     translation_data.check_run_dir({}, args)
-    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["options.json"]
     (tmp_path / "source.spm").touch()
     translation_data.check_run_dir({}, args)
     assert (tmp_path / "source.spm").exists()
-    (tmp_path / "translator.keras").touch()
+    (tmp_path / "model.keras").touch()
     args.dropout = 0.3
     with pytest.raises(SystemExit, match="holds a training of another"):
         translation_data.check_run_dir({}, args)
     assert (tmp_path / "source.spm").exists()
-    (tmp_path / "run.json").unlink()  # as if joined from several
-    with pytest.raises(SystemExit, match="without run.json"):
+    (tmp_path / "options.json").unlink()  # as if joined from several
+    with pytest.raises(SystemExit, match="without options.json"):
         translation_data.check_run_dir({}, args)
 
 
@@ -67,7 +67,7 @@ def test_a_test_set_with_a_line_missing_is_refused_before_anything_is_trained(tm
 def test_run_directory_of_the_same_training_is_not_written_again(tmp_path):
     args = SimpleNamespace(run_dir=tmp_path, dropout=0.1, scheduled_sampling=0.0)
     translation_data.check_run_dir({}, args)
-    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
-    written = (tmp_path / "run.json").stat()
+    assert [path.name for path in tmp_path.iterdir()] == ["options.json"]
+    written = (tmp_path / "options.json").stat()
     translation_data.check_run_dir({}, args)  # as it is, it need not be written again
-    assert (tmp_path / "run.json").stat().st_ino == written.st_ino
+    assert (tmp_path / "options.json").stat().st_ino == written.st_ino

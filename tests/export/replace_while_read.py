@@ -33,7 +33,7 @@ def make_onnx(directory, number):
         with_file_checksum,
     )
 
-    model = build_model(with_checksum(metadata(train_tokenizer(), max_length=number)))
+    model = build_model(with_checksum(metadata(train_tokenizer(), search__max_length=number)))
     weight = next(each for each in model.graph.initializer if each.name == "one")
     # A score is the log probability over this number, if that is larger than the length.
     content = bytes(numpy_helper.from_array(numpy_helper.to_array(weight) * number).raw_data)

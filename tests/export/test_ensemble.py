@@ -18,7 +18,9 @@ def ensemble(translator, tokenizers):
     """An RNN and a Transformer."""
     sizes = [each.vocabulary_size for each in tokenizers]
     encoder, decoder = transformer_seq2seq(*sizes, 1, 2, 8, 16, share_embeddings=False)
-    other = search_model(encoder, BeamDecoder(decoder, 3, num_hypotheses=2, max_length=30))
+    other = search_model(
+        encoder, BeamDecoder(decoder, beam_width=3, num_hypotheses=2, max_length=30)
+    )
     randomize(other, scale=0.7, seed=3)
     return ensemble_model([translator, other])
 

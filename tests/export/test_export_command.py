@@ -10,6 +10,7 @@ import keras_attn
 from keras_attn import export
 from keras_attn.export.passes.precisions import PRECISIONS
 from keras_attn.models.encoder_and_search import encoder_and_search
+from keras_attn.training import ModelCard, RunDirectory
 from keras_attn_commands import export as command
 from keras_attn_commands import main as program
 from tests.export.conversion_steps import replace_conversion
@@ -23,11 +24,9 @@ def main(arguments):
 @pytest.fixture(scope="module")
 def run(translator, tokenizers, tmp_path_factory):
     """What a training run leaves behind."""
-    directory = tmp_path_factory.mktemp("run")
-    translator.save(directory / "translator.keras")
-    for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
-        tokenizer.save(directory / f"{side}.spm")
-    return directory
+    run = RunDirectory.create(tmp_path_factory.mktemp("run"), "generation", *tokenizers)
+    run.save_model(translator)
+    return run.path
 
 
 def test_onnx(run, onnx_model, tmp_path, monkeypatch, capsys):
@@ -65,6 +64,7 @@ def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
     assert capsys.readouterr().out.endswith("Compared with Keras on a report.\n")
     ((model, out, source, _, options),) = calls
     assert (model.name, out) == ("translator", tmp_path / "model")
+    assert options.pop("card", None) == (ModelCard() if form == "onnx-steps" else None)
     plain = {"alignments": None, "target_prefix": False, "allow_nonfinite": False}
     assert options == {"sentences": None, **plain}
     if form == "saved-model":
@@ -84,7 +84,7 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
     out = str(tmp_path / "model.onnx")
     plain = {"target_prefix": False, "allow_nonfinite": False}
     if form == "onnx":
-        plain |= {"external_data": False, "alignments": None}
+        plain |= {"external_data": False, "alignments": None, "card": ModelCard()}
     assert main([form, str(run), out, "--precision", "int8"]) == 0
     assert calls.pop() == {"sentences": None, "precision": "int8", **plain}
     if form == "onnx":
@@ -143,7 +143,7 @@ def test_the_search_may_be_another_than_in_the_training(run, tmp_path, monkeypat
     assert "expected NAME=VALUE, received 'beam_width'" in capsys.readouterr().err and not calls
 
 
-@pytest.mark.parametrize("name", ["translator.keras", "source.spm", "target.spm"])
+@pytest.mark.parametrize("name", ["run.json", "model.keras", "source.spm", "target.spm"])
 def test_a_missing_file_is_named(run, tmp_path, capsys, name):
     for each in run.iterdir():
         if each.name != name:
@@ -153,7 +153,7 @@ def test_a_missing_file_is_named(run, tmp_path, capsys, name):
     assert message.startswith("Nothing was exported.") and f"{name} is missing" in message
 
 
-@pytest.mark.parametrize("name", ["translator.keras", "target.spm"])
+@pytest.mark.parametrize("name", ["run.json", "model.keras", "target.spm"])
 def test_a_damaged_file_is_refused(run, tmp_path, capsys, name):
     for each in run.iterdir():
         content = each.read_bytes()

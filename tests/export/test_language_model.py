@@ -34,7 +34,7 @@ PROMPT_IDS = np.array(
 
 
 def generator(
-    make_search=BeamDecoder, cache_block_size=None, source_start=False, scale=0.8, **arguments
+    make_search=BeamDecoder, cache_block_size=None, start_prompts=False, scale=0.8, **arguments
 ):
     model = CausalLanguageModel(
         TransformerDecoderBlock(
@@ -56,7 +56,9 @@ def generator(
         model, num_hypotheses=2, max_length=9, relative_max_length=None, **arguments
     )
     encoder = PromptEncoder(
-        VOCABULARY_SIZE, source_start=source_start, pad_token_id=search.pad_token_id
+        VOCABULARY_SIZE,
+        pad_token_id=search.pad_token_id,
+        start_token_id=search.start_token_id if start_prompts else None,
     )
     return search_model(encoder, search, name="generator")
 
@@ -135,7 +137,7 @@ def test_all_forms_know_a_search_with_other_special_ids(tokenizer, tmp_path):
     ids = [[start, *row] for row in tokenizer.encode(texts)]
     model = generator(
         beam_width=3,
-        source_start=True,
+        start_prompts=True,
         start_token_id=start,
         end_token_id=end,
         pad_token_id=2,
@@ -157,7 +159,7 @@ def assert_all_forms_continue(model, path, tokenizer, texts, ids, expected, tmp_
     translations = Translator(path)
     assert [each.text for each in translations.translate(texts)] == expected
     assert [each.text for each in translations.translate_ids(ids)] == expected
-    pad_token_id = translations.settings.pad_token_id
+    pad_token_id = translations.settings.source.pad_token_id
     with pytest.raises(SentenceError, match="padding at position 2"):
         translations.translate_ids([[*ids[1][:2], pad_token_id, 6]])
     export_onnx_text(model, tmp_path / "text.onnx", tokenizer)
@@ -172,7 +174,7 @@ def test_all_forms_go_on_from_the_start_token_alone(tokenizer, tmp_path):
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
     texts = ["", "abc", "  "]
     ids = [[1, *row] for row in tokenizer.encode(texts)]
-    model = generator(beam_width=3, source_start=True)
+    model = generator(beam_width=3, start_prompts=True)
     expected = tokenizer.decode(numpy(model(pad(ids)))["token_ids"][:, 0])
     assert expected[0] == expected[2] != ""
     export_onnx(model, tmp_path / "model.onnx", tokenizer)
@@ -182,7 +184,7 @@ def test_all_forms_go_on_from_the_start_token_alone(tokenizer, tmp_path):
 
 
 def test_the_start_token_alone_is_streamed_and_scored(tokenizer, tmp_path):
-    model = generator(beam_width=2, source_start=True)
+    model = generator(beam_width=2, start_prompts=True)
     export_onnx_steps(model, tmp_path / "steps", tokenizer, target_prefix=True)
     translator = StreamingTranslator(tmp_path / "steps")
     written = translator.translate([""])[0]

@@ -77,7 +77,7 @@ def test_another_thread_uses_the_model_during_an_export(translator, tokenizers, 
     expected = numpy(encoder(ids)["encoder_outputs"])
 
     def use():
-        while not stop.is_set():
+        while not stop.wait(0.02):
             try:
                 found = numpy(encoder(ids)["encoder_outputs"])
                 results.append("equal" if np.allclose(found, expected, atol=1e-6) else "different")

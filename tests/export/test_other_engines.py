@@ -19,7 +19,9 @@ def make_transformer():
     encoder, decoder = transformer_seq2seq(
         45, 46, num_layers=2, num_heads=2, embedding_dim=16, intermediate_dim=32, seed=3
     )
-    search = BeamDecoder(decoder, 3, num_hypotheses=2, max_length=12, return_token_log_probs=True)
+    search = BeamDecoder(
+        decoder, beam_width=3, num_hypotheses=2, max_length=12, return_token_log_probs=True
+    )
     return search_model(encoder, search)
 
 

@@ -34,7 +34,7 @@ SMALL = {"embedding_dim": 4, "units": 5, "dropout": 0.0}
 
 
 def make_models(encoder, decoder):
-    search = BeamDecoder(decoder, 3, num_hypotheses=2, max_length=6, name="search")
+    search = BeamDecoder(decoder, beam_width=3, num_hypotheses=2, max_length=6, name="search")
     return training_model(encoder, decoder), search_model(encoder, search)
 
 
@@ -187,7 +187,7 @@ def test_two_searches_with_one_decoder_are_loaded_with_one(tmp_path):
     encoder, decoder = rnn_seq2seq(10, 10, **SMALL, seed=1)
     ids = keras.Input((None,), dtype="int32")
     encoded = encoder(ids)
-    searches = {"beam": BeamDecoder(decoder, 2), "greedy": GreedyDecoder(decoder)}
+    searches = {"beam": BeamDecoder(decoder, beam_width=2), "greedy": GreedyDecoder(decoder)}
     outputs = {name: search(**encoded) for name, search in searches.items()}
     model = keras.Model(ids, outputs)
     model.save(tmp_path / "model.keras")
@@ -210,7 +210,7 @@ def test_other_settings_of_a_search_leave_the_model_as_it_is(models):
     before = numpy(translator(SOURCE_IDS))
     other = replace_search(translator, beam_width=1, num_hypotheses=1, max_length=3)
     encoder, search = translator.get_layer("encoder"), translator.get_layer("search")
-    expected = BeamDecoder(search.decoder, 1, max_length=3)(**encoder(SOURCE_IDS))
+    expected = BeamDecoder(search.decoder, beam_width=1, max_length=3)(**encoder(SOURCE_IDS))
     assert_close(numpy(other(SOURCE_IDS)), numpy(expected))
     assert_identical(numpy(translator(SOURCE_IDS)), before)
     assert other.name == translator.name and other.get_layer("search") is not search
@@ -226,7 +226,12 @@ def test_another_class_of_search_takes_over_what_it_has_too(models):
     assert type(made) is SamplingDecoder and made.decoder is search.decoder
     assert made.num_hypotheses == search.num_hypotheses and made.temperature == 0.5
     expected = SamplingDecoder(
-        search.decoder, 2, temperature=0.5, max_length=3, relative_max_length=None, seed=1
+        search.decoder,
+        num_hypotheses=2,
+        temperature=0.5,
+        max_length=3,
+        relative_max_length=None,
+        seed=1,
     )
     assert_identical(numpy(sampler(SOURCE_IDS)), numpy(expected(**encoder(SOURCE_IDS))))
     beam = replace_search(sampler, BeamDecoder, beam_width=2)

@@ -23,7 +23,7 @@ def endless_model(tokenizer, endless_id=ENDLESS_ID, prefix=False):
         endless_id: Int, the id.
         prefix: Bool, whether the model has a prefix input.
     """
-    model = build_model(metadata(tokenizer), prefix=prefix)
+    model = build_model(metadata(tokenizer, ["prefix_ids"] * prefix), prefix=prefix)
     graph = model.graph
     for node in graph.node:
         copied = "looped_padding" if prefix and node.op_type == "Concat" else "looped"

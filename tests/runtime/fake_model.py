@@ -42,23 +42,39 @@ def train_tokenizer(vocabulary_size=60, sentences=SENTENCES):
     return model.getvalue()
 
 
-def metadata(tokenizer, **settings):
-    """The metadata of an exported file, without checksum; `settings` override its defaults."""
+def metadata(tokenizer, further_inputs=(), **settings):
+    """The metadata of an exported file, without checksum.
+
+    Args:
+        tokenizer: bytes of a SentencePiece model.
+        further_inputs: names of inputs of the search besides the usual ones.
+        **settings: what differs from the defaults, such as `versions={}` or, of what is inside,
+            `search__max_length=5`.
+    """
+    side = {"vocabulary_size": 64, "pad_token_id": 0, "add_end": True, "tokenizer": "sentencepiece"}
     defaults = {
-        "start_token_id": 1,
-        "end_token_id": 2,
-        "pad_token_id": 0,
-        "beam_width": 4,
-        "num_hypotheses": 2,
-        "max_length": 100,
-        "length_penalty": 1.0,
-        "source_vocabulary_size": 64,
-        "target_vocabulary_size": 64,
+        "kind": "generation",
+        "inputs": {
+            "source_ids": {"kind": "ids", "dtype": "int32", "shape": ["batch", "source_length"]}
+        },
+        "source": {**side, "end_token_id": 2},
+        "target": {**side, "start_token_id": 1, "end_token_id": 2},
+        "search": {
+            "inputs": ["max_length", "length_penalty", *further_inputs],
+            "beam_width": 4,
+            "num_hypotheses": 2,
+            "max_length": 100,
+            "length_penalty": 1.0,
+        },
         "versions": {"keras_attn": "0.1.0"},
     }
+    # A part that is replaced as a whole comes after its entries.
+    for path, value in sorted(settings.items(), key=lambda item: "__" not in item[0]):
+        part, _, name = path.rpartition("__")
+        (defaults[part] if part else defaults)[name] = value
     return {
-        "keras_attn.format": "1",
-        "keras_attn.settings": json.dumps(defaults | settings),
+        "keras_attn.format": "2",
+        "keras_attn.settings": json.dumps(defaults),
         "keras_attn.source_tokenizer": base64.b64encode(tokenizer).decode(),
     }
 

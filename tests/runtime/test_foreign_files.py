@@ -51,7 +51,7 @@ def test_foreign_file_is_named(foreign, name, content, names, kind):
     "names, kind",
     [
         (("saved_model.pb", "variables/variables.index"), "a TensorFlow SavedModel"),
-        (("translator.keras", "source.spm"), "the directory of a training run"),
+        (("run.json", "model.keras"), "the directory of a training run"),
         (("something.else",), "a directory without"),
     ],
     ids=["SavedModel", "run", "other"],

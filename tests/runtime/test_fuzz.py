@@ -345,11 +345,14 @@ def test_wrong_settings(cases, tokenizer_model, tmp_path):
     ]
     names = [name for name in metadata(b"") if name != "keras_attn.source_tokenizer"]
     settings = json.loads(metadata(b"")["keras_attn.settings"])
+    settings = [*settings] + [
+        f"{part}__{name}" for part in ("source", "target", "search") for name in settings[part]
+    ]
     path = tmp_path / "model.onnx"
     outcomes = Counter()
     for seed in range(cases):
         generator = random.Random(seed)
-        chosen = generator.sample(sorted(settings), generator.randrange(3))
+        chosen = generator.sample(sorted(settings, reverse=True), generator.randrange(3))
         properties = metadata(tokenizer_model, **{name: generator.choice(bad) for name in chosen})
         if generator.random() < 0.3:
             text = generator.choice(

@@ -56,11 +56,13 @@ def test_model_from_elsewhere(write_model):
 @pytest.mark.parametrize(
     "properties, message",
     [
-        ({"keras_attn.format": "2"}, "format 1.*keras_attn.format='2'"),
+        ({"keras_attn.format": "3"}, "format 1 or 2.*keras_attn.format='3'.*newer"),
         ({"keras_attn.settings": None}, "settings"),
         ({"keras_attn.settings": "{"}, "settings"),
         ({"keras_attn.settings": "[]"}, "settings"),
         ({"keras_attn.settings": '{"beam_width": 4}'}, "settings"),
+        ({"keras_attn.settings": '{"beam_width": 4}', "keras_attn.format": "1"}, "settings"),
+        ({"keras_attn.card": "[]"}, "settings"),
         ({"keras_attn.settings": "[" * 100_000}, "settings"),
         ({"keras_attn.source_tokenizer": "***"}, "tokenizer"),
         ({"keras_attn.source_tokenizer": ""}, "tokenizer"),
@@ -76,24 +78,31 @@ def test_metadata_that_cannot_be_used(write_model, properties, message):
 @pytest.mark.parametrize(
     "setting, value",
     [
-        ("max_length", "100"),
-        ("max_length", -1),
-        ("max_length", 2**31),
-        ("end_token_id", None),
-        ("end_token_id", 64),
-        ("pad_token_id", -1),
-        ("length_penalty", [1.0]),
-        ("length_penalty", float("nan")),
-        ("length_penalty", -1.0),
-        ("num_hypotheses", 0),
-        ("beam_width", True),
+        ("search__max_length", "100"),
+        ("search__max_length", -1),
+        ("search__max_length", 2**31),
+        ("search__length_penalty", [1.0]),
+        ("search__length_penalty", float("nan")),
+        ("search__length_penalty", -1.0),
+        ("search__num_hypotheses", 0),
+        ("search__beam_width", True),
+        ("search__inputs", ["max_length", 1]),
+        ("target__end_token_id", None),  # it ends what is scored
+        ("target__end_token_id", 64),
+        ("source__end_token_id", 64),
+        ("source__pad_token_id", -1),
+        ("source__add_start", True),  # without an id
+        ("source__vocabulary_size", 2**31),
+        ("source__vocabulary_size", 20),  # fewer than the tokenizer has
+        ("kind", "forecast"),
+        ("inputs", {"source_ids": {"kind": "ids", "dtype": "int32", "shape": [True]}}),
         ("versions", "1.0"),
-        ("source_vocabulary_size", 2**31),
-        ("source_vocabulary_size", 20),  # fewer than the tokenizer has
     ],
 )
 def test_settings_that_cannot_be_used(write_model, setting, value):
-    with pytest.raises(ModelFileError, match=setting.removeprefix("source_")):
+    name = {"source__add_start": "source.start_token_id", "inputs": "shape"}
+    name = name.get(setting, setting.rpartition("__")[2])
+    with pytest.raises(ModelFileError, match=name):
         Translator(write_model(**{setting: value}))
 
 
@@ -106,7 +115,7 @@ def test_other_inputs_and_outputs(tmp_path, tokenizer_model):
 
 
 def test_outputs_that_do_not_fit(write_model):
-    translator = Translator(write_model(num_hypotheses=3))  # the graph returns two
+    translator = Translator(write_model(search__num_hypotheses=3))  # the graph returns two
     with pytest.raises(ModelFileError, match="num_hypotheses"):
         translator(["some text"])
 

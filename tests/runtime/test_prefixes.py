@@ -11,7 +11,7 @@ from tests.runtime.fake_model import build_model, metadata
 @pytest.fixture(scope="module")
 def path(tokenizer_model, tmp_path_factory):
     path = tmp_path_factory.mktemp("prefixes") / "model.onnx"
-    onnx.save(build_model(metadata(tokenizer_model), prefix=True), path)
+    onnx.save(build_model(metadata(tokenizer_model, ["prefix_ids"]), prefix=True), path)
     return path
 
 
@@ -134,7 +134,8 @@ def test_scores_need_the_input_and_a_target_for_each_text(model_path, translator
 def test_a_file_that_pads_with_the_end_token_cannot_score(tokenizer_model, tmp_path):
     """Nor does it tell what has ended: padding looks the same."""
     path = tmp_path / "model.onnx"
-    onnx.save(build_model(metadata(tokenizer_model, pad_token_id=2), prefix=True), path)
+    properties = metadata(tokenizer_model, ["prefix_ids"], target__pad_token_id=2)
+    onnx.save(build_model(properties, prefix=True), path)
     translator = Translator(path, num_threads=1)
     assert translator.translate(["some text"])[0].ended is None
     with pytest.raises(ModelFileError, match="Received: id 2 for both"):

@@ -48,7 +48,10 @@ def prefix_translator(tokenizer_model, tmp_path):
 
     from tests.runtime.fake_model import build_model, metadata
 
-    onnx.save(build_model(metadata(tokenizer_model), prefix=True), tmp_path / "prefix.onnx")
+    onnx.save(
+        build_model(metadata(tokenizer_model, ["prefix_ids"]), prefix=True),
+        tmp_path / "prefix.onnx",
+    )
     return Translator(tmp_path / "prefix.onnx", num_threads=1, max_source_length=5)
 
 
@@ -56,7 +59,7 @@ def test_the_default_is_32_characters_a_token(model_path, write_model):
     assert Translator(model_path).max_source_characters == 32 * 512
     assert Translator(model_path, max_source_length=10).max_source_characters == 320
     # The file's own limit is lower.
-    assert Translator(write_model(max_source_length=7)).max_source_characters == 224
+    assert Translator(write_model(source__max_length=7)).max_source_characters == 224
     assert Translator(model_path, max_source_characters=9).max_source_characters == 9
 
 

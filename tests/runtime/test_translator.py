@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 import sentencepiece
-from keras_attn_runtime import ModelFileError, SentenceError, Translator
+from keras_attn_runtime import ModelFileError, SentenceError, Translator, exported_model
 from keras_attn_runtime.errors import BatchError, run_failures
 
 from tests.runtime.fake_model import SENTENCES, train_tokenizer
@@ -45,7 +45,7 @@ def test_call_arguments_reach_the_model(translator):
 
 
 def test_defaults_come_from_the_file(write_model):
-    translator = Translator(write_model(max_length=3, length_penalty=0.0))
+    translator = Translator(write_model(search__max_length=3, search__length_penalty=0.0))
     (result,) = translator.translate(["two dogs run"])
     assert len(result.token_ids) == 3
     assert result.score == -3.0
@@ -97,7 +97,8 @@ def test_hypotheses_that_do_not_exist_are_left_out(translator, monkeypatch):
 
 
 def test_ids_need_no_tokenizer(write_model, translator):
-    without = Translator(write_model({"keras_attn.source_tokenizer": None}))
+    nothing = {"keras_attn.source_tokenizer": None}
+    without = Translator(write_model(nothing, source__tokenizer="none", target__tokenizer="none"))
     ids = [[5, 6, 7], []]
     for result, expected in zip(
         without.translate_ids(ids), translator.translate_ids(ids), strict=True
@@ -107,6 +108,11 @@ def test_ids_need_no_tokenizer(write_model, translator):
     for translate in (without, without.translate, without.translate_iterable):
         with pytest.raises(ModelFileError, match="or give ids to `translate_ids`"):
             translate(["two dogs"])
+    with pytest.raises(ModelFileError, match="Expected a source tokenizer in the file"):
+        Translator(write_model(nothing))
+    other = Translator(write_model(source__tokenizer="tokenizers"))
+    with pytest.raises(ModelFileError, match="or give ids to `translate_ids`"):
+        other(["two dogs"])
 
 
 def test_separate_vocabularies(write_model):
@@ -218,14 +224,14 @@ def test_the_failing_sentence_is_counted_over_windows(translator, monkeypatch):
 
 
 def test_memory_that_numpy_lacks_halves_the_batch(translator, monkeypatch):
-    padded, texts = translator._model._padded, ["some text", "two dogs", "a tree"]
+    padded, texts = exported_model._padded, ["some text", "two dogs", "a tree"]
 
-    def pad(rows):
+    def pad(rows, pad_token_id):
         if len(rows) > 1:
             raise MemoryError
-        return padded(rows)
+        return padded(rows, pad_token_id)
 
-    monkeypatch.setattr(translator._model, "_padded", pad)
+    monkeypatch.setattr(exported_model, "_padded", pad)
     assert translator(texts) == texts
 
 

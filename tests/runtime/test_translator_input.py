@@ -143,12 +143,12 @@ def test_limit_of_the_source_out_of_range(model_path, limit):
 
 
 def test_a_model_that_knows_fewer_positions_lowers_the_limit(write_model):
-    translator = Translator(write_model(max_source_length=3))
+    translator = Translator(write_model(source__max_length=3))
     assert translator.max_source_length == 3
     assert translator.translate_ids([[5, 6, 7]])[0].token_ids == [5, 6, 7]
     with pytest.raises(SentenceError, match="at most max_source_length=3"):
         translator.translate_ids([[5, 6, 7, 8]])
-    assert Translator(write_model(max_source_length=3), max_source_length=2).max_source_length == 2
+    assert Translator(write_model(source__max_length=3), max_source_length=2).max_source_length == 2
     assert Translator(write_model()).max_source_length == 512
 
 

@@ -103,7 +103,7 @@ def test_one_beam_is_greedy(penalty):
     tables = random_tables(11, batch=8)
     arguments = {"max_length": MAX_LENGTH, "length_penalty": penalty}
     greedy = numpy(GreedyDecoder(TableDecoder(), **arguments)(tables))
-    assert_close(numpy(BeamDecoder(TableDecoder(), 1, **arguments)(tables)), greedy)
+    assert_close(numpy(BeamDecoder(TableDecoder(), beam_width=1, **arguments)(tables)), greedy)
 
 
 def test_one_beam_is_greedy_where_the_score_depends_on_the_end():
@@ -117,7 +117,9 @@ def test_one_beam_is_greedy_where_the_score_depends_on_the_end():
     greedy = numpy(GreedyDecoder(TableDecoder(), **arguments)(tables, mask))
     has_end = (greedy["token_ids"] == 2).any(axis=-1)
     assert has_end.any() and not has_end.all()
-    assert_close(numpy(BeamDecoder(TableDecoder(), 1, **arguments)(tables, mask)), greedy)
+    assert_close(
+        numpy(BeamDecoder(TableDecoder(), beam_width=1, **arguments)(tables, mask)), greedy
+    )
 
 
 @pytest.mark.parametrize("relative", [(1, 2), (0.5, 1), None])
@@ -201,7 +203,7 @@ def test_padding_and_other_sentences_change_nothing():
     tables = random_tables(4, end_logit=1.0)
     for limit in (None, (1, 2)):
         search = BeamDecoder(
-            TableDecoder(), 3, num_hypotheses=2, max_length=9, relative_max_length=limit
+            TableDecoder(), beam_width=3, num_hypotheses=2, max_length=9, relative_max_length=limit
         )
         mask = masks_of_all_lengths(tables)
         results = numpy(search(tables, mask))
@@ -284,7 +286,9 @@ def test_scores_are_float32_whatever_the_float_type_of_keras():
     keras.config.set_floatx("float64")
     try:
         encoder, decoder = rnn_seq2seq(9, 9, embedding_dim=4, units=4)
-        results = BeamDecoder(decoder, 3, max_length=5)(**encoder(np.array([[4, 5, 2]], "int32")))
+        results = BeamDecoder(decoder, beam_width=3, max_length=5)(
+            **encoder(np.array([[4, 5, 2]], "int32"))
+        )
     finally:
         keras.config.set_floatx("float32")
     assert numpy(results["scores"]).dtype == numpy(results["log_probs"]).dtype == "float32"
@@ -295,7 +299,7 @@ def test_padding_and_batch_of_the_contract_notice_a_search_that_depends_on_them(
     tables = random_tables(4, batch=3)
     encoded = {"encoder_outputs": tables, "encoder_mask": np.arange(19) < 5 + 0 * tables[:, :, 0]}
     with pytest.raises(AssertionError):  # the table decoder takes its number of nodes from it
-        check_padding_and_batch(BeamDecoder(TableDecoder(), 2, max_length=5), encoded)
+        check_padding_and_batch(BeamDecoder(TableDecoder(), beam_width=2, max_length=5), encoded)
 
 
 @pytest.mark.parametrize(

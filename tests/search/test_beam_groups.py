@@ -102,7 +102,12 @@ def test_token_log_probs_sum_to_those_of_the_hypotheses(call):
 def test_padding_and_batch_change_nothing():
     mask = np.arange(TABLES.shape[1]) <= np.arange(len(TABLES))[:, None]
     search = BeamDecoder(
-        TableDecoder(), 4, num_hypotheses=4, num_groups=2, relative_max_length=(1, 0), max_length=9
+        TableDecoder(),
+        beam_width=4,
+        num_hypotheses=4,
+        num_groups=2,
+        relative_max_length=(1, 0),
+        max_length=9,
     )
     encoded = {"encoder_outputs": TABLES, "encoder_mask": mask}
     alone = [
@@ -126,10 +131,10 @@ def test_settings_survive_saving():
 @pytest.mark.parametrize("num_groups", [0, 3, 2.0, None])
 def test_groups_must_divide_the_beams(num_groups):
     with pytest.raises(ValueError, match="num_groups"):
-        BeamDecoder(TableDecoder(), 4, num_groups=num_groups)
+        BeamDecoder(TableDecoder(), beam_width=4, num_groups=num_groups)
 
 
 @pytest.mark.parametrize("strength", [0.0, -1.0, float("inf"), float("nan"), None])
 def test_refuses_a_strength_out_of_range(strength):
     with pytest.raises(ValueError, match="diversity_strength"):
-        BeamDecoder(TableDecoder(), 4, num_groups=2, diversity_strength=strength)
+        BeamDecoder(TableDecoder(), beam_width=4, num_groups=2, diversity_strength=strength)

@@ -87,7 +87,9 @@ def test_positions_without_attention_do_not_count():
 
 def test_padding_of_the_source_does_not_count():
     encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
-    search = BeamDecoder(decoder, 3, max_length=8, coverage_penalty=0.8, relative_max_length=None)
+    search = BeamDecoder(
+        decoder, beam_width=3, max_length=8, coverage_penalty=0.8, relative_max_length=None
+    )
     short, padded = np.array([[5, 6, 2]], "int32"), np.array([[5, 6, 2, 0, 0]], "int32")
     alone, beside = (numpy(search(**encoder(ids))) for ids in (short, padded))
     assert_close(beside, alone)

@@ -78,7 +78,12 @@ def expected_hypotheses(search, tables, rules, **arguments):
 def test_dead_ends_of_a_wide_beam_equal_enumeration(case):
     tables, rules = CASES[case]
     search = BeamDecoder(
-        TableDecoder(forbids_tokens=True), 81, num_hypotheses=12, stop="exact", **SETTINGS, **rules
+        TableDecoder(forbids_tokens=True),
+        beam_width=81,
+        num_hypotheses=12,
+        stop="exact",
+        **SETTINGS,
+        **rules,
     )
     every = expected_hypotheses(search_oracles.every_hypothesis, tables, rules)
     assert any(is_dead_end(hypothesis) for hypotheses in every for hypothesis in hypotheses[:12])
@@ -139,7 +144,9 @@ def test_dead_ends_of_greedy_search_equal_a_slow_search(case):
     greedy = numpy(GreedyDecoder(TableDecoder(forbids_tokens=True), **SETTINGS, **rules)(tables))
     assert_found(greedy, expected)
     sampled = numpy(
-        SamplingDecoder(TableDecoder(forbids_tokens=True), 1, top_k=1, **SETTINGS, **rules)(tables)
+        SamplingDecoder(
+            TableDecoder(forbids_tokens=True), num_hypotheses=1, top_k=1, **SETTINGS, **rules
+        )(tables)
     )
     for name in ("token_ids", "lengths", "log_probs"):
         assert_close(sampled[name], greedy[name])
@@ -149,7 +156,9 @@ def test_dead_ends_of_greedy_search_equal_a_slow_search(case):
 def test_dead_ends_of_samples_are_words_alone(kept):
     settings = {**SETTINGS, **NO_REPEAT, **kept, "return_token_log_probs": True}
     results = numpy(
-        SamplingDecoder(TableDecoder(forbids_tokens=True), 20, seed=1, **settings)(TABLES)
+        SamplingDecoder(TableDecoder(forbids_tokens=True), num_hypotheses=20, seed=1, **settings)(
+            TABLES
+        )
     )
     assert (results["lengths"] == 3).all()
     assert set(results["token_ids"][:, :, :3].flat) == {3, 4, 5}
@@ -306,7 +315,9 @@ def test_dead_ends_of_an_ensemble():
     results = numpy(GreedyDecoder(ensemble, **SETTINGS, **NO_REPEAT)(outputs))
     tokens = results["token_ids"][:, 0, :3]
     assert (results["lengths"] == 3).all() and (np.sort(tokens) == [3, 4, 5]).all()
-    assert_close(numpy(BeamDecoder(ensemble, 1, **SETTINGS, **NO_REPEAT)(outputs)), results)
+    assert_close(
+        numpy(BeamDecoder(ensemble, beam_width=1, **SETTINGS, **NO_REPEAT)(outputs)), results
+    )
     inputs = np.concatenate([np.ones((3, 1), "int32"), tokens[:, :2]], axis=1)
     log_probs = oracles.log_softmax(numpy(ensemble(inputs, outputs)))  # (3, 3, 6)
     own = np.take_along_axis(log_probs, tokens[..., None], axis=2).sum(axis=(1, 2))

@@ -30,9 +30,9 @@ def run_on_the_host(search, tables):
     [
         lambda decoder: GreedyDecoder(decoder, max_length=8, return_alignments=True),
         lambda decoder: BeamDecoder(
-            decoder, 3, num_hypotheses=2, max_length=8, return_alignments=True
+            decoder, beam_width=3, num_hypotheses=2, max_length=8, return_alignments=True
         ),
-        lambda decoder: SamplingDecoder(decoder, 2, top_k=1, max_length=8),
+        lambda decoder: SamplingDecoder(decoder, num_hypotheses=2, top_k=1, max_length=8),
     ],
 )
 def test_gives_what_the_loop_in_the_graph_gives(make):
@@ -54,7 +54,7 @@ def test_greedy_search_only_appends():
 
 
 def test_groups_of_beams_show_the_likeliest_of_all():
-    search = BeamDecoder(TableDecoder(), 4, num_groups=2, max_length=8)
+    search = BeamDecoder(TableDecoder(), beam_width=4, num_groups=2, max_length=8)
     search.build(TABLES.shape)
     carry, memory, max_lengths = search.prepare(ops.convert_to_tensor(TABLES))
     groups = set()
@@ -70,7 +70,9 @@ def test_groups_of_beams_show_the_likeliest_of_all():
 
 def test_a_beam_wide_enough_shows_the_likeliest_of_all_prefixes():
     tables = random_tables(2, vocabulary_size=6)
-    search = BeamDecoder(TableDecoder(), 27, max_length=4, relative_max_length=None, patience=9.0)
+    search = BeamDecoder(
+        TableDecoder(), beam_width=27, max_length=4, relative_max_length=None, patience=9.0
+    )
     _, shown, _ = run_on_the_host(search, tables)
     for length, token_ids in enumerate(shown[:3], start=1):
         for table, received in zip(tables, token_ids, strict=True):

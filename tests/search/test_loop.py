@@ -35,8 +35,8 @@ def sentences():
     "make",
     [
         lambda decoder: GreedyDecoder(decoder, max_length=10),
-        lambda decoder: BeamDecoder(decoder, 3, num_hypotheses=2, max_length=10),
-        lambda decoder: SamplingDecoder(decoder, 2, top_k=1, max_length=10),
+        lambda decoder: BeamDecoder(decoder, beam_width=3, num_hypotheses=2, max_length=10),
+        lambda decoder: SamplingDecoder(decoder, num_hypotheses=2, top_k=1, max_length=10),
     ],
 )
 @pytest.mark.parametrize("alignments", [False, True])
@@ -57,7 +57,9 @@ def test_sentences_that_have_ended_are_dropped_and_give_what_they_give_alone(mak
             assert_close(received, value)
 
 
-@pytest.mark.parametrize("search", [GreedyDecoder(TableDecoder()), BeamDecoder(TableDecoder(), 3)])
+@pytest.mark.parametrize(
+    "search", [GreedyDecoder(TableDecoder()), BeamDecoder(TableDecoder(), beam_width=3)]
+)
 @pytest.mark.parametrize("empty", [1, 3, 7])
 def test_most_sentences_may_have_a_limit_of_no_tokens(search, empty):
     tables = sentences()
@@ -77,7 +79,9 @@ def test_most_sentences_may_have_a_limit_of_no_tokens(search, empty):
     "make",
     [
         lambda **options: GreedyDecoder(TableDecoder(), max_length=4, **options),
-        lambda **options: BeamDecoder(TableDecoder(), 3, 2, max_length=4, **options),
+        lambda **options: BeamDecoder(
+            TableDecoder(), beam_width=3, num_hypotheses=2, max_length=4, **options
+        ),
     ],
     ids=["greedy", "beam"],
 )

@@ -83,14 +83,14 @@ def test_a_limit_may_cut_the_prefix(search):
 
 
 def test_samples_count_the_prefix():
-    results = found(SamplingDecoder, 5, max_length=3, seed=2)
+    results = found(SamplingDecoder, num_hypotheses=5, max_length=3, seed=2)
     after = log_probs_of(TABLES[3])
     expected = after(())[6] + after((6,))[3] + after((6, 3))[5]
     assert_close(results["log_probs"][3], np.full(5, expected, "float32"), 1e-4)
 
 
 def test_samples_begin_with_the_prefix_and_differ_behind_it():
-    results = found(SamplingDecoder, 40, seed=2)
+    results = found(SamplingDecoder, num_hypotheses=40, seed=2)
     for tokens, prefix in zip(results["token_ids"], PREFIXES, strict=True):
         assert {tuple(row[: len(prefix)].tolist()) for row in tokens} == {prefix}
     assert len(np.unique(results["token_ids"][3], axis=0)) > 5
@@ -127,7 +127,7 @@ def test_a_model_with_a_prefix_as_input_survives_saving(tmp_path):
         keras.Input((None,), dtype="int32"),
         keras.Input((None,), dtype="int32"),
     )
-    search = BeamDecoder(decoder, 3, max_length=8)
+    search = BeamDecoder(decoder, beam_width=3, max_length=8)
     model = keras.Model(
         [source_ids, prefix_ids], search(**encoder(source_ids), prefix_ids=prefix_ids)
     )
@@ -155,7 +155,7 @@ MIXED = [pytest.param(sizes, marks=on_tensorflow) for sizes in ((None, 2), (2, N
 def test_batches_of_known_and_unknown_size(sizes):
     encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
     inputs = [keras.Input((None,), batch_size=size, dtype="int32") for size in sizes]
-    search = BeamDecoder(decoder, 3, max_length=8)
+    search = BeamDecoder(decoder, beam_width=3, max_length=8)
     model = keras.Model(inputs, search(**encoder(inputs[0]), prefix_ids=inputs[1]))
     ids = np.array([[5, 6, 2], [7, 2, 0]], "int32"), np.array([[4, 9], [8, 0]], "int32")
     results = model.predict(ids, batch_size=2, verbose=0)

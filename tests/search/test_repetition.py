@@ -71,7 +71,7 @@ def test_beam_search_equals_a_slow_search_of_each_sentence(settings, more):
 
 
 def test_samples_have_no_ngram_twice():
-    results = found(SamplingDecoder, 50, no_repeat_ngram_size=2, seed=1)
+    results = found(SamplingDecoder, num_hypotheses=50, no_repeat_ngram_size=2, seed=1)
     tokens = results["token_ids"].reshape(-1, results["token_ids"].shape[-1])
     assert not has_repetition(tokens, results["lengths"].ravel(), 2).any()
     assert has_repetition(tokens, results["lengths"].ravel(), 1).any()
@@ -79,7 +79,7 @@ def test_samples_have_no_ngram_twice():
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_the_most_probable_sample_is_that_of_greedy_search(settings):
-    samples = found(SamplingDecoder, 1, top_k=1, **settings)
+    samples = found(SamplingDecoder, num_hypotheses=1, top_k=1, **settings)
     greedy = found(GreedyDecoder, **settings)
     assert_identical(samples["token_ids"], greedy["token_ids"])
     assert_close(samples["log_probs"], greedy["log_probs"])

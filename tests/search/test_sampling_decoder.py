@@ -15,7 +15,9 @@ CRITICAL = [10.828, 13.816, 16.266, 18.467, 20.515]
 def first_tokens(logits=LOGITS, sentences=2, **arguments):
     """How often each token is drawn first, `(sentences, V)`."""
     tables = np.tile(logits, (sentences, 1, 1))
-    search = SamplingDecoder(TableDecoder(), SAMPLES, max_length=1, **{"seed": 3, **arguments})
+    search = SamplingDecoder(
+        TableDecoder(), num_hypotheses=SAMPLES, max_length=1, **{"seed": 3, **arguments}
+    )
     token_ids = numpy(search(tables))["token_ids"][:, :, 0]  # (B, N)
     return np.stack([np.bincount(row, minlength=len(logits)) for row in token_ids])
 
@@ -85,7 +87,7 @@ def test_the_limit_is_greedy(limit):
     tables = random_tables(1, batch=8, end_logit=1.0)
     arguments = {"max_length": 7, "min_length": 2, "relative_max_length": None}
     greedy = numpy(GreedyDecoder(TableDecoder(), length_penalty=0.0, **arguments)(tables))
-    found = numpy(SamplingDecoder(TableDecoder(), 2, **arguments, **limit)(tables))
+    found = numpy(SamplingDecoder(TableDecoder(), num_hypotheses=2, **arguments, **limit)(tables))
     for rank in (0, 1):
         same = {name: value[:, rank : rank + 1] for name, value in found.items()}
         assert_close(same, greedy)
@@ -95,7 +97,7 @@ def test_log_probs_are_those_of_the_model():
     """Not those of what temperature and truncation make of it; and they end with the end token."""
     tables = random_tables(4, batch=6, end_logit=1.0)
     search = SamplingDecoder(
-        TableDecoder(), 3, temperature=0.7, top_k=5, top_p=0.9, seed=5, max_length=6
+        TableDecoder(), num_hypotheses=3, temperature=0.7, top_k=5, top_p=0.9, seed=5, max_length=6
     )
     results = numpy(search(tables))
     assert_identical(results["scores"], results["log_probs"])
@@ -116,7 +118,7 @@ def test_log_probs_are_those_of_the_model():
 
 def test_whole_hypotheses_are_drawn_by_their_probability():
     tables = random_tables(2, batch=1, vocabulary_size=5, scale=1.0)
-    search = SamplingDecoder(TableDecoder(), SAMPLES, seed=1, max_length=2)
+    search = SamplingDecoder(TableDecoder(), num_hypotheses=SAMPLES, seed=1, max_length=2)
     found = [tuple(row[row != 0]) for row in numpy(search(tables))["token_ids"][0]]
     suppressed = np.array([0.0, 0.0, 1.0, 1.0, 1.0])
 
@@ -134,7 +136,7 @@ def test_the_seed_decides_and_each_call_draws_anew():
     tables = random_tables(6, batch=4)
 
     def draws(seed):
-        search = SamplingDecoder(TableDecoder(), 4, seed=seed, max_length=8)
+        search = SamplingDecoder(TableDecoder(), num_hypotheses=4, seed=seed, max_length=8)
         return [numpy(search(tables))["token_ids"] for _ in range(2)]
 
     first, again, other = draws(1), draws(1), draws(2)
@@ -146,7 +148,7 @@ def test_the_seed_decides_and_each_call_draws_anew():
 
 def test_seeds_decide_whatever_else_is_in_the_batch():
     tables = random_tables(6, batch=5, end_logit=1.0)
-    search = SamplingDecoder(TableDecoder(), 3, max_length=9, top_p=0.9)
+    search = SamplingDecoder(TableDecoder(), num_hypotheses=3, max_length=9, top_p=0.9)
     seeds = np.array([4, 0, -7, 2**31 - 1, 4], "int32")
     whole = numpy(search(tables, seeds=seeds))
     assert_identical(numpy(search(tables, seeds=seeds)), whole)
@@ -159,7 +161,7 @@ def test_seeds_decide_whatever_else_is_in_the_batch():
 
 def test_one_seed_may_be_that_of_all():
     tables = np.repeat(random_tables(6, batch=1, end_logit=-5.0), 3, axis=0)
-    search = SamplingDecoder(TableDecoder(), 4, max_length=9)
+    search = SamplingDecoder(TableDecoder(), num_hypotheses=4, max_length=9)
     first, *others = numpy(search(tables, seeds=[5]))["token_ids"]
     assert (first[0] != first[1]).any()  # hypotheses are drawn apart
     for other in others:
@@ -169,7 +171,7 @@ def test_one_seed_may_be_that_of_all():
 def test_a_prefix_changes_nothing_of_what_is_drawn_behind_it():
     """The random number of a token is that of its position."""
     tables = np.repeat(random_tables(6, batch=1, end_logit=-50.0), 2, axis=0)
-    search = SamplingDecoder(TableDecoder(), 2, max_length=9)
+    search = SamplingDecoder(TableDecoder(), num_hypotheses=2, max_length=9)
     free = numpy(search(tables, seeds=[5]))["token_ids"]
     led = numpy(search(tables, prefix_ids=free[:, 0, :3], seeds=[5]))["token_ids"]
     assert_identical(led[:, 0], free[:, 0])
@@ -191,7 +193,7 @@ def test_refuses_seeds_of_another_shape(seeds):
 
 def test_nan_in_one_sentence_is_nothing_to_the_others():
     tables = random_tables(6, batch=3)
-    search = SamplingDecoder(TableDecoder(), 2, max_length=5, top_p=0.9)
+    search = SamplingDecoder(TableDecoder(), num_hypotheses=2, max_length=5, top_p=0.9)
     expected = numpy(search(tables, seeds=[1, 2, 3]))["token_ids"]
     tables[1] = np.nan
     found = numpy(search(tables, seeds=[1, 2, 3]))["token_ids"]
@@ -206,22 +208,22 @@ def test_only_a_search_that_draws_has_seeds(make):
 
 
 def test_hypotheses_of_a_sentence_differ():
-    search = SamplingDecoder(TableDecoder(), 8, max_length=8)
+    search = SamplingDecoder(TableDecoder(), num_hypotheses=8, max_length=8)
     token_ids = numpy(search(random_tables(6, batch=2), seeds=[0, 1]))
     assert all(len({tuple(row) for row in rows}) > 3 for rows in token_ids["token_ids"])
 
 
 def test_equal_sentences_of_a_batch_are_drawn_apart():
     tables = np.repeat(random_tables(6, batch=1), 2, axis=0)
-    first, second = numpy(SamplingDecoder(TableDecoder(), 8, seed=3, max_length=8)(tables))[
-        "token_ids"
-    ]
+    first, second = numpy(
+        SamplingDecoder(TableDecoder(), num_hypotheses=8, seed=3, max_length=8)(tables)
+    )["token_ids"]
     assert (first != second).any()
 
 
 def test_alignments_are_those_of_the_hypothesis():
     tables = random_tables(2, batch=5, end_logit=2.0)
-    search = SamplingDecoder(TableDecoder(), 2, max_length=7, return_alignments=True)
+    search = SamplingDecoder(TableDecoder(), num_hypotheses=2, max_length=7, return_alignments=True)
     results = numpy(search(tables))
     for b, rank in np.ndindex(5, 2):
         tokens = results["token_ids"][b, rank]
@@ -234,19 +236,25 @@ def test_alignments_are_those_of_the_hypothesis():
 
 @requires_tensorflow("the table decoder cannot make beams of no rows elsewhere")
 def test_no_sentences():
-    results = numpy(SamplingDecoder(TableDecoder(), 2, max_length=5)(random_tables(1)[:0]))
+    results = numpy(
+        SamplingDecoder(TableDecoder(), num_hypotheses=2, max_length=5)(random_tables(1)[:0])
+    )
     assert results["lengths"].shape == (0, 2) and results["token_ids"].shape == (0, 2, 0)
 
 
 def test_no_tokens():
-    nothing = numpy(SamplingDecoder(TableDecoder(), 2, max_length=0)(random_tables(1, batch=2)))
+    nothing = numpy(
+        SamplingDecoder(TableDecoder(), num_hypotheses=2, max_length=0)(random_tables(1, batch=2))
+    )
     assert nothing["lengths"].tolist() == [[0, 0], [0, 0]] and not nothing["log_probs"].any()
 
 
 def test_length_limits_are_each_sentences_own():
     tables = random_tables(7, end_logit=-50.0)
     mask = np.arange(tables.shape[1]) < np.array([[1], [3], [4], [1], [2], [9]])
-    search = SamplingDecoder(TableDecoder(), 2, max_length=4, relative_max_length=(1, 0))
+    search = SamplingDecoder(
+        TableDecoder(), num_hypotheses=2, max_length=4, relative_max_length=(1, 0)
+    )
     lengths = numpy(search(tables, mask))["lengths"]
     assert lengths.tolist() == [[n, n] for n in (1, 3, 4, 1, 2, 4)]
 

@@ -1,6 +1,7 @@
 """What all searches share: their arguments, and the ways to run them."""
 
 import functools
+import inspect
 import json
 import re
 
@@ -31,10 +32,11 @@ from tests.contracts import assert_close, numpy, randomize
 from tests.search.table_decoder import TableDecoder, random_tables
 
 IDS = np.array([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0], [3, 2, 0, 0, 0]], "int32")
+POSITIONAL = ("self", "decoder", "kwargs")
 SEARCHES = {
     "greedy": lambda decoder: GreedyDecoder(decoder, max_length=8, return_alignments=True),
     "beam": lambda decoder: BeamDecoder(
-        decoder, 3, num_hypotheses=2, max_length=8, return_alignments=True
+        decoder, beam_width=3, num_hypotheses=2, max_length=8, return_alignments=True
     ),
 }
 
@@ -176,7 +178,7 @@ def test_the_dropout_of_training_plays_no_part(encoder_and_decoder):
 
 def test_without_a_mask_the_whole_source_counts():
     tables = random_tables(0, end_logit=-50.0)
-    search = BeamDecoder(TableDecoder(), 2, max_length=50, relative_max_length=(1, 0))
+    search = BeamDecoder(TableDecoder(), beam_width=2, max_length=50, relative_max_length=(1, 0))
     results = numpy(search(tables))
     assert (results["lengths"] == tables.shape[1]).all()
     assert_close(results, numpy(search(tables, np.ones(tables.shape[:2], "bool"))))
@@ -184,9 +186,9 @@ def test_without_a_mask_the_whole_source_counts():
 
 def test_scores_do_not_depend_on_the_precision_of_the_layers(encoder_and_decoder):
     encoder, decoder = encoder_and_decoder
-    search = BeamDecoder(decoder, 2, max_length=8, dtype="float16")
+    search = BeamDecoder(decoder, beam_width=2, max_length=8, dtype="float16")
     results = numpy(search(**encoder(IDS), length_penalty=np.float32(1.1)))
-    expected = BeamDecoder(decoder, 2, max_length=8)
+    expected = BeamDecoder(decoder, beam_width=2, max_length=8)
     expected = numpy(expected(**encoder(IDS), length_penalty=np.float32(1.1)))
     assert results["scores"].dtype == "float32"
     assert_close(results, expected)
@@ -250,7 +252,9 @@ def test_search_with_a_decoder_of_another_dtype_than_the_encoder(name, dtype):
 def test_numbers_of_numpy_are_taken_for_those_of_python():
     numbers = {"pad_token_id": 0, "start_token_id": 1, "end_token_id": 2, "min_length": 1}
     given = {name: np.int64(number) for name, number in numbers.items()}
-    search = GreedyDecoder(TableDecoder(), 4, suppressed_token_ids=np.array([3]), **given)
+    search = GreedyDecoder(
+        TableDecoder(), max_length=4, suppressed_token_ids=np.array([3]), **given
+    )
     config = search.get_config()
     numbers["suppressed_token_ids"] = [3]
     assert json.loads(json.dumps({name: config[name] for name in numbers})) == numbers
@@ -288,10 +292,27 @@ def test_arguments_are_checked(arguments, message):
 
 def test_a_model_of_a_sampler_draws_what_its_layers_draw(encoder_and_decoder):
     encoder, decoder = encoder_and_decoder
-    search, other = (SamplingDecoder(decoder, 2, max_length=8, seed=1) for _ in range(2))
+    search, other = (
+        SamplingDecoder(decoder, num_hypotheses=2, max_length=8, seed=1) for _ in range(2)
+    )
     expected = numpy(search(**encoder(IDS)))["token_ids"]
     found = search_model(encoder, other).predict_on_batch(IDS)["token_ids"]
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("search", [BeamDecoder, GreedyDecoder, SamplingDecoder])
+def test_search_lists_all_options_as_keywords_with_one_default(search):
+    parameters = inspect.signature(search.__init__).parameters
+    for name, option in inspect.signature(Search.__init__).parameters.items():
+        assert parameters[name] == option
+    assert {option.kind for name, option in parameters.items() if name not in POSITIONAL} == {
+        inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+def test_search_with_unknown_option_lists_the_valid_ones():
+    with pytest.raises(ValueError, match="beam_width, .*max_length, .*Received: beam_size=4"):
+        BeamDecoder(TableDecoder(), beam_size=4)
 
 
 def test_a_search_must_say_how_it_advances():
@@ -349,7 +370,7 @@ def test_the_implicit_mask_of_the_memory_counts():
             TransformerDecoderBlock(2, 8), keras.layers.ReversibleEmbedding(7, 4), num_layers=1
         ),
     ):
-        search = BeamDecoder(decoder, 2, max_length=8, relative_max_length=(1, 1))
+        search = BeamDecoder(decoder, beam_width=2, max_length=8, relative_max_length=(1, 1))
         memory = np.array(embedded)
         expected = numpy(search(memory, IDS != 0)), numpy(decoder(IDS % 7, memory, IDS != 0))
         unmasked = numpy(decoder(IDS % 7, memory))
@@ -400,8 +421,10 @@ def test_ids_outside_of_the_vocabulary_are_refused(wrong):
 
 @pytest.mark.parametrize("factor", [1e10, float("inf")])
 def test_a_relative_limit_beyond_integers_is_none(factor):
-    search = BeamDecoder(TableDecoder(), 2, max_length=5, relative_max_length=(factor, 0))
-    expected = BeamDecoder(TableDecoder(), 2, max_length=5, relative_max_length=None)
+    search = BeamDecoder(
+        TableDecoder(), beam_width=2, max_length=5, relative_max_length=(factor, 0)
+    )
+    expected = BeamDecoder(TableDecoder(), beam_width=2, max_length=5, relative_max_length=None)
     assert_close(numpy(search(random_tables(0))), numpy(expected(random_tables(0))))
 
 
@@ -417,12 +440,14 @@ RULES = {
         return_token_log_probs=True,
         return_alignments=True,
     ),
-    "groups": lambda: BeamDecoder(TableDecoder(), 4, num_groups=2, max_length=6, min_length=2),
+    "groups": lambda: BeamDecoder(
+        TableDecoder(), beam_width=4, num_groups=2, max_length=6, min_length=2
+    ),
     "exact": lambda: BeamDecoder(
-        TableDecoder(), 2, max_length=6, stop="exact", coverage_penalty=0.2
+        TableDecoder(), beam_width=2, max_length=6, stop="exact", coverage_penalty=0.2
     ),
     "sampling": lambda: SamplingDecoder(
-        TableDecoder(), 2, max_length=6, top_k=4, top_p=0.8, min_p=0.1, seed=1
+        TableDecoder(), num_hypotheses=2, max_length=6, top_k=4, top_p=0.8, min_p=0.1, seed=1
     ),
 }
 SEEDS = np.arange(6, dtype="int32")

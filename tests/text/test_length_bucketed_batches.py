@@ -12,6 +12,7 @@ from keras_attn.text import (
     LengthBucketedBatches,
     ParallelCorpus,
     SentencePieceTokenizer,
+    SpecialTokenIds,
     length_bucketed_batches,
 )
 from tests.text.corpus_text import ENGLISH, GERMAN, sentences
@@ -39,6 +40,19 @@ def assert_equal_batches(batches, others):
         np.testing.assert_array_equal(inputs["source_ids"], other_inputs["source_ids"])
         np.testing.assert_array_equal(inputs["target_ids"], other_inputs["target_ids"])
         np.testing.assert_array_equal(labels, other_labels)
+
+
+def test_batches_have_the_special_ids_of_each_side():
+    source = EncodedSentences.from_lists([[15, 16], [14]], SpecialTokenIds(pad=1, start=3, end=2))
+    target = EncodedSentences.from_lists([[25], [24, 26]], SpecialTokenIds(pad=0, start=2, end=3))
+    batches = LengthBucketedBatches(
+        ParallelCorpus(source, target), 20, shuffle=False, batch_multiple=3
+    )
+    inputs, labels = batches.batch(0)
+    order = np.argsort(-inputs["source_ids"][:2, 0]).tolist() + [2]
+    assert inputs["source_ids"][order].tolist() == [[15, 16, 2], [14, 2, 1], [2, 1, 1]]
+    assert inputs["target_ids"][order].tolist() == [[2, 25, 0], [2, 24, 26], [2, 0, 0]]
+    assert labels[order].tolist() == [[25, 3, 0], [24, 26, 3], [0, 0, 0]]
 
 
 @pytest.mark.parametrize("shuffle", [True, False])

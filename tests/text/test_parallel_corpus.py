@@ -3,7 +3,7 @@ import tracemalloc
 
 import pytest
 
-from keras_attn.text import EncodedSentences, ParallelCorpus
+from keras_attn.text import EncodedSentences, ParallelCorpus, SpecialTokenIds
 from tests.text.corpus_text import Words
 
 
@@ -40,6 +40,18 @@ def test_pairs_are_encoded_filtered_and_counted(encode, tmp_path, packed):
     assert lists(loaded.target) == lists(corpus.target)
     assert (len(loaded), loaded.dropped_empty, loaded.dropped_long) == (4, 3, 2)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["corpus"]
+
+
+def test_corpus_keeps_the_special_ids_of_its_tokenizers(tmp_path):
+    class Other(Words):
+        pad_token_id, start_token_id, end_token_id, unknown_token_id = 9, 8, 7, 6
+
+    (tmp_path / "text").write_text("11 12\n13\n")
+    paths = [tmp_path / "text"] * 2
+    corpus = ParallelCorpus.encode(*paths, Words(), Other(), 5, 5, tmp_path / "corpus")
+    for each in (corpus, ParallelCorpus.load(tmp_path / "corpus")):
+        assert each.source.special_token_ids == SpecialTokenIds()
+        assert each.target.special_token_ids == SpecialTokenIds(pad=9, start=8, end=7, unknown=6)
 
 
 def test_pairs_of_too_many_characters_are_not_encoded(encode, monkeypatch):

@@ -1,11 +1,12 @@
 import gzip
+import io
 import random
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from keras_attn.text import SentencePieceTokenizer, Tokenizer
+from keras_attn.text import SentencePieceTokenizer, SpecialTokenIds, Tokenizer
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
 from tests.text.corpus_text import ENGLISH, GERMAN, sentences
 
@@ -129,6 +130,36 @@ def test_training_is_deterministic_also_when_it_samples(text_file, tmp_path, mod
     assert models != {SentencePieceTokenizer.train(text_file, 50, model_type).model}
 
 
+def test_special_ids_of_a_model_made_elsewhere(code_file, tmp_path):
+    def train(**special_ids):
+        model = io.BytesIO()
+        spm.SentencePieceTrainer.train(
+            sentence_iterator=iter(code_file.read_text().splitlines()),
+            model_writer=model,
+            vocab_size=99,
+            model_type="char",
+            hard_vocab_limit=False,
+            minloglevel=2,
+            **special_ids,
+        )
+        return model.getvalue()
+
+    def ids(tokenizer):
+        return SpecialTokenIds.of(tokenizer)
+
+    other = train(pad_id=1, bos_id=3, eos_id=2, unk_id=0)
+    tokenizer = SentencePieceTokenizer(other)
+    assert ids(tokenizer) == SpecialTokenIds(pad=1, start=3, end=2, unknown=0)
+    assert ids(SentencePieceTokenizer(other, start_token_id=5)).start == 5
+    usual = train()  # of spm_train: unknown 0, start 1, end 2, no padding
+    with pytest.raises(ValueError, match="Expected a pad_token_id, because the model has none"):
+        SentencePieceTokenizer(usual)
+    with pytest.raises(ValueError, match=r"pad_token_id to be in \[0, .* pad_token_id=1000"):
+        SentencePieceTokenizer(usual, pad_token_id=1000)
+    tokenizer.save(tmp_path / "other.spm")
+    assert ids(SentencePieceTokenizer.load(tmp_path / "other.spm", end_token_id=4)).end == 4
+
+
 def test_save_and_load(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "text.spm")
     tokenizer.save(tmp_path / "text.spm")  # over the old one
@@ -173,14 +204,6 @@ def test_damaged_and_missing_files_are_named(tmp_path):
         SentencePieceTokenizer.load(tmp_path / "bad.spm")
     with pytest.raises(FileNotFoundError, match="missing.spm"):
         SentencePieceTokenizer.load(tmp_path / "missing.spm")
-
-
-def test_model_with_other_special_ids_is_refused(text_file, tmp_path):
-    spm.SentencePieceTrainer.train(
-        input=str(text_file), model_prefix=str(tmp_path / "other"), vocab_size=50, minloglevel=2
-    )
-    with pytest.raises(ValueError, match=r"\(0, 1, 2, 3\). Received: \(-1, 1, 2, 0\)"):
-        SentencePieceTokenizer.load(tmp_path / "other.model")
 
 
 def test_ids_outside_the_vocabulary_are_refused(tokenizer):

@@ -39,7 +39,7 @@ def texts():
 
 
 def test_graph_and_python_give_the_same_ids(tokenizer, texts):
-    rows = tokenizer.to_tensorflow().encode(texts).numpy()
+    rows = tokenizer.to_tensorflow(end_token_id=2).encode(texts).numpy()
     expected = [[*ids, 2] for ids in tokenizer.encode(texts)]
     assert rows.dtype == np.int32
     assert rows.shape == (len(texts), max(map(len, expected)))
@@ -48,14 +48,14 @@ def test_graph_and_python_give_the_same_ids(tokenizer, texts):
 
 
 def test_graph_and_python_give_the_same_texts(tokenizer, texts):
-    graph = tokenizer.to_tensorflow()
+    graph = tokenizer.to_tensorflow(end_token_id=2)
     rows = graph.encode(texts)
     decoded = [text.decode() for text in graph.decode(rows).numpy()]
     assert decoded == tokenizer.decode(rows.numpy())
 
 
 def test_decode_keeps_the_leading_dimensions(tokenizer):
-    graph = tokenizer.to_tensorflow()
+    graph = tokenizer.to_tensorflow(end_token_id=2)
     rows = graph.encode(["a dog", "the cat", "a man", "red"])
     grid = tf.reshape(rows, (2, 2, rows.shape[1]))
     assert graph.decode(grid).numpy().tolist() == [[b"a dog", b"the cat"], [b"a man", b"red"]]
@@ -63,7 +63,7 @@ def test_decode_keeps_the_leading_dimensions(tokenizer):
 
 
 def test_nothing_in_nothing_out(tokenizer):
-    graph = tokenizer.to_tensorflow()
+    graph = tokenizer.to_tensorflow(end_token_id=2)
     assert graph.encode(tf.zeros((0,), tf.string)).shape == (0, 0)
     assert graph.encode([""]).numpy().tolist() == [[2]]
     assert graph.decode(tf.zeros((3, 2, 0), tf.int32)).numpy().tolist() == [[b"", b""]] * 3
@@ -71,7 +71,7 @@ def test_nothing_in_nothing_out(tokenizer):
 
 
 def test_ids_beyond_the_vocabulary_are_unknown(tokenizer):
-    graph, size = tokenizer.to_tensorflow(), tokenizer.vocabulary_size
+    graph, size = tokenizer.to_tensorflow(end_token_id=2), tokenizer.vocabulary_size
     found = graph.decode([[size, 5], [5, -1], [size + 100, size]]).numpy()
     expected = tokenizer.decode([[3, 5], [5, 3], [3, 3]])
     assert [text.decode() for text in found] == expected
@@ -89,7 +89,7 @@ def test_start_end_and_padding_are_a_choice(tokenizer, start, end):
 
 
 def test_bad_input_is_refused(tokenizer):
-    graph = tokenizer.to_tensorflow()
+    graph = tokenizer.to_tensorflow(end_token_id=2)
     with pytest.raises(ValueError, match=r"shape \(batch,\). Received: shape=\(\)"):
         graph.encode("the dog")
     with pytest.raises(ValueError, match="Received: a scalar"):
@@ -108,7 +108,7 @@ def test_ties_between_segmentations_are_broken_alike(tmp_path):
     dot, dots = processor.piece_to_id("."), processor.piece_to_id("..")
     (ids,) = tokenizer.encode(["a..."])
     assert sorted(ids[-2:]) == sorted([dot, dots])
-    assert tokenizer.to_tensorflow().encode(["a..."]).numpy().tolist() == [[*ids, 2]]
+    assert tokenizer.to_tensorflow(end_token_id=2).encode(["a..."]).numpy().tolist() == [[*ids, 2]]
 
 
 def test_saved_model_holds_the_tokenizer(tmp_path):
@@ -119,7 +119,7 @@ def test_saved_model_holds_the_tokenizer(tmp_path):
     class Echo(tf.Module):
         def __init__(self):
             super().__init__()
-            self.tokenizer = tokenizer.to_tensorflow()
+            self.tokenizer = tokenizer.to_tensorflow(end_token_id=2)
 
         @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="texts")])
         def serve(self, texts):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from keras_attn_runtime.commands.line_arguments import add_model
 from keras_attn_runtime.errors import ModelFileError, in_one_line
+from keras_attn_runtime.file_format import tokenizer_of
 from keras_attn_runtime.file_info.read_metadata import read_exported_file
 
 HELP = "write the tokenizers and settings in a file to files of their own"
@@ -18,6 +19,8 @@ DESCRIPTION = (
     "Exit status: 0 written; 1 nothing was written; 2 wrong command line."
 )
 SIDES = ("source", "target")
+SUFFIXES = {"sentencepiece": ".spm", "tokenizers": ".json"}
+"""Ends of the names of tokenizers, by their format."""
 
 
 def add_arguments(parser):
@@ -55,18 +58,20 @@ def run(arguments):
 
 def _content(arguments):
     """The bytes of each file to write, by path."""
-    file, _ = read_exported_file(Path(arguments.model))
+    file, settings = read_exported_file(Path(arguments.model))
     files = {}
     if arguments.tokenizers is not None:
-        entries = [file.metadata.get(f"keras_attn.{side}_tokenizer") for side in SIDES]
-        if entries[0] is None:
+        sides = [(side, getattr(settings, side)) for side in SIDES]
+        kinds = {side: each.tokenizer for side, each in sides if each is not None}
+        kinds = {side: kind for side, kind in kinds.items() if kind in SUFFIXES}
+        if not kinds:
             raise ModelFileError(
                 f"Expected a file with tokenizers. Received: {arguments.model!r}, which was "
                 "exported without them. Give them to the export."
             )
-        for side, entry in zip(SIDES, entries, strict=True):
-            model = base64.b64decode(entry or entries[0], validate=True)
-            files[arguments.tokenizers / f"{side}.spm"] = model
+        for side, kind in kinds.items():
+            model = base64.b64decode(tokenizer_of(file.metadata, side), validate=True)
+            files[arguments.tokenizers / f"{side}{SUFFIXES[kind]}"] = model
     if arguments.settings is not None:
         settings = json.loads(file.metadata["keras_attn.settings"])
         files[arguments.settings] = (json.dumps(settings, indent=2) + "\n").encode()

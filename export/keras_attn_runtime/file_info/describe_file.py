@@ -73,8 +73,8 @@ def _describe_directory(path):
         )
     if (path / "start.onnx").is_file():
         return _describe_onnx(path / "start.onnx") | {"kind": f"{kind}; this is its start.onnx"}
-    if (path / "translator.keras").is_file():
-        return _describe_keras(kind, path / "translator.keras")
+    if (path / "model.keras").is_file():
+        return _describe_keras(kind, path / "model.keras")
     return {"kind": kind}
 
 

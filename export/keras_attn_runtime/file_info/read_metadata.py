@@ -8,10 +8,10 @@ from keras_attn_runtime.file_checksum import (
     verify_weights_checksum,
     weights_of,
 )
+from keras_attn_runtime.file_format import Settings
 from keras_attn_runtime.file_info.mapped_file import map_file
 from keras_attn_runtime.file_info.onnx_file import OnnxFile
 from keras_attn_runtime.foreign_files import describe_foreign
-from keras_attn_runtime.settings import Settings
 
 
 def read_onnx_file(path):
@@ -69,4 +69,5 @@ def read_exported_file(path):
             )
         path = found[0]
     file = read_onnx_file(path)
-    return file, Settings.from_metadata(file.metadata)
+    names = [each.name for each in file.inputs]
+    return file, Settings.from_metadata(file.metadata, names)

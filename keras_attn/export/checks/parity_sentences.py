@@ -21,7 +21,7 @@ def parity_sentences(function, tokenizer=None, given=None):
     Raises:
         ValueError: texts without a tokenizer, an empty list of ids, or ids outside the vocabulary.
     """
-    search, sentences = function.search, list(given or [])
+    source, sentences = function.source, list(given or [])
     texts = [sentence for sentence in sentences if isinstance(sentence, str)]
     if texts:
         if tokenizer is None or len(texts) < len(sentences):
@@ -33,8 +33,8 @@ def parity_sentences(function, tokenizer=None, given=None):
         most = max_source_characters(function)
         encoded = tokenizer.encode([text[:most] for text in texts])
         # The runtime does not run the model without tokens.
-        sentences = [function.source(ids) for ids in encoded if len(ids)]
-    size = function.source_vocabulary_size
+        sentences = [source.with_special_ids(ids) for ids in encoded if len(ids)]
+    size = source.vocabulary_size
     for ids in sentences:
         if len(ids) == 0 or min(ids) < 0 or max(ids) >= size:
             raise ValueError(
@@ -42,8 +42,8 @@ def parity_sentences(function, tokenizer=None, given=None):
                 f"Received: {list(ids)}."
             )
     missing = max(0, SENTENCES - len(sentences))
-    random = random_sentences(size, missing, search.pad_token_id, search.end_token_id)
-    return sentences + [function.source(ids) for ids in random]
+    random = random_sentences(source, missing)
+    return sentences + [source.with_special_ids(ids) for ids in random]
 
 
 def parity_prefixes(function, count):
@@ -54,23 +54,22 @@ def parity_prefixes(function, count):
     """
     if not function.target_prefix:
         return None
-    search, size = function.search, function.target_vocabulary_size
-    random = random_sentences(size, count, search.pad_token_id, search.end_token_id, seed=1)
+    random = random_sentences(function.target, count, seed=1)
     return [ids[: number % 4] for number, ids in enumerate(random)]
 
 
-def random_sentences(vocabulary_size, count, pad_token_id=0, end_token_id=2, seed=0):
+def random_sentences(side, count, seed=0):
     """Sentences of 1 to 16 random ids.
 
     Args:
-        vocabulary_size: int, the ids are below it.
+        side: `Side`, whose padding and end token are not drawn.
         count: int, number of sentences.
-        pad_token_id, end_token_id: ints that are not drawn.
         seed: int, seed of the draw.
 
     Returns:
         List of lists of ints.
     """
     rng = np.random.default_rng(seed)
-    ids = np.setdiff1d(np.arange(vocabulary_size), [pad_token_id, end_token_id])
+    left_out = [id_ for id_ in (side.pad_token_id, side.end_token_id) if id_ is not None]
+    ids = np.setdiff1d(np.arange(side.vocabulary_size), left_out)
     return [rng.choice(ids, rng.integers(1, 17)).tolist() for _ in range(count)]

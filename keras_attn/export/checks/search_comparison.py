@@ -29,8 +29,14 @@ class SearchComparison:
 
     def expected(self):
         """Iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
-        search = self._function.search
-        return translated_batches(self.keras, self.sentences, search, self.prefixes)
+        function = self._function
+        return translated_batches(
+            self.keras,
+            self.sentences,
+            function.search,
+            self.prefixes,
+            function.source.pad_token_id,
+        )
 
     def compare(self, run, expected=None):
         """Compares a file with Keras.
@@ -64,7 +70,9 @@ class SearchComparison:
             ExportError: they are too far from each other.
         """
         function = self._function
-        batches = whole_batches(self.sentences, function.search, self.prefixes)
+        batches = whole_batches(
+            self.sentences, function.search, self.prefixes, function.source.pad_token_id
+        )
         report = PrecisionReport.compare(precision, float32, run, batches, function.is_stochastic)
         report.check()
         return report

@@ -25,7 +25,7 @@ NUMBERS = ("scores", "log_probs", "alignments", "token_log_probs")
 """Outputs that are compared by value."""
 
 
-def translated_batches(run, sentences, search, prefixes=None):
+def translated_batches(run, sentences, search, prefixes=None, source_pad_token_id=0):
     """Yields batches of sentences and their translations by one form of a search model.
 
     The batches have several sizes; every second one has a `max_length` that cuts some hypotheses
@@ -39,6 +39,7 @@ def translated_batches(run, sentences, search, prefixes=None):
         sentences: list of lists of source ids, as the encoder reads them.
         search: the `Search` layer, for its settings.
         prefixes: list of lists of target ids, one for each sentence, or `None`.
+        source_pad_token_id: int, the id of padding of the source. Defaults to 0.
 
     Returns:
         Iterator of pairs of dictionaries, the inputs and the outputs.
@@ -47,7 +48,7 @@ def translated_batches(run, sentences, search, prefixes=None):
     for number, batch in enumerate(_batches(len(sentences))):
         limit = max(1, longest // 2) if number % 2 == 1 else search.max_length
         inputs = {
-            **_of_sentences(batch, sentences, search, prefixes),
+            **_of_sentences(batch, sentences, search, prefixes, source_pad_token_id),
             "max_length": np.array(limit, "int32"),
             "length_penalty": np.array(search.length_penalty + 0.5 * (number % 3 == 2), "float32"),
         }
@@ -93,7 +94,7 @@ def compare_translations(expected, actual, search):
     return report
 
 
-def whole_batches(sentences, search, prefixes=None, size=32):
+def whole_batches(sentences, search, prefixes=None, source_pad_token_id=0, size=32):
     """Yields the inputs for the sentences, with the limit and the penalty of the search.
 
     Where tokens are drawn the limit is `DRAWN_TOKENS`: after one that is another, all are others.
@@ -101,7 +102,9 @@ def whole_batches(sentences, search, prefixes=None, size=32):
     limit = min(search.max_length, DRAWN_TOKENS) if search.is_stochastic else search.max_length
     for begin in range(0, len(sentences), size):
         yield {
-            **_of_sentences(slice(begin, begin + size), sentences, search, prefixes),
+            **_of_sentences(
+                slice(begin, begin + size), sentences, search, prefixes, source_pad_token_id
+            ),
             "max_length": np.array(limit, "int32"),
             "length_penalty": np.array(search.length_penalty, "float32"),
         }
@@ -121,9 +124,9 @@ def _batches(count):
         begin += size
 
 
-def _of_sentences(batch, sentences, search, prefixes):
+def _of_sentences(batch, sentences, search, prefixes, source_pad_token_id):
     """The inputs that have a row for each sentence, for a slice of these."""
-    inputs = {"source_ids": pad(sentences[batch], search.pad_token_id)}
+    inputs = {"source_ids": pad(sentences[batch], source_pad_token_id)}
     if prefixes is not None:
         inputs["prefix_ids"] = pad(prefixes[batch], search.pad_token_id)
     if search.is_stochastic:

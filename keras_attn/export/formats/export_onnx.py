@@ -1,7 +1,7 @@
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.cuda_report import CudaReport
 from keras_attn.export.checks.search_comparison import SearchComparison
-from keras_attn.export.formats.metadata import describe
+from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import new_onnx_file
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.passes.precisions import PRECISIONS, lower_precisions
@@ -25,6 +25,7 @@ def export_onnx(
     external_data=False,
     target_prefix=False,
     allow_nonfinite=False,
+    card=None,
 ):
     """Writes a search model as one ONNX file, with its search loop and its vocabularies inside.
 
@@ -63,6 +64,7 @@ def export_onnx(
             right, is an input too. Default False.
         allow_nonfinite: bool, whether weights may be NaN or infinite. The results must still equal
             those of Keras, which NaN never does. Defaults to `False`.
+        card: `ModelCard` that is stored in the file. Defaults to `None`.
         sentences: optional list of texts (needs `source_tokenizer`) or of lists of ids for the
             comparison; if there are fewer than 200, random ones are added.
 
@@ -88,7 +90,7 @@ def export_onnx(
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     check_finite(function.weights, allow_nonfinite)
     comparison = SearchComparison(function, source_tokenizer, sentences)
-    metadata = describe(function, source_tokenizer, target_tokenizer)
+    metadata = describe(function, source_tokenizer, target_tokenizer, card)
     traceable = function.traceable()
     with (
         without_tensor_float_32(),
@@ -96,17 +98,18 @@ def export_onnx(
         # Keras translates while the model is converted, which keeps one core busy.
         run_in_background(comparison.expected()) as expected,
     ):
-        model = convert(trace(traceable, function.signature, function.weights))
-        clean(model, function.dimensions, metadata)
-        lower = lower_precisions(model, precision)
+        converted = convert(trace(traceable, function.signature, function.weights))
+        clean(converted, function.dimensions, metadata)
+        lower = lower_precisions(converted, precision)
         if not lower:
-            report = comparison.compare(file.write(model), expected())
+            report = comparison.compare(file.write(converted), expected())
         else:
-            float32 = file.write_other(model)
+            float32 = file.write_other(converted)
             report = comparison.compare(float32, expected())
-            model, *emulation = lower
-            runs = [file.write(model), *map(file.write_other, emulation)]
+            converted, *emulation = lower
+            runs = [file.write(converted), *map(file.write_other, emulation)]
             found = [comparison.compare_precision(precision, float32, run) for run in runs]
             report.precision = max(found, key=lambda each: each.mean_difference)
-    report.cuda = CudaReport.of(model)
+        file.add_metadata(describe_card(card, report))
+    report.cuda = CudaReport.of(converted)
     return report

@@ -2,7 +2,7 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.formats.external_data import require_one_file
-from keras_attn.export.formats.metadata import describe
+from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import write_model
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.require import require, require_utf8
@@ -24,6 +24,7 @@ def export_onnx_steps(
     sentences=None,
     target_prefix=False,
     allow_nonfinite=False,
+    card=None,
 ):
     """Writes a search model as three ONNX files, for a host that runs the loop of the search.
 
@@ -44,8 +45,8 @@ def export_onnx_steps(
     Args:
         model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
         directory: name of the directory; that of an earlier export is replaced.
-        source_tokenizer, target_tokenizer, alignments, sentences, target_prefix, allow_nonfinite:
-            as for `export_onnx`.
+        source_tokenizer, target_tokenizer, alignments, sentences, target_prefix, allow_nonfinite,
+            card: as for `export_onnx`.
 
     Returns:
         The `ParityReport` of the comparison with Keras.
@@ -63,7 +64,7 @@ def export_onnx_steps(
     require_one_file(function.weights)
     check_finite(function.weights, allow_nonfinite)
     comparison = SearchComparison(function, source_tokenizer, sentences)
-    metadata = describe(function, source_tokenizer, target_tokenizer)
+    metadata = describe(function, source_tokenizer, target_tokenizer, card) | describe_card(card)
     with (
         without_tensor_float_32(),
         atomic_replace(directory, is_file=False) as partial,
@@ -73,9 +74,9 @@ def export_onnx_steps(
         steps = SteppedSearch(function.traceable())
 
         def write(name, part, signature, metadata):
-            model = convert(trace(part, signature, function.weights))
-            clean(model, steps.dimensions, metadata)
-            return write_model(model, partial / f"{name}.onnx")
+            converted = convert(trace(part, signature, function.weights))
+            clean(converted, steps.dimensions, metadata)
+            return write_model(converted, partial / f"{name}.onnx")
 
         start = write("start", steps.start, steps.start_signature, metadata)
         # The other files say which start they belong to, so that exports are not mixed.

@@ -18,7 +18,6 @@ from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.text_graph import MAX_CHARACTERS, add_text
 from keras_attn.models.replace_search import replace_search
-from keras_attn.text.tokenizer import UNKNOWN_TOKEN_ID
 
 PROGRAM = Path(__file__).with_name("run_text_model.py")
 
@@ -86,7 +85,7 @@ def export_onnx_text(
 
     target_tokenizer = target_tokenizer or source_tokenizer
     tokenizers = (source_tokenizer, target_tokenizer)
-    function = SearchFunction(model)
+    function = SearchFunction(model, *tokenizers)
     require_one_file(function.weights)
     max_characters = source_characters.max_source_characters(function, max_source_characters)
     if max_characters > MAX_CHARACTERS:
@@ -108,7 +107,7 @@ def export_onnx_text(
             target_prefix=target_prefix,
             allow_nonfinite=allow_nonfinite,
         )
-        function = SearchFunction(model, target_prefix=target_prefix)
+        function = SearchFunction(model, *tokenizers, target_prefix=target_prefix)
         ids = parity_sentences(function, source_tokenizer, sentences)
         # A byte of a vocabulary with byte fallback may be NUL, at which the operators end a text.
         texts = [text.replace("\0", "") for text in _decode(source_tokenizer, ids)]
@@ -149,7 +148,7 @@ def _batches(texts, prefixes=None, is_stochastic=False, size=16):
 
 def _translate(run, batches, source_tokenizer, target_tokenizer, function):
     """Yields the translations of each batch by the file of ids with the tokenizers around it."""
-    search = function.search
+    search, source = function.search, function.source
     for batch in batches:
         sentences, others = source_tokenizer.encode(batch["text"]), {}
         if function.target_prefix:
@@ -161,7 +160,9 @@ def _translate(run, batches, source_tokenizer, target_tokenizer, function):
             seeds = np.array(batch.get("seeds", [0]), "int32")
             others["seeds"] = np.broadcast_to(seeds, len(sentences))
         outputs = run(
-            source_ids=pad([function.source(ids) for ids in sentences], search.pad_token_id),
+            source_ids=pad(
+                [source.with_special_ids(ids) for ids in sentences], source.pad_token_id
+            ),
             max_length=np.array(batch.get("max_length", search.max_length), "int32"),
             length_penalty=np.array(search.length_penalty, "float32"),
             **others,
@@ -178,10 +179,8 @@ def _translate(run, batches, source_tokenizer, target_tokenizer, function):
 
 def _decode(tokenizer, rows):
     """Texts of ids; the vocabulary of a model may be rounded up, beyond the tokenizer's."""
-    size = tokenizer.vocabulary_size
-    return tokenizer.decode(
-        [[token if token < size else UNKNOWN_TOKEN_ID for token in row] for row in rows]
-    )
+    size, unknown = tokenizer.vocabulary_size, tokenizer.unknown_token_id
+    return tokenizer.decode([[token if token < size else unknown for token in row] for row in rows])
 
 
 def _run(path, batches):

@@ -9,7 +9,6 @@ from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
-from keras_attn.text.tokenizer import PAD_TOKEN_ID
 
 
 def export_saved_model(
@@ -123,7 +122,7 @@ def _module(function, source_tokenizer, target_tokenizer, max_characters):
     """A `tf.Module` with the functions of both signatures, which holds all that they need."""
     import tensorflow as tf
 
-    search = function.search
+    source, target = function.source, function.target
     module = tf.Module()
     module.defaults = {
         **{name: tf.constant(value) for name, value in function.defaults.items()},
@@ -135,7 +134,7 @@ def _module(function, source_tokenizer, target_tokenizer, max_characters):
     def translate_ids(source_ids, *others):
         # Keras' recurrent layers cannot work with S = 0.
         missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
-        source_ids = tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=search.pad_token_id)
+        source_ids = tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=source.pad_token_id)
         results = function(source_ids, *others)
         if "alignments" in results:  # without the position that was added
             weights = results["alignments"]  # (B, N, T, S)
@@ -146,11 +145,11 @@ def _module(function, source_tokenizer, target_tokenizer, max_characters):
     if source_tokenizer is None:
         return module
     module.source_tokenizer = source_tokenizer.to_tensorflow(
-        search.start_token_id if function.source_start else None,
-        search.end_token_id if function.source_end else None,
-        search.pad_token_id,
+        source.start_token_id if source.add_start else None,
+        source.end_token_id if source.add_end else None,
+        source.pad_token_id,
     )
-    module.target_tokenizer = target_tokenizer.to_tensorflow(None, None, search.pad_token_id)
+    module.target_tokenizer = target_tokenizer.to_tensorflow(None, None, target.pad_token_id)
     of_text = {
         "source_ids": tf.TensorSpec((None,), tf.string, name="text"),
         "prefix_ids": tf.TensorSpec((None,), tf.string, name="target_prefix"),
@@ -166,7 +165,7 @@ def _module(function, source_tokenizer, target_tokenizer, max_characters):
         results = module.translate_ids(source_ids, *ids)
         if not function.goes_on_from_start_token:
             has_tokens = module.source_tokenizer.has_tokens(text)  # (B,)
-            results = _where(has_tokens, results, search.pad_token_id)
+            results = _where(has_tokens, results, target.pad_token_id)
         texts = _decode(module.target_tokenizer, results)
         return {"text": texts, "truncated": truncated, **results}
 
@@ -234,11 +233,8 @@ def _compiled(function, signature, defaults):
 
 def _decode(tokenizer, results):
     """The texts `(batch, hypotheses)` of what a search returns."""
-    import tensorflow as tf
-
     # The ids that end and pad a hypothesis may be those of pieces.
-    is_text = tf.sequence_mask(results["lengths"], tf.shape(results["token_ids"])[2])  # (B, N, T)
-    return tokenizer.decode(tf.where(is_text, results["token_ids"], PAD_TOKEN_ID))
+    return tokenizer.decode(results["token_ids"], results["lengths"])
 
 
 def _runner(loaded):
@@ -257,14 +253,16 @@ def _check_texts(function, module, loaded, max_characters, comparison):
     """Compares the loaded string signature with the tokenizers around the model."""
     import tensorflow as tf
 
+    source, target = function.source, function.target
     prefixes = comparison.prefixes
-    texts = module.source_tokenizer.decode(pad(comparison.sentences[:16]))
+    texts = module.source_tokenizer.decode(pad(comparison.sentences[:16], source.pad_token_id))
     others = module.translate_ids.input_signature[1:]
     ids = {spec.name: module.defaults[spec.name] for spec in others}
     strings = dict(ids)
     if prefixes is not None:
         del strings["prefix_ids"]
-        strings["target_prefix"] = module.target_tokenizer.decode(pad(prefixes[:16]))
+        prefixes = pad(prefixes[:16], target.pad_token_id)
+        strings["target_prefix"] = module.target_tokenizer.decode(prefixes)
         ids["prefix_ids"] = module.target_tokenizer.encode(strings["target_prefix"])
     read, _ = _cut(texts, max_characters)
     source_ids = module.source_tokenizer.encode(read)

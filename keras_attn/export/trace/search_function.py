@@ -5,6 +5,7 @@ from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.export.checks.check_stateless import check_stateless
 from keras_attn.export.trace.fold_time import fold_time
 from keras_attn.export.trace.portable_copy import portable_copy, traceable_copy
+from keras_attn.export.trace.side import Side
 from keras_attn.models.encoder_and_search import encoder_and_search
 
 OUTPUTS = {
@@ -40,19 +41,18 @@ class SearchFunction:
         encoder, search: copies of the two layers, which share the variables of the originals and do
             not depend on the machine, see `portable_copy`.
         is_stochastic: bool, whether the search draws at random, and so `seeds` is an input.
-        source_start, source_end: bools, whether the source of a text has the start and the end
-            token around its pieces: those of the encoder, by default the end alone.
+        source, target: the `Side`s. The special ids of the source are those of the encoder; an
+            encoder without such attributes has those of the source tokenizer. The special ids of
+            the target are those of the search.
         goes_on_from_start_token: bool, whether there is something to translate of a text without
             tokens: the start token of a language model.
         weights: list of `keras.Variable`, all that the function reads.
         beam_width, num_hypotheses: ints, both 1 for a `GreedyDecoder`.
-        source_vocabulary_size, target_vocabulary_size: ints.
-        max_source_length: int, most pieces of a source that the encoder can read, or `None`.
 
     Raises:
         ValueError: the model has another form, a tokenizer has more ids than its embedding, there
-            is one of the target alone, encoder and search have different padding, the source has no
-            room for the special ids, or the length penalty is negative.
+            is one of the target alone, encoder and source tokenizer have different end tokens, the
+            source has no room for the special ids, or the length penalty is negative.
     """
 
     def __init__(
@@ -79,49 +79,23 @@ class SearchFunction:
         check_stateless(*layers)
         self.encoder, self.search = portable_copy(*layers, keep_precision=keep_precision)
         fold_time(self.encoder, self.search)
-        padding = getattr(self.encoder, "pad_token_id", self.search.pad_token_id)
-        if padding != self.search.pad_token_id:
-            raise ValueError(
-                "Expected an encoder and a search with the same pad_token_id: sources are padded "
-                f"with that of the search. Received: {padding} and {self.search.pad_token_id}."
-            )
         if self.search.length_penalty < 0:
             raise ValueError(
                 "Expected a search whose length penalty is not negative, as in the runtime. "
                 f"Received: length_penalty={self.search.length_penalty}"
             )
-        self.source_start = getattr(self.encoder, "source_start", False)
-        self.source_end = getattr(self.encoder, "source_end", True)
-        self.goes_on_from_start_token = self.source_start and not self.source_end
         self.weights = list(
             {id(weight): weight for weight in self.encoder.weights + self.search.weights}.values()
         )
-        self.max_source_length = getattr(self.encoder, "max_source_length", None)
-        if self.max_source_length is not None:
-            self.max_source_length -= self.source_start + self.source_end
-            if self.max_source_length < 1:
-                raise ValueError(
-                    "Expected an encoder that can read a piece beside the special ones. Received: "
-                    f"max_source_length={self.encoder.max_source_length} with "
-                    f"source_start={self.source_start} and source_end={self.source_end}."
-                )
         self.beam_width = getattr(self.search, "beam_width", 1)
         self.num_hypotheses = getattr(self.search, "num_hypotheses", 1)
         if alignments is not None:
             self.search.return_alignments = alignments
         self.target_prefix = target_prefix
         self.is_stochastic = self.search.is_stochastic
-        self.source_vocabulary_size = _vocabulary_size("source", self.encoder, source_tokenizer)
-        special = [padding, *self.source([])]
-        if max(special) >= self.source_vocabulary_size:
-            raise ValueError(
-                "Expected a source vocabulary that holds the special ids of the search: sources "
-                f"are padded, started and ended with them. Received: ids {special} for "
-                f"{self.source_vocabulary_size} ids of the source."
-            )
-        self.target_vocabulary_size = _vocabulary_size(
-            "target", self.search.decoder, target_tokenizer or source_tokenizer
-        )
+        self.source = _source(self.encoder, source_tokenizer)
+        self.target = _target(self.search, target_tokenizer or source_tokenizer)
+        self.goes_on_from_start_token = self.source.add_start and not self.source.add_end
 
     def __call__(self, source_ids, max_length, length_penalty, *others):
         """Translates.
@@ -147,12 +121,6 @@ class SearchFunction:
     def named(self, others):
         """The further inputs of the signature by name, as the search takes them."""
         return {spec.name: value for spec, value in zip(self.signature[3:], others, strict=True)}
-
-    def source(self, ids):
-        """The ids of a text, a list without special ones, as the encoder reads them."""
-        start = [self.search.start_token_id] if self.source_start else []
-        end = [self.search.end_token_id] if self.source_end else []
-        return [*start, *ids, *end]
 
     def traceable(self):
         """The same function of layers that can be converted to ONNX, not run."""
@@ -215,6 +183,46 @@ class SearchFunction:
         }
 
 
+def _source(encoder, tokenizer):
+    """The `Side` of an encoder."""
+
+    size = _vocabulary_size("source", encoder, tokenizer)
+    pad, end = (
+        getattr(encoder, name, getattr(tokenizer, name, default))
+        for name, default in (("pad_token_id", 0), ("end_token_id", None))
+    )
+    if tokenizer is not None and end not in (None, tokenizer.end_token_id):
+        raise ValueError(
+            "Expected an encoder and a source tokenizer with the same end_token_id. Received: "
+            f"{end} of {type(encoder).__name__} and {tokenizer.end_token_id} of the tokenizer. "
+            "Give the encoder the end_token_id that the sources of the training had, or None."
+        )
+    start = getattr(encoder, "start_token_id", None)
+    add_start, add_end = start is not None, end is not None
+    limit = getattr(encoder, "max_source_length", None)
+    if limit is not None:
+        limit -= add_start + add_end
+        if limit < 1:
+            raise ValueError(
+                "Expected an encoder that can read a piece besides the special ones. Received: "
+                f"max_source_length={encoder.max_source_length} with start_token_id={start} and "
+                f"end_token_id={end}."
+            )
+    side = Side(size, pad, start, end, add_start, add_end, limit)
+    if max(side.special_ids) >= size:
+        raise ValueError(
+            "Expected a source vocabulary that holds the special ids of the encoder. Received: "
+            f"ids {side.special_ids} for {size} ids of the source."
+        )
+    return side
+
+
+def _target(search, tokenizer):
+    """The `Side` of a search; a target that is scored ends with the end token."""
+    size = _vocabulary_size("target", search.decoder, tokenizer)
+    return Side(size, search.pad_token_id, search.start_token_id, search.end_token_id, add_end=True)
+
+
 def _vocabulary_size(side, layer, tokenizer):
     size = get_vocabulary_size(layer)
     if size is None:
@@ -233,6 +241,6 @@ def _vocabulary_size(side, layer, tokenizer):
         warnings.warn(
             f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, the model {size}. Is it "
             "the one that the model was trained with? Ids that the tokenizer lacks have no text.",
-            stacklevel=4,
+            stacklevel=5,
         )
     return size

@@ -19,7 +19,7 @@ def max_source_characters(function, value=None):
         ValueError: `value` is no int of at least 1.
     """
     if value is None:
-        limits = [MAX_SOURCE_LENGTH, function.max_source_length]
+        limits = [MAX_SOURCE_LENGTH, function.source.max_length]
         return CHARACTERS_PER_TOKEN * min(limit for limit in limits if limit is not None)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
         raise ValueError(

@@ -2,7 +2,6 @@ import numpy as np
 
 from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, rename_values
 from keras_attn.export.trace.source_characters import MAX_PREFIX_CHARACTERS
-from keras_attn.text.tokenizer import UNKNOWN_TOKEN_ID
 
 DOMAIN = "ai.onnx.contrib"
 """Domain of the operators of onnxruntime-extensions."""
@@ -134,22 +133,22 @@ def add_text(model, source_tokenizer, target_tokenizer, function, max_characters
     """
     from onnx import helper
 
-    graph, search = model.graph, function.search
+    graph, source, target = model.graph, function.source, function.target
     sizes = {each.name: each.type for each in graph.output}["scores"]
     rename_values(graph, {"scores": "found_scores", "log_probs": "found_log_probs"})
     encode = _parse_encode(
         source_tokenizer,
         max_characters,
-        pad_token_id=[search.pad_token_id],
-        start_token_ids=[[search.start_token_id] * function.source_start],
-        end_token_id=search.end_token_id if function.source_end else search.pad_token_id,
+        pad_token_id=[source.pad_token_id],
+        start_token_ids=[source.start],
+        end_token_id=source.end_token_id if source.add_end else source.pad_token_id,
         goes_on_from_start_token=function.goes_on_from_start_token,
     )
     decode = _parse(
         DECODE,
         target_tokenizer,
         vocabulary_size=target_tokenizer.vocabulary_size,
-        unknown_token_id=UNKNOWN_TOKEN_ID,
+        unknown_token_id=target_tokenizer.unknown_token_id,
     )
     before = [encode]
     if function.target_prefix:
@@ -157,9 +156,9 @@ def add_text(model, source_tokenizer, target_tokenizer, function, max_characters
             target_tokenizer,
             MAX_PREFIX_CHARACTERS,
             name="prefix",
-            pad_token_id=[search.pad_token_id],
+            pad_token_id=[target.pad_token_id],
             start_token_ids=[[]],
-            end_token_id=search.pad_token_id,
+            end_token_id=target.pad_token_id,
             goes_on_from_start_token=False,
         )
         names = {"text": "target_prefix", "source_ids": "read_prefix", "has_tokens": "has_prefix"}

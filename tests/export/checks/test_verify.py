@@ -8,6 +8,7 @@ from keras_attn.export import ExportError, ParityReport
 from keras_attn.export.checks.parity_sentences import random_sentences
 from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.checks.verify import compare_translations, pad, translated_batches
+from keras_attn.export.trace.side import Side
 
 SEARCH = types.SimpleNamespace(
     max_length=9,
@@ -17,6 +18,9 @@ SEARCH = types.SimpleNamespace(
     end_token_id=2,
     is_stochastic=False,
 )
+
+
+SIDE = Side(50, pad_token_id=0, start_token_id=None, end_token_id=2, add_end=True)
 
 
 def translate(source_ids, max_length, length_penalty):
@@ -46,7 +50,7 @@ def compare(actual, count=200):
 
 
 def expected(run, count=200):
-    return translated_batches(run, random_sentences(50, count), SEARCH)
+    return translated_batches(run, random_sentences(SIDE, count), SEARCH)
 
 
 def test_a_copy_agrees():
@@ -76,7 +80,7 @@ def test_what_is_drawn_may_part(share, agrees):
         def parted(seeds=None, **inputs):
             return changed(part)(**inputs)
 
-        batches = list(translated_batches(run, random_sentences(50, 200), search))
+        batches = list(translated_batches(run, random_sentences(SIDE, 200), search))
         seeds = [inputs["seeds"] for inputs, _ in batches if "seeds" in inputs]
         assert len(np.unique(np.concatenate(seeds))) == 200 if is_stochastic else not seeds
         report = compare_translations(batches, parted, search)
@@ -203,8 +207,8 @@ def test_the_report_starts_with_a_warning_if_the_agreement_is_low():
 
 
 def test_random_sentences_have_no_special_ids_and_repeat():
-    sentences = random_sentences(9, 50, pad_token_id=0, end_token_id=2)
-    assert sentences == random_sentences(9, 50, pad_token_id=0, end_token_id=2)
+    sentences = random_sentences(Side(9, 0, 1, 2), 50)
+    assert sentences == random_sentences(Side(9, 0, 1, 2), 50)
     assert all(1 <= len(sentence) <= 16 for sentence in sentences)
     assert set(itertools.chain(*sentences)) == {1, 3, 4, 5, 6, 7, 8}
     np.testing.assert_array_equal(pad([[5, 2], [2]]), [[5, 2], [2, 0]])

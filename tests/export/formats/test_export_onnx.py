@@ -22,7 +22,7 @@ from keras_attn import (
 )
 from keras_attn.export import ExportError, export_onnx
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
-from keras_attn.export.formats.metadata import describe
+from keras_attn.export.formats.file_format import describe
 from keras_attn.export.passes.graph import defined_names, nested_graphs, subgraphs
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.models.encoder_and_search import encoder_and_search
@@ -64,24 +64,39 @@ def test_inputs_and_outputs_are_those_of_the_contract(exported):
     }
 
 
-def test_one_file_holds_settings_and_vocabularies(onnx_model, tokenizers):
+def test_one_file_holds_settings_and_vocabularies(onnx_model, translator, tokenizers):
     entries = {entry.key: entry.value for entry in onnx_model.metadata_props}
-    assert entries["keras_attn.format"] == "1"
+    assert entries["keras_attn.format"] == "2"
     settings = json.loads(entries["keras_attn.settings"])
     assert settings.pop("versions")["keras"]
-    assert settings == {
-        "start_token_id": 1,
-        "end_token_id": 2,
+    search = settings.pop("search")
+    side = {
         "pad_token_id": 0,
-        "beam_width": 3,
-        "num_hypotheses": 2,
-        "max_length": 30,
-        "length_penalty": 1.0,
-        "source_vocabulary_size": tokenizers[0].vocabulary_size,
-        "target_vocabulary_size": tokenizers[1].vocabulary_size,
-        "source_start": False,
-        "source_end": True,
+        "start_token_id": None,
+        "end_token_id": 2,
+        "add_start": False,
+        "add_end": True,
+        "max_length": None,
+        "tokenizer": "sentencepiece",
+        "language": None,
     }
+    sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
+    assert settings == {
+        "kind": "generation",
+        "inputs": {
+            "source_ids": {"kind": "ids", "dtype": "int32", "shape": ["batch", "source_length"]}
+        },
+        "source": {**side, "vocabulary_size": sizes[0]},
+        "target": {**side, "vocabulary_size": sizes[1], "start_token_id": 1},
+    }
+    expected = encoder_and_search(translator)[1].get_config()
+    for name in ("decoder", "dtype", "name", "trainable"):
+        del expected[name]
+    assert search.pop("class") == "BeamDecoder"
+    assert search.pop("inputs") == ["max_length", "length_penalty"]
+    assert search == json.loads(json.dumps(expected))
+    parity = json.loads(entries["keras_attn.card"])["parity"]
+    assert parity["sentences"] >= 200 and parity["best_equal"] == 1.0
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         assert base64.b64decode(entries[f"keras_attn.{side}_tokenizer"]) == tokenizer.model
 
@@ -332,9 +347,10 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     with pytest.raises(ValueError, match=r"not negative.* Received: length_penalty=-1\.0"):
         export_onnx(search_model(encoder, negative), path)
     other = BeamDecoder(search.decoder, pad_token_id=3, name="other")
-    with pytest.raises(ValueError, match="same pad_token_id.* Received: 0 and 3"):
-        export_onnx(search_model(encoder, other), path)
-    beyond = make_translator(vocabulary_sizes=(45, 60), end_token_id=50)
+    assert SearchFunction(search_model(encoder, other)).source.pad_token_id == 0
+    encoder, decoder = rnn_seq2seq(45, 60, embedding_dim=4, units=4)
+    encoder.end_token_id = 50
+    beyond = search_model(encoder, BeamDecoder(decoder))
     with pytest.raises(ValueError, match=r"holds the special ids .* ids \[0, 50\] for 45 ids"):
         export_onnx(beyond, path)
     target = SimpleNamespace(vocabulary_size=46, model=b"")
@@ -357,7 +373,7 @@ def test_an_encoder_without_room_for_a_piece_is_refused():
     encoder, decoder = transformer_seq2seq(
         9, 9, num_layers=1, embedding_dim=4, num_heads=1, positions="learned", max_length=1
     )
-    with pytest.raises(ValueError, match="a piece beside the special ones.* max_source_length=1"):
+    with pytest.raises(ValueError, match="a piece besides the special ones.* max_source_length=1"):
         SearchFunction(search_model(encoder, BeamDecoder(decoder)))
 
 

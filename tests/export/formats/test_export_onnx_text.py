@@ -10,6 +10,7 @@ from keras_attn_runtime import ModelFileError, Translator
 
 from keras_attn.export import ExportError, export_onnx_text
 from keras_attn.export.formats.export_onnx_text import ODD_TEXTS, PROGRAM
+from keras_attn.export.trace.side import Side
 from keras_attn.export.trace.text_graph import MAX_CHARACTERS, add_text
 from keras_attn.text import SentencePieceTokenizer
 from tests.export.small_translator import SOURCE, make_translator
@@ -121,13 +122,11 @@ def copying(tmp_path):
 
     def write(target_tokenizer=None, max_characters=1000):
         source = SentencePieceTokenizer(train_tokenizer())
-        search = SimpleNamespace(start_token_id=1, end_token_id=2, pad_token_id=0)
         function = SimpleNamespace(
-            search=search,
             defaults={"max_length": 100, "length_penalty": 1.0},
             goes_on_from_start_token=False,
-            source_start=False,
-            source_end=True,
+            source=Side(source.vocabulary_size, 0, None, 2, add_end=True),
+            target=Side(source.vocabulary_size, 0, 1, 2),
             target_prefix=False,
         )
         model = build_model({}, alignments=False)

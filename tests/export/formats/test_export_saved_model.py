@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import subprocess
@@ -252,7 +253,7 @@ def test_a_text_of_ten_megabytes_is_cut(text):
 def test_the_default_limit_of_characters(translator, tokenizers):
     function = SearchFunction(translator, *tokenizers)
     assert max_source_characters(function) == 32 * 512
-    function.max_source_length = 40
+    function.source = dataclasses.replace(function.source, max_length=40)
     assert max_source_characters(function) == 1280
     assert CHARACTERS_PER_TOKEN == runtime.CHARACTERS_PER_TOKEN
     assert MAX_PREFIX_CHARACTERS == LEAST_TARGET_CHARACTERS

@@ -23,7 +23,7 @@ def test_tokenizers_are_those_of_the_file(tokenizer_model, tmp_path, capsys):
     assert (directory / "source.spm").read_bytes() == tokenizer_model
     processor = sentencepiece.SentencePieceProcessor(model_file=str(directory / "target.spm"))
     assert processor.decode(processor.encode("noch ein Text")) == "noch ein Text"
-    assert json.loads(settings.read_text())["end_token_id"] == 2
+    assert json.loads(settings.read_text())["target"]["end_token_id"] == 2
 
 
 def test_shared_tokenizer_is_written_for_both_sides(model_path, tokenizer_model, tmp_path):
@@ -44,7 +44,8 @@ def test_directories_of_exports_are_read(model_path, tokenizer_model, tmp_path):
 
 
 def test_files_without_tokenizers_are_refused(write_model, tmp_path, capsys):
-    path = write_model({"keras_attn.source_tokenizer": None})
+    nothing = {"keras_attn.source_tokenizer": None}
+    path = write_model(nothing, source__tokenizer="none", target__tokenizer="none")
     assert main(["extract", str(path), "--tokenizers", str(tmp_path / "out")]) == 1
     output, messages = capsys.readouterr()
     assert output == "" and messages.startswith("Nothing was written. Expected a file with tok")

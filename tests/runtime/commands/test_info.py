@@ -25,7 +25,7 @@ def info(path, capsys):
 
 def test_exported_file_is_described(tokenizer_model, tmp_path, capsys):
     path = tmp_path / "model.onnx"
-    properties = with_checksum(metadata(tokenizer_model, beam_width=5))
+    properties = with_checksum(metadata(tokenizer_model, search__beam_width=5))
     model = build_model(properties, prefix=True)
     path.write_bytes(with_file_checksum(model.SerializeToString()))
     found = info(path, capsys)
@@ -39,7 +39,7 @@ def test_exported_file_is_described(tokenizer_model, tmp_path, capsys):
     }
     assert [each["name"] for each in found["inputs"]][-1] == "prefix_ids"
     assert found["outputs"][2]["name"] == "scores" and found["outputs"][2]["dtype"] == "float32"
-    assert found["settings"]["beam_width"] == 5 and "versions" not in found["settings"]
+    assert found["settings"]["search"]["beam_width"] == 5 and "versions" not in found["settings"]
     assert found["versions"] == {"keras_attn": "0.1.0"}
     assert found["tokenizers"] == {"source": {"bytes": len(tokenizer_model)}}
     assert (found["checksum"], found["opsets"]) == ("matches the file", {"ai.onnx": 18})
@@ -51,7 +51,7 @@ def test_text_has_a_line_for_each_tensor_and_setting(model_path, capsys):
     assert lines[0] == "kind: an ONNX file exported by keras-attn"
     assert "  source_ids: int32 (batch, source_length)" in lines
     assert "  max_length: int32 ()" in lines
-    assert "  beam_width: 4" in lines
+    assert "    beam_width: 4" in lines
 
 
 def test_files_of_keras_attn_are_described_without_onnxruntime(model_path):
@@ -113,9 +113,10 @@ def test_keras_file_is_described(tmp_path, capsys):
     keras = pytest.importorskip("keras")
     inputs = keras.Input((None,), dtype="int32", name="source_ids")
     keras.Model(inputs, keras.layers.Embedding(5, 2)(inputs), name="mine").save(
-        tmp_path / "translator.keras"
+        tmp_path / "model.keras"
     )
-    for path in (tmp_path / "translator.keras", tmp_path):  # also a run directory
+    (tmp_path / "run.json").write_text("{}")
+    for path in (tmp_path / "model.keras", tmp_path):  # also a run directory
         found = info(path, capsys)
         assert (found["class"], found["name"]) == ("Functional", "mine")
         assert found["inputs"] == [
@@ -193,7 +194,7 @@ def test_steps_are_described(model_path, tmp_path, capsys):
     (tmp_path / "start.onnx").write_bytes(model_path.read_bytes())
     found = info(tmp_path, capsys)
     assert found["kind"] == "an export of `onnx-steps`; this is its start.onnx"
-    assert found["settings"]["beam_width"] == 4
+    assert found["settings"]["search"]["beam_width"] == 4
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+"""Inputs that are not ids, such as images: from arrays of the caller to what a file reads."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from keras_attn_runtime.errors import SentenceError
+from keras_attn_runtime.source import Source
+
+
+class ArrayReader:
+    """Checks arrays and divides them into `Source`s.
+
+    Args:
+        inputs: dict from the name of each input of a file to its `Input`.
+        source: `Side` of the source, whose vocabulary limits inputs of ids, or `None`.
+    """
+
+    def __init__(self, inputs, source=None):
+        self.inputs = inputs
+        self.source = source
+
+    def read(self, arrays):
+        """Yields the `Source` of each row of a dict of arrays.
+
+        Args:
+            arrays: dict from the name of each input to an array whose first axis is the batch, or a
+                list of arrays without that axis.
+
+        Raises:
+            ValueError: another type, other names, or different numbers of rows.
+            SentenceError: a row has another dtype or shape than the input.
+        """
+        if not isinstance(arrays, Mapping):
+            raise ValueError(
+                f"Expected a dict of arrays by the names of the inputs, {sorted(self.inputs)}. "
+                f"Received: type={type(arrays).__name__}."
+            )
+        if set(arrays) != set(self.inputs):
+            raise ValueError(
+                f"Expected arrays for the inputs {sorted(self.inputs)}. "
+                f"Received: {sorted(map(str, arrays))}."
+            )
+        columns = {name: self._column(name, arrays[name]) for name in self.inputs}
+        counts = {name: len(column) for name, column in columns.items()}
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"Expected as many rows of each input. Received: {counts}.")
+        return self._rows(columns, max(counts.values()))
+
+    def _rows(self, columns, count):
+        for index in range(count):
+            row = {
+                name: self._value(index, name, column[index]) for name, column in columns.items()
+            }
+            yield Source([], truncated=False, arrays=row)
+
+    def _column(self, name, values):
+        is_array = isinstance(values, np.ndarray) and values.ndim > 0
+        if not is_array and not isinstance(values, (list, tuple)):
+            raise ValueError(
+                f"Expected the input {name!r} to be an array, or a list of arrays. Received: "
+                f"type={type(values).__name__}."
+            )
+        return values
+
+    def _value(self, index, name, value):
+        """One row of an input as an array of its dtype."""
+        expected = self.inputs[name]
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise SentenceError(index, f"expected numbers for {name!r} ({error}).") from error
+        if array.dtype.kind not in "biuf" or not np.can_cast(
+            array.dtype, expected.dtype, "same_kind"
+        ):
+            raise SentenceError(
+                index, f"expected {expected.dtype} for {name!r}. Received: dtype={array.dtype}."
+            )
+        sizes = expected.shape[1:]
+        fits = len(sizes) == array.ndim and all(
+            isinstance(size, str) or size == given
+            for size, given in zip(sizes, array.shape, strict=True)
+        )
+        if not fits:
+            raise SentenceError(
+                index,
+                f"expected shape ({', '.join(map(str, sizes))}) for {name!r}. "
+                f"Received: shape={array.shape}.",
+            )
+        if expected.kind == "ids" and self.source is not None and array.size:
+            least, most = int(array.min()), int(array.max())
+            if least < 0 or most >= self.source.vocabulary_size:
+                raise SentenceError(
+                    index,
+                    f"expected ids in [0, {self.source.vocabulary_size}) for {name!r}. Received: "
+                    f"ids from {least} to {most}.",
+                )
+        return array.astype(expected.dtype)

@@ -1,0 +1,307 @@
+"""The metadata of exported files, as docs/file-format.md defines them: this module reads them.
+
+The runtime works with the settings of format 2. Those of format 1 are translated here, and nothing
+else in the runtime knows that there is another format.
+"""
+
+import json
+from dataclasses import dataclass, field
+
+from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.options import LARGEST_INT32
+
+FORMATS = ("1", "2")
+PREFIX = "keras_attn."
+KIND = "generation"
+"""The kind of file that a `Translator` runs."""
+
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class Side:
+    """The ids of one side of a model, its source or its target.
+
+    Attributes:
+        vocabulary_size: int, ids that the model knows.
+        pad_token_id: int, fills short rows on the right.
+        start_token_id, end_token_id: ints, or `None` if the side has no such token.
+        add_start, add_end: bools, whether the start and the end token are put around the ids of a
+            text.
+        max_length: int, most ids of a text without these two, whose positions the model has
+            learned, or `None` for no limit.
+        tokenizer: string, the format of the tokenizer in the file: "sentencepiece", "tokenizers" (a
+            `tokenizer.json` of Hugging Face), or "none".
+        language: string, a BCP 47 tag, or `None`.
+    """
+
+    vocabulary_size: int
+    pad_token_id: int
+    start_token_id: int | None = None
+    end_token_id: int | None = None
+    add_start: bool = False
+    add_end: bool = False
+    max_length: int | None = None
+    tokenizer: str = "none"
+    language: str | None = None
+
+    @property
+    def start(self):
+        """List of the ids that are put before those of a text: one or none."""
+        return [self.start_token_id] if self.add_start else []
+
+    @property
+    def end(self):
+        """List of the ids that are put after those of a text: one or none."""
+        return [self.end_token_id] if self.add_end else []
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input that the encoder of a model reads.
+
+    Attributes:
+        kind: string, "ids", "image", "features", "audio" or "series".
+        dtype: string, a NumPy dtype such as "int32".
+        shape: tuple of ints and strings; a string names an axis of any size.
+    """
+
+    kind: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an exported file says about its model, from the file's metadata.
+
+    Attributes:
+        format: int, the format of the file.
+        inputs: dict from the name of each input of the encoder to its `Input`.
+        source: `Side`, or `None` for a model whose inputs are no ids.
+        target: `Side`.
+        search: dict, the settings of the search by name: those below, its "class", and which of its
+            settings are "inputs" of the file.
+        beam_width: int, hypotheses kept open by the search.
+        num_hypotheses: int, hypotheses that the file returns for a sentence.
+        max_length: int, default limit of output tokens, the end token counted.
+        length_penalty: float, default exponent of the length penalty.
+        versions: dict, versions of the libraries that wrote the file.
+        card: dict, what people may want to know: "license", "data", "recipe", "parity".
+    """
+
+    format: int
+    inputs: dict[str, Input]
+    source: Side | None
+    target: Side
+    search: dict
+    beam_width: int
+    num_hypotheses: int
+    max_length: int
+    length_penalty: float
+    versions: dict = field(default_factory=dict)
+    card: dict = field(default_factory=dict)
+
+    @property
+    def search_inputs(self):
+        """List of the names of the inputs that belong to the search."""
+        return self.search["inputs"]
+
+    @classmethod
+    def from_metadata(cls, metadata, input_names=()):
+        """Reads the metadata of a file.
+
+        Args:
+            metadata: dict of strings, the `metadata_props` of an ONNX file.
+            input_names: names of the inputs of the file, which format 1 does not tell.
+
+        Returns:
+            `Settings`.
+
+        Raises:
+            ModelFileError: if they are missing, of an unknown format, or malformed.
+        """
+        if f"{PREFIX}format" not in metadata:
+            raise ModelFileError(
+                "Expected an ONNX file exported by keras_attn. "
+                f"Received: a file with the metadata keys {sorted(metadata)}. "
+                "Export the model with `keras-attn export onnx`."
+            )
+        number = metadata[f"{PREFIX}format"]
+        if number not in FORMATS:
+            raise ModelFileError(
+                f"Expected a file of format {' or '.join(FORMATS)}. Received: "
+                f"keras_attn.format={number!r}. Install a newer keras-attn-runtime, such as the "
+                "one that was released with the keras-attn that wrote the file."
+            )
+        try:
+            entries = json.loads(metadata[f"{PREFIX}settings"])
+            card = json.loads(metadata.get(f"{PREFIX}card", "{}"))
+            if not isinstance(entries, dict) or not isinstance(card, dict):
+                raise TypeError("no JSON objects")
+            if number == "1":
+                entries = _from_format_1(entries, metadata, input_names)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ModelFileError(
+                f"The settings in the file's metadata cannot be read ({error!r}). Export it again."
+            ) from error
+        return _settings(int(number), entries, card)
+
+
+def tokenizer_of(metadata, side):
+    """The stored tokenizer of a side that has one: a string in base64.
+
+    Args:
+        metadata: dict of strings.
+        side: "source" or "target". Where both sides share one it is stored once, as the source's.
+
+    Raises:
+        ModelFileError: there is none.
+    """
+    shared = metadata.get(f"{PREFIX}source_tokenizer")
+    encoded = metadata.get(f"{PREFIX}{side}_tokenizer", shared)
+    if encoded is None:
+        raise ModelFileError(
+            f"Expected a {side} tokenizer in the file, as its settings say. Received: none. "
+            "Export it again."
+        )
+    return encoded
+
+
+def _from_format_1(old, metadata, input_names):
+    """The settings of format 1, which had the special ids of the target alone, as in format 2."""
+    tokenizer = "sentencepiece" if f"{PREFIX}source_tokenizer" in metadata else "none"
+    add_start = old.get("source_start", False)
+    source = {
+        "vocabulary_size": old["source_vocabulary_size"],
+        "pad_token_id": old["pad_token_id"],
+        "start_token_id": old["start_token_id"] if add_start is True else None,
+        "end_token_id": old["end_token_id"],
+        "add_start": add_start,
+        "add_end": old.get("source_end", True),
+        "max_length": old.get("max_source_length"),
+        "tokenizer": tokenizer,
+    }
+    target = {
+        "vocabulary_size": old["target_vocabulary_size"],
+        **{name: old[name] for name in ("pad_token_id", "start_token_id", "end_token_id")},
+        "add_end": True,
+        "tokenizer": tokenizer,
+    }
+    names = ("beam_width", "num_hypotheses", "max_length", "length_penalty")
+    further = [name for name in ("prefix_ids", "seeds") if name in input_names]
+    return {
+        "kind": KIND,
+        "inputs": {
+            "source_ids": {"kind": "ids", "dtype": "int32", "shape": ["batch", "source_length"]}
+        },
+        "source": source,
+        "target": target,
+        "search": {
+            "inputs": ["max_length", "length_penalty", *further],
+            **{name: old[name] for name in names},
+        },
+        "versions": old.get("versions", {}),
+    }
+
+
+def _settings(number, entries, card):
+    """The `Settings` of the entries of format 2, whose unknown keys are ignored."""
+    root = _Reader("", entries)
+    kind = root.get("kind", str)
+    if kind != KIND:
+        raise ModelFileError(
+            f"Expected a file of the kind {KIND!r}, with a search inside. Received: kind={kind!r}. "
+            "Run it with ONNX Runtime itself."
+        )
+    inputs = root.part("inputs")
+    search = root.part("search")
+    names = search.get("inputs", list)
+    if not all(isinstance(name, str) for name in names):
+        search.refuse("inputs", "that is a list of strings")
+    has_source = root.get("source", (dict, type(None)), None) is not None
+    return Settings(
+        format=number,
+        inputs={name: _input(inputs.part(name)) for name in inputs.entries},
+        source=_side(root.part("source")) if has_source else None,
+        target=_side(root.part("target")),
+        search=search.entries,
+        beam_width=search.integer("beam_width", least=1),
+        num_hypotheses=search.integer("num_hypotheses", least=1),
+        max_length=search.integer("max_length", least=0),
+        length_penalty=search.number("length_penalty"),
+        versions=root.get("versions", dict, {}),
+        card=card,
+    )
+
+
+def _input(reader):
+    shape = reader.get("shape", list)
+    if not all(isinstance(size, (int, str)) and not isinstance(size, bool) for size in shape):
+        reader.refuse("shape", "that is a list of numbers and names")
+    return Input(reader.get("kind", str), reader.get("dtype", str), tuple(shape))
+
+
+def _side(reader):
+    size = reader.integer("vocabulary_size", least=1)
+    optional = (int, type(None))
+    values = {"vocabulary_size": size, "pad_token_id": reader.integer("pad_token_id", 0, size - 1)}
+    for name in ("start_token_id", "end_token_id"):
+        if reader.get(name, optional, None) is not None:
+            values[name] = reader.integer(name, 0, size - 1)
+    if reader.get("max_length", optional, None) is not None:
+        values["max_length"] = reader.integer("max_length", least=1)
+    for name in ("add_start", "add_end"):
+        values[name] = reader.get(name, bool, False)
+    values["tokenizer"] = reader.get("tokenizer", str, "none")
+    values["language"] = reader.get("language", (str, type(None)), None)
+    for part in ("start", "end"):
+        if values[f"add_{part}"] and f"{part}_token_id" not in values:
+            reader.refuse(f"{part}_token_id", f"that is an id, because of add_{part}")
+    return Side(**values)
+
+
+class _Reader:
+    """Checked values of one JSON object, which errors name with its place in the settings."""
+
+    def __init__(self, place, entries):
+        self.place = place
+        self.entries = entries
+
+    def get(self, name, kind, default=...):
+        """The value of a type, or of one of several; the default, if there is one, if missing."""
+        if name not in self.entries and default is not ...:
+            return default
+        value = self.entries.get(name, _MISSING)
+        # Python counts True as a number.
+        if (
+            value is _MISSING
+            or not isinstance(value, kind)
+            or (isinstance(value, bool) and kind is not bool)
+        ):
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            self.refuse(name, f"of type {' or '.join(each.__name__ for each in kinds)}")
+        return value
+
+    def part(self, name):
+        """The `_Reader` of an object inside."""
+        return _Reader(f"{self.place}{name}.", self.get(name, dict))
+
+    def integer(self, name, least, most=LARGEST_INT32):
+        value = self.get(name, int)
+        if not least <= value <= most:
+            self.refuse(name, f"in [{least}, {most}]")
+        return value
+
+    def number(self, name):
+        value = self.get(name, (int, float))
+        if not 0 <= value <= LARGEST_INT32:  # false for nan too
+            self.refuse(name, f"in [0, {LARGEST_INT32}]")
+        return value
+
+    def refuse(self, name, expected):
+        received = self.entries.get(name, "nothing")
+        raise ModelFileError(
+            f"Expected a value {expected} in the settings of the file. Received: "
+            f"{self.place}{name}={received!r}. The file is damaged; export it again."
+        )

@@ -1,0 +1,118 @@
+"""The metadata of exported files, as docs/file-format.md defines them: this module writes them."""
+
+import base64
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import math
+
+from keras_attn.training.model_card import ModelCard
+
+FORMAT = "2"
+PREFIX = "keras_attn."
+SEARCH_INPUTS = ("max_length", "length_penalty", "prefix_ids", "seeds")
+"""Inputs of a file that belong to the search, not to the encoder."""
+
+LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast")
+"""What the configuration of a search has that is no setting of the search."""
+
+
+def describe(function, source_tokenizer=None, target_tokenizer=None, card=None):
+    """Returns the metadata of an exported file.
+
+    Args:
+        function: `SearchFunction`.
+        source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s, stored in the file.
+        card: `ModelCard` with the languages, or `None` if they are not known.
+
+    Returns:
+        Dictionary of strings.
+    """
+    target_tokenizer, card = target_tokenizer or source_tokenizer, card or ModelCard()
+    settings = {
+        "kind": "generation",
+        "inputs": {
+            "source_ids": {"kind": "ids", "dtype": "int32", "shape": ["batch", "source_length"]}
+        },
+        "source": _side(function.source, source_tokenizer, card.source_language),
+        "target": _side(function.target, target_tokenizer, card.target_language),
+        "search": _search(function),
+        "versions": _versions(),
+    }
+    entries = {f"{PREFIX}format": FORMAT, f"{PREFIX}settings": _json(settings)}
+    if source_tokenizer is not None:
+        entries[f"{PREFIX}source_tokenizer"] = _base64(source_tokenizer)
+        if target_tokenizer.model != source_tokenizer.model:
+            entries[f"{PREFIX}target_tokenizer"] = _base64(target_tokenizer)
+    # SentencePiece ends the process over a damaged vocabulary: the runtime checks before it loads.
+    content = json.dumps(entries, sort_keys=True).encode()
+    entries[f"{PREFIX}checksum"] = hashlib.sha256(content).hexdigest()
+    return entries
+
+
+def describe_card(card=None, report=None):
+    """Returns the metadata for people, which can be added to a file that is written already.
+
+    Args:
+        card: `ModelCard`, or `None` for none.
+        report: `ParityReport` of the comparison with Keras, or `None` for none.
+
+    Returns:
+        Dictionary of strings, which is empty if nothing is known.
+    """
+    entries = (card or ModelCard()).entries()
+    entries = {name: value for name, value in entries.items() if not name.endswith("_language")}
+    if report is not None:
+        entries["parity"] = report.entries()
+    return {f"{PREFIX}card": _json(entries)} if entries else {}
+
+
+def _side(side, tokenizer, language):
+    return {
+        **dataclasses.asdict(side),
+        "tokenizer": "none" if tokenizer is None else "sentencepiece",
+        "language": language,
+    }
+
+
+def _search(function):
+    """The settings of the search, and which inputs replace them."""
+    config = function.search.get_config()
+    names = {spec.name for spec in function.signature}
+    return {
+        "class": type(function.search).__name__,
+        "inputs": [name for name in SEARCH_INPUTS if name in names],
+        **{name: value for name, value in config.items() if name not in LEFT_OUT},
+        "beam_width": function.beam_width,
+        "num_hypotheses": function.num_hypotheses,
+    }
+
+
+def _base64(tokenizer):
+    return base64.b64encode(tokenizer.model).decode()
+
+
+def _json(value):
+    return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value):
+    """The value with strings such as "inf" in the place of numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    is_other = isinstance(value, float) and not math.isfinite(value)
+    return str(value) if is_other else value
+
+
+def _versions():
+    versions = {}
+    for distribution in ("keras-attn", "keras", "tensorflow", "tf2onnx", "onnx"):
+        try:
+            versions[distribution] = importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            # A source tree, or a build under another name such as tensorflow-cpu.
+            continue
+    return versions

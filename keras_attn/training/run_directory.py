@@ -1,0 +1,178 @@
+import json
+from pathlib import Path
+
+import keras
+
+from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn.training.model_card import ModelCard
+
+FORMAT = 1
+DESCRIPTION = "run.json"
+MODEL = "model.keras"
+SIDES = ("source", "target")
+IDS = ("pad_token_id", "start_token_id", "end_token_id")
+
+
+class RunDirectory:
+    """The directory of a training run: a model, its tokenizers, and `run.json`.
+
+    A training creates one, the commands read it:
+
+        run.json                  kind, names of the files, special ids of each side, model card
+        model.keras               the model
+        source.spm, target.spm    the tokenizers, if the model has some
+
+    `run.json` is a JSON object with `format` (1), `kind`, `model` (a file name), `source` and
+    `target` (`{"tokenizer": "sentencepiece", "file", "pad_token_id", "start_token_id",
+    "end_token_id"}`, or `{"tokenizer": "none"}`), `files` (other files by what they are) and `card`
+    (see `ModelCard`). Readers ignore other keys.
+
+    Args:
+        path: path of the directory.
+
+    Attributes:
+        path: `Path` of the directory.
+        kind: string, what the model does: `"generation"` for a search model, which the commands
+            export; any other word, such as `"classification"`, for another model.
+        model_path: `Path` of the model, which may not exist before the end of a training.
+        source_tokenizer: `SentencePieceTokenizer`, or `None` for none.
+        target_tokenizer: as above; `None` also if both sides share the one of the source.
+        files: dictionary from what a file is to its `Path`.
+        card: `ModelCard`.
+
+    Raises:
+        FileNotFoundError: the directory, its `run.json` or a tokenizer is missing.
+        ValueError: `run.json` or a tokenizer is damaged.
+
+    Example:
+
+    ```python
+    run = RunDirectory.create("run", "generation", source_tokenizer, target_tokenizer)
+    run.save_model(translator)
+    # later
+    run = RunDirectory("run")
+    translator = run.load_model()
+    export_onnx(translator, "en-de.onnx", run.source_tokenizer, run.target_tokenizer)
+    ```
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        description = self._read()
+        try:
+            self.kind = _string(description["kind"])
+            self.model_path = self.path / _string(description["model"])
+            files = description.get("files", {})
+            self.files = {name: self.path / _string(file) for name, file in files.items()}
+            card = description.get("card", {})
+            self.card = ModelCard(**{name: card.get(name) for name in vars(ModelCard())})
+            sides = [self._tokenizer_arguments(description.get(side, {})) for side in SIDES]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"Expected a description of a training run in {str(self.path / DESCRIPTION)!r}. "
+                f"Received: {error!r}. Write it with keras_attn.training.RunDirectory.create."
+            ) from error
+        self.source_tokenizer, self.target_tokenizer = (
+            self._load_tokenizer(arguments) for arguments in sides
+        )
+
+    @classmethod
+    def create(
+        cls, path, kind, source_tokenizer=None, target_tokenizer=None, files=None, card=None
+    ):
+        """Writes the tokenizers and `run.json`; the model follows by `save_model`.
+
+        Args:
+            path: path of the directory, which is created if it is missing.
+            kind: string, see Attributes.
+            source_tokenizer, target_tokenizer: `SentencePieceTokenizer`s. Defaults to `None`: the
+                model has none or, of the target, shares the one of the source.
+            files: dictionary from what a file is to its name in the directory, for instance
+                `{"vocabulary": "vocabulary.txt"}`. Defaults to `None`: no other files.
+            card: `ModelCard`. Defaults to `None`: nothing is known.
+
+        Returns:
+            The `RunDirectory`.
+        """
+        path = Path(path)
+        path.mkdir(parents=True, exist_ok=True)
+        description = {"format": FORMAT, "kind": kind, "model": MODEL}
+        for side, tokenizer in zip(SIDES, (source_tokenizer, target_tokenizer), strict=True):
+            description[side] = {"tokenizer": "none"}
+            if tokenizer is not None:
+                tokenizer.save(path / f"{side}.spm")
+                ids = {name: getattr(tokenizer, name) for name in IDS}
+                description[side] = {"tokenizer": "sentencepiece", "file": f"{side}.spm", **ids}
+        description["files"] = dict(files or {})
+        description["card"] = {} if card is None else card.entries()
+        with atomic_replace(path / DESCRIPTION) as partial:
+            partial.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+        return cls(path)
+
+    def save_model(self, model):
+        """Writes the model, whole or not at all."""
+        with atomic_replace(self.model_path) as partial:
+            model.save(partial)
+
+    def load_model(self, kind=None):
+        """Reads the model, without its optimizer and loss.
+
+        Args:
+            kind: string that the kind of the run must be. Defaults to `None`: any.
+
+        Returns:
+            The Keras model.
+
+        Raises:
+            FileNotFoundError: there is no model, for instance because the training has not ended.
+            ValueError: the run has another kind, or the file is damaged.
+        """
+        if kind not in (None, self.kind):
+            raise ValueError(
+                f"Expected a run of the kind {kind!r}. Received: kind={self.kind!r} of "
+                f"{str(self.path)!r}. Load the model by hand, and export it with "
+                "`export_functional_onnx`."
+            )
+        self._require(self.model_path.name)
+        return keras.saving.load_model(self.model_path, compile=False)
+
+    def _read(self):
+        self._require(DESCRIPTION)
+        try:
+            return json.loads((self.path / DESCRIPTION).read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"Expected JSON in {str(self.path / DESCRIPTION)!r}. Received: {error}. The file "
+                "is damaged; train again, or write it with RunDirectory.create."
+            ) from error
+
+    def _tokenizer_arguments(self, side):
+        """Name of the file and special ids of a side, or `None`."""
+        kind = side.get("tokenizer", "none")
+        if kind == "none":
+            return None
+        if kind != "sentencepiece":
+            raise ValueError(f"Expected tokenizer to be 'sentencepiece' or 'none', not {kind!r}")
+        return _string(side["file"]), {name: int(side[name]) for name in IDS}
+
+    def _load_tokenizer(self, arguments):
+        if arguments is None:
+            return None
+        name, ids = arguments
+        self._require(name)
+        return SentencePieceTokenizer.load(self.path / name, **ids)
+
+    def _require(self, name):
+        if not (self.path / name).is_file():
+            raise FileNotFoundError(
+                f"Expected the directory of a training run, with {name}. Received: "
+                f"{str(self.path)!r}, in which {name} is missing. Wait for the end of the "
+                "training, or write the directory with keras_attn.training.RunDirectory."
+            )
+
+
+def _string(value):
+    if not isinstance(value, str):
+        raise TypeError(f"Expected a string, not {value!r}")
+    return value
