@@ -29,7 +29,7 @@ from keras import ops
 
 import keras_attn
 from keras_attn.export import export_onnx
-from keras_attn.training import compile_for_training
+from keras_attn.training import RunDirectory, compile_for_training
 
 LETTERS = "abcdefghijklmnopqrst"
 END, SEPARATOR, FIRST = 2, 3, 4  # 0 is padding, 1 the start
@@ -159,6 +159,7 @@ def compare(name, args, out):
     search = keras_attn.GreedyDecoder(decoder, max_length=2 * LONGEST, name="search")
     translator = keras_attn.search_model(encoder, search)
     sources, targets = make_examples(task, 1000, np.random.default_rng(args.seed + 1))
+    RunDirectory.create(out / name, "generation").save_model(translator)
     path = out / f"{name}.onnx"
     sentences = [ids[ids > 0].tolist() for ids in sources]
     parity = export_onnx(translator, path, alignments=True, sentences=sentences)
@@ -199,6 +200,7 @@ def train(task, attention, args):
     return encoder, decoder
 
 
+@keras.saving.register_keras_serializable(package="compare_attention")
 class TwoSources(keras.layers.Layer):
     """Encodes what is before a separator, and what is from it on, as two memories."""
 
@@ -206,6 +208,15 @@ class TwoSources(keras.layers.Layer):
         super().__init__(**kwargs)
         self.encoder = encoder
         self.vocabulary_size = SIZE  # which an export wants to know
+
+    def get_config(self):
+        encoder = keras.saving.serialize_keras_object(self.encoder)
+        return {**super().get_config(), "encoder": encoder}
+
+    @classmethod
+    def from_config(cls, config):
+        encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
+        return cls(encoder, **config)
 
     def build(self, source_shape):
         self.encoder.build(source_shape)
