@@ -164,7 +164,7 @@ def test_a_decoder_with_several_memories():
         (({},), "attentions must be a dict"),
         (([LuongAttention()],), "attentions must be a dict"),
         (({"a": LuongAttention()}, "sum"), "combination must be one of .* combination='sum'"),
-        (({"a": LuongAttention()}, "gate"), "units must be a positive integer"),
+        (({"a": LuongAttention()}, "gate"), "units to be a positive integer"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):

@@ -60,9 +60,9 @@ def test_it_tells_an_export_what_all_encoders_read():
     "make, message",
     [
         (lambda: [], "at least one"),
-        (lambda: [transformer(), recurrent(12)], r"one vocabulary_size. .* with \[10, 12\]"),
-        (lambda: [transformer(), recurrent(pad_token_id=4)], r"one pad_token_id. .* \[0, 4\]"),
-        (lambda: [transformer(), PromptEncoder(10)], r"one end_token_id. .* \[2, None\]"),
+        (lambda: [transformer(), recurrent(12)], r"same vocabulary_size. .*=\[10, 12\]"),
+        (lambda: [transformer(), recurrent(pad_token_id=4)], r"same pad_token_id. .*=\[0, 4\]"),
+        (lambda: [transformer(), PromptEncoder(10)], r"same end_token_id. .*=\[2, None\]"),
     ],
 )
 def test_encoders_that_read_something_else_are_refused(make, message):
