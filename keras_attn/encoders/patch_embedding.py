@@ -42,6 +42,7 @@ class PatchEmbedding(Layer):
 
     Example:
 
+    >>> import numpy as np
     >>> tuple(PatchEmbedding(4, 16)(np.ones((2, 8, 12, 3), "float32")).shape)
     (2, 7, 16)
     """

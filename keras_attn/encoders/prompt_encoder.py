@@ -35,6 +35,7 @@ class PromptEncoder(Layer):
 
     Example:
 
+    >>> import numpy as np
     >>> encoded = PromptEncoder()(np.array([[5, 6, 7], [8, 0, 0]]))
     >>> np.array(encoded["encoder_mask"]).tolist()
     [[True, True, True], [True, False, False]]
