@@ -36,7 +36,7 @@ def main():
     training = json.loads((args.run_dir / "history.json").read_text())["arguments"]
 
     translator = keras.models.load_model(args.run_dir / "translator.keras", compile=False)
-    search = translator.get_layer("search")
+    search = translator.search
     loaded = tf.saved_model.load(str(args.saved_model))
     session = onnxruntime.InferenceSession(args.onnx, providers=["CPUExecutionProvider"])
     outputs = [output.name for output in session.get_outputs()]
@@ -58,7 +58,7 @@ def main():
         ),
     }
 
-    trainer = keras_attn.training_model(translator.get_layer("encoder"), search.decoder)
+    trainer = keras_attn.TrainingModel(translator.encoder, translator.decoder)
     source = SentencePieceTokenizer.load(args.run_dir / "source.spm")
     sentences = source.encode(list(read_lines(args.run_dir / "test.source")))
     results = {name: [] for name in forms}

@@ -8,8 +8,9 @@ def serialize_shared(layer):
     the first one is lost when its config lies inside of another layer's config. So every occurrence
     carries it.
 
-    The marks count in `save` and `keras.saving.load_model`. `keras.models.clone_model`, and
-    `from_config` outside of them, make a layer of each occurrence.
+    Keras reads the marks in `keras.saving.load_model`, and `deserialize_shared` in a
+    `sharing_scope`, which `GenerationModel` and `TrainingModel` open. `from_config` of a single
+    layer creates a layer for each occurrence.
     """
     config = keras.saving.serialize_keras_object(layer)
     if layer is not None:

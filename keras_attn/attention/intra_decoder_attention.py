@@ -5,6 +5,7 @@ from keras_attn import masks
 from keras_attn._layer.argument_checks import check_compute_dtype
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn.attention.local_attention import check_scores_pairs
@@ -161,5 +162,5 @@ class IntraDecoderAttention(AttentionSteps, Layer):
 
     @classmethod
     def from_config(cls, config):
-        mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
+        mechanism = deserialize_shared(config["mechanism"])
         return cls(**{**config, "mechanism": mechanism})

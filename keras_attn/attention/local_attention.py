@@ -6,6 +6,7 @@ from keras_attn._backend.sequential_loops import at_least_one
 from keras_attn._decoding_state.beam_axis import merge_beams, split_beams
 from keras_attn._layer.argument_checks import check_compute_dtype, check_positive_integer
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record
@@ -198,7 +199,7 @@ class LocalAttention(AttentionMechanism):
 
     @classmethod
     def from_config(cls, config):
-        mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
+        mechanism = deserialize_shared(config["mechanism"])
         return cls(**{**config, "mechanism": mechanism})
 
 

@@ -4,6 +4,7 @@ from keras import ops
 from keras_attn._backend.scan import scan
 from keras_attn._layer.argument_checks import check_compute_dtype
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.feedback_attention import FeedbackAttention
@@ -146,7 +147,7 @@ class MonotonicAttention(FeedbackAttention):
 
     @classmethod
     def from_config(cls, config):
-        mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
+        mechanism = deserialize_shared(config["mechanism"])
         return cls(**{**config, "mechanism": mechanism})
 
 

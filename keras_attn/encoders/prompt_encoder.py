@@ -6,17 +6,16 @@ from keras_attn._layer.layer import Layer
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class PromptEncoder(Layer):
-    """Hands a prompt to a causal language model, for which it is what a source is to a translator.
+    """The encoder of a model of a language model: passes prompts to it without weights.
 
-    `search_model(PromptEncoder(), BeamDecoder(language_model))` maps prompts to what follows them.
-    It has no weights: the language model itself reads the prompt, once, before the first step.
+    `GenerationModel(None, search)` creates one. The language model itself reads the prompt, once,
+    before the first step.
 
     Args:
-        vocabulary_size: int, number of ids, which an export to ONNX must know. Default `None`.
-        pad_token_id: int, the id of padding. Default 0.
-        source_start: bool, whether a prompt that is text begins with the start token, as the
-            documents of the training did: for exported files, which turn text into ids. They put
-            no end token behind it. Default `False`.
+        vocabulary_size: int, number of ids. Defaults to `None`, for unknown.
+        pad_token_id: int, the id of padding. Defaults to 0.
+        source_start: bool, whether a prompt that is text begins with the start token. No end token
+            follows it. Defaults to `False`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -38,7 +37,7 @@ class PromptEncoder(Layer):
     """
 
     source_end = False
-    """Whether a source that was text ends with the end token: the text is to go on here."""
+    """Whether a source that was text ends with the end token: no, it is continued."""
 
     is_container = True
 

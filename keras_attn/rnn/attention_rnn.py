@@ -12,6 +12,7 @@ from keras_attn._layer.argument_checks import (
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.recurrent_layer import recurrent_layer
@@ -231,7 +232,7 @@ class AttentionRNN(Layer):
 
     @classmethod
     def from_config(cls, config):
-        cell = keras.saving.deserialize_keras_object(config["cell"])
+        cell = deserialize_shared(config["cell"])
         return cls(**{**config, "cell": cell})
 
 
