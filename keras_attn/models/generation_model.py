@@ -4,6 +4,7 @@ import keras
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.encoders.prompt_encoder import PromptEncoder
+from keras_attn.models.generate import generate
 from keras_attn.models.model_inputs import is_arrays, source_inputs
 from keras_attn.models.model_of_parts import (
     ModelOfParts,
@@ -147,6 +148,62 @@ class GenerationModel(ModelOfParts):
             name: concatenate_padded([batch[name] for batch in batches], padding.get(name, 0))
             for name in batches[0]
         }
+
+    def generate(
+        self,
+        inputs,
+        source_tokenizer=None,
+        target_tokenizer=None,
+        batch_size=32,
+        return_details=False,
+        verbose=0,
+    ):
+        """Generates a sequence for each source: ids for ids, and texts for texts.
+
+        Args:
+            inputs: list of texts, of lists of ids as the encoder reads them (with the end token, if
+                it was trained so), or an array of ids `(batch, source)` with padding on the right.
+                For an encoder of other inputs an array, or a dict of arrays by the names of the
+                inputs.
+            source_tokenizer: tokenizer of texts, such as `keras_attn.text.SentencePieceTokenizer`.
+                It adds no special ids; the start and end tokens that the encoder reads are added
+                here. Defaults to `None`.
+            target_tokenizer: tokenizer that makes texts of the generated ids. Defaults to
+                `source_tokenizer` for texts, else to `None`, for ids.
+            batch_size: int, sources of a batch. Batches have sources of similar lengths, so samples
+                of a `SamplingDecoder` depend on the other sources. Defaults to 32.
+            return_details: bool, whether to return objects with the fields of a `Translation` of
+                `keras_attn_runtime`: `text`, `token_ids`, `pieces`, `score`, `log_prob`, `ended`,
+                `alignments`, `token_log_probs`, `hypotheses`, `source_pieces` and `truncated`.
+                Defaults to `False`.
+            verbose: 0 for no output, 1 for a progress bar, 2 for one line. Defaults to 0.
+
+        Returns:
+            List with an element for each source, of its best hypothesis: a list of ids without
+            start, end and padding, or a string with a tokenizer of the target, or an object, see
+            `return_details`. A source without tokens has an empty result.
+
+        Raises:
+            ValueError: for texts without a tokenizer, a tokenizer with more ids than the model, or
+                inputs that do not fit the model.
+
+        Example:
+
+        >>> from keras_attn import GreedyDecoder, rnn_seq2seq
+        >>> encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
+        >>> model = GenerationModel(encoder, GreedyDecoder(decoder, max_length=5))
+        >>> len(model.generate([[5, 6, 7, 2], [8, 2]]))
+        2
+        """
+        return generate(
+            self,
+            inputs,
+            source_tokenizer,
+            target_tokenizer,
+            batch_size,
+            return_details,
+            verbose,
+        )
 
 
 def check_generation_model(model):
