@@ -157,7 +157,7 @@ def compare(name, args, out):
         setattr(decoder.cell.attention, attribute, value)
     seconds = time.process_time() - started
     search = keras_attn.GreedyDecoder(decoder, max_length=2 * LONGEST, name="search")
-    translator = keras_attn.search_model(encoder, search)
+    translator = keras_attn.GenerationModel(encoder, search)
     sources, targets = make_examples(task, 1000, np.random.default_rng(args.seed + 1))
     RunDirectory.create(out / name, "generation").save_model(translator)
     path = out / f"{name}.onnx"
@@ -188,7 +188,7 @@ def train(task, attention, args):
     decoder = keras_attn.RNNDecoder(cell, write, keras.layers.Dense(SIZE), name="decoder")
     rate = keras.optimizers.schedules.ExponentialDecay(2e-3, decay_steps=100, decay_rate=0.9)
     trainer = compile_for_training(
-        keras_attn.training_model(encoder, decoder), learning_rate=rate, label_smoothing=0.0
+        keras_attn.TrainingModel(encoder, decoder), learning_rate=rate, label_smoothing=0.0
     )
     trainer.fit(
         Batches(task, [args.seed, 0], 100),

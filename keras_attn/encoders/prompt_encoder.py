@@ -12,7 +12,8 @@ from keras_attn._types import Tensor
 class PromptEncoder(Layer):
     """Passes a prompt to a causal language model, in place of an encoder.
 
-    The layer has no weights: the language model processes the prompt once, before the first step.
+    `GenerationModel(None, search)` creates one. The layer has no weights: the language model
+    processes the prompt once, before the first step.
 
     Args:
         vocabulary_size: Positive int, number of ids, which an export to ONNX needs. Defaults to
