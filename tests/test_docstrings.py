@@ -25,7 +25,6 @@ INCOMPLETE = {
     "keras_attn.masked_language_model",
     "keras_attn.replace_search",
     "keras_attn.rnn_seq2seq",
-    "keras_attn.search_model",
     "keras_attn.sequence_classifier",
     "keras_attn.training.BleuCallback",
     "keras_attn.training.ClippedAdam",
@@ -39,7 +38,6 @@ INCOMPLETE = {
     "keras_attn.training.compile_for_training",
     "keras_attn.training.crossentropy_per_token",
     "keras_attn.training.linear_crossentropy",
-    "keras_attn.training_model",
     "keras_attn.transformer_base",
     "keras_attn.transformer_big",
     "keras_attn.transformer_seq2seq",
@@ -91,9 +89,10 @@ def undocumented(text, names):
 
 
 def call_of(value):
-    """The `call` method of a layer class, or `None`."""
+    """The `call` method of a layer class of this package, or `None`."""
     is_layer = inspect.isclass(value) and issubclass(value, keras.layers.Layer)
-    return value.call if is_layer and value.call is not keras.layers.Layer.call else None
+    is_own = is_layer and value.call.__module__.startswith("keras_attn")
+    return value.call if is_own else None
 
 
 def problems(name, value):

@@ -28,7 +28,8 @@ def build_embedding(embedding: keras.layers.Layer, inputs_shape: StaticShape) ->
         check_sequence_shape("inputs", shape)
     elif len(shape) != 3:
         raise ValueError(
-            "Expected inputs of shape (batch, time), or what else the embedding turns into vectors "
-            f"(batch, time, features). Received: inputs with shape {tuple(inputs_shape)}."
+            "Expected inputs of shape (batch, time). Received: inputs with shape "
+            f"{tuple(inputs_shape)}. For other inputs, pass an embedding that returns vectors of "
+            "shape (batch, time, features)."
         )
     return shape

@@ -16,6 +16,10 @@ def serialize_shared(layer: object) -> dict[str, Any]:
     Args:
         layer: Keras layer, or `None`.
 
+    Keras reads the marks in `keras.saving.load_model`, and `deserialize_shared` in a
+    `sharing_scope`, which `GenerationModel` and `TrainingModel` open. `from_config` of a single
+    layer creates a layer for each occurrence.
+
     Returns:
         Dict, the serialized layer.
     """

@@ -8,6 +8,7 @@ from keras_attn._layer.argument_checks import check_layers, check_same_batch, ch
 from keras_attn._layer.attach_mask import AttachMask
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.attention.weighted_average import WeightedAverage
@@ -113,5 +114,5 @@ class SoftAlignment(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        transform = keras.saving.deserialize_keras_object(config["transform"])
+        transform = deserialize_shared(config["transform"])
         return cls(**{**config, "transform": transform})

@@ -22,12 +22,12 @@ class CausalLanguageModel(TransformerTokenDecoder):
     Introduced by [Liu et al., 2018](https://arxiv.org/abs/1801.10198), section 4.2.3, and [Radford
     et al., 2018](https://openai.com/index/language-unsupervised) (GPT).
 
-    As a `StepDecoder`, its memory is the prompt, the result of a `PromptEncoder`. The blocks
-    process the prompt in one pass and store its keys and values in the caches. The first step of a
-    search gets the last token of the prompt, or the start token if the prompt is empty. So every
-    search generates text:
+    As a `StepDecoder`, its memory is the prompt, whose ids take the place of encoder
+    outputs. The blocks process the prompt in one pass and store its keys and values in the caches.
+    The first step of a search gets the last token of the prompt, or the start token if the prompt
+    is empty. So every search generates text:
 
-        BeamDecoder(model, relative_max_length=None)(**PromptEncoder()(prompt_ids))
+        GenerationModel(None, BeamDecoder(model, relative_max_length=None))(prompt_ids)
 
     Args:
         block: `TransformerDecoderBlock` with `cross_attention=False`, the template of all blocks.
@@ -81,16 +81,18 @@ class CausalLanguageModel(TransformerTokenDecoder):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import GreedyDecoder, PromptEncoder, TransformerDecoderBlock
+    >>> from keras_attn import GenerationModel, GreedyDecoder, TransformerDecoderBlock
     >>> block = TransformerDecoderBlock(num_heads=2, intermediate_dim=16, cross_attention=False)
     >>> model = CausalLanguageModel(block, keras.layers.ReversibleEmbedding(9, 8), num_layers=2)
     >>> tuple(model(np.array([[1, 5, 6, 7]])).shape)
     (1, 4, 9)
     >>> search = GreedyDecoder(model, max_length=3, relative_max_length=None)
-    >>> found = search(**PromptEncoder()(np.array([[1, 5, 6], [1, 5, 0]])))
+    >>> found = GenerationModel(None, search)(np.array([[1, 5, 6], [1, 5, 0]]))
     >>> tuple(found["lengths"].shape)
     (2, 1)
     """
+
+    reads_prompts = True
 
     def check_block(self, block: Any) -> None:
         if getattr(block, "cross_attention", True):

@@ -10,6 +10,7 @@ from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import is_finite, list_of_layers
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
@@ -309,7 +310,7 @@ class EnsembleDecoder(StepDecoder):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        decoders = [keras.saving.deserialize_keras_object(each) for each in config["decoders"]]
+        decoders = [deserialize_shared(each) for each in config["decoders"]]
         return cls(**{**config, "decoders": decoders})
 
 

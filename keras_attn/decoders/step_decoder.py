@@ -42,6 +42,7 @@ class StepDecoder(Layer):
     - `forbids_tokens`, `True` if all tokens of a step may be impossible;
     - `primary_source`, for several encoder outputs;
     - `cache_block_size` and `archive`, for long outputs with a growing state;
+    - `reads_prompts`, True for a language model, which needs no encoder;
     - a `vocabulary_size`, or an `embedding` with `input_dim`, which an export reads.
 
     Args:
@@ -83,6 +84,10 @@ class StepDecoder(Layer):
     >>> tuple(search(np.ones((2, 3, 4), "float32"))["lengths"].shape)
     (2, 1)
     """
+
+    reads_prompts = False
+    """bool, whether the decoder is a language model: `encoder_outputs` are the ids of prompts that
+    it continues, and `call` works without them."""
 
     is_container = True
 

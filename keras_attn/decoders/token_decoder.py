@@ -4,6 +4,7 @@ import keras
 
 from keras_attn._layer.argument_checks import check_layers
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import StaticShape, Tensor
 from keras_attn.decoders.step_decoder import StepDecoder
@@ -69,7 +70,7 @@ class TokenDecoder(StepDecoder):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         parts = {
-            name: keras.saving.deserialize_keras_object(value)
+            name: deserialize_shared(value)
             for name, value in config.items()
             if isinstance(value, dict) and "class_name" in value and name != "dtype"
         }

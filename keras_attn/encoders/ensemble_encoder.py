@@ -8,6 +8,7 @@ from keras_attn._layer.argument_checks import list_of_layers
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 
@@ -92,7 +93,7 @@ class EnsembleEncoder(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        encoders = [keras.saving.deserialize_keras_object(each) for each in config["encoders"]]
+        encoders = [deserialize_shared(each) for each in config["encoders"]]
         return cls(**{**config, "encoders": encoders})
 
 

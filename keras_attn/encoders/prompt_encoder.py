@@ -42,7 +42,7 @@ class PromptEncoder(Layer):
     """
 
     end_token_id = None
-    """A prompt has no end token: the text goes on after it."""
+    """`None`: exported files append no end token to a prompt."""
 
     is_container = True
 

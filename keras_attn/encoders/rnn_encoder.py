@@ -17,6 +17,7 @@ from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import build_activation, ensure_built
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.layer_template import (
     LayerTemplate,
     check_template_dtype,
@@ -227,5 +228,5 @@ class RNNEncoder(Layer):
     def from_config(cls, config: dict[str, Any]) -> Self:
         cell = with_dtype(config["cell"], config["dtype"])
         parts = {"cell": cell, "embedding": config["embedding"]}
-        parts = {name: keras.saving.deserialize_keras_object(each) for name, each in parts.items()}
+        parts = {name: deserialize_shared(each) for name, each in parts.items()}
         return cls(**{**config, **parts})

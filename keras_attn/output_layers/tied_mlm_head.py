@@ -5,6 +5,7 @@ import keras
 from keras_attn._drop_ins.layer_normalization import LayerNormalization
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.output_layers.projection import logits_of
@@ -86,5 +87,5 @@ class TiedMLMHead(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        embedding = keras.saving.deserialize_keras_object(config["embedding"])
+        embedding = deserialize_shared(config["embedding"])
         return cls(**{**config, "embedding": embedding})

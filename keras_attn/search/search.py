@@ -12,6 +12,7 @@ from keras_attn._layer.argument_checks import check_integers, check_token_ids, i
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, TensorLike
 from keras_attn.decoders.step_decoder import StepDecoder
@@ -499,5 +500,5 @@ class Search(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        decoder = keras.saving.deserialize_keras_object(config["decoder"])
+        decoder = deserialize_shared(config["decoder"])
         return cls(**{**config, "decoder": decoder})

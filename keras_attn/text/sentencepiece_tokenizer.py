@@ -6,15 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.tokenizer import SpecialTokenIds
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
-
-if TYPE_CHECKING:
-    pass
 
 # The sums of unigram training depend on the number of threads. A fixed number, independent of the
 # cores, gives the same model on every machine.

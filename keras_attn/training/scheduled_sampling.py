@@ -7,6 +7,7 @@ from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._random.draw_index import draw_index
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn.masks import join
 
@@ -32,8 +33,8 @@ class ScheduledSampling(Layer):
     It is trained in the place of the decoder, and searches have the decoder itself:
 
     ```python
-    trainer = training_model(encoder, ScheduledSampling(decoder, 0.25))
-    translator = search_model(encoder, BeamDecoder(decoder))
+    trainer = TrainingModel(encoder, ScheduledSampling(decoder, 0.25))
+    translator = GenerationModel(encoder, BeamDecoder(decoder))
     ```
 
     Args:
@@ -87,6 +88,10 @@ class ScheduledSampling(Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
+
+    @property
+    def reads_prompts(self):
+        return self.decoder.reads_prompts
 
     def build(
         self,
@@ -168,8 +173,5 @@ class ScheduledSampling(Layer):
 
     @classmethod
     def from_config(cls, config):
-        parts = {
-            name: keras.saving.deserialize_keras_object(config[name])
-            for name in ("decoder", "probability")
-        }
+        parts = {name: deserialize_shared(config[name]) for name in ("decoder", "probability")}
         return cls(**{**config, **parts})

@@ -10,6 +10,7 @@ from keras_attn._layer.argument_checks import check_dropout, check_layers, check
 from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.layer_template import LayerTemplate, check_template_dtype, with_dtype
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import PositionBias, StaticShape, Tensor, TensorDict
@@ -205,7 +206,7 @@ class TransformerStack(Layer):
     def deserialize_arguments(config: dict[str, Any]) -> dict[str, Any]:
         """Returns the config of an encoder or decoder with deserialized layers."""
         layers = {
-            name: keras.saving.deserialize_keras_object(config[name])
+            name: deserialize_shared(config[name])
             for name in ("embedding", "positions", "position_bias")
         }
         block = with_dtype(config["block"], config["dtype"])

@@ -11,12 +11,12 @@ from keras_attn import (
     EnsembleDecoder,
     GreedyDecoder,
     LearnedPositions,
-    PromptEncoder,
     RNNDecoder,
     SinusoidalPositions,
     TransformerDecoder,
     TransformerDecoderBlock,
 )
+from keras_attn.encoders.prompt_encoder import PromptEncoder
 from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import oracles
 from tests.contracts import assert_close, numpy, randomize

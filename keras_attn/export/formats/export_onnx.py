@@ -27,7 +27,7 @@ def export_onnx(
     allow_nonfinite=False,
     card=None,
 ):
-    """Writes a search model as one ONNX file, with its search loop and its vocabularies inside.
+    """Writes a `GenerationModel` as one ONNX file, with its search loop and its vocabularies.
 
     Opset 18, or 21 with weights of 4 bits; operators of the standard domain only. Inputs:
     `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`, `length_penalty` float32
@@ -42,7 +42,7 @@ def export_onnx(
     three sizes, some of them cut by `max_length`.
 
     Args:
-        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        model: a `GenerationModel`.
         path: name of the file; an existing one is replaced.
         source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s, stored in the file.
             Leave `target_tokenizer` out if both languages share one.
@@ -75,7 +75,7 @@ def export_onnx(
     Raises:
         ExportError: a check failed. No file is written; an existing one stays as it was.
         ImportError: tf2onnx, onnx or onnxruntime is missing.
-        ValueError: `model` is not a search model, or an argument does not fit it.
+        ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
 
     Example:
 

@@ -26,7 +26,7 @@ def export_onnx_steps(
     allow_nonfinite=False,
     card=None,
 ):
-    """Writes a search model as three ONNX files, for a host that runs the loop of the search.
+    """Writes a `GenerationModel` as three ONNX files, for a host that runs the loop of the search.
 
     So the host sees each token when it is there, and every tensor between two steps. The files are
     the parts of the search that `export_onnx` puts around a loop, see `SteppedSearch`:
@@ -43,7 +43,7 @@ def export_onnx_steps(
     Sentences that have ended stay in the batch.
 
     Args:
-        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        model: a `GenerationModel`.
         directory: name of the directory; that of an earlier export is replaced.
         source_tokenizer, target_tokenizer, alignments, sentences, target_prefix, allow_nonfinite,
             card: as for `export_onnx`.
@@ -54,7 +54,7 @@ def export_onnx_steps(
     Raises:
         ExportError: a check failed. No directory is written; an existing one stays as it was.
         ImportError: tf2onnx, onnx or onnxruntime is missing.
-        ValueError: `model` is not a search model, or an argument does not fit it.
+        ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
     """
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     import onnx

@@ -37,7 +37,7 @@ def export_onnx_text(
     max_source_characters=None,
     allow_nonfinite=False,
 ):
-    """Writes a search model as one ONNX file from strings to strings.
+    """Writes a `GenerationModel` as one ONNX file from strings to strings.
 
     It is the file of `export_onnx` with the tokenizers around it, as operators of
     onnxruntime-extensions, whose library a session has to register. Inputs: `text` string
@@ -67,7 +67,7 @@ def export_onnx_text(
     Raises:
         ExportError: a check failed. No file is written; an existing one stays as it was.
         ImportError: tf2onnx, onnx, onnxruntime or onnxruntime-extensions is missing.
-        ValueError: `model` is not a search model, or an argument does not fit it.
+        ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
 
     Example:
 

@@ -23,7 +23,7 @@ def export_saved_model(
     max_source_characters=None,
     allow_nonfinite=False,
 ):
-    """Writes a search model as a TensorFlow SavedModel, for TensorFlow Serving among others.
+    """Writes a `GenerationModel` as a TensorFlow SavedModel, for TensorFlow Serving among others.
 
     Signature `ids`: inputs `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`,
     `length_penalty` float32 `()`, and of a search that draws at random `seeds` int32 `(batch,)`, or
@@ -47,7 +47,7 @@ def export_saved_model(
     A model of mixed precision keeps it.
 
     Args:
-        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        model: a `GenerationModel`.
         directory: name of the directory; an existing SavedModel is replaced, any other directory
             with content is refused.
         source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s. Leave
@@ -75,7 +75,7 @@ def export_saved_model(
         ExportError: the SavedModel disagrees with Keras. No directory is written.
         ImportError: tensorflow_text is missing and there are tokenizers.
         OSError: it cannot be written, for instance to a full disk. No directory is written.
-        ValueError: `model` is not a search model, or an argument does not fit it.
+        ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
     """
     require("tensorflow", *(["tensorflow_text"] if source_tokenizer is not None else []))
     require_utf8(directory)
