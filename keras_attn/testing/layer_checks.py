@@ -3,6 +3,7 @@ import json
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,7 +21,13 @@ from keras_attn.testing.arrays import (
 )
 
 
-def check_layer(make_layer, inputs, masked=None, mixed_dtype="float16", without_gradient=()):
+def check_layer(
+    make_layer: Any,
+    inputs: Any,
+    masked: Any = None,
+    mixed_dtype: Any = "float16",
+    without_gradient: Any = (),
+) -> None:
     """Checks what every Keras layer must do, whatever it computes.
 
     - `get_config` has all arguments, and `from_config` makes an equal layer from it.

@@ -1,4 +1,5 @@
 import itertools
+from typing import Any
 
 import numpy as np
 from keras import tree
@@ -11,7 +12,9 @@ from keras_attn.testing.arrays import assert_close, pad_source, randomize, requi
 PAD, START, END = 0, 1, 2
 
 
-def check_search(make_decoder, encoded, vocabulary_size=5, max_length=4):
+def check_search(
+    make_decoder: Any, encoded: Any, vocabulary_size: Any = 5, max_length: Any = 4
+) -> Any:
     """Checks that searches with a decoder find its best hypotheses and score them correctly.
 
     All sequences of a small vocabulary are enumerated with `call`, and searched in NumPy. Then
@@ -95,7 +98,7 @@ def check_search(make_decoder, encoded, vocabulary_size=5, max_length=4):
     check_padding_and_batch(beam, encoded)
 
 
-def check_padding_and_batch(search, encoded):
+def check_padding_and_batch(search: Any, encoded: Any) -> None:
     """Checks that results of a sentence depend on neither padding nor other sentences."""
     results = to_numpy(search(**encoded))
     columns = 3
@@ -121,7 +124,9 @@ def check_padding_and_batch(search, encoded):
             assert_close(alone[name], same, message=message)
 
 
-def assert_found(results, expected, tolerance=1e-4, search="a search"):
+def assert_found(
+    results: Any, expected: Any, tolerance: float = 1e-4, search: Any = "a search"
+) -> None:
     """Compares the results of a search with expected hypotheses.
 
     Args:

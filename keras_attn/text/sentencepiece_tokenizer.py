@@ -14,7 +14,7 @@ from keras_attn.text.tokenizer import SpecialTokenIds
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
 
 if TYPE_CHECKING:
-    from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
+    pass
 
 # The sums of unigram training depend on how the work is divided: a fixed number of threads, not
 # the number of cores, makes the same files give the same model on every machine.

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 
 from keras_attn._layer.flatten_layers import flatten_layers
@@ -11,13 +13,13 @@ from keras_attn.training.token_crossentropy import TokenCrossentropy
 
 
 def compile_for_training(
-    model,
-    learning_rate=0.001,
-    global_clipnorm=1.0,
-    label_smoothing=0.1,
-    ignore_class=0,
-    **kwargs,
-):
+    model: keras.Model,
+    learning_rate: Any = 0.001,
+    global_clipnorm: float | None = 1.0,
+    label_smoothing: float = 0.1,
+    ignore_class: int = 0,
+    **kwargs: Any,
+) -> keras.Model:
     """Compiles a model that maps to token logits, with what sequence models need.
 
     The optimizer is `ClippedAdam`, with layers of `mixed_float16` inside of a `LossScaleOptimizer`;

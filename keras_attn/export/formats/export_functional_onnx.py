@@ -1,4 +1,6 @@
 import contextlib
+from os import PathLike
+from typing import Any
 
 import keras
 
@@ -20,8 +22,14 @@ from keras_attn.export.trace.trace_function import trace
 
 
 def export_functional_onnx(
-    model, path, sample_inputs, tolerance=1e-5, *, dynamic_sizes=None, allow_nonfinite=False
-):
+    model: Any,
+    path: str | PathLike[str],
+    sample_inputs: Any,
+    tolerance: float = 1e-5,
+    *,
+    dynamic_sizes: Any = None,
+    allow_nonfinite: bool = False,
+) -> Any:
     """Writes any functional model as an ONNX file, for instance a classifier with attention.
 
     The same conversion and the same checks as in `export_onnx`. Inputs are called like the inputs

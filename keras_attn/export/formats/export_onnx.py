@@ -1,3 +1,7 @@
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.cuda_report import CudaReport
 from keras_attn.export.checks.search_comparison import SearchComparison
@@ -14,19 +18,19 @@ from keras_attn.export.trace.trace_function import trace
 
 
 def export_onnx(
-    model,
-    path,
-    source_tokenizer=None,
-    target_tokenizer=None,
+    model: Any,
+    path: str | PathLike[str],
+    source_tokenizer: Any = None,
+    target_tokenizer: Any = None,
     *,
-    alignments=None,
-    sentences=None,
-    precision="float32",
-    external_data=False,
-    target_prefix=False,
-    allow_nonfinite=False,
-    card=None,
-):
+    alignments: Any = None,
+    sentences: Sequence[Any] | None = None,
+    precision: str = "float32",
+    external_data: bool | str = False,
+    target_prefix: bool = False,
+    allow_nonfinite: bool = False,
+    card: Any = None,
+) -> Any:
     """Writes a search model as one ONNX file, with its search loop and its vocabularies inside.
 
     Opset 18, or 21 with weights of 4 bits; operators of the standard domain only. Inputs:

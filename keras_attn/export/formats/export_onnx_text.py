@@ -1,7 +1,10 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,17 +29,17 @@ ODD_TEXTS = ["", "  ", " a  b ", "\u3000", "ﬁ ① 👩‍👩‍👧", "x\ny"]
 
 
 def export_onnx_text(
-    model,
-    path,
-    source_tokenizer,
-    target_tokenizer=None,
+    model: Any,
+    path: str | PathLike[str],
+    source_tokenizer: Any,
+    target_tokenizer: Any = None,
     *,
-    sentences=None,
-    precision="float32",
-    target_prefix=False,
-    max_source_characters=None,
-    allow_nonfinite=False,
-):
+    sentences: Sequence[Any] | None = None,
+    precision: str = "float32",
+    target_prefix: bool = False,
+    max_source_characters: int | None = None,
+    allow_nonfinite: bool = False,
+) -> Any:
     """Writes a search model as one ONNX file from strings to strings.
 
     It is the file of `export_onnx` with the tokenizers around it, as operators of

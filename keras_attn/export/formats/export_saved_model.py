@@ -1,4 +1,7 @@
 import inspect
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
@@ -12,17 +15,17 @@ from keras_attn.export.trace.search_function import SearchFunction
 
 
 def export_saved_model(
-    model,
-    directory,
-    source_tokenizer=None,
-    target_tokenizer=None,
+    model: Any,
+    directory: str | PathLike[str],
+    source_tokenizer: Any = None,
+    target_tokenizer: Any = None,
     *,
-    alignments=None,
-    sentences=None,
-    target_prefix=False,
-    max_source_characters=None,
-    allow_nonfinite=False,
-):
+    alignments: Any = None,
+    sentences: Sequence[Any] | None = None,
+    target_prefix: bool = False,
+    max_source_characters: int | None = None,
+    allow_nonfinite: bool = False,
+) -> Any:
     """Writes a search model as a TensorFlow SavedModel, for TensorFlow Serving among others.
 
     Signature `ids`: inputs `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`,

@@ -1,7 +1,10 @@
 import contextlib
 import hashlib
 import tempfile
+from collections.abc import Iterator
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.onnx_model_check import check_model, open_session
@@ -29,12 +32,12 @@ class OnnxFile:
         external_data: bool, whether the file is a directory, see `write_weights`.
     """
 
-    def __init__(self, path, others, external_data):
+    def __init__(self, path: str | PathLike[str], others: Any, external_data: Any) -> None:
         self._path = path
         self._others = others
         self._external_data = external_data
 
-    def write(self, model):
+    def write(self, model: Any) -> Any:
         """Writes the model that the file is to hold.
 
         Args:
@@ -48,14 +51,16 @@ class OnnxFile:
         """
         return write_model(model, self._path, self._external_data)
 
-    def write_other(self, model):
+    def write_other(self, model: Any) -> Any:
         """Writes a model that is only compared; arguments, results and errors as of `write`."""
         path = Path(tempfile.mkdtemp(dir=self._others)) / "model"
         return write_model(model, path, self._external_data)
 
 
 @contextlib.contextmanager
-def new_onnx_file(path, weights, external_data=False):
+def new_onnx_file(
+    path: str | PathLike[str], weights: Any, external_data: Any = False
+) -> Iterator[Any]:
     """A new ONNX file, which gets its name at the end of the block, unless there is an error.
 
     A path that cannot be used is refused at once.
@@ -81,7 +86,7 @@ def new_onnx_file(path, weights, external_data=False):
         yield OnnxFile(partial, others, not is_file)
 
 
-def write_model(model, path, external_data=False):
+def write_model(model: Any, path: str | PathLike[str], external_data: Any = False) -> Any:
     """Writes a model, checks it, and returns its runner; see `OnnxFile.write`."""
     lower_constants(model)
     if external_data or weights_size(model) > LIMIT:

@@ -1,9 +1,14 @@
+from typing import TYPE_CHECKING
+
 from keras_attn.export.passes.graph import copy_of, nested_graphs
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
 from keras_attn.export.passes.value_types import value_types
 
+if TYPE_CHECKING:
+    import onnx
 
-def gather_integers(model):
+
+def gather_integers(model: "onnx.ModelProto") -> None:
     """Replaces the `GatherND` nodes that ONNX Runtime cannot run on a GPU, those of int32.
 
     A choice of columns of each row becomes `GatherElements`, of any type: it has a kernel, and

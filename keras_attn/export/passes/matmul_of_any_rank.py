@@ -1,8 +1,13 @@
+from typing import TYPE_CHECKING
+
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
 
+if TYPE_CHECKING:
+    import onnx
 
-def matmul_of_any_rank(model):
+
+def matmul_of_any_rank(model: "onnx.ModelProto") -> None:
     """Multiplies tensors by matrices directly.
 
     TensorFlow's `tensordot` makes a matrix of a tensor, multiplies, and makes a tensor again:

@@ -1,11 +1,16 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.remove_unused import remove_unused
 from keras_attn.export.passes.value_types import value_types
 
+if TYPE_CHECKING:
+    import onnx
+
 TAKE_INT32 = ("Gather", "GatherElements")
 
 
-def plain_indices(model):
+def plain_indices(model: "onnx.ModelProto") -> Any:
     """Hands indices on as they are, where they are only converted from one integer to another.
 
     TensorFlow counts in int32, ONNX in int64. So what `TopK` has found or sorted is converted to

@@ -1,8 +1,12 @@
 """What can be said about shapes before a model runs."""
 
 import itertools
+from typing import TYPE_CHECKING
 
 from keras_attn.export.passes.graph import subgraphs
+
+if TYPE_CHECKING:
+    import onnx
 
 ELEMENTWISE = frozenset(
     """
@@ -33,7 +37,7 @@ class SymbolicShapes:
             or string for a scalar.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: "onnx.ModelProto") -> None:
         self.shapes, self.contents = {}, {}
         self._fresh = (f"?{number}" for number in itertools.count())
         self._read_constants(model.graph)

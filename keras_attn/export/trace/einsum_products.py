@@ -5,6 +5,7 @@ Its own optimizer tries every permutation of the letters, which takes minutes fo
 
 import math
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -86,17 +87,17 @@ def _sizes(graph, value):
 class _Unknown:
     """The sizes of a tensor of unknown shape."""
 
-    def __init__(self, value):
+    def __init__(self, value: Any) -> None:
         self.value = value
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         return ((self.value, axis) for axis in count())
 
 
 class _Tensor:
     """The name of a tensor, the labels of its axes, and a dictionary of their sizes."""
 
-    def __init__(self, value, labels, sizes):
+    def __init__(self, value: Any, labels: Any, sizes: Any) -> None:
         self.value = value
         self.labels = list(labels)
         if not isinstance(sizes, dict):
@@ -112,12 +113,12 @@ class _Writer:
         dtype: type of the tensors.
     """
 
-    def __init__(self, graph, dtype):
+    def __init__(self, graph: Any, dtype: Any) -> None:
         self.graph = graph
         self.dtype = dtype
         self.shapes = {}
 
-    def sum(self, tensor, kept):
+    def sum(self, tensor: Any, kept: Any) -> Any:
         """Sums over the axes that are not among those kept."""
         axes = [axis for axis, label in enumerate(tensor.labels) if label not in kept]
         if not axes:
@@ -125,7 +126,7 @@ class _Writer:
         value = self._make("ReduceSum", [tensor.value, self._constant(axes)], keepdims=0)
         return _Tensor(value, [each for each in tensor.labels if each in kept], tensor.sizes)
 
-    def product(self, left, right, result):
+    def product(self, left: Any, right: Any, result: Any) -> Any:
         """The product of two tensors, whose axes are those of the result in another order."""
         both = {*left.labels} & {*right.labels}
         batch = [label for label in result if label in both]
@@ -155,7 +156,7 @@ class _Writer:
         wanted = [[size] for size in [*of_batch, *(sizes[each] for each in [*rows, *columns])]]
         return _Tensor(self._reshape(value, wanted), labels, sizes)
 
-    def transpose(self, tensor, labels):
+    def transpose(self, tensor: Any, labels: Any) -> Any:
         """The tensor with its axes in this order."""
         if tensor.labels == labels:
             return tensor
