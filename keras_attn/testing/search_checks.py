@@ -76,7 +76,7 @@ def check_search(
         [search_oracles.hypothesis(*found, length_penalty=0.7)]
         for found in expected(search_oracles.greedy_search)
     ]
-    arguments = {"max_length": max_length, "length_penalty": 0.7}
+    arguments: dict[str, Any] = {"max_length": max_length, "length_penalty": 0.7}
     for name, search in (
         ("a GreedyDecoder", GreedyDecoder(decoder, **arguments)),
         ("a BeamDecoder with one beam", BeamDecoder(decoder, beam_width=1, **arguments)),
@@ -86,12 +86,10 @@ def check_search(
     memory = decoder.prepare_memory(**encoded)
     state = decoder.initial_state(memory, alignments=True, max_length=max_length)
     has_alignments = "alignments" in state
-    arguments = {"beam_width": 3, "num_hypotheses": 2}
-    beam = BeamDecoder(
-        decoder, **arguments, max_length=max_length, return_alignments=has_alignments
-    )
+    sizes: dict[str, Any] = {"beam_width": 3, "num_hypotheses": 2}
+    beam = BeamDecoder(decoder, **sizes, max_length=max_length, return_alignments=has_alignments)
     results = to_numpy(beam(**encoded))
-    found = expected(search_oracles.beam_search, **arguments)
+    found = expected(search_oracles.beam_search, **sizes)
     assert_found(results, found, search="a BeamDecoder with three beams")
     if has_alignments:
         _check_alignments(decoder, encoded, results)

@@ -47,7 +47,7 @@ class AverageWeights(keras.callbacks.Callback):
         self.directory = Path(directory)
         self.num_epochs = num_epochs
         self.kept_epochs = []
-        self._finite_weights = None
+        self._finite_weights: Any = None
         self.lock = PathLock(directory, "weights")
 
     def set_model(self, model: keras.Model) -> None:
@@ -85,8 +85,8 @@ class AverageWeights(keras.callbacks.Callback):
             raise ValueError("Expected at least one epoch of training before apply(). Received: 0")
         kept = self.kept_epochs[-self.num_epochs :]
         epochs = [read_checkpoint(self._path(epoch))[0] for epoch in kept]
-        model = self.model if model is None else model
-        model.set_weights(
+        changed: Any = self.model if model is None else model
+        changed.set_weights(
             [np.mean(weights, axis=0, dtype="float64") for weights in zip(*epochs, strict=True)]
         )
 

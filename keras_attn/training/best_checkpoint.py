@@ -65,7 +65,7 @@ class BestCheckpoint(keras.callbacks.Callback):
         self.saved_model = saved_model
         self.best = None
         self.best_epoch = None
-        self._finite_weights = None
+        self._finite_weights: Any = None
         self.lock = PathLock(path, Path(path).name, is_file=True)
 
     def set_model(self, model: keras.Model) -> None:

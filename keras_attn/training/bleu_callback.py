@@ -45,7 +45,8 @@ class BleuCallback(keras.callbacks.Callback):
         self.sources = list(sources)
         self.references = list(references)
         self.name = name
-        self._metric = sacrebleu.metrics.BLEU(tokenize="13a", lowercase=False)
+        metrics: Any = sacrebleu.metrics
+        self._metric = metrics.BLEU(tokenize="13a", lowercase=False)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         translations = list(self.translate(self.sources))

@@ -62,7 +62,8 @@ def compile_for_training(
     if any(part.dtype_policy.name == "mixed_float16" for part in flatten_layers([model])):
         optimizer = LossScaleOptimizer(optimizer)
     mean_loss = TokenCrossentropy(label_smoothing, ignore_class, name="loss")
-    model.compile(
+    compile_model: Any = model.compile  # Keras' annotations of its arguments are incomplete.
+    compile_model(
         optimizer,
         loss=SequenceCrossentropy(label_smoothing, ignore_class),
         metrics=[TokenAccuracy(ignore_class), Perplexity(ignore_class)],

@@ -56,9 +56,11 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
             raise ValueError(
                 f"Expected warmup_steps of at least 1. Received: warmup_steps={warmup_steps}"
             )
-        is_given = total_steps is not None and decay_steps is not None
-        is_left_out = total_steps is None and decay_steps is None
-        if not is_left_out and not (is_given and 1 <= decay_steps <= total_steps):
+        if (total_steps is None) != (decay_steps is None) or (
+            total_steps is not None
+            and decay_steps is not None
+            and not 1 <= decay_steps <= total_steps
+        ):
             raise ValueError(
                 "Expected total_steps together with decay_steps from 1 to total_steps, or neither. "
                 f"Received: total_steps={total_steps}, decay_steps={decay_steps}"

@@ -65,7 +65,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         steps_per_epoch: int,
         epochs: int,
         save_steps: int = 1000,
-        callbacks: Sequence[keras.callbacks.Callback] = (),
+        callbacks: Sequence[Any] = (),
         batches: Any = None,
         on_mismatch: str = "error",
     ) -> None:
@@ -89,7 +89,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._saved_step = 0
         self._newest_is_damaged = False
         self._fingerprint = None
-        self._finite_weights = None
+        self._finite_weights: Any = None
         self._release_at_end = self._warned = False
 
     @property

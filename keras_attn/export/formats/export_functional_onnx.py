@@ -85,7 +85,7 @@ def export_functional_onnx(
         converted = convert(trace(function.traceable(), function.signature, model.variables))
         clean(converted, dimensions, {}, (*PASSES, top_k_of_no_rows))
         run = file.write(converted)
-        return max(_compare(function, *batch, run, tolerance) for batch in batches)
+        return max(_compare(function, feed, expected, run, tolerance) for feed, expected in batches)
 
 
 def _expected_batches(function, arrays, dynamic_sizes):

@@ -223,14 +223,15 @@ def _compiled(function, signature, defaults):
     def compiled(*inputs):
         return function(*inputs)
 
-    compiled.__signature__ = inspect.Signature(
+    parameters = [
         inspect.Parameter(
             spec.name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
             default=defaults.get(spec.name, inspect.Parameter.empty),
         )
         for spec in signature
-    )
+    ]
+    setattr(compiled, "__signature__", inspect.Signature(parameters))  # noqa: B010
     return tf.function(compiled, input_signature=signature, autograph=False)
 
 

@@ -1,5 +1,5 @@
 import hashlib
-from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from keras_attn.export.export_error import ExportError
@@ -42,7 +42,7 @@ def weights_size(model: Any) -> Any:
     return sum(len(tensor.raw_data) for tensor in _tensors(model))
 
 
-def write_weights(model: Any, directory: str | PathLike[str]) -> None:
+def write_weights(model: Any, directory: Path) -> None:
     """Moves the weights of a model into a file of their own.
 
     Args:

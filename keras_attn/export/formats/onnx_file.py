@@ -32,7 +32,7 @@ class OnnxFile:
         external_data: bool, whether the file is a directory, see `write_weights`.
     """
 
-    def __init__(self, path: str | PathLike[str], others: Any, external_data: Any) -> None:
+    def __init__(self, path: Path, others: Any, external_data: Any) -> None:
         self._path = path
         self._others = others
         self._external_data = external_data
@@ -86,7 +86,7 @@ def new_onnx_file(
         yield OnnxFile(partial, others, not is_file)
 
 
-def write_model(model: Any, path: str | PathLike[str], external_data: Any = False) -> Any:
+def write_model(model: Any, path: Path, external_data: Any = False) -> Any:
     """Writes a model, checks it, and returns its runner; see `OnnxFile.write`."""
     lower_constants(model)
     if external_data or weights_size(model) > LIMIT:

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from os import PathLike
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def main(path: str | PathLike[str]) -> None:
     results = []
     for batch in json.load(sys.stdin):
         feeds = {name: np.array(value, KINDS[name]) for name, value in batch.items()}
-        (translations,) = session.run(["translations"], feeds)
+        translations: Any = session.run(["translations"], feeds)[0]
         results.append(translations.tolist())
     json.dump(results, sys.stdout)
 

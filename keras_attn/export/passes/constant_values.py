@@ -37,4 +37,5 @@ def compute(name: str, nodes: Any, tensors: Any, model: "onnx.ModelProto") -> An
     output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
     graph = helper.make_graph(nodes, "weights", [], [output], tensors)
     small = helper.make_model(graph, opset_imports=model.opset_import)
-    return ReferenceEvaluator(small).run(None, {})[0]
+    results: Any = ReferenceEvaluator(small).run(None, {})
+    return results[0]

@@ -1,4 +1,4 @@
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keras_attn.export.passes.graph import copy_of, nested_graphs
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
@@ -32,7 +32,7 @@ def gather_integers(model: "onnx.ModelProto") -> None:
                 continue
             (data, indices), (result,) = node.input, node.output
             batch_axes = node.attribute[0].i if node.attribute else 0
-            unsqueeze = producers.get(indices)
+            unsqueeze: Any = producers.get(indices)
             if batch_axes == 1 and len(shapes.get(data, ())) == 2 and _is_column(unsqueeze, shapes):
                 gather = "GatherElements", [data, unsqueeze.input[0]], [result]
                 nodes[-1] = helper.make_node(*gather, axis=1)

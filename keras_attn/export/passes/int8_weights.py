@@ -59,8 +59,8 @@ def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
         return quantized[name]
 
     def nodes_of_product(product, graph, inputs):
-        names = quantize(product.input[1])
-        return None if names is None else integer_product(product, *names, inputs)
+        names: Any = quantize(product.input[1])
+        return None if names is None else integer_product(product, names[0], names[1], inputs)
 
     replace_products(model, nodes_of_product)
     if row_scales and quantized:

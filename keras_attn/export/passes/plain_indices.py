@@ -30,8 +30,9 @@ def plain_indices(model: "onnx.ModelProto") -> Any:
     def before_cast(name, to):
         """What a conversion to a type was made from; `None` if the value is not one."""
         node = producers.get(name)
-        is_cast = node is not None and node.op_type == "Cast" and node.attribute[0].i == to
-        return node.input[0] if is_cast else None
+        if node is None or node.op_type != "Cast" or node.attribute[0].i != to:
+            return None
+        return node.input[0]
 
     found = {node.output[1] for node in nodes if node.op_type == "TopK"}
     for node in nodes:

@@ -27,9 +27,10 @@ def remove_identities(model: "onnx.ModelProto") -> Any:
             name and name not in constants for name in node.input[1:]
         ):
             return False
-        starts, ends, *axes_and_steps = (
+        bounds: list[Any] = [
             numpy_helper.to_array(constants[name]) if name else None for name in node.input[1:]
-        )
+        ]
+        starts, ends, *axes_and_steps = bounds
         return (
             not starts.any()
             and (ends >= UNLIMITED).all()

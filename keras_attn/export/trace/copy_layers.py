@@ -59,7 +59,7 @@ class _Copies:
             items = [self.of(each) for each in value]
             if all(new is old for new, old in zip(items, value, strict=True)):
                 return value
-            base = tuple if isinstance(value, tuple) else frozenset
+            base: Any = tuple if isinstance(value, tuple) else frozenset
             # TensorFlow's wrapper of a tuple has the class of the tuple.
             return base.__new__(value.__class__, items)
         if not self._leads_to_layer(value):

@@ -33,7 +33,9 @@ def _einsum(graph, node, name, args):
             *(label for term in terms[:index] + terms[index + 1 :] for label in term),
         }
         operands.append(writer.sum(_Tensor(value, labels, _sizes(graph, value)), others))
-    product = operands[0] if len(operands) == 1 else writer.product(*operands, result)
+    product = operands[0]
+    if len(operands) == 2:
+        product = writer.product(operands[0], operands[1], result)
     value = writer.transpose(product, result).value
     graph.make_node("Identity", [value], name=name, outputs=outputs, shapes=shapes, dtypes=types)
 

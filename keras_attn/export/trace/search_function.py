@@ -1,6 +1,6 @@
 import copy
 import warnings
-from typing import Any
+from typing import Any, cast
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.export.checks.check_stateless import check_stateless
@@ -209,7 +209,7 @@ def _source(encoder, tokenizer):
                 f"max_source_length={encoder.max_source_length} with start_token_id={start} and "
                 f"end_token_id={end}."
             )
-    side = Side(size, pad, start, end, add_start, add_end, limit)
+    side = Side(size, cast(int, pad), start, end, add_start, add_end, limit)
     if max(side.special_ids) >= size:
         raise ValueError(
             "Expected a source vocabulary that holds the special ids of the encoder. Received: "

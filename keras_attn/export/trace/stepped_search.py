@@ -52,9 +52,9 @@ class SteppedSearch:
         """The values before the first token, by name."""
         return _flat(self._prepare(*inputs))
 
-    def step(self, length_penalty: Any, *values: Any) -> Any:
+    def step(self, length_penalty: Any, *flat_values: Any) -> Any:
         """The values after one more token, by name with `NEXT` before it, and `partial`."""
-        values = keras.tree.pack_sequence_as(self._structure, values)
+        values = keras.tree.pack_sequence_as(self._structure, flat_values)
         given = _flat(values)
         memory, max_lengths = values.pop("memory"), values.pop("max_lengths")
         search = self._function.search

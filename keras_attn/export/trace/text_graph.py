@@ -232,7 +232,7 @@ def _parse_encode(tokenizer, max_characters, **others):
     )
 
 
-def _parse(text, tokenizer=None, name=None, **constants):
+def _parse(text: str, tokenizer: Any = None, name: str | None = None, **constants: Any) -> Any:
     """The graph, with its tokenizer and constants; what is inside of it has its name.
 
     Constants are arrays, or of int32.

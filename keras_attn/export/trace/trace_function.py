@@ -17,7 +17,7 @@ class Trace:
         weights: dictionary from the name of an input to the `keras.Variable` that it stands for.
     """
 
-    concrete: object
+    concrete: Any
     input_names: list
     output_names: list
     weights: dict
