@@ -104,7 +104,7 @@ def write_models(model, folder, args):
 
     if model == "trained":
         translator = RunDirectory(args.run).load_model()
-        encoder, decoder = translator.layers[1], translator.layers[2].decoder
+        encoder, decoder = translator.encoder, translator.decoder
         positions = encoder.stack.positions
         if not isinstance(positions, keras_attn.SinusoidalPositions) and not args.profile:
             raise SystemExit(
@@ -124,7 +124,7 @@ def write_models(model, folder, args):
         min_length=0 if suppressed else 1,  # CTranslate2 looks for no empty hypothesis
         name="search",
     )
-    translator = keras_attn.search_model(encoder, search)
+    translator = keras_attn.GenerationModel(encoder, search)
     facts = {"model": f"{model}, export"}
     for precision in PRECISIONS:
         path = folder / f"{precision}.onnx"

@@ -119,9 +119,9 @@ def check_supported(training):
 def write_models(folder, run_dir):
     """Writes the files of all sides; returns their names and the sizes of the model."""
     translator = RunDirectory(run_dir).load_model()
-    encoder, decoder = translator.get_layer("encoder"), translator.get_layer("search").decoder
+    encoder, decoder = translator.encoder, translator.decoder
     search = keras_attn.BeamDecoder(decoder, **SEARCH, name="search")
-    translator = keras_attn.search_model(encoder, search)
+    translator = keras_attn.GenerationModel(encoder, search)
     paths = {"model": "translator.onnx", "saved_model": "saved_model", "weights": "weights.npz"}
     paths = {name: str(folder / file) for name, file in paths.items()}
     export_onnx(translator, paths["model"])

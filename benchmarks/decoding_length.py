@@ -83,7 +83,7 @@ def write_translator(path, size, form, args):
         search = keras_attn.GreedyDecoder(decoder, **arguments)
     else:
         search = keras_attn.BeamDecoder(decoder, beam_width=args.beam_width, **arguments)
-    export_onnx(keras_attn.search_model(encoder, search), path)
+    export_onnx(keras_attn.GenerationModel(encoder, search), path)
 
 
 def without_cache(decoder):

@@ -37,7 +37,7 @@ def main():
 
     run = RunDirectory(args.run_dir)
     translator, source = run.load_model(), run.source_tokenizer
-    search = translator.get_layer("search")
+    search = translator.search
     loaded = tf.saved_model.load(str(args.saved_model))
     session = onnxruntime.InferenceSession(args.onnx, providers=["CPUExecutionProvider"])
     outputs = [output.name for output in session.get_outputs()]
@@ -59,7 +59,7 @@ def main():
         ),
     }
 
-    trainer = keras_attn.training_model(translator.get_layer("encoder"), search.decoder)
+    trainer = keras_attn.TrainingModel(translator.encoder, translator.decoder)
     sentences = source.encode(list(read_lines(args.run_dir / "test.source")))
     results = {name: [] for name in forms}
     score_differences = []

@@ -25,7 +25,7 @@ def main():
         share_embeddings=True,
         seed=settings["seed"],
     )
-    model = keras_attn.training_model(encoder, decoder)
+    model = keras_attn.TrainingModel(encoder, decoder)
     if settings["measure"] == "losses":
         np.savez(settings["weights"], **weights_for_pytorch(encoder, decoder))
     training_side_keras.measure(model, settings)

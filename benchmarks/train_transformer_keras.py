@@ -28,7 +28,7 @@ def main():
         share_embeddings=True,
         seed=settings["seed"],
     )
-    model = keras_attn.training_model(encoder, decoder)
+    model = keras_attn.TrainingModel(encoder, decoder)
     if settings["measure"] == "losses":
         weights = {weight.path: weight.numpy() for weight in model.trainable_weights}
         np.savez(settings["weights"], **weights)

@@ -78,8 +78,8 @@ def main():
 
 def all_heads(translator, side, source_ids, token_ids):
     """Weights `(heads, down, across)` of each block, while the translation is read once more."""
-    encoder, decoder = translator.get_layer("encoder"), translator.get_layer("search").decoder
-    read = np.array([[translator.get_layer("search").start_token_id, *token_ids[:-1]]], "int32")
+    encoder, decoder = translator.encoder, translator.decoder
+    read = np.array([[translator.search.start_token_id, *token_ids[:-1]]], "int32")
     with keras_attn.record_attention_scores() as scores:
         decoder(read, **encoder(np.array([source_ids], "int32")))
     of_side, of_layer = HEADS[side]

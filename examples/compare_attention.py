@@ -29,7 +29,7 @@ from keras import ops
 
 import keras_attn
 from keras_attn.export import export_onnx
-from keras_attn.training import compile_for_training
+from keras_attn.training import RunDirectory, compile_for_training
 
 LETTERS = "abcdefghijklmnopqrst"
 END, SEPARATOR, FIRST = 2, 3, 4  # 0 is padding, 1 the start
@@ -157,8 +157,9 @@ def compare(name, args, out):
         setattr(decoder.cell.attention, attribute, value)
     seconds = time.process_time() - started
     search = keras_attn.GreedyDecoder(decoder, max_length=2 * LONGEST, name="search")
-    translator = keras_attn.search_model(encoder, search)
+    translator = keras_attn.GenerationModel(encoder, search)
     sources, targets = make_examples(task, 1000, np.random.default_rng(args.seed + 1))
+    RunDirectory.create(out / name, "generation").save_model(translator)
     path = out / f"{name}.onnx"
     sentences = [ids[ids > 0].tolist() for ids in sources]
     parity = export_onnx(translator, path, alignments=True, sentences=sentences)
@@ -187,7 +188,7 @@ def train(task, attention, args):
     decoder = keras_attn.RNNDecoder(cell, write, keras.layers.Dense(SIZE), name="decoder")
     rate = keras.optimizers.schedules.ExponentialDecay(2e-3, decay_steps=100, decay_rate=0.9)
     trainer = compile_for_training(
-        keras_attn.training_model(encoder, decoder), learning_rate=rate, label_smoothing=0.0
+        keras_attn.TrainingModel(encoder, decoder), learning_rate=rate, label_smoothing=0.0
     )
     trainer.fit(
         Batches(task, [args.seed, 0], 100),
@@ -199,6 +200,7 @@ def train(task, attention, args):
     return encoder, decoder
 
 
+@keras.saving.register_keras_serializable(package="compare_attention")
 class TwoSources(keras.layers.Layer):
     """Encodes what is before a separator, and what is from it on, as two memories."""
 
@@ -206,6 +208,15 @@ class TwoSources(keras.layers.Layer):
         super().__init__(**kwargs)
         self.encoder = encoder
         self.vocabulary_size = SIZE  # which an export wants to know
+
+    def get_config(self):
+        encoder = keras.saving.serialize_keras_object(self.encoder)
+        return {**super().get_config(), "encoder": encoder}
+
+    @classmethod
+    def from_config(cls, config):
+        encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
+        return cls(encoder, **config)
 
     def build(self, source_shape):
         self.encoder.build(source_shape)

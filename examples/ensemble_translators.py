@@ -49,7 +49,7 @@ def main():
         (args.run_dir / name).unlink(missing_ok=True)  # of another ensemble before
         if (first.path / name).exists():
             shutil.copyfile(first.path / name, args.run_dir / name)
-    report = history(args, beam_width=ensemble.get_layer("search").beam_width)
+    report = history(args, beam_width=ensemble.search.beam_width)
     with atomic_replace(args.run_dir / "history.json") as partial:
         partial.write_text(json.dumps(report, indent=2, default=str))
     print(f"{ensemble.count_params():,} weights: {run.model_path}")

@@ -60,10 +60,9 @@ def main():
     inputs, labels = overlapping_windows(to_stream(held_out, tokenizer, args), args.window)
 
     model = make_model(tokenizer.vocabulary_size, args)
-    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-    trainer = keras.Model(token_ids, model(token_ids))
+    trainer = keras_attn.TrainingModel(None, model)
     # Made here, so that what they refuse is known before the training.
-    generator, writer = make_generator(model, tokenizer, args), make_writer(model, tokenizer, args)
+    generator, writer = make_generator(model, args), make_writer(model, args)
     steps_after_warmup = max(1, args.epochs * len(windows) - args.warmup_steps)
     schedule = keras.optimizers.schedules.CosineDecay(
         0.0, steps_after_warmup, warmup_target=args.learning_rate, warmup_steps=args.warmup_steps
@@ -214,14 +213,14 @@ def make_generator(model, tokenizer, args):
         model, beam_width=4, max_length=min(args.sample_length, 64), relative_max_length=None
     )
     start_token_id = tokenizer.start_token_id if args.documents else None
-    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size, start_token_id=start_token_id)
-    return keras_attn.search_model(encoder, search, name="generator")
+    return keras_attn.GenerationModel(
+        None, search, source_start_token_id=start_token_id, name="generator"
+    )
 
 
 def share_of_exact_sums(generator, tokenizer, sums, args):
     prompts = [document.partition("=")[0] + "=" for document in sums]
-    # One batch: answers of several batches would have several lengths.
-    found = generator.predict_on_batch(to_prompts(prompts, tokenizer, args))["token_ids"][:, 0]
+    found = generator.predict(to_prompts(prompts, tokenizer, args), verbose=0)["token_ids"][:, 0]
     written = zip(prompts, tokenizer.decode(found), sums, strict=True)
     return float(np.mean([prompt + answer == document for prompt, answer, document in written]))
 
@@ -244,8 +243,9 @@ def make_writer(model, tokenizer, args):
         seed=args.seed,
     )
     start_token_id = tokenizer.start_token_id if args.documents else None
-    encoder = keras_attn.PromptEncoder(tokenizer.vocabulary_size, start_token_id=start_token_id)
-    return keras_attn.search_model(encoder, sampler, name="writer")
+    return keras_attn.GenerationModel(
+        None, sampler, source_start_token_id=start_token_id, name="writer"
+    )
 
 
 def write_samples(writer, tokenizer, args):

@@ -109,8 +109,8 @@ def train(args):
                 0.0, args.epochs * training.steps_per_epoch, args.scheduled_sampling
             )
             learner = ScheduledSampling(decoder, rising, seed=args.seed)
-        trainer = keras_attn.training_model(encoder, learner)
-        translator = keras_attn.search_model(encoder, search)
+        trainer = keras_attn.TrainingModel(encoder, learner)
+        translator = keras_attn.GenerationModel(encoder, search)
         compile_for_training(
             trainer,
             learning_rate=make_schedule(args, training.steps_per_epoch),

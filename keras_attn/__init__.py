@@ -47,17 +47,16 @@ from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
 from keras_attn.encoders.ensemble_encoder import EnsembleEncoder
 from keras_attn.encoders.patch_embedding import PatchEmbedding
-from keras_attn.encoders.prompt_encoder import PromptEncoder
 from keras_attn.encoders.rnn_encoder import RNNEncoder
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.models.decomposable_attention import decomposable_attention
 from keras_attn.models.ensemble_model import ensemble_model
+from keras_attn.models.generation_model import GenerationModel
 from keras_attn.models.masked_language_model import masked_language_model
 from keras_attn.models.replace_search import replace_search
 from keras_attn.models.rnn_seq2seq import rnn_seq2seq
-from keras_attn.models.search_model import search_model
 from keras_attn.models.sequence_classifier import sequence_classifier
-from keras_attn.models.training_model import training_model
+from keras_attn.models.training_model import TrainingModel
 from keras_attn.models.transformer_seq2seq import transformer_seq2seq
 from keras_attn.models.transformer_sizes import (
     transformer_base,
@@ -102,6 +101,7 @@ __all__ = [
     "EnsembleDecoder",
     "EnsembleEncoder",
     "FeedForward",
+    "GenerationModel",
     "GreedyDecoder",
     "IntraDecoderAttention",
     "IntraSentenceAttention",
@@ -115,7 +115,6 @@ __all__ = [
     "MultiHeadAttention",
     "CombinedAttention",
     "PatchEmbedding",
-    "PromptEncoder",
     "RNNCell",
     "RNNDecoder",
     "RNNEncoder",
@@ -130,6 +129,7 @@ __all__ = [
     "SoftAlignment",
     "StateBridge",
     "TiedMLMHead",
+    "TrainingModel",
     "TransformerDecoder",
     "TransformerDecoderBlock",
     "TransformerEncoder",
@@ -141,12 +141,10 @@ __all__ = [
     "masked_language_model",
     "record_attention_scores",
     "rnn_seq2seq",
-    "search_model",
     "sequence_classifier",
     "testing",
     "text",
     "training",
-    "training_model",
     "transformer_base",
     "transformer_big",
     "transformer_seq2seq",

@@ -145,7 +145,6 @@ LAYERS = {
         QUERY_AND_VALUE,
     ),
     "PatchEmbedding": (_plain("PatchEmbedding", 2, 8), {"images": _floats(2, 4, 4, 3)}),
-    "PromptEncoder": (_plain("PromptEncoder"), {"token_ids": IDS}),
     "RNNCell": (
         _plain("RNNCell", 4, output_units=3),
         {"inputs": _floats(2, 8), "states": [_floats(2, 4)]},

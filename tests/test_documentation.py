@@ -62,7 +62,7 @@ def test_the_guide_of_attention():
     names |= {"query": np.ones((2, 3, 5), "float32"), "value": np.ones((2, 7, 4), "float32")}
     names |= {"mask": np.ones((2, 7), bool)}
     names = run_blocks("docs/attention.md", names)
-    trainer = keras_attn.training_model(
+    trainer = keras_attn.TrainingModel(
         keras_attn.rnn_seq2seq(300, 300, units=16, embedding_dim=16)[0], names["decoder"]
     )
     assert trainer.output_shape[-1] == 300

@@ -172,7 +172,7 @@ def _moved(arrays, directions, step):
     ]
 
 
-FLOAT64_LAYERS = sorted(set(LAYERS) - FLOAT32_OUTPUTS - {"PromptEncoder"}) + ["AlibiBias"]
+FLOAT64_LAYERS = sorted(set(LAYERS) - FLOAT32_OUTPUTS) + ["AlibiBias"]
 
 
 @requires_tensorflow("JAX has float64 only where a global setting allows it")

@@ -4,9 +4,9 @@ from keras_attn._backend.private_names import is_compiled_by_xla
 
 
 def dynamic_shapes() -> bool:
-    """Whether shapes may depend on values, here and now: on TensorFlow, unless XLA compiles.
+    """Returns whether shapes may depend on values: on TensorFlow, unless XLA compiles.
 
-    There what does not count can be left out of a batch instead of being multiplied by 0.
+    If so, rows that do not count can be removed from a batch instead of being multiplied by 0.
     """
     if keras.backend.backend() != "tensorflow":
         return False

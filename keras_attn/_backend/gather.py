@@ -1,4 +1,4 @@
-"""The choice of rows and beams, in as few nodes of an exported graph as the backend allows."""
+"""Selection of rows and beams, with few nodes in an exported graph."""
 
 from typing import Any
 
@@ -9,10 +9,15 @@ from keras_attn._types import Tensor, TensorDict
 
 
 def gather_rows(tensor: Tensor, rows: Tensor, axis: int = 0) -> Tensor:
-    """`tensor[rows]` along an axis, for row numbers that are never negative.
+    """Returns `tensor[rows]` along an axis, for non-negative row indices.
 
-    `ops.take` also maps negative numbers, which adds five nodes to the exported graph for every
-    tensor.
+    `ops.take` also supports negative indices, which adds five nodes per tensor to an exported
+    graph.
+
+    Args:
+        tensor: Tensor of any shape.
+        rows: Int tensor of indices.
+        axis: Int, the axis. Defaults to `0`.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -22,14 +27,14 @@ def gather_rows(tensor: Tensor, rows: Tensor, axis: int = 0) -> Tensor:
 
 
 def gather_beams(tensor: Tensor, beams: Tensor) -> Tensor:
-    """Chooses beams of each sentence.
+    """Selects beams of each batch entry.
 
     Args:
-        tensor: `(batch, old beams, ...)`.
-        beams: int32 `(batch, new beams)`.
+        tensor: Tensor of shape `(batch, old_beams, ...)`.
+        beams: Int32 tensor of shape `(batch, new_beams)`.
 
     Returns:
-        `(batch, new beams, ...)`.
+        Tensor of shape `(batch, new_beams, ...)`.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -43,14 +48,15 @@ def gather_beams(tensor: Tensor, beams: Tensor) -> Tensor:
 
 
 def reorder(state: TensorDict, rows: Tensor) -> TensorDict:
-    """Goes on with other hypotheses.
+    """Reorders the rows of a decoder state to the selected hypotheses.
 
     Args:
-        state: of a decoder.
-        rows: int32 `(batch * beams,)`: whose state each hypothesis takes over, one of its sentence.
+        state: State of a decoder.
+        rows: Int32 tensor of shape `(batch * beams,)`, index of the row whose state each hypothesis
+            continues, of the same batch entry.
 
     Returns:
-        The new state, in which what is `shared` is as before.
+        The new state. The entry `shared` is unchanged.
     """
     return {
         name: value if name == "shared" else gather_leaves(value, rows)
@@ -59,12 +65,12 @@ def reorder(state: TensorDict, rows: Tensor) -> TensorDict:
 
 
 def keep_sentences(state: TensorDict, sentences: Tensor, rows: Tensor) -> TensorDict:
-    """Keeps some sentences of a state.
+    """Selects batch entries of a decoder state.
 
     Args:
-        state: of a decoder.
-        sentences: int32 vector, those that are kept.
-        rows: int32 vector, the rows of their beams.
+        state: State of a decoder.
+        sentences: Int32 tensor of shape `(n,)`, indices of the batch entries.
+        rows: Int32 tensor of shape `(n * beams,)`, indices of the rows of their beams.
 
     Returns:
         The new state.
@@ -76,13 +82,19 @@ def keep_sentences(state: TensorDict, sentences: Tensor, rows: Tensor) -> Tensor
 
 
 def gather_leaves(nested: Any, rows: Tensor) -> Any:
-    """`gather_rows` of each leaf of nested tensors but of scalars, which stay as they are."""
+    """Applies `gather_rows` to each leaf of nested tensors, except scalars."""
     return tree.map_structure(
         lambda leaf: gather_rows(leaf, rows) if len(leaf.shape) else leaf, nested
     )
 
 
 def flat_rows(beams: Tensor, batch: int | Tensor, beam_width: int | Tensor) -> Tensor:
-    """Rows `(batch * new,)` of a `(batch * beam_width, ...)` tensor for beams `(batch, new)`."""
+    """Returns flat row indices `(batch * new_beams,)` for beam indices `(batch, new_beams)`.
+
+    Args:
+        beams: Int32 tensor of shape `(batch, new_beams)`.
+        batch: Int or scalar int32 tensor, batch size.
+        beam_width: Int or scalar int32 tensor, number of beams of the indexed tensor.
+    """
     first = ops.arange(batch, dtype="int32")[:, None] * beam_width
     return ops.reshape(beams + first, (-1,))

@@ -1,7 +1,7 @@
-"""Integer operations that stay int32 if `jax_enable_x64` is set.
+"""Integer operations that remain int32 if `jax_enable_x64` is set.
 
-JAX then takes Python integers as int64, sums int32 to int64, and refuses to mix the two in a slice
-or in the carry of a loop.
+JAX then treats Python integers as int64, sums int32 to int64, and refuses a mix of both in slices
+and loop carries.
 """
 
 from keras import ops
@@ -10,13 +10,13 @@ from keras_attn._types import Tensor
 
 
 def slice_starts(*starts: int | Tensor) -> list[Tensor]:
-    """Returns the starts of a slice, one for each axis, in one integer type.
+    """Returns the starts of a slice, one per axis, as int32.
 
     Args:
-        *starts: ints or integer scalars.
+        *starts: Ints or scalar int tensors.
 
     Returns:
-        List of int32 scalars.
+        List of scalar int32 tensors.
     """
     return [ops.cast(start, "int32") for start in starts]
 
@@ -24,15 +24,15 @@ def slice_starts(*starts: int | Tensor) -> list[Tensor]:
 def sum_int32(
     values: Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
 ) -> Tensor:
-    """Sums integers, or counts the true values of a boolean tensor.
+    """Sums integers, or counts the `True` values of a boolean tensor.
 
     Args:
-        values: integer or boolean tensor.
-        axis: int or tuple of ints. Defaults to all axes.
-        keepdims: bool, whether summed axes are kept with size 1. Defaults to `False`.
+        values: Int or boolean tensor.
+        axis: Int or tuple of ints. Defaults to `None`, all axes.
+        keepdims: Bool, whether summed axes are kept with size 1. Defaults to `False`.
 
     Returns:
-        int32 tensor.
+        Int32 tensor.
     """
     values = ops.cast(values, "int32")
     return ops.cast(ops.sum(values, axis=axis, keepdims=keepdims), "int32")

@@ -11,6 +11,7 @@ changes, or when upstream fixes what it works around.
 | `Adam._momentums`, `_velocities`, `_get_variable_index` | Adam as one operator | Keras 3.15 | Keras' Adam uses `ResourceApplyAdam` |
 | `tensor._keras_mask` | masks in exported steps | Keras 3.15 | a public function returns implicit masks |
 | `Node`, `Tracker`, `_inbound_nodes`, `_outbound_nodes` | copies of layers for an export | Keras 3.15 | Keras copies layers that share variables |
+| `Functional._run_through_graph` | shared layers in `clone_model` | Keras 3.15 | `clone_model` keeps shared layers shared |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
 | `TimeDistributed.call`, replaced on copies | steps folded into the batch | Keras 3.15 | Keras traces an unknown number of steps correctly |
 | `DropoutRNNCell.get_dropout_mask` | finding cells with dropout | Keras 3.15 | Keras draws no masks in inference |
@@ -67,6 +68,21 @@ def adam_moments(optimizer: Any, variable: Any) -> tuple[Any, Any]:
 def implicit_mask(tensor: Tensor) -> Any:
     """The mask that Keras has attached to a tensor, or `None`."""
     return getattr(tensor, "_keras_mask", None)
+
+
+def copy_layers_in(model_class, scope):
+    """Makes `keras.models.clone_model` copy the layers of a functional subclass in a scope.
+
+    Args:
+        model_class: subclass of `keras.Model`.
+        scope: function that returns a context manager.
+    """
+
+    def _run_through_graph(self, *args, **kwargs):
+        with scope():
+            return super(model_class, self)._run_through_graph(*args, **kwargs)
+
+    model_class._run_through_graph = _run_through_graph
 
 
 NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")

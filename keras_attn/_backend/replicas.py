@@ -1,7 +1,7 @@
-"""What the replicas of a `tf.distribute` strategy must know of each other.
+"""Communication between the replicas of a `tf.distribute` strategy.
 
-On one device, on other backends (where a step already sees the global batch) and outside
-`strategy.run` there is one replica, and these functions change nothing.
+On one device, on other backends (where a step already gets the global batch), and outside of
+`strategy.run`, there is one replica, and these functions have no effect.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def num_replicas() -> int:
-    """How many replicas run the code that calls this, each on its part of the batch."""
+    """Returns the number of replicas that run the calling code, each on its part of the batch."""
     if keras.backend.backend() != "tensorflow":
         return 1
     import tensorflow as tf
@@ -22,7 +22,7 @@ def num_replicas() -> int:
 
 
 def sum_over_replicas(tensors: list[Any]) -> list[Any]:
-    """The list of the sums of each tensor of a list over all replicas. Gradients do not flow."""
+    """Sums each tensor of a list over all replicas. Gradients do not pass."""
     if num_replicas() == 1:
         return tensors
     import tensorflow as tf
@@ -31,7 +31,7 @@ def sum_over_replicas(tensors: list[Any]) -> list[Any]:
 
 
 def num_data_replicas(model: keras.Model) -> int:
-    """The number of devices among which `model.fit` divides the rows of a batch."""
+    """Returns the number of devices among which `model.fit` divides the rows of a batch."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.num_replicas_in_sync
     distribution = keras.distribution.distribution()
@@ -41,15 +41,15 @@ def num_data_replicas(model: keras.Model) -> int:
 def pad_batch_to_replicas(
     batch: tuple[Any, ...], replicas: int, ignore_class: int = 0
 ) -> tuple[Any, ...]:
-    """What `pad_to_replicas` does to each batch, for one batch of NumPy arrays.
+    """Applies the padding of `pad_to_replicas` to one batch of NumPy arrays.
 
     Args:
-        batch: tuple of inputs and of what belongs to the labels, each nested arrays, batch axis
-            first.
-        replicas, ignore_class: see `pad_to_replicas`.
+        batch: Tuple of inputs, labels and sample weights, nested arrays with the batch axis first.
+        replicas: Int, see `pad_to_replicas`.
+        ignore_class: Int, see `pad_to_replicas`. Defaults to `0`.
 
     Returns:
-        Tuple of the same structure.
+        Tuple with the same structure.
     """
 
     def fill_up(array, row):
@@ -78,22 +78,28 @@ def pad_batch_to_replicas(
 
 
 def pad_to_replicas(dataset: Any, replicas: int, ignore_class: int = 0) -> Any:
-    """Adds rows to each batch until its rows can be divided by the number of replicas.
+    """Pads each batch to a multiple of the number of replicas.
 
-    Their labels are `ignore_class`, so that losses and metrics that ignore it do not change, and
-    their sample weights 0. Their inputs are those of the last row, of ids the first one alone, for
-    the fused kernels that a recurrent layer has on a GPU refuse rows of nothing but padding. Every
-    replica then gets rows to compute, and Keras can start: `fit` under a strategy adds up the first
-    batch of all replicas, and fails where their numbers of rows differ.
+    The labels of added rows are `ignore_class`, and their sample weights are 0, so that losses and
+    metrics that ignore this class do not change. Their inputs are those of the last row. Of token
+    ids, only the first id is kept, because fused GPU kernels of recurrent layers refuse rows that
+    are all padding. Every replica then gets rows, and Keras can start: `fit` under a strategy adds
+    up the first batch of all replicas, and fails if their numbers of rows differ.
 
     Args:
-        dataset: `tf.data.Dataset` of tuples of inputs and of what belongs to the labels, each
-            nested tensors, batch axis first.
-        replicas: int >= 1.
-        ignore_class: int, the label of padding. Default 0.
+        dataset: `tf.data.Dataset` of tuples of inputs, labels and sample weights, nested tensors
+            with the batch axis first.
+        replicas: Int >= 1, number of replicas.
+        ignore_class: Int, label of padding. Defaults to `0`.
 
     Returns:
-        `tf.data.Dataset` of the same structure.
+        `tf.data.Dataset` with the same structure.
+
+    Example:
+
+    ```python
+    dataset = pad_to_replicas(dataset, strategy.num_replicas_in_sync)
+    ```
     """
     # The same as `pad_batch_to_replicas`, in operations of the graph of the dataset.
     if replicas == 1:

@@ -1,4 +1,4 @@
-"""A sum over all axes but the last."""
+"""Sum over all axes except the last."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from keras_attn._types import Tensor
 
 
 def sum_over_rows(tensor: Tensor) -> Any:
-    """The sum over all axes but the last, `(..., D)` to `(D,)`, on TensorFlow.
+    """Sums over all axes except the last, `(..., D)` to `(D,)`, on TensorFlow.
 
-    It is the gradient of a bias, which TensorFlow computes several times as fast as the sum.
+    Speed: as the gradient of a bias, TensorFlow computes it several times faster than a plain sum.
     """
     import tensorflow as tf
 

@@ -6,11 +6,11 @@ from keras import ops, tree
 
 
 def supports_jit() -> bool:
-    """Whether XLA can compile a training through a `scan`.
+    """Returns whether XLA can compile training through a `scan`.
 
-    On TensorFlow it cannot, unless the size of the batch is known: it lacks the gradient of
-    products of more than two axes in a loop. Keras asks the layers before it chooses XLA, which it
-    does by itself on a GPU.
+    On TensorFlow, it cannot if the batch size is unknown: XLA lacks the gradient of products of
+    more than two axes in a loop. Keras asks the layers before it enables XLA, which is the default
+    on GPUs.
     """
     return keras.backend.backend() != "tensorflow"
 
@@ -18,19 +18,19 @@ def supports_jit() -> bool:
 def scan(
     step: Callable[[Any, Any], Any], carry: Any, inputs: Any, collect: Callable[[Any], Any]
 ) -> tuple[Any, Any]:
-    """Loops over time: what `ops.scan` does, with outputs that need not look like the carry.
+    """Loops over time like `ops.scan`, with outputs that may differ from the carry.
 
-    Under TensorFlow `ops.scan` keeps all that the carry ever was, and its loop cannot be converted
-    to ONNX. This one keeps what is asked for, in a loop that can.
+    On TensorFlow, `ops.scan` stores all values of the carry, and its loop cannot be converted to
+    ONNX. This function stores only what `collect` returns, in a loop that can be converted.
 
     Args:
-        step: function `(carry, inputs of one step) -> carry`.
-        carry: nested tensors.
-        inputs: nested tensors with leaves `(time, ...)`, at least one.
-        collect: function `carry -> nested tensors`, the part of a carry that is kept of each step.
+        step: Function `(carry, inputs of one step) -> carry`.
+        carry: Nested tensors.
+        inputs: Nested tensors with leaves of shape `(time, ...)`, at least one.
+        collect: Function `carry -> nested tensors` that selects what is stored of each step.
 
     Returns:
-        Tuple of the last carry and what was collected, with leaves `(time, ...)`.
+        Tuple of the last carry and the collected tensors, with leaves of shape `(time, ...)`.
     """
     if keras.backend.backend() == "tensorflow":
         return _tensorflow_scan(step, carry, inputs, collect)
@@ -49,7 +49,7 @@ def _tensorflow_scan(step, carry, inputs, collect):
     carry = tree.map_structure(tf.convert_to_tensor, carry)
     first = tree.flatten(inputs)[0]
     num_steps = tf.shape(first)[0]
-    # TensorArrays cannot be leaves of a tree, so all is kept flat.
+    # TensorArrays cannot be leaves of a tree, so the lists are flat.
     read = [
         tf.TensorArray(leaf.dtype, num_steps, element_shape=leaf.shape[1:]).unstack(leaf)
         for leaf in tree.flatten(inputs)
@@ -77,7 +77,7 @@ def _tensorflow_scan(step, carry, inputs, collect):
     )
     collected = [array.stack() for array in written]
     for leaf in collected:
-        leaf.set_shape([first.shape[0], *leaf.shape[1:]])  # the loop does not know the time
+        leaf.set_shape([first.shape[0], *leaf.shape[1:]])  # the loop loses the static time size
     return (
         tree.pack_sequence_as(carry, leaves),
         tree.pack_sequence_as(collect(carry), collected),

@@ -1,4 +1,4 @@
-"""Sums of values at places of a tensor."""
+"""Scatter with addition."""
 
 import keras
 from keras import ops
@@ -7,16 +7,19 @@ from keras_attn._types import Tensor
 
 
 def scatter_add(tensor: Tensor, places: Tensor, values: Tensor) -> Tensor:
-    """Adds values at places, more than once where a place stands more than once.
+    """Adds values at indices of a tensor. Values at repeated indices are summed.
 
     Args:
-        tensor: of any shape.
-        places: int32 `(N, rank of tensor)`.
-        values: `(N,)`, of the dtype of `tensor`.
+        tensor: Tensor of any shape.
+        places: Int32 tensor of shape `(N, rank)`, indices.
+        values: Tensor of shape `(N,)`, with the dtype of `tensor`.
+
+    Returns:
+        Tensor of the shape of `tensor`.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        # What `ops.scatter` is there loses all but one of them on the way to ONNX.
+        # Converted to ONNX, `ops.scatter` loses all but one value of a repeated index.
         return tf.tensor_scatter_nd_add(tensor, places, values)
     return tensor + ops.scatter(places, values, ops.shape(tensor))

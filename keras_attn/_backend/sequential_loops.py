@@ -1,6 +1,7 @@
-"""Loops that compute one step after the other, so that the memory is that of one step.
+"""Loops that compute one iteration after the other, to limit memory.
 
-The loops of keras.ops let TensorFlow compute ten steps at once, in ten times the memory.
+On TensorFlow, the loops of `keras.ops` compute ten iterations in parallel, with ten times the
+memory.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from keras_attn._types import Tensor
 
 
 def map_sequentially(function: Callable[..., Any], blocks: Any) -> Any:
-    """`ops.map`, one block after the other; the result has the dtype of the last of `blocks`."""
+    """`ops.map`, one block after the other. The result has the dtype of the last of `blocks`."""
     if keras.backend.backend() != "tensorflow":
         return ops.map(function, blocks)
     import tensorflow as tf
@@ -24,7 +25,7 @@ def map_sequentially(function: Callable[..., Any], blocks: Any) -> Any:
 def while_loop_sequentially(
     condition: Callable[..., Any], body: Callable[..., Any], state: Any
 ) -> Any:
-    """`ops.while_loop`, one step after the other."""
+    """`ops.while_loop`, one iteration after the other."""
     if keras.backend.backend() != "tensorflow":
         return ops.while_loop(condition, body, state)
     import tensorflow as tf
@@ -33,10 +34,10 @@ def while_loop_sequentially(
 
 
 def at_least_one(size: int | Tensor) -> Any:
-    """The size of a block, or the number of blocks, of sequences that may have no positions."""
+    """Returns the maximum of a size and 1, for sequences that may be empty."""
     return max(size, 1) if isinstance(size, int) else ops.maximum(size, 1)
 
 
 def add_same_shape(total: Tensor, addend: Tensor) -> Tensor:
-    """Sum that keeps the static shape, as the state of a loop must."""
+    """Adds and keeps the static shape, as required for the state of a loop."""
     return total + ops.reshape(ops.cast(addend, total.dtype), ops.shape(total))

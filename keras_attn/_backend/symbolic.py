@@ -1,10 +1,10 @@
-"""Tensors of a graph that TensorFlow traces."""
+"""Symbolic tensors of TensorFlow graphs."""
 
 import keras
 
 
 def is_symbolic(tensor: object) -> bool:
-    """Returns whether the tensor belongs to a graph that TensorFlow traces."""
+    """Returns whether a tensor belongs to a TensorFlow graph that is being traced."""
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Beams of a sentence as further queries to its memory, which is not repeated for them."""
+"""Reshapes that treat the beams of a batch entry as additional queries to a shared memory."""
 
 import keras
 from keras import ops
@@ -9,41 +9,42 @@ from keras_attn._types import Tensor
 def fold_beams_into_queries(
     query: Tensor, batch: int | Tensor, sizes: tuple[int, ...] | None = None
 ) -> Tensor:
-    """Puts the queries of all beams of a sentence side by side.
+    """Moves the queries of all beams of a batch entry to one axis.
 
     Args:
-        query: `(batch * beams, time, features)`, or `(batch * beams, features)` for one query
-            each; the beams of a sentence side by side.
-        batch: int32 scalar, the number of sentences.
-        sizes: tuple of ints with the product `features`, the axes that these become. Default: one.
+        query: Tensor of shape `(batch * beams, time, features)`, or `(batch * beams, features)` for
+            one query each, with the beams of a batch entry next to each other.
+        batch: Int or scalar int32 tensor, batch size.
+        sizes: Tuple of ints whose product is `features`, axes into which the features are split.
+            Defaults to `None`, one axis.
 
     Returns:
-        `(batch, beams * time, *sizes)`.
+        Tensor of shape `(batch, beams * time, *sizes)`.
     """
     rows, *time, features = ops.shape(query)
     sizes = (features,) if sizes is None else sizes
     if not time and not isinstance(rows, int):
-        # Unlike a division, this costs nothing in an exported graph. Nobody takes a step there for
-        # zero sentences, of which -1 would tell nothing.
+        # Unlike a division, -1 costs nothing in an exported graph. It cannot be inferred for an
+        # empty batch; exported graphs never step an empty batch.
         return ops.reshape(query, (batch, -1, *sizes))
     beams = _beams(rows, batch)
     return ops.reshape(query, (batch, beams * time[0] if time else beams, *sizes))
 
 
 def split_beams(tensor: Tensor, batch: int | Tensor) -> Tensor:
-    """`(batch * beams, ...)` to `(batch, beams, ...)`."""
+    """Reshapes `(batch * beams, ...)` to `(batch, beams, ...)`."""
     rows, *rest = ops.shape(tensor)
     beams = _beams(rows, batch) if isinstance(rows, int) else -1
     return ops.reshape(tensor, (batch, beams, *rest))
 
 
 def merge_beams(tensor: Tensor, rows: int | Tensor) -> Tensor:
-    """`(batch, beams, ...)` to `(rows, ...)`, rows being `batch * beams`."""
+    """Reshapes `(batch, beams, ...)` to `(rows, ...)`, where `rows` is `batch * beams`."""
     return ops.reshape(tensor, (rows, *ops.shape(tensor)[2:]))
 
 
 def _beams(rows, batch):
-    """`rows // batch`, and 0 for a batch of zero sentences."""
+    """Returns `rows // batch`, or 0 for an empty batch."""
     if keras.backend.backend() == "tensorflow":
         return rows // ops.maximum(batch, 1)
     return rows // batch if batch != 0 else 0

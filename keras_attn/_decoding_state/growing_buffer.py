@@ -1,8 +1,8 @@
 """Buffers that get one more column at each step.
 
-On TensorFlow the shape of a tensor can grow inside a loop. On ONNX Runtime this is far cheaper than
-updating a buffer of full size. The other backends need the same shapes at every step, so there the
-buffer has all columns from the start.
+On TensorFlow, the shape of a tensor can grow inside a loop. In ONNX Runtime, this is far cheaper
+than updating a buffer of full size. The other backends require the same shapes at every step, so
+their buffers have all columns from the start.
 """
 
 from typing import Any
@@ -29,18 +29,19 @@ def new_buffer(
 ) -> Tensor:
     """Creates a buffer without columns.
 
-    TensorFlow fixes the shapes of a loop by the shapes of its first values. An empty constant index
-    would fix the number of columns at 0, so the index is computed.
+    TensorFlow fixes the shapes of a loop by the shapes of its initial values. A constant empty
+    index would fix the number of columns at 0, so the index is computed.
 
     Args:
-        rows: tuple `(batch, beams)`.
-        rest: tuple, shape of one entry.
-        dtype: dtype.
-        capacity: int, the largest number of columns. Used only if the buffer does not grow.
-        growing: bool, whether the buffer grows. Defaults to whether it can on this backend.
+        rows: Tuple `(batch, beams)`.
+        rest: Tuple, shape of one entry.
+        dtype: String, dtype of the entries.
+        capacity: Int, maximum number of columns. Ignored if the buffer grows.
+        growing: Bool, whether the buffer grows. Defaults to `None`: it grows if the backend
+            supports it.
 
     Returns:
-        Zeros `(batch, beams, 0 or capacity, *rest)`.
+        Zeros of shape `(batch, beams, 0 or capacity, *rest)`.
     """
     if not supports_growth(growing):
         return ops.zeros((*rows, max(1, capacity), *rest), dtype=dtype)
@@ -51,7 +52,7 @@ def new_buffer(
 
 
 def append(buffer: Tensor, entry: Tensor, step: int | Tensor) -> Tensor:
-    """Adds one column, `entry` `(batch, beams, ...)`. Otherwise like `extend`."""
+    """Adds one column, `entry` of shape `(batch, beams, ...)`. Otherwise like `extend`."""
     return extend(buffer, entry[:, :, None], step)
 
 
@@ -61,10 +62,10 @@ def extend(
     """Adds columns.
 
     Args:
-        buffer: `(batch, beams, columns, ...)`.
-        entries: `(batch, beams, new columns, ...)`.
-        step: int32 scalar, the number of columns in use.
-        growing: as in `new_buffer`.
+        buffer: Tensor of shape `(batch, beams, columns, ...)`.
+        entries: Tensor of shape `(batch, beams, new_columns, ...)`.
+        step: Scalar int32 tensor, number of columns in use.
+        growing: Bool, see `new_buffer`.
 
     Returns:
         The new buffer.

@@ -1,14 +1,14 @@
-"""Keys and values of the positions that a decoder has seen: the only file that touches their slots.
+"""Key-value caches of the positions that a decoder has processed.
 
 A cache is a dict of `keys` `(batch, heads, slots, key_dim)` and `values` `(batch, heads, slots,
-value_dim)`. It either grows with each position, which is what runs fast on ONNX Runtime, or has a
-fixed capacity, which is what JAX and XLA need.
+value_dim)`. It either grows with each position, which is fast in ONNX Runtime, or has a fixed
+capacity, which JAX and XLA require.
 
-The beams of a sentence share a cache: each step fills one slot for each beam, and nothing in the
-cache moves when a search selects beams. The *ancestor bias*, float32 `(batch * beams, 1, slots)`,
-is added to the attention scores of a beam: 0 in the slots of its own tokens, a large negative
-number in the slots of other beams. Only this small tensor is reordered at each step. The cost is
-that a beam also computes scores for the slots of other beams.
+The beams of a batch entry share a cache. Each step fills one slot per beam, and the cache is never
+reordered when a search selects beams. The *ancestor bias*, float32 `(batch * beams, 1, slots)`, is
+added to the attention scores of a beam. It is 0 in the slots of the beam's own tokens, and a large
+negative number in the slots of other beams. Only this small tensor is reordered at each step. The
+cost is that each beam also computes scores for the slots of other beams.
 """
 
 from typing import Any
@@ -29,15 +29,17 @@ def new_cache(
     capacity: int,
     growing: bool | None = None,
 ) -> TensorDict:
-    """A cache of no positions.
+    """Creates an empty cache.
 
     Args:
-        batch: int or int32 scalar.
-        num_heads: int, key and value heads.
-        key_dim, value_dim: ints, sizes of each head.
-        dtype: dtype.
-        capacity: int, the slots of a cache that does not grow.
-        growing: bool, whether the cache grows. Default `None`: where the backend can.
+        batch: Int or scalar int32 tensor, batch size.
+        num_heads: Int, number of key and value heads.
+        key_dim: Int, size of each head of the keys.
+        value_dim: Int, size of each head of the values.
+        dtype: String, dtype of the cache.
+        capacity: Int, number of slots of a cache that does not grow.
+        growing: Bool, whether the cache grows. Defaults to `None`: it grows if the backend supports
+            it.
 
     Returns:
         The cache.
@@ -52,14 +54,15 @@ def new_cache(
 def extend(
     cache: TensorDict, keys: Tensor, values: Tensor, slot: int | Tensor, growing: bool | None = None
 ) -> TensorDict:
-    """Puts new positions behind those of a cache.
+    """Appends new positions to a cache.
 
     Args:
-        cache: the cache.
-        keys, values: `(batch, heads, new slots, key_dim or value_dim)`, a slot for each position,
+        cache: The cache.
+        keys: Tensor of shape `(batch, heads, new_slots, key_dim)`, with one slot for each position
             or for each beam.
-        slot: int32 scalar, the slots in use, which is the number of the first new one.
-        growing: as in `new_cache`.
+        values: Tensor of shape `(batch, heads, new_slots, value_dim)`.
+        slot: Scalar int32 tensor, number of slots in use.
+        growing: Bool, see `new_cache`.
 
     Returns:
         The new cache.
@@ -71,18 +74,19 @@ def extend(
 
 
 def join(cache: TensorDict, other: TensorDict) -> TensorDict:
-    """A cache with the slots of one cache, then those of another."""
+    """Returns a cache with the slots of `cache`, followed by those of `other`."""
     return {name: ops.concatenate([cache[name], other[name]], axis=2) for name in cache}
 
 
 def archive(shared: TensorDict) -> TensorDict:
-    """Moves what is in growing caches behind what is in their archives, which no step copies.
+    """Moves the content of growing caches to the end of their archives, which steps do not copy.
 
     Args:
-        shared: dict with the lists `caches` and, if there are any, `archives`, of as many caches.
+        shared: Dict with a list of `caches` and optionally a list of `archives`, one for each
+            cache.
 
     Returns:
-        The dict with both changed.
+        The dict with new caches and archives.
     """
     if "archives" not in shared:
         return shared
@@ -105,9 +109,14 @@ def num_slots(
     growing: bool | None = None,
     archive: TensorDict | None = None,
 ) -> Any:
-    """Slots of a cache, used or not, once there are new positions in it: int or int32 scalar.
+    """Returns the number of slots after new positions are added, an int or scalar int32 tensor.
 
-    Those of an archive, which come before them, are counted too.
+    Args:
+        cache: The cache.
+        new_positions: Int, number of new positions. Defaults to `0`.
+        growing: Bool, see `new_cache`.
+        archive: Cache whose slots, which come before those of `cache`, are counted too. Defaults to
+            `None`.
     """
     slots = ops.shape(cache["keys"])[2]
     slots = slots + new_positions if growing_buffer.supports_growth(growing) else slots
@@ -118,11 +127,11 @@ def own_slots(batch: int | Tensor, beam_width: int) -> Tensor:
     """Returns the ancestor bias of the slots of one step: each beam attends only to its own slot.
 
     Args:
-        batch: int or int32 scalar.
-        beam_width: int.
+        batch: Int or scalar int32 tensor, batch size.
+        beam_width: Int, number of beams.
 
     Returns:
-        float32 `(batch, beam_width, beam_width)`.
+        Float32 tensor of shape `(batch, beam_width, beam_width)`.
     """
     others = scores_of_mask(ops.eye(beam_width, dtype="bool"))
     return ops.zeros((batch, 1, 1), dtype="float32") + others
@@ -134,10 +143,11 @@ def new_ancestor_bias(
     """Creates the ancestor bias of a new cache.
 
     Args:
-        own: as from `own_slots`.
-        capacity, growing: as in `new_cache`.
-        used: boolean `(batch, slots)`, the slots that come before those of the beams: whether all
-            beams may attend to them. Default `None`: there are none.
+        own: Tensor returned by `own_slots`.
+        capacity: Int, see `new_cache`.
+        growing: Bool, see `new_cache`.
+        used: Boolean tensor of shape `(batch, slots)` for slots before those of the beams, such as
+            a prompt; `True` if the beams may attend to the slot. Defaults to `None`, no such slots.
 
     Returns:
         The ancestor bias.
@@ -157,9 +167,10 @@ def extend_ancestor_bias(
     """Adds the slots of one step.
 
     Args:
-        ancestor_bias: as from `new_ancestor_bias`.
-        own: as from `own_slots`.
-        slot, growing: as in `extend`.
+        ancestor_bias: Tensor returned by `new_ancestor_bias`.
+        own: Tensor returned by `own_slots`.
+        slot: Scalar int32 tensor, number of slots in use.
+        growing: Bool, see `new_cache`.
 
     Returns:
         The new ancestor bias.
@@ -170,7 +181,7 @@ def extend_ancestor_bias(
 
 
 def reshape_ancestor_bias(ancestor_bias: Tensor, own: Tensor) -> Tensor:
-    """Reshapes the ancestor bias to that of scores, float32 `(batch, 1, beams, slots)`."""
+    """Reshapes the ancestor bias for the scores, to float32 `(batch, 1, beams, slots)`."""
     slots = ops.shape(ancestor_bias)[2]
     slots = slots if isinstance(slots, int) else -1  # -1 cannot be inferred for an empty batch
     return ops.reshape(ancestor_bias, (ops.shape(own)[0], 1, own.shape[1], slots))

@@ -1,1 +1,1 @@
-"""Layers of Keras, computed faster."""
+"""Faster versions of Keras layers."""

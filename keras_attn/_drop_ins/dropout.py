@@ -6,29 +6,30 @@ from keras_attn._backend.dropout_of_levels import dropout_of_levels
 from keras_attn._types import Tensor
 
 LEVELS = 2**8
-"""Values of the random integers that decide: the rate of a call is a multiple of 1 / LEVELS."""
+"""Number of values of the random integers: the rate of a call is a multiple of 1 / LEVELS."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class Dropout(keras.layers.Dropout):
-    """`keras.layers.Dropout`, several times faster on TensorFlow.
+    """Faster version of `keras.layers.Dropout` on TensorFlow.
 
     Introduced by [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html). Keras
-    draws a float for each value; here a random integer decides about four of them, and the gradient
-    needs one product. On other backends, and with a `noise_shape`, it is Keras' own.
+    samples one float per value. Here, one random integer serves four values, and the gradient is a
+    single product. On other backends, and with a `noise_shape`, the implementation of Keras is
+    used.
 
     Args:
-        rate: float in [0, 1], share of the values that become 0. The others are scaled so that the
-            expected sum stays the same. On TensorFlow each call has one of the two multiples of
-            1/256 around it, drawn so that their mean is the rate, and scales by that one.
-        **kwargs: arguments of `keras.layers.Dropout`: `seed`, `noise_shape`.
+        rate: Float in [0, 1], fraction of the values that become 0. The other values are scaled so
+            that the expected sum is unchanged. On TensorFlow, each call uses one of the two
+            adjacent multiples of 1/256, chosen at random so that their mean is the rate.
+        **kwargs: Arguments of `keras.layers.Dropout`, such as `seed` and `noise_shape`.
 
     Call arguments:
-        inputs: floats of any shape.
-        training: bool, whether anything is dropped.
+        inputs: Float tensor of any shape.
+        training: Bool, whether dropout is active. Defaults to `False`.
 
     Returns:
-        Like `inputs`.
+        Tensor of the shape of `inputs`.
 
     Example:
 

@@ -1,1 +1,1 @@
-"""Files that are replaced in one step, read by line, or locked."""
+"""Files that are replaced atomically, read by line, or locked."""

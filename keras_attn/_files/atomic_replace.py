@@ -1,4 +1,4 @@
-"""Writes a file or a directory that replaces the former one only when it is complete."""
+"""Atomic replacement of files and directories."""
 
 import contextlib
 import errno
@@ -23,11 +23,11 @@ EXPORTS = {
     "start.onnx": {"step.onnx", "finish.onnx"},
     "saved_model.pb": {"fingerprint.pb", "variables", "assets"},
 }
-"""The main file of each kind of exported directory, and the names of its other files. Anything else
-in such a directory belongs to the user."""
+"""The main file of each kind of exported directory, and the names of its other files. Directories
+with any other names are never replaced."""
 
 _ATTEMPTS = 100
-"""Several processes that replace the same path at the same time may come in each other's way."""
+"""Attempts to replace a path that other processes replace at the same time."""
 
 
 _KINDS = {
@@ -45,42 +45,45 @@ def atomic_replace(
     first_bytes: bytes = b"",
     like: str | PathLike[str] | None = None,
 ) -> Iterator[Path]:
-    """Yields a temporary path, whose content becomes that of `path` if the block succeeds.
+    """Yields a temporary path whose content replaces `path` when the block succeeds.
 
-    The block writes a file or a directory under the temporary path, which lies in a directory of
-    its own next to `path` and has the same name. Everything is on the disk (fsync) before the new
-    content appears under the final name. An exception (a full disk, a failed check) removes it. If
-    the process is killed, the next call for the same `path` removes what was left. Any number of
-    processes may write the same path at the same time; the last one to finish wins.
+    The block writes a file or a directory to the temporary path, which has the same name and is in
+    a new directory next to `path`. Everything is written to disk (fsync) before the new content
+    appears under the final name. An exception (a full disk, a failed check) removes it. If the
+    process is killed, the next call for the same `path` removes the rest. Any number of processes
+    may write the same path at the same time; the last one to finish wins.
 
-    A file is replaced in one step: a reader finds the old or the new one. So is a directory on
-    Linux and macOS, where the file system can exchange two directories (ext4, XFS, Btrfs, tmpfs,
-    overlayfs, APFS). On others (NFS, Windows, and directories of the image of a container) it is
-    moved away, and then the new one is moved to its place: a reader may find nothing for a moment,
-    and a kill in this moment leaves nothing until the next call, which puts the old one back.
+    A file is replaced in one step: a reader finds the old or the new one. This also holds for a
+    directory on Linux and macOS, if the file system can exchange two directories (ext4, XFS, Btrfs,
+    tmpfs, overlayfs, APFS). On others (NFS, Windows, and directories of a container image), the old
+    directory is moved away before the new one is moved to its place. In between, a reader may find
+    nothing. If the process is killed in between, the next call restores the old directory.
 
-    What replaces a file or a directory gets its mode, and its owner and group if the system permits
-    that; in a directory also each file that has the same name.
+    The new file or directory gets the mode of the one that it replaces, and its owner and group if
+    permitted. In a directory, this also applies to each file with the same name.
 
-    A process that opens several files of a directory by their paths may still read some of the
-    old and some of the new directory. `keras_attn_runtime` notices that and reads again.
+    A process that opens several files of a directory by path may read some of the old and some of
+    the new directory. `keras_attn_runtime` detects this and reads again.
 
     Args:
-        path: the final path. An existing file is replaced, and so is a directory that is empty or
-            has an earlier export, but no other, nor a named pipe, a socket or a device. If it is a
-            link, what it points to is replaced.
-        is_file: bool, whether the block writes a file, so that a directory is refused before the
-            block runs, or a directory, so that a file is. Default `None`: unknown; a directory is
-            refused after the block if it wrote a file.
-        first_bytes: bytes that an existing file must begin with to be replaced, also by a
-            directory. An empty file is always replaced. Default: any, if the block may write a
-            file.
-        like: optional path of a file whose mode and owner a new file gets, because it was moved
-            away from `path`. Default: none.
+        path: Final path. An existing file is replaced, and so is a directory that is empty or
+            contains an earlier export. Other directories, named pipes, sockets and devices are
+            refused. If the path is a link, its target is replaced.
+        is_file: Bool. If `True`, the block writes a file, and an existing directory is refused
+            before the block runs. If `False`, it writes a directory, and an existing file is
+            refused. Defaults to `None`, unknown: a directory is refused after the block if it wrote
+            a file.
+        first_bytes: Bytes with which an existing file must begin to be replaced. Empty files are
+            always replaced. Defaults to `b""`: any file, if the block may write a file.
+        like: Path of a file whose mode and owner a new file gets, because it was moved away from
+            `path`. Defaults to `None`.
+
+    Yields:
+        `pathlib.Path`, the temporary path.
 
     Raises:
-        FileNotFoundError: the directory of `path` does not exist.
-        FileExistsError: `path` is a directory with other content than an earlier export, any
+        FileNotFoundError: If the directory of `path` does not exist.
+        FileExistsError: If `path` is a directory with content other than an earlier export, a
             directory if the block writes a file, a file if it writes a directory, a file that
             begins with other bytes, or neither a file nor a directory.
 
@@ -106,7 +109,7 @@ def atomic_replace(
         partial = directory / path.name
         yield partial
         flush_to_disk(partial)
-        # The block may have taken an hour, in which others can write there too.
+        # Checked again, because other processes may have written while the block ran.
         _refuse_other_content(path, partial.is_file(), first_bytes)
         _keep_modes(path if like is None or path.exists() else Path(like), partial)
         _put_in_place(partial, path)
@@ -116,10 +119,10 @@ def atomic_replace(
 
 def _keep_modes(old, new):
     """Gives files and directories the mode and the owner of those that they replace."""
-    with contextlib.suppress(OSError):  # of another user, gone meanwhile, or without modes
+    with contextlib.suppress(OSError):  # owned by another user, removed, or without modes
         before, now = old.stat(), new.stat()
         mode = stat.S_IMODE(before.st_mode)
-        if old.is_file() and new.is_dir():  # who may read it may also enter it
+        if old.is_file() and new.is_dir():  # read permission includes entering the directory
             mode |= (mode & 0o444) >> 2
         if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
             with contextlib.suppress(OSError):
@@ -133,7 +136,7 @@ def _keep_modes(old, new):
 
 
 def _put_in_place(new, path):
-    """Moves a file or directory to `path`. What was there ends up in the directory of `new`."""
+    """Moves a file or directory to `path`. Previous content ends up in the directory of `new`."""
     if new.is_file() and not path.is_dir():
         os.replace(new, path)
         return
@@ -147,23 +150,23 @@ def _put_in_place(new, path):
             _replace_in_two_steps(new, path)
             return
         except OSError as error:
-            # Another process has just put something there, or taken it away.
+            # Another process has just created or removed the path.
             changed = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
             if error.errno not in changed or not os.path.lexists(new):
                 raise
     raise FileExistsError(
-        f"Expected to replace {str(path)!r}, but other processes replaced it {_ATTEMPTS} times at "
-        "the same moment. Write to different paths, or one after the other."
+        f"Expected to replace {str(path)!r}. Received: {_ATTEMPTS} replacements by other processes "
+        "at the same time. Write to different paths, or one after the other."
     )
 
 
 def _replace_in_two_steps(new, path):
-    """For file systems without an exchange: moves the old one away, and the new one to its place.
+    """Moves the old directory away and the new one to its place, without an atomic exchange.
 
     If the process ends between the two steps, `working_directory` moves the old one back.
     """
     previous = new.with_name(PREVIOUS)
-    if os.path.lexists(previous):  # moved away in an earlier attempt, since then replaced
+    if os.path.lexists(previous):  # moved away in an earlier attempt
         remove(previous)
     try:
         os.rename(path, previous)
@@ -175,19 +178,19 @@ def _replace_in_two_steps(new, path):
 
 
 def _move_by_copying(path, target):
-    """Moves a directory that overlayfs does not rename, because it is part of an image."""
+    """Moves a directory of a container image, which overlayfs cannot rename."""
     copy = target.with_name("copy")
     remove(copy)
     shutil.copytree(path, copy, symlinks=True)
     flush_to_disk(copy)
     os.rename(copy, target)
-    for main in EXPORTS:  # first, so that nobody takes the rest for an export
+    for main in EXPORTS:  # first, so that the rest is not mistaken for an export
         (path / main).unlink(missing_ok=True)
     shutil.rmtree(path)
 
 
 def _is_whole(path):
-    """Whether a path exists and is not what `_move_by_copying` leaves of it if it is killed."""
+    """Returns whether a path exists and is not a remainder of an interrupted `_move_by_copying`."""
     if not path.is_dir() or path.is_symlink():
         return os.path.lexists(path)
     names = _names_in(path)
@@ -196,15 +199,15 @@ def _is_whole(path):
 
 
 def _names_in(path):
-    """The names in a directory; none if there is no directory, or not anymore."""
+    """Returns the names in a directory; an empty set if it does not exist (any more)."""
     try:
         return set(os.listdir(path))
-    except (FileNotFoundError, NotADirectoryError):  # another process has just moved it away
+    except (FileNotFoundError, NotADirectoryError):  # moved away by another process
         return set()
 
 
 def _refuse_other_content(path, is_file, first_bytes):
-    """Raises FileExistsError if `path` has something that may not be replaced."""
+    """Raises a `FileExistsError` if `path` has content that must not be replaced."""
     kind = None
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))

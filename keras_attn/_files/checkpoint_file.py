@@ -1,4 +1,4 @@
-"""One file of arrays and facts, written whole or not at all, and never half read."""
+"""Checkpoint files of arrays and metadata, written atomically and verified when read."""
 
 import json
 import tempfile
@@ -14,13 +14,13 @@ from keras_attn._files.atomic_replace import atomic_replace
 
 
 def require_directory(directory: str | PathLike[str]) -> None:
-    """Makes a directory if need be, and raises an `OSError` if nothing can be written to it."""
+    """Creates a directory if necessary, and raises an `OSError` if it is not writable."""
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise NotADirectoryError(
-            f"Expected the path of a directory. Received: {str(directory)!r}, which is a file or "
-            "in a file. Choose another path."
+            f"Expected the path of a directory. Received: the path of a file, {str(directory)!r}. "
+            "Choose another path."
         ) from error
     tempfile.TemporaryFile(dir=directory).close()
 
@@ -31,11 +31,16 @@ def write_checkpoint(
     facts: dict[str, Any],
     like: str | PathLike[str] | None = None,
 ) -> None:
-    """Writes arrays (a list) and facts (a dict that JSON can hold) to `path`.
+    """Writes arrays and metadata to a file.
 
-    `like` is as for `atomic_replace`.
+    Args:
+        path: Path of the file.
+        arrays: List of NumPy arrays.
+        facts: Dict that JSON can represent.
+        like: Path of a file whose mode and owner a new file gets, see `atomic_replace`. Defaults to
+            `None`.
     """
-    # NumPy files cannot hold bfloat16.
+    # NumPy files do not support bfloat16.
     arrays = [
         array.astype("float32") if array.dtype.name == "bfloat16" else array for array in arrays
     ]
@@ -46,14 +51,17 @@ def write_checkpoint(
 
 
 def read_checkpoint(path: str | PathLike[str]) -> tuple[list[Any], dict[str, Any]]:
-    """Reads what `write_checkpoint` wrote.
+    """Reads a file written by `write_checkpoint`.
+
+    Args:
+        path: Path of the file.
 
     Returns:
-        `(arrays, facts)`.
+        Tuple of the arrays and the metadata.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is damaged.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is damaged.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -65,7 +73,7 @@ def read_checkpoint(path: str | PathLike[str]) -> tuple[list[Any], dict[str, Any
             return [entries[str(index)] for index in range(len(entries.files) - 1)], facts
     except FileNotFoundError:
         raise
-    # zlib, zipfile, NumPy and JSON each have errors of their own for bytes that make no sense.
+    # zlib, zipfile, NumPy and JSON raise different errors for invalid bytes.
     except Exception as error:
         raise ValueError(
             f"Expected a checkpoint. Received: path={str(Path(path))!r}, a damaged file ({error})."

@@ -1,4 +1,4 @@
-"""Exchanges what stands under two names in one step, where the system can do it."""
+"""Atomic exchange of two paths, where the operating system supports it."""
 
 import ctypes
 import errno
@@ -9,23 +9,25 @@ from os import PathLike
 
 _CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.EPERM}
 """Errors of kernels, sandboxes and file systems without an exchange (NFS, FAT, old kernels), and of
-overlayfs for a directory that comes from a lower layer, as in the image of a container."""
+overlayfs for directories of a lower layer, such as those of a container image."""
 
 
 def exchange_paths(first: str | PathLike[str], second: str | PathLike[str]) -> bool:
     """Exchanges two files or directories of one file system atomically.
 
-    A reader of either name finds the old or the new content at any time, never nothing. Links are
-    exchanged themselves, not what they point to.
+    A reader of either path finds the old or the new content at any time, never nothing. Links
+    themselves are exchanged, not their targets.
 
     Args:
-        first, second: paths; both exist.
+        first: Existing path.
+        second: Existing path.
 
     Returns:
-        bool, False if the system or the file system has no exchange; nothing has changed then.
+        Bool, `False` if the operating system or the file system does not support it; then nothing
+        has changed.
 
     Raises:
-        OSError: the exchange failed, for instance because a path is missing.
+        OSError: If the exchange failed, for instance because a path is missing.
     """
     exchange = _system_call()
     if exchange is None:
@@ -40,7 +42,7 @@ def exchange_paths(first: str | PathLike[str], second: str | PathLike[str]) -> b
 
 @functools.cache
 def _system_call():
-    """The function of the C library that exchanges two paths; `None` where there is none."""
+    """Returns the function of the C library that exchanges two paths, or `None`."""
     path, flags = ctypes.c_char_p, ctypes.c_uint
     try:
         library = ctypes.CDLL(None, use_errno=True)
@@ -49,7 +51,7 @@ def _system_call():
             renamex.argtypes = [path, path, flags]
             return functools.partial(_call_darwin, renamex)
         renameat2 = library.renameat2
-    except (AttributeError, OSError, TypeError):  # Windows, or a C library that is too old
+    except (AttributeError, OSError, TypeError):  # Windows, or an old C library
         return None
     renameat2.argtypes = [ctypes.c_int, path, ctypes.c_int, path, flags]
     return functools.partial(_call_linux, renameat2)

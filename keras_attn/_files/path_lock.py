@@ -1,4 +1,4 @@
-"""A lock on what a training writes, for one process at a time."""
+"""Lock of the files of a training, for one process at a time."""
 
 import contextlib
 import json
@@ -15,15 +15,15 @@ from keras_attn._files.working_directory import short_name
 
 
 class PathLock:
-    """Locks a directory or a file against other trainings, until it is released or killed.
+    """Locks a directory or a file against other trainings until it is released.
 
-    The operating system releases the lock when the process ends, however it ends. The lock file
-    stays; a file next to it names the process that holds the lock.
+    The operating system releases the lock when the process ends for any reason. The lock file
+    remains. A file next to it names the process that holds the lock.
 
     Args:
-        path: a directory or a file. Neither needs to exist; `acquire` makes the directory.
-        name: string, what the lock is for. Locks with different names are independent.
-        is_file: bool, whether `path` is a file. Default False.
+        path: Path of a directory or a file. It need not exist; `acquire` creates the directory.
+        name: String, purpose of the lock. Locks with different names are independent.
+        is_file: Bool, whether `path` is a file. Defaults to `False`.
 
     Example:
 
@@ -41,43 +41,43 @@ class PathLock:
 
     @property
     def is_held(self) -> bool:
-        """bool, whether this object holds the lock."""
+        """Bool, whether this object holds the lock."""
         return self._lock is not None
 
     def acquire(self) -> bool:
-        """Takes the lock.
+        """Acquires the lock.
 
         Returns:
-            bool, whether it was taken now. False: this object holds it already.
+            Bool, `True` if it was acquired now, `False` if this object held it already.
 
         Raises:
-            RuntimeError: another process, or another training of this process, holds it.
-            OSError: nothing can be written to the directory.
+            RuntimeError: If another process, or another training of this process, holds it.
+            OSError: If the directory is not writable.
         """
         if self.is_held:
             return False
         folder = self.path.parent if self.is_file else self.path
         require_directory(folder)
         holder = folder / f".{self.name}.lock.json"
-        # Not for each thread: Keras may end a training in another one.
+        # Not thread-local, because Keras may end a training in another thread.
         lock = filelock.FileLock(folder / f".{self.name}.lock", timeout=0, thread_local=False)
         try:
             lock.acquire()
         except filelock.Timeout as error:
             raise RuntimeError(
-                "Expected a path that no other training writes. "
+                "Expected a path that no other training uses. "
                 f"Received: path={str(self.path)!r}, which {_process(holder)} uses. Wait until it "
                 "ends, or choose another path."
             ) from error
         self._lock, self._holder = lock, holder
-        with contextlib.suppress(OSError):  # a full disk; the lock holds without it
+        with contextlib.suppress(OSError):  # a full disk; the lock is valid without it
             holder.write_text(json.dumps({"host": socket.gethostname(), "process": os.getpid()}))
         return True
 
     def release(self) -> None:
-        """Gives the lock back, if this object holds it."""
+        """Releases the lock if this object holds it."""
         if self._lock is not None:
-            with contextlib.suppress(OSError):  # the directory may have been removed
+            with contextlib.suppress(OSError):  # the directory may be gone
                 self._holder.unlink(missing_ok=True)
             self._lock.release()
             self._lock = None
@@ -91,7 +91,7 @@ class PathLock:
 
 
 def _process(holder):
-    """The process that wrote a file when it took the lock."""
+    """Returns a description of the process that holds a lock."""
     try:
         facts = json.loads(holder.read_text())
         return f"process {facts['process']} on host {facts['host']!r}"

@@ -1,4 +1,4 @@
-"""A temporary directory next to a file, which is cleaned up even if its process is killed."""
+"""Temporary directories next to a file, which are cleaned up even after a kill."""
 
 import contextlib
 import errno
@@ -14,34 +14,36 @@ from pathlib import Path
 import filelock
 
 PREVIOUS = "previous"
-"""Name in a working directory of what was moved away from the final path."""
+"""Name in a working directory of the content that was moved away from the final path."""
 
 _LOCK = "lock"
 _PREFIX = ".partial-"
 _LONGEST = 128
-"""Bytes of a name to which others can be added: file systems take 255, some of them 143."""
+'""Maximum number of bytes of a name that becomes part of another. File systems allow 255, or '
+'143.""'
 
 
 @contextlib.contextmanager
 def working_directory(
     path: str | PathLike[str], is_whole: Callable[[Path], bool]
 ) -> Iterator[Path]:
-    """Makes a new directory next to `path` for the time of the block, and removes it afterwards.
+    """Creates a new directory next to `path` for a block, and removes it afterwards.
 
     Its name is unique, so that several processes can write the same path, also in containers in
-    which all of them have the same process id. A lock shows that its process lives; a kill releases
-    it. The next `working_directory` of the same path removes what killed processes left, unless the
-    file system has no locks.
+    which all of them have the same process id. A lock shows that its process is alive; the
+    operating system releases the lock when the process ends. The next `working_directory` of the
+    same path removes the directories of killed processes, unless the file system does not support
+    locks.
 
     Args:
-        path: the final path, in an existing directory.
-        is_whole: function of `path` that returns whether there is something to keep. If not, and
-            there is a `PREVIOUS` in a working directory that has no process anymore or whose block
-            has ended, that is moved to `path`.
+        path: Final path, in an existing directory.
+        is_whole: Function of `path` that returns whether its content is complete. If it is not, and
+            there is a `PREVIOUS` in the working directory of a process that has ended, or whose
+            block has ended, that is moved to `path`.
 
     Yields:
         Path of the directory. Its name begins with `.partial-` and ends with the name of `path`, or
-        its checksum if it is long.
+        with a checksum of a long name.
     """
     path = Path(path)
     _recover(path, is_whole)
@@ -56,20 +58,20 @@ def working_directory(
 
 
 def short_name(name: str) -> str:
-    """Returns a file's name, or its checksum if it is too long to become part of another name."""
+    """Returns a file name, or its checksum if it is too long to become part of another name."""
     encoded = os.fsencode(name)
     return name if len(encoded) <= _LONGEST else hashlib.sha256(encoded).hexdigest()[:32]
 
 
 def _create(path):
-    """A new directory and its lock, which is held; `None` on a file system without locks."""
+    """Creates a directory and acquires its lock; `None` on a file system without locks."""
     while True:
         directory = Path(tempfile.mkdtemp("-" + short_name(path.name), _PREFIX, path.parent))
         try:
             return directory, _acquire(directory)
         except (filelock.Timeout, FileNotFoundError, FileExistsError):
-            # Another process took it for one that was left behind, before it was locked. Where that
-            # process replaces or removes the lock meanwhile, filelock finds a file or none.
+            # Another process cleaned it up before it was locked. If that process replaces or
+            # removes the lock in the meantime, filelock finds another file or none.
             continue
         except OSError:
             return directory, None
@@ -79,10 +81,10 @@ def _recover(path, is_whole):
     """Cleans up after processes that were killed while they wrote `path`."""
     pattern = re.compile(re.escape(_PREFIX) + "[^-]+-" + re.escape(short_name(path.name)))
     left = []
-    with contextlib.suppress(PermissionError):  # a directory that can be written and not read
+    with contextlib.suppress(PermissionError):  # a directory without read permission
         left = [each for each in path.parent.iterdir() if pattern.fullmatch(each.name)]
     for directory in left:
-        # Of a living process, of another user, gone meanwhile, or without locks: leave it.
+        # Skip directories of running processes and other users, and those without locks.
         with contextlib.suppress(filelock.Timeout, OSError):
             lock = _acquire(directory)
             try:
@@ -92,12 +94,13 @@ def _recover(path, is_whole):
 
 
 def _acquire(directory):
-    """The lock of a working directory.
+    """Acquires the lock of a working directory.
 
     Raises:
-        Timeout: another process has it.
-        FileNotFoundError, FileExistsError: another process has removed it.
-        OSError: the file system has no locks.
+        Timeout: If another process holds it.
+        FileNotFoundError: If another process has removed it.
+        FileExistsError: If another process has removed it.
+        OSError: If the file system does not support locks.
     """
     lock = filelock.FileLock(directory / _LOCK, timeout=0, thread_local=False)
     lock.acquire()
@@ -108,9 +111,9 @@ def _acquire(directory):
 
 
 def _is_at_its_path(lock, path):
-    """Whether the file that was locked is still there: another may have been made in its place."""
-    # Private in filelock since 3.11, which has no public access to the descriptor. Without it only
-    # the removal of the lock is noticed, and not a new lock of a process that was faster.
+    """Returns whether the locked file still exists and was not replaced by another file."""
+    # Private in filelock since 3.11, without public access to the descriptor. Without it, only a
+    # removed lock is detected, and not a new lock of another process.
     descriptor = getattr(getattr(lock, "_context", None), "lock_file_fd", None)
     try:
         found = os.stat(path)
@@ -131,7 +134,7 @@ def _clean_up(directory, path, is_whole):
 
 
 def remove(path: Path) -> None:
-    """Removes a file or a directory as far as that is possible, if there is one."""
+    """Removes a file or a directory, if it exists, as far as possible."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -139,7 +142,7 @@ def remove(path: Path) -> None:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Waits until a file, or all of a directory, is on the disk.
+    """Waits until a file, or all files of a directory, are written to disk.
 
     Some file systems report a full disk only here.
     """
@@ -159,17 +162,17 @@ def _flush_file(path):
 
 
 def flush_directory(path: str | PathLike[str]) -> None:
-    """Waits until the names in a directory are on the disk, where the system can do that."""
-    if os.name == "nt":  # Windows opens no directories.
+    """Waits until the names in a directory are written to disk, if the system supports it."""
+    if os.name == "nt":  # Windows cannot open directories.
         return
     try:
         descriptor = os.open(path, os.O_RDONLY)
-    except PermissionError:  # a directory that can be written and not read
+    except PermissionError:  # a directory without read permission
         return
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not offered by the file system
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not supported by the file system
             raise
     finally:
         os.close(descriptor)

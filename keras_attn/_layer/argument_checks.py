@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 def accepts_numpy_numbers(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a function so that numbers of NumPy among its arguments become those of Python.
+    """Decorates a function so that NumPy numbers in its arguments become Python numbers.
 
-    Keras refuses NumPy integers as sizes, and JSON refuses them in a configuration.
+    Keras refuses NumPy integers as sizes, and JSON cannot serialize them in a configuration.
     """
 
     @functools.wraps(function)
@@ -26,7 +26,7 @@ def accepts_numpy_numbers(function: Callable[P, R]) -> Callable[P, R]:
         untyped = cast(Callable[..., R], function)
         return untyped(*_python_numbers(args), **_python_numbers(kwargs))
 
-    # Keras reads the arguments of a layer by `inspect.getfullargspec`, which sees no `__wrapped__`.
+    # Keras reads the arguments with `inspect.getfullargspec`, which ignores `__wrapped__`.
     cast(Any, with_python_numbers).__signature__ = inspect.signature(function)
     return with_python_numbers
 
@@ -42,18 +42,22 @@ def _python_numbers(value: Any) -> Any:
 
 
 def known_values(tensor: TensorLike) -> np.ndarray | None:
-    """The values as a NumPy array, or `None` for a symbolic tensor or one that is traced."""
+    """Returns the values of a tensor as a NumPy array, or `None` for a symbolic tensor."""
     try:
         return keras.ops.convert_to_numpy(tensor)
-    # What TensorFlow, JAX, PyTorch and Keras raise for tensors without values.
+    # The errors of TensorFlow, JAX, PyTorch and Keras for tensors without values.
     except (TypeError, ValueError, RuntimeError):
         return None
 
 
 def check_integers(name: str, values: Tensor | np.ndarray) -> None:
-    """Raises a `ValueError` that names the argument unless a tensor has an integer dtype.
+    """Raises a `ValueError` unless a tensor has an integer dtype.
 
-    An empty tensor may have any dtype: `np.array([[]])` is one of floats.
+    An empty tensor may have any dtype: `np.array([[]])` has a float dtype.
+
+    Args:
+        name: String, name of the argument.
+        values: Tensor, its value.
     """
     dtype = keras.backend.standardize_dtype(values.dtype)
     if "int" not in dtype and 0 not in tuple(values.shape):
@@ -64,16 +68,16 @@ def check_integers(name: str, values: Tensor | np.ndarray) -> None:
 
 
 def check_token_ids(**token_ids: int | Sequence[int]) -> None:
-    """Raises a `ValueError` that names the argument unless token ids are integers of at least 0.
+    """Raises a `ValueError` unless token ids are non-negative integers.
 
     Args:
-        **token_ids: ids, or lists of ids, by the names of their arguments.
+        **token_ids: Ids, or lists of ids, by the names of their arguments.
     """
     for name, value in token_ids.items():
         ids, kind = (value, "integers") if isinstance(value, list) else ([value], "an integer")
         if any(not isinstance(each, numbers.Integral) or each < 0 for each in ids):
             raise ValueError(
-                f"Expected {name} to be {kind} of at least 0. Received: {name}={value!r}. Use "
+                f"Expected {name} to be {kind} of at least 0. Received: {name}={value!r}. Pass "
                 "token ids, for instance those of the special tokens of a tokenizer."
             )
 
@@ -84,14 +88,14 @@ def check_optional_token_ids(**token_ids):
 
 
 def check_number(name, value, condition, expected, advice):
-    """Raises a `ValueError` that names the argument unless it is a number in a range.
+    """Raises a `ValueError` unless an argument is a number in a range.
 
     Args:
-        name: str, the argument.
-        value: its value.
-        condition: function that tells whether a number is in the range.
-        expected: str, the range.
-        advice: str, what to do.
+        name: String, name of the argument.
+        value: Its value.
+        condition: Function that returns whether a number is in the range.
+        expected: String, description of the range.
+        advice: String, advice in the error message.
     """
     if not is_number(value) or not condition(value):
         raise ValueError(
@@ -100,13 +104,13 @@ def check_number(name, value, condition, expected, advice):
 
 
 def check_same_batch(layer: keras.layers.Layer, **inputs: Any) -> None:
-    """Raises a `ValueError` if inputs of a layer have different batch sizes, where they are known.
+    """Raises a `ValueError` if inputs of a layer have different known batch sizes.
 
-    An input of batch size 1 is broadcast by most layers, so it is not refused.
+    A batch size of 1 is accepted, because most layers broadcast it.
 
     Args:
-        layer: the layer, for the error.
-        **inputs: tensors, dicts of tensors or `None`, by the names of their arguments.
+        layer: Layer, for the error message.
+        **inputs: Tensors, dicts of tensors or `None`, by the names of their arguments.
     """
     shapes = {}
     for name, value in inputs.items():
@@ -118,18 +122,18 @@ def check_same_batch(layer: keras.layers.Layer, **inputs: Any) -> None:
     if len({shape[0] for shape in shapes.values()} - {None, 1}) > 1:
         received = ", ".join(f"{name} with shape {shape}" for name, shape in shapes.items())
         raise ValueError(
-            f"Expected inputs of {type(layer).__name__} with one batch size. Received: {received}. "
-            "Pass as many rows in each, or one row to share it."
+            f"Expected inputs of {type(layer).__name__} with the same batch size. Received: "
+            f"{received}. Pass the same number of rows, or one row for all."
         )
 
 
 def check_same_time(value: Tensor | None, key: Tensor | None) -> None:
-    """Raises a `ValueError` unless each value has a key, where the sizes are known."""
+    """Raises a `ValueError` if value and key have different known lengths."""
     if value is None or key is None or len(value.shape) != 3 or len(key.shape) != 3:
         return
     if None not in (value.shape[1], key.shape[1]) and value.shape[1] != key.shape[1]:
         raise ValueError(
-            "Expected a key for each value: one size of their time axis. Received: value with "
+            "Expected value and key of the same length. Received: value with "
             f"shape {tuple(value.shape)}, key with shape {tuple(key.shape)}. Pass keys and values "
             "of the same positions."
         )
@@ -147,7 +151,7 @@ def check_sequence_shape(name: str, shape: Any) -> None:
 def check_positive_integer(name: str, value: object) -> None:
     """Raises a `ValueError` that names the argument unless it is an integer of at least 1."""
     if not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} must be a positive integer. Received: {name}={value!r}.")
+        raise ValueError(f"Expected {name} to be a positive integer. Received: {name}={value!r}.")
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -156,30 +160,30 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def is_finite(value: object) -> TypeGuard[float]:
-    """Whether a value is a number, and neither infinite nor NaN."""
+    """Returns whether a value is a finite number."""
     return is_number(value) and math.isfinite(value)
 
 
 def check_second_input(
     layer: keras.layers.Layer, name: str, value: T | None, alternative: str = ""
 ) -> T:
-    """Raises `ValueError` if a layer with two sequences as inputs is given the first one alone.
+    """Raises a `ValueError` if a layer with two inputs gets only the first one.
 
     Args:
-        layer: the layer, for the error.
-        name: str, the call argument.
-        value: its value, or its shape.
-        alternative: str, a sentence on how to do without it.
+        layer: Layer, for the error message.
+        name: String, name of the call argument.
+        value: Its value, or its shape.
+        alternative: String, sentence about an alternative without this input. Defaults to `""`.
 
     Returns:
         The value.
     """
     if value is None:
         raise ValueError(
-            f"{type(layer).__name__} needs {name} besides its first input. Received: {name}=None. "
-            f"Pass {name}.{alternative} A wrapper such as TimeDistributed passes one input and its "
-            "mask: call the layer without it, with the axis of the wrapper merged into the batch "
-            "axis of all inputs by keras.ops.reshape."
+            f"Expected {name} as an input of {type(layer).__name__}. Received: {name}=None. Pass "
+            f"{name}.{alternative} A wrapper such as TimeDistributed passes only one input and its "
+            "mask: call the layer without the wrapper, and merge the axis of the wrapper into the "
+            "batch axis of all inputs with keras.ops.reshape."
         )
     return value
 
@@ -188,7 +192,7 @@ def check_layers(**layers: object) -> None:
     """Raises a `ValueError` that names the argument unless it is a layer or `None`.
 
     Args:
-        **layers: values by the names of their arguments.
+        **layers: Values by the names of their arguments.
     """
     for name, value in layers.items():
         if value is not None and not isinstance(value, keras.layers.Layer):
@@ -200,12 +204,15 @@ def check_layers(**layers: object) -> None:
 
 
 def list_of_layers(name: str, layers: Any, kind: type[T]) -> list[T]:
-    """Returns layers as a list; raises a `ValueError` that names the argument for anything else.
+    """Returns layers as a list.
 
     Args:
-        name: str, the argument.
-        layers: its value, an iterable of at least one layer.
-        kind: class of the layers.
+        name: String, name of the argument.
+        layers: Its value, an iterable of at least one layer.
+        kind: Class of the layers.
+
+    Raises:
+        ValueError: If `layers` is not an iterable of layers of this class, or empty.
     """
     received = repr(layers)
     if hasattr(layers, "__iter__") and not isinstance(layers, str):
@@ -220,23 +227,23 @@ def list_of_layers(name: str, layers: Any, kind: type[T]) -> list[T]:
 
 
 def check_compute_dtype(layer: keras.layers.Layer, **parts: object) -> None:
-    """Raises a `ValueError` unless a layer and its parts compute in one dtype.
+    """Raises a `ValueError` unless a layer and its parts have the same compute dtype.
 
     Args:
-        layer: the outer Keras layer.
-        **parts: layers by the names of the arguments that hold them. `None`, and objects without a
-            `compute_dtype`, are not checked.
+        layer: The outer Keras layer.
+        **parts: Layers by the names of their arguments. `None` and objects without a
+            `compute_dtype` are accepted.
     """
     for name, part in parts.items():
         if isinstance(part, type):
             raise ValueError(
                 f"Expected {name} of {type(layer).__name__} to be a layer. Received: {name}=the "
-                f"class {part.__name__}. Create the layer first: {name}={part.__name__}(...)."
+                f"class {part.__name__}. Create a layer: {name}={part.__name__}(...)."
             )
         dtype = getattr(part, "compute_dtype", layer.compute_dtype)
         if dtype != layer.compute_dtype:
             raise ValueError(
-                f"Expected a {type(layer).__name__} and its {name} to compute in one dtype. "
+                f"Expected a {type(layer).__name__} and its {name} with the same compute dtype. "
                 f"Received: {type(layer).__name__} with compute_dtype={layer.compute_dtype!r}, "
                 f"{name}={type(part).__name__} with compute_dtype={dtype!r}. Create both with the "
                 "same dtype."
@@ -244,16 +251,16 @@ def check_compute_dtype(layer: keras.layers.Layer, **parts: object) -> None:
 
 
 def check_cell(cell: object) -> None:
-    """Raises a `ValueError` for what cannot take one step of a sequence, as a layer cannot."""
+    """Raises a `ValueError` unless an object is a recurrent cell, which computes a single step."""
     if isinstance(cell, (keras.layers.RNN, type)) or not hasattr(cell, "state_size"):
         kind = f"the class {cell.__name__}" if isinstance(cell, type) else type(cell).__name__
         raise ValueError(
-            "Expected a cell, which takes one step, such as keras.layers.LSTMCell(256). "
-            f"Received: cell={kind}. Create a cell, not a layer that loops over a sequence."
+            "Expected a cell, such as keras.layers.LSTMCell(256). "
+            f"Received: cell={kind}. Pass a cell, not a layer that loops over a sequence."
         )
 
 
 def check_dropout(name: str, rate: object) -> None:
-    """Raises a `ValueError` that names the argument unless it is a share that may be dropped."""
+    """Raises a `ValueError` that names the argument unless it is a dropout rate in [0, 1)."""
     if not is_number(rate) or not 0 <= rate < 1:
-        raise ValueError(f"{name} must be in [0, 1). Received: {name}={rate!r}.")
+        raise ValueError(f"Expected {name} to be in [0, 1). Received: {name}={rate!r}.")

@@ -6,11 +6,13 @@ from keras_attn._types import Mask, Tensor
 
 
 class AttachMask(keras.layers.Layer):
-    """Gives a tensor the implicit mask of Keras, which it attaches to a layer's first output alone.
+    """Attaches an implicit Keras mask to a tensor.
+
+    Keras itself attaches a mask only to the first output of a layer.
 
     Call arguments:
-        inputs: any tensor.
-        mask: boolean `(batch, time)` or `None`, what the layers that it is given to will see.
+        inputs: Tensor of any shape.
+        mask: Boolean tensor of shape `(batch, time)`, or `None`.
 
     Returns:
         The inputs.

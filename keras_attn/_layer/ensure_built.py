@@ -6,20 +6,22 @@ from keras_attn._types import StaticShape
 
 
 def build_activation(activation: object, shape: StaticShape) -> None:
-    """Builds an activation that is a layer, such as `keras.layers.PReLU`, for inputs of a shape.
+    """Builds an activation that is a layer, such as `keras.layers.PReLU`.
 
-    Other activations have nothing to build.
+    Args:
+        activation: Activation function or layer. Functions have nothing to build.
+        shape: Tuple, shape of the inputs.
     """
     if isinstance(activation, keras.layers.Layer):
         ensure_built(activation, shape)
 
 
 def ensure_built(layer: keras.layers.Layer, *shapes: Any) -> None:
-    """Builds a layer unless it is built: one that is shared, or that came built from a saved file.
+    """Builds a layer unless it is built already, because it is shared or loaded.
 
     Args:
-        layer: a Keras layer.
-        *shapes: arguments of its `build`; of a layer without a `build` of its own, any.
+        layer: Keras layer.
+        *shapes: Arguments of its `build`; any shapes for a layer that does not override `build`.
     """
     if layer.built:
         return

@@ -5,13 +5,13 @@ import keras
 
 
 def flatten_layers(roots: Iterable[Any]) -> list[keras.layers.Layer]:
-    """Every layer reachable through attributes, lists and dictionaries, each once.
+    """Returns all layers that are reachable through attributes, lists and dicts, once each.
 
     Args:
-        roots: iterable of Keras layers, models, or lists and dictionaries of them.
+        roots: Iterable of Keras layers, models, or lists and dicts of them.
 
     Returns:
-        List of Keras layers, the roots among them.
+        List of Keras layers, including the roots.
     """
     seen, found, open_values = set(), [], list(roots)
     while open_values:

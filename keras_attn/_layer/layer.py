@@ -9,7 +9,7 @@ from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn._layer.rematerialization import is_rematerialized, release_parts, rematerialized
 
 KERAS_ARGUMENTS = {"activity_regularizer", "autocast", "dtype", "input_shape", "name", "trainable"}
-"""Arguments that `keras.layers.Layer` takes besides those of a class."""
+"""Arguments of `keras.layers.Layer`, which all classes accept."""
 
 OTHER_WAYS = {
     "dropout": "Only MultiHeadAttention and the blocks drop attention weights; elsewhere, put "
@@ -20,25 +20,25 @@ OTHER_WAYS = {
     "score_mode": 'Use LuongAttention("dot") or LuongAttention("concat", units=...).',
     "use_scale": "Use LuongAttention(..., scale=True) or BahdanauAttention(..., normalize=True).",
 }
-"""What to use instead of an argument that Keras' layers have and ours do not."""
+"""Alternatives to arguments that only Keras' layers have."""
 
 
 class Layer(keras.layers.Layer):
-    """Base of the layers of this package.
+    """Base class of the layers of this package.
 
-    It makes methods of Keras work that would ignore what is inside of a layer (`stateless_call`,
-    `keras.RematScope`), and explains calls in the style of Keras that cannot work.
+    It fixes methods of Keras that ignore the parts of a layer (`stateless_call`,
+    `keras.RematScope`), and raises helpful errors for calls in Keras' style that are not supported.
 
     Args:
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
-        ValueError: for an unknown argument, or a dtype policy that quantizes.
+        ValueError: If an argument is unknown, or the dtype policy quantizes.
     """
 
     is_container = False
-    """bool, whether a `keras.RematScope` recomputes the parts of the layer one by one, and not the
-    layer as a whole."""
+    """Bool, whether a `keras.RematScope` recomputes the parts of the layer separately, not as a
+    whole."""
 
     if TYPE_CHECKING:
         # Keras names the arguments of `build` after those of `call`, so they differ by layer.
@@ -69,7 +69,7 @@ class Layer(keras.layers.Layer):
             )
 
     def _argument_names(self):
-        """The arguments of the class and of its bases up to this one."""
+        """Returns the argument names of the class and its bases, up to this class."""
         names = {}
         for cls in type(self).__mro__:
             if cls is Layer:
@@ -113,9 +113,24 @@ class Layer(keras.layers.Layer):
         return_losses: bool = False,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Calls the layer without side effects; see `keras.layers.Layer.stateless_call`.
+        """Calls the layer without side effects, see `keras.layers.Layer.stateless_call`.
 
-        Keras' own method calls `call` directly, where `training` does not reach the parts.
+        The method of Keras calls `call` directly, so that `training` does not reach the parts of
+        the layer.
+
+        Args:
+            trainable_variables: List of values of all trainable variables.
+            non_trainable_variables: List of values of all non-trainable variables.
+            *args: Positional call arguments.
+            return_losses: Bool, whether to also return the losses. Defaults to `False`.
+            **kwargs: Call arguments by name.
+
+        Returns:
+            Tuple of the outputs, the new values of the non-trainable variables and, if
+            `return_losses=True`, the losses.
+
+        Raises:
+            ValueError: If the layer is not built, or the number of values is wrong.
         """
         variables = [*self.trainable_variables, *self.non_trainable_variables]
         values = [*trainable_variables, *non_trainable_variables]
@@ -124,8 +139,8 @@ class Layer(keras.layers.Layer):
         if not self.built or sizes != expected:
             raise ValueError(
                 "Expected a layer that is built, and values of all its variables: "
-                f"{expected[0]} trainable and {expected[1]} others. Received: "
-                f"built={self.built}, {sizes[0]} trainable and {sizes[1]} others."
+                f"{expected[0]} trainable and {expected[1]} non-trainable. Received: "
+                f"built={self.built}, {sizes[0]} trainable and {sizes[1]} non-trainable."
             )
         mapping = list(zip(variables, values, strict=True))
         with keras.StatelessScope(state_mapping=mapping, collect_losses=return_losses) as scope:
@@ -137,7 +152,7 @@ class Layer(keras.layers.Layer):
     def rematerialized_call(
         self, layer_call: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Callable[..., Any]:
-        """The call that Keras makes where the layer was created in a `keras.RematScope`."""
+        """Wraps `call` for a layer that was created in a `keras.RematScope`."""
         scope = remat_mode(self)
         if scope is not None and scope.mode == "activations":
             has_activation = callable(vars(self).get("activation"))
@@ -148,25 +163,27 @@ class Layer(keras.layers.Layer):
         return rematerialized(self, layer_call)
 
     def rematerialized(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """A method other than `call`, recomputed like `call` in a `keras.RematScope`.
+        """Calls a method, recomputed in the backward pass if the layer is in a `keras.RematScope`.
 
         Args:
-            method: a bound method of the layer.
-            *args, **kwargs: its arguments.
+            method: Bound method of the layer.
+            *args: Positional arguments of the method.
+            **kwargs: Arguments of the method by name.
 
         Returns:
-            What the method returns.
+            The result of the method.
         """
         scope = remat_mode(self)
         if scope is None or scope.mode in (None, "activations"):
             return method(*args, **kwargs)
-        # The size of the outputs of other methods than `call` is not known in advance.
+        # Only for `call`, the output size is known in advance.
         whole = scope.mode == "full" or self.name in scope.layer_names
         release_parts(self, all_parts=whole)
         return (rematerialized(self, method) if whole else method)(*args, **kwargs)
 
     def quantize(self, mode: Any = None, type_check: bool = True, config: Any = None) -> NoReturn:
         raise NotImplementedError(
-            f"Keras cannot quantize a {type(self).__name__}. Received: mode={mode!r}. Quantize the "
-            'model when it is exported: export_onnx(..., precision="int8").'
+            f"Expected a layer that Keras can quantize. Received: {type(self).__name__}, "
+            f"mode={mode!r}. Quantize the model when it is exported: export_onnx(..., "
+            'precision="int8").'
         )

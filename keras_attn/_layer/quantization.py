@@ -1,9 +1,9 @@
-"""Refuses Keras' quantization of models with layers of this package, before anything changes.
+"""Refuses Keras' quantization of models with layers of this package.
 
-`keras.Model.quantize` quantizes every layer without sublayers and skips others with a warning. Of
-our layers it would quantize the dense layers inside alone, and the saved model could not be loaded.
-Keras asks no outer layer first, so `keras.Model.quantize` itself is wrapped when the package is
-imported. The wrapper changes nothing for other models.
+`keras.Model.quantize` quantizes every layer without sublayers, and skips others with a warning. In
+our layers, it would quantize only the inner dense layers, and the saved model could not be loaded.
+Keras does not ask the outer layers first, so this module wraps `keras.Model.quantize` when the
+package is imported. Other models are unaffected.
 """
 
 import functools
@@ -40,7 +40,7 @@ def refuse_quantization() -> None:
 
 
 def _is_selected(layer, filters):
-    """Whether the filters of `keras.Model.quantize` select a layer."""
+    """Returns whether the filters of `keras.Model.quantize` select a layer."""
     if filters is None:
         return True
     if callable(filters):

@@ -1,11 +1,13 @@
 """Recomputation of layers in the backward pass (gradient checkpointing), for `keras.RematScope`.
 
-Keras 3.15 passes keyword arguments, `training` among them, to the checkpoints of the backends.
-TensorFlow refuses them in a graph, and JAX traces them, so that no layer with such an argument
-works; random numbers drawn again in the backward pass differ, too. Here a checkpoint has positional
-tensors alone, and the state of the layer, random seeds included, is among them.
+Keras 3.15 passes keyword arguments, including `training`, to the checkpoints of the backends.
+TensorFlow refuses them in a graph, and JAX traces them, so layers with such arguments fail. In
+addition, random numbers are different when they are sampled again in the backward pass. Here, a
+checkpoint has positional tensor arguments only, and they include the state of the layer and its
+random seeds.
 
-It can go when Keras' own `rematerialized_call` handles keyword arguments.
+Private name of Keras used here: `_remat_mode`, the scope in which a layer was created. It can be
+removed when Keras' `rematerialized_call` supports keyword arguments.
 """
 
 import math
@@ -21,12 +23,13 @@ from keras_attn._layer.flatten_layers import flatten_layers
 
 
 class CallContext(keras.layers.Layer):
-    """Calls a function in the call context of a layer: its `training`, and its autocasting.
+    """Calls a function in the call context of a layer: `training` and autocasting.
 
     Call arguments:
-        inputs: tensor whose implicit mask the function is given, or `None`.
-        function: function of `(mask, training)`.
-        mask, training: filled in by Keras.
+        inputs: Tensor whose implicit mask is passed to the function, or `None`.
+        function: Function of `(mask, training)`.
+        mask: Filled in by Keras.
+        training: Filled in by Keras.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -45,12 +48,13 @@ class CallContext(keras.layers.Layer):
 
 
 def release_parts(layer: keras.layers.Layer, all_parts: bool) -> None:
-    """Ends the checkpoints that Keras would make of parts of a layer.
+    """Removes the checkpoints that Keras would create for parts of a layer.
 
     Args:
-        layer: the layer.
-        all_parts: bool. True for a layer that is recomputed as a whole, where checkpoints of parts
-            would only compute more. False ends those of Keras' own layers alone, which would fail.
+        layer: The layer.
+        all_parts: Bool. `True` for a layer that is recomputed as a whole, where checkpoints of
+            parts only add computations. `False` removes only those of Keras' layers, which would
+            fail.
     """
     for part in flatten_layers([layer]):
         if part is not layer and (all_parts or not hasattr(part, "is_container")):
@@ -60,7 +64,7 @@ def release_parts(layer: keras.layers.Layer, all_parts: bool) -> None:
 def is_rematerialized(
     layer: keras.layers.Layer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
-    """Whether the scope in which a layer was created asks for its recomputation."""
+    """Returns whether the scope in which a layer was created requests its recomputation."""
     scope = remat_mode(layer)
     if scope is None or scope.mode in (None, "activations"):
         return False
@@ -85,11 +89,12 @@ def rematerialized(layer: keras.layers.Layer, function: Callable[..., Any]) -> C
     """Wraps a function of a layer so that training recomputes it in the backward pass.
 
     Args:
-        layer: the layer.
-        function: function that uses the variables of the layer.
+        layer: The layer.
+        function: Function that uses the variables of the layer.
 
     Returns:
-        Function with the same arguments and results. Outside of training it is the function itself.
+        Function with the same arguments and results. Outside of training, it calls `function`
+        directly.
     """
     reader = CallContext(autocast=False)
     context = CallContext(dtype=layer.dtype_policy, autocast=layer.autocast)
@@ -110,7 +115,7 @@ def rematerialized(layer: keras.layers.Layer, function: Callable[..., Any]) -> C
         ]
         layers = [layer, *(leaf for leaf in leaves if isinstance(leaf, keras.Layer))]
         variables = list({id(v): v for each in layers for v in each.variables}.values())
-        # Read by a layer that casts nothing, so that they have their full precision.
+        # Read in a layer without autocasting, so that they have full precision.
         values = reader(
             None,
             function=lambda mask, training: [ops.copy(v.value) for v in variables],
@@ -150,10 +155,10 @@ def rematerialized(layer: keras.layers.Layer, function: Callable[..., Any]) -> C
 
 
 def _checkpoint(function, operands):
-    """Calls a function of tensors that returns a tuple of tensors, as a checkpoint."""
+    """Calls a function from tensors to a tuple of tensors, as a checkpoint."""
     if keras.backend.backend() != "tensorflow":
         return keras.remat(function)(*operands)
-    # TensorFlow warns of a gradient for integers. Those of the forward pass are taken as they are.
+    # TensorFlow warns about gradients of integers, so they are not passed through the checkpoint.
     is_float = [each.dtype.is_floating for each in operands]
     others = [each for each, is_ in zip(operands, is_float, strict=True) if not is_]
     forward = {}

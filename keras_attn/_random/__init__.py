@@ -1,1 +1,1 @@
-"""Random numbers and indices that depend on a seed alone."""
+"""Random numbers and indices that are functions of a seed."""

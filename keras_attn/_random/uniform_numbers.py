@@ -6,21 +6,22 @@ INCREMENT = 0x9E3779B9  # 2**32 over the golden ratio, rounded to an odd number
 
 
 def uniform_numbers(seeds: Tensor, *sizes: int | Tensor) -> Tensor:
-    """Numbers in [0, 1) that are a function of their place, the same wherever it is computed.
+    """Returns random numbers in [0, 1) that are a function of a seed and an index, on all runtimes.
 
         h[b]    = mix(seeds[b] + i)
         h[b, j] = mix(h[b] + (j + 1) i), and so on for each further axis
 
-    on 32 bits, with `i = 0x9E3779B9`: what mixes them, here the last lines of
-    [MurmurHash3](https://github.com/aappleby/smhasher/wiki/MurmurHash3), makes random numbers out
-    of equally spaced ones ([Steele et al., 2014](https://doi.org/10.1145/2660193.2660195)).
+    on 32 bits, with `i = 0x9E3779B9`. A mixing function, here the finalizer of
+    [MurmurHash3](https://github.com/aappleby/smhasher/wiki/MurmurHash3), turns equally spaced
+    numbers into random numbers ([Steele et al., 2014](https://doi.org/10.1145/2660193.2660195)).
 
     Args:
-        seeds: int32 `(batch,)`, any. Equal ones give equal numbers, neighbours independent ones.
-        *sizes: ints or int32 scalars, the further axes.
+        seeds: Int32 tensor of shape `(batch,)`. Equal seeds give equal numbers; adjacent seeds give
+            independent numbers.
+        *sizes: Ints or scalar int32 tensors, sizes of the further axes.
 
     Returns:
-        float32 `(batch, *sizes)`, multiples of 2**-24.
+        Float32 tensor of shape `(batch, *sizes)`, multiples of 2**-24.
     """
     bits = _mix(seeds + _int32(INCREMENT))
     for size in sizes:
@@ -36,11 +37,11 @@ def _mix(bits):
 
 
 def _shift_right(bits, places):
-    """Fills with zeros, where a shift of an int32 alone fills with its sign."""
+    """Shifts int32 bits to the right and fills with zeros, instead of the sign."""
     shifted = ops.right_shift(bits, ops.cast(places, "int32"))
     return ops.bitwise_and(shifted, ops.cast(2 ** (32 - places) - 1, "int32"))
 
 
 def _int32(bits):
-    """The int32 of these bits, of which the first is 1; sums and products are cut to 32 bits."""
+    """Returns the int32 with the given bits, whose first bit is 1."""
     return ops.cast(bits - 2**32, "int32")

@@ -3,15 +3,20 @@ from typing import Any
 
 
 def clone_initializer(initializer: Any, name: str) -> Any:
-    """One like it that draws other numbers, if it draws any: which, follows from it and the name.
+    """Returns a copy of an initializer with a seed derived from its own seed and `name`.
 
-    An initializer that was given a seed gives the same numbers each time. What is no
-    `keras.initializers` object, such as a function, is returned as it is.
+    An initializer with an explicit seed keeps it, so that its copies return the same numbers.
+    Functions and other objects without `clone` are returned unchanged.
+
+    Args:
+        initializer: Keras initializer, or function.
+        name: String, for instance the name of the weight.
     """
     if not hasattr(initializer, "clone"):
         return initializer
     other = initializer.clone()
     if hasattr(initializer, "seed") and initializer.get_config().get("seed") is None:
-        # That of Keras is drawn when it is made, which for this one is when weights are.
+        # The seed that Keras sampled for the clone depends on the order in which weights are
+        # created.
         other.seed = zlib.crc32(f"{initializer.seed} {name}".encode())
     return other

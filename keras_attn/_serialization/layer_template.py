@@ -9,18 +9,18 @@ from keras_attn._layer.argument_checks import check_compute_dtype
 
 
 class LayerTemplate:
-    """A layer after which others are made.
+    """Template from which layers with the same configuration are created.
 
-    An object of its own, because Keras follows dicts that are attributes of a layer, and copying
+    It is not a plain dict, because Keras tracks dicts that are attributes of a layer, and copying
     such a dict would copy the whole layer.
 
     Args:
-        layer: a Keras layer; its weights do not matter.
+        layer: Keras layer; its weights are ignored.
 
     Attributes:
-        kept_alive: list of layers. While Keras loads a model it tells layers apart by their
-            addresses, so none of those that it has serialized may be freed: another could get its
-            address. Here, because as an attribute of a layer they would be saved with it.
+        kept_alive: List of layers. When Keras loads a model, it identifies layers by their
+            addresses, so layers that were serialized must not be freed: a new layer could get the
+            same address. They are stored here, because a layer attribute would be saved.
     """
 
     def __init__(self, layer: keras.layers.Layer) -> None:
@@ -29,17 +29,17 @@ class LayerTemplate:
         self.kept_alive = [layer]
 
     def config(self) -> dict[str, Any]:
-        """The serialized layer."""
+        """Returns the serialized layer."""
         config = copy.deepcopy(self._config)
-        _remove(config, "build_config")  # of a built layer: a new one may have other shapes
-        _remove(config, "shared_object_id")  # which would make one layer of all that are new
+        _remove(config, "build_config")  # a new layer may have other shapes
+        _remove(config, "shared_object_id")  # it would make all new layers one shared layer
         return config
 
     def new_layer(self, **arguments: Any) -> Any:
-        """Returns a new layer like it, with a new name.
+        """Creates a layer with the same configuration and a new name.
 
         Args:
-            **arguments: arguments that differ. `dtype` is also the dtype of the parts of the layer.
+            **arguments: Arguments that differ. `dtype` also applies to the parts of the layer.
         """
         config = self.config()
         if "dtype" in arguments:
@@ -54,7 +54,7 @@ def serialize_without_warning(layer: keras.layers.Layer) -> dict[str, Any]:
     """Serializes a layer to copy it, without the warning that a lambda cannot be loaded.
 
     Raises:
-        ValueError: for a layer of Keras with a callable that Keras cannot serialize.
+        ValueError: If the layer has a callable that Keras cannot serialize.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*includes a `lambda`", UserWarning)
@@ -69,11 +69,11 @@ def serialize_without_warning(layer: keras.layers.Layer) -> dict[str, Any]:
 
 
 def restore_objects(config: dict[str, Any], layer: Any) -> dict[str, Any]:
-    """Makes a config independent of what is registered for saving.
+    """Makes a config independent of the objects that are registered for saving.
 
     Args:
-        config: the serialized layer, changed in place: functions take the place of their names.
-        layer: the layer.
+        config: Dict, the serialized layer. It is modified: functions replace their names.
+        layer: The layer.
 
     Returns:
         Dict from names to the classes of the layer and of objects in its config, and to functions.
@@ -95,7 +95,7 @@ def _restore_objects(config, layer, custom_objects):
 
 
 def _restored(value, own, custom_objects):
-    """A value of a config, given the attribute that it was made of."""
+    """Replaces a value of a config, given the attribute from which it was created."""
     if isinstance(own, types.FunctionType) and isinstance(value, dict):
         custom_objects[own.__name__] = own
         return own
@@ -106,14 +106,14 @@ def _restored(value, own, custom_objects):
 
 
 def check_template_dtype(owner: keras.layers.Layer, name: str, layer: keras.layers.Layer) -> None:
-    """Raises a `ValueError` if a template was created with a dtype that its copies will not have.
+    """Raises a `ValueError` if a template has an explicit dtype that its copies will not have.
 
-    Copies have the dtype of `owner`. A template without a dtype of its own has the global one.
+    Copies have the dtype of `owner`. A template without an explicit dtype has the global dtype.
 
     Args:
-        owner: the layer that makes copies.
-        name: str, the argument of `owner` that holds the template.
-        layer: the template.
+        owner: Layer that creates the copies.
+        name: String, argument of `owner` that holds the template.
+        layer: The template.
     """
     default = keras.config.dtype_policy().compute_dtype
     if getattr(layer, "compute_dtype", default) != default:
@@ -121,12 +121,12 @@ def check_template_dtype(owner: keras.layers.Layer, name: str, layer: keras.laye
 
 
 def with_dtype(config: dict[str, Any], dtype: Any) -> dict[str, Any]:
-    """Returns a copy of a serialized layer with a dtype for it and the layers in its config."""
+    """Returns a copy of a serialized layer with another dtype, also for its parts."""
     config = copy.deepcopy(config)
     if isinstance(dtype, keras.DTypePolicy) and not isinstance(
         dtype, keras.dtype_policies.DTypePolicyMap
     ):
-        dtype = dtype.name  # Keras can serialize a layer of a user that was given a name.
+        dtype = dtype.name  # Keras can always serialize a dtype that is a string.
     _set_dtype(config, dtype)
     return config
 

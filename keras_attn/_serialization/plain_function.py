@@ -4,18 +4,19 @@ from typing import Any
 
 
 def plain_function(function: Any) -> Any:
-    """Returns a callable that Keras cannot serialize, such as a `functools.partial`, as a function.
+    """Converts a callable that Keras cannot serialize to a function.
 
-    Keras serializes functions by their names, and objects by `get_config`. Layers are copied by
-    their configuration, so an activation that has neither could not be part of a stack.
+    Keras serializes functions by name, and objects by `get_config`. Layers are copied by their
+    configuration, so other callables could not be part of a stack.
 
     Args:
-        function: an activation, an initializer, or anything else that `keras` has looked up.
+        function: Activation, initializer, or another object that `keras` has looked up.
 
     Returns:
         `function` itself if it is a function, an object with `get_config`, or not callable.
-        Otherwise a function with a name that no function of Keras has, so that a saved model does
-        not load with another function: pass `custom_objects` with this name to load it.
+        Otherwise a function whose name is not the name of any Keras function, so that a saved model
+        is not loaded with a different function. Load it with `custom_objects` that contain this
+        name.
     """
     is_serializable = isinstance(function, types.FunctionType) or hasattr(function, "get_config")
     if is_serializable or isinstance(function, type) or not callable(function):

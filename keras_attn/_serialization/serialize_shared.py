@@ -4,14 +4,24 @@ import keras
 
 
 def serialize_shared(layer: object) -> dict[str, Any]:
-    """Serializes a layer that may be part of several others, so that loading gives one layer again.
+    """Serializes a layer that several layers may share, so that loading restores one shared layer.
 
-    Keras marks an object with its `shared_object_id` from its second occurrence on; the mark of
-    the first one is lost when its config lies inside of another layer's config. So every occurrence
-    carries it.
+    Keras adds a `shared_object_id` to an object from its second occurrence on. The id of the first
+    occurrence is lost if its config is nested in the config of another layer, so this function adds
+    it to every occurrence.
 
-    The marks count in `save` and `keras.saving.load_model`. `keras.models.clone_model`, and
-    `from_config` outside of them, make a layer of each occurrence.
+    The ids have an effect in `save` and `keras.saving.load_model`. `keras.models.clone_model`, and
+    `from_config` outside of them, create one layer per occurrence.
+
+    Args:
+        layer: Keras layer, or `None`.
+
+    Keras reads the marks in `keras.saving.load_model`, and `deserialize_shared` in a
+    `sharing_scope`, which `GenerationModel` and `TrainingModel` open. `from_config` of a single
+    layer creates a layer for each occurrence.
+
+    Returns:
+        Dict, the serialized layer.
     """
     config = keras.saving.serialize_keras_object(layer)
     if layer is not None:

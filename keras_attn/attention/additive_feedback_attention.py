@@ -10,20 +10,20 @@ from keras_attn.masks import wide_dtype
 
 
 class AdditiveFeedbackAttention(FeedbackAttention):
-    """Base of additive attention that also sees where it has looked before.
+    """Base class of additive attention with features of previous alignments.
 
         e_ts = v . tanh(W_q q_t + W_k k_s + f_ts + b)
 
-    A subclass overrides `build_features` and `compute_features`, which makes f_ts of a_{t-1,s}, the
-    weights of the step before, or of their sum over all steps before.
+    A subclass overrides `build_features` and `compute_features`, which computes f_ts from the
+    weights of the previous step, or from the sum of the weights of all previous steps.
 
     Args:
-        units: int, size of the space in which queries and keys are compared.
-        cumulative: bool, whether the features are made of the sum.
-        **kwargs: arguments of `AttentionMechanism`.
+        units: Positive int, size of the space in which queries and keys are compared.
+        cumulative: Bool, whether the features are computed from the sum of all previous weights.
+        **kwargs: Arguments of `AttentionMechanism`.
 
     Raises:
-        ValueError: if `units` is not a positive integer.
+        ValueError: If `units` is not a positive integer.
     """
 
     def __init__(self, units: int, cumulative: bool, **kwargs: Any) -> None:
@@ -40,11 +40,19 @@ class AdditiveFeedbackAttention(FeedbackAttention):
         self.build_features()
 
     def build_features(self) -> None:
-        """Creates the weights of `compute_features`."""
+        """Creates the weights that `compute_features` uses."""
         raise NotImplementedError(f"{type(self).__name__} must override `build_features`.")
 
     def compute_features(self, alignments: Tensor) -> Tensor:
-        """Features `(batch, beams, source, units)` of alignments `(batch, beams, source)`."""
+        """Computes features of previous alignments.
+
+        Args:
+            alignments: Tensor of shape `(batch, beams, source)`, the weights of the previous step
+                or their sum over all previous steps.
+
+        Returns:
+            Tensor of shape `(batch, beams, source, units)`.
+        """
         raise NotImplementedError(f"{type(self).__name__} must override `compute_features`.")
 
     def project_keys(self, key: Tensor) -> Tensor:
@@ -54,7 +62,7 @@ class AdditiveFeedbackAttention(FeedbackAttention):
         self, memory: TensorDict, rows: int | Tensor, max_steps: int | Tensor | None = None
     ) -> TensorDict:
         source = ops.shape(memory["values"])[1]
-        # In half precision a sum of many weights would lose the small ones.
+        # In half precision, a sum of many weights would lose small addends.
         return {"alignments": ops.zeros((rows, source), dtype=wide_dtype(memory["values"]))}
 
     def attend_once(
@@ -63,7 +71,7 @@ class AdditiveFeedbackAttention(FeedbackAttention):
         before = state["alignments"]  # (B, K, S)
         features = self.compute_features(ops.cast(before, self.compute_dtype))  # (B, K, S, U)
         query = ops.matmul(query, self.query_kernel) + self.bias  # (B, K, U)
-        hidden = query[:, :, None] + memory["keys"][:, None] + features
+        hidden = query[:, :, None] + memory["keys"][:, None] + features  # (B, K, S, U)
         scores = ops.matmul(ops.tanh(hidden), self.vector)[..., 0]  # (B, K, S)
         weights = PROBABILITY_FUNCTIONS[self.probability_fn](scores, memory["mask"])
         alignments = ops.cast(weights, before.dtype)

@@ -18,24 +18,28 @@ def additive_score(
     bias: Tensor | None = None,
     chunk_size: int | None = None,
 ) -> Tensor:
-    """The additive score e_ts = v . tanh(q_t + k_s + b), of projected queries and keys.
+    """Additive score of projected queries and keys.
 
-    In one piece it holds all `batch * target * source * units` values of the tanh, and training
-    keeps them. In chunks it holds those of `chunk_size` keys, and the backward pass computes them
-    again. With h_ts = tanh(q_t + k_s + b) and g_ts the gradient of the loss for e_ts,
+        e_ts = v . tanh(q_t + k_s + b)
+
+    Without chunks, the tanh has `batch * target * source * units` values, which training keeps for
+    the backward pass. With chunks, only the values of `chunk_size` keys exist at a time, and the
+    backward pass recomputes them. With h_ts = tanh(q_t + k_s + b) and the gradient g_ts of the loss
+    with respect to e_ts:
 
         z_ts = g_ts v (1 - h_ts^2)
         dq_t = sum_s z_ts,  dk_s = sum_t z_ts,  dv = sum_ts g_ts h_ts.
 
     Args:
-        query: `(batch, target, units)`.
-        keys: `(batch, source, units)`.
-        vector: `(units,)`, the vector v.
-        bias: `(units,)` or `None`, the vector b.
-        chunk_size: int of at least 1, most keys at a time, or `None` (default): all at once.
+        query: Tensor of shape `(batch, target, units)`.
+        keys: Tensor of shape `(batch, source, units)`.
+        vector: Tensor of shape `(units,)`, the vector v.
+        bias: Tensor of shape `(units,)`, the vector b. Defaults to `None`, no bias.
+        chunk_size: Positive int, maximum number of keys per chunk. Defaults to `None`, all keys at
+            once.
 
     Returns:
-        Scores `(batch, target, source)`.
+        Scores of shape `(batch, target, source)`.
     """
     if bias is not None:
         query = query + bias
@@ -43,7 +47,7 @@ def additive_score(
         return ops.squeeze(ops.matmul(_hidden(query, keys), vector[:, None]), axis=-1)  # (B, T, S)
     target, source = ops.shape(query)[1], ops.shape(keys)[1]
     num_chunks = at_least_one((source + chunk_size - 1) // chunk_size)
-    # Equal chunks need the least padding.
+    # Chunks of equal size need the least padding.
     size = at_least_one((source + num_chunks - 1) // num_chunks)
     chunks = ops.pad(keys, ((0, 0), (0, num_chunks * size - source), (0, 0)))
     chunks = ops.reshape(chunks, (-1, num_chunks, size, keys.shape[2]))  # (B, N, s, U)
@@ -70,7 +74,7 @@ def _chunked(query, chunks, vector):
             of_vector = ops.sum(upstream * hidden, axis=(0, 1, 2))  # (U,)
             inner = upstream * vector * (1.0 - ops.square(hidden))  # (B, T, s, U)
             of_keys = ops.sum(inner, axis=1)  # (B, s, U)
-            # The chunk is not needed any more, so its gradient takes its place.
+            # The chunk is no longer needed: its gradient replaces it in the buffer.
             chunks = ops.slice_update(chunks, slice_starts(number, 0, 0, 0), of_keys[None])
             of_query = ops.sum(inner, axis=2)  # (B, T, U)
             sums = add_same_shape(query_sum, of_query), add_same_shape(vector_sum, of_vector)

@@ -15,51 +15,69 @@ from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 
 
 class AttentionMechanism(AttentionSteps, Layer):
-    """Base of all attention mechanisms: scores, weights, context.
+    """Base class of the attention mechanisms with one head.
 
     For queries `q_t` and a memory of keys `k_s` and values `m_s`:
 
         e_ts = score(q_t, k_s)
-        a_ts = exp(e_ts) / sum_s' exp(e_ts')        (over the positions that are not masked)
+        a_ts = exp(e_ts) / sum_s' exp(e_ts')        (sum over the unmasked positions)
         c_t  = sum_s a_ts m_s
 
-    A subclass creates its weights in `build_weights`, overrides `compute_scores`, and
-    `project_keys` if its keys are projected.
+    A subclass overrides `compute_scores`, creates its weights in `build_weights`, and overrides
+    `project_keys` if it projects the keys.
 
-    All that does not depend on the query is computed once by `prepare_memory`; `attend` uses it as
-    often as needed. `call` is the two in one, for use as an ordinary layer.
+    `prepare_memory` computes everything that does not depend on the query. `attend` then uses the
+    result for any number of queries, for instance once per decoding step. `call` does both.
 
     Args:
-        kernel_initializer: initializer of the matrices. Default `"glorot_uniform"`.
-        probability_fn: how scores become weights. `"softmax"` (default) as above; `"sparsemax"`,
-            which gives all but the best positions weight 0; `"hardmax"`, which takes the best one
-            and has no gradient: train with another, and set the attribute of this name before the
-            model is used or exported for inference.
-        **kwargs: arguments of `keras.layers.Layer`.
+        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+        probability_fn: String, the function that turns scores into weights. `"softmax"` is the
+            equation above. `"sparsemax"` ([Martins and Astudillo,
+            2016](https://arxiv.org/abs/1602.02068)) gives a weight of 0 to positions with low
+            scores. `"hardmax"` gives all weight to the position with the highest score. It has no
+            gradient: train with another function, then set the attribute `probability_fn` before
+            inference or export. Defaults to `"softmax"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        query: `(batch, target, query_dim)`, any number of queries.
-        value: `(batch, source, value_dim)`.
-        key: `(batch, source, key_dim)`; `value` if not given.
-        attention_mask: boolean `(batch, source)` or `(batch, target, source)`, True = may be
-            attended. It is joined with `value_mask`. A float mask that is added to scores (0 and
-            -1e9) is refused, but in a graph, where its values are unknown, it would count as its
-            opposite.
-        return_attention_scores: bool, whether to return the weights too.
-        value_mask: boolean `(batch, source)`, the implicit mask of `value`, passed by Keras.
-        mask: must be `None`. A wrapper that passes one mask cannot pass that of `value`.
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Tensor of shape `(batch, source, value_dim)`.
+        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
+        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
+            `True` marks positions that may be attended to. It is combined with `value_mask`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
+            passes it.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
+            `value`.
 
     Returns:
-        Context `(batch, target, value_dim)`, or a tuple of it and the weights `(batch, target,
-        source)`.
+        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, source)`.
 
     Masking:
-        Masked positions get weight exactly 0. A query that may attend to nothing gets zero weights
-        and a zero context. The mask of the queries does not count.
+        Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
+        weights and a zero context. A mask of the queries has no effect.
 
     Raises:
-        ValueError: if `probability_fn` is unknown, `value` is missing, `query`, `value` or `key` is
-            not of rank 3, or a mask does not fit or is not boolean.
+        ValueError: If `probability_fn` is unknown, `value` is missing, `query`, `value` or `key`
+            does not have rank 3, or a mask has the wrong shape or values other than 0 and 1. The
+            values of a mask are not checked inside a compiled function: there, an additive float
+            mask (0 and -1e9) has the opposite effect.
+
+    Example:
+
+    A mechanism with a score of its own needs one method:
+
+    >>> import numpy as np
+    >>> class NegativeDistance(AttentionMechanism):
+    ...     def compute_scores(self, query, keys):
+    ...         return -ops.sum(ops.abs(query[:, :, None] - keys[:, None]), axis=-1)
+    >>> layer = NegativeDistance()
+    >>> context = layer(np.ones((2, 3, 4), "float32"), np.ones((2, 7, 4), "float32"))
+    >>> tuple(context.shape)
+    (2, 3, 4)
     """
 
     def __init__(
@@ -71,7 +89,7 @@ class AttentionMechanism(AttentionSteps, Layer):
         super().__init__(**kwargs)
         if probability_fn not in PROBABILITY_FUNCTIONS:
             raise ValueError(
-                f"probability_fn must be one of {tuple(PROBABILITY_FUNCTIONS)}. "
+                f"Expected probability_fn to be one of {tuple(PROBABILITY_FUNCTIONS)}. "
                 f"Received: probability_fn={probability_fn!r}."
             )
         self.probability_fn = probability_fn
@@ -89,17 +107,30 @@ class AttentionMechanism(AttentionSteps, Layer):
         for name, shape in (("query", query_shape), ("value", value_shape), ("key", key_shape)):
             if len(shape) != 3:
                 raise ValueError(
-                    f"{name} must have shape (batch, time, features). Received: {name} with shape "
-                    f"{tuple(shape)}. A single query needs a time axis of length 1: "
+                    f"Expected {name} of shape (batch, time, features). Received: {name} with "
+                    f"shape {tuple(shape)}. Add a time axis of length 1 to a single query: "
                     "query[:, None, :]."
                 )
         self.build_weights(query_shape[-1], key_shape[-1])
 
     def build_weights(self, query_dim: int, key_dim: int) -> None:
-        """Creates the weights. `query_dim` and `key_dim` are sizes of the last axes."""
+        """Creates the weights.
+
+        Args:
+            query_dim: Int, size of the last axis of the queries.
+            key_dim: Int, size of the last axis of the keys.
+        """
 
     def add_kernel(self, name: str, shape: StaticShape) -> keras.Variable:
-        """Adds a weight that starts as `self.kernel_initializer` says."""
+        """Adds a weight that is initialized by `self.kernel_initializer`.
+
+        Args:
+            name: String, name of the weight.
+            shape: Tuple of ints, shape of the weight.
+
+        Returns:
+            The variable.
+        """
         initializer = clone_initializer(self.kernel_initializer, name)
         return self.add_weight(name=name, shape=shape, initializer=initializer)
 
@@ -124,16 +155,17 @@ class AttentionMechanism(AttentionSteps, Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
-        """Computes what stays the same for every query.
+        """Computes everything that does not depend on the query.
 
         Args:
-            value: `(batch, source, value_dim)`.
-            key: `(batch, source, key_dim)`; `value` if not given.
-            attention_mask: boolean `(batch, source)` or `(batch, target, source)`.
+            value: Tensor of shape `(batch, source, value_dim)`.
+            key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
+            attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`.
+                Defaults to `None`, no masked positions.
 
         Returns:
-            Dict of `keys` `(batch, source, ...)`, `values` `(batch, source, value_dim)` and boolean
-            `mask` `(batch, 1 or target, source)`.
+            Dict with `keys` `(batch, source, ...)`, `values` `(batch, source, value_dim)` and the
+            boolean `mask` `(batch, 1 or target, source)`.
         """
         value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
         key = value if key is None else ops.convert_to_tensor(key, dtype=self.compute_dtype)
@@ -147,11 +179,12 @@ class AttentionMechanism(AttentionSteps, Layer):
         """Attends to a prepared memory.
 
         Args:
-            query: `(batch, target, query_dim)`.
-            memory: what `prepare_memory` returned.
+            query: Tensor of shape `(batch, target, query_dim)`.
+            memory: Dict returned by `prepare_memory`.
 
         Returns:
-            Tuple of context `(batch, target, value_dim)` and weights `(batch, target, source)`.
+            Tuple of the context `(batch, target, value_dim)` and the weights `(batch, target,
+            source)`.
         """
         query = ops.cast(query, self.compute_dtype)
         scores = self.compute_scores(query, memory["keys"])  # (B, T, S)
@@ -160,11 +193,11 @@ class AttentionMechanism(AttentionSteps, Layer):
         return ops.matmul(weights, memory["values"]), weights  # (B, T, D), (B, T, S)
 
     def project_keys(self, key: Tensor) -> Tensor:
-        """Projects keys `(batch, source, key_dim)`; the identity unless overridden."""
+        """Projects keys of shape `(batch, source, key_dim)`. The default returns them unchanged."""
         return key
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Scores `(batch, target, source)` of queries against projected keys."""
+        """Returns the scores `(batch, target, source)` of queries and projected keys."""
         raise NotImplementedError(f"{type(self).__name__} must override `compute_scores`.")
 
     def compute_output_shape(
@@ -200,10 +233,10 @@ class AttentionMechanism(AttentionSteps, Layer):
 
 
 def check_same_size(query_dim: int, key_dim: int) -> None:
-    """Raises `ValueError` where a dot product of query and key is not possible."""
+    """Raises a `ValueError` if queries and keys have different sizes."""
     if query_dim != key_dim:
         raise ValueError(
-            "This score needs queries and keys of one size. Received: "
-            f'query_dim={query_dim}, key_dim={key_dim}. LuongAttention("general") and '
-            "BahdanauAttention take any sizes."
+            "Expected queries and keys of the same size. Received: "
+            f'query_dim={query_dim}, key_dim={key_dim}. Use LuongAttention("general") or '
+            "BahdanauAttention for different sizes."
         )

@@ -1,4 +1,4 @@
-"""The weights of every attention layer of a model, without changing the model."""
+"""Recording of the attention weights of all layers, without changes to the model."""
 
 import contextlib
 import contextvars
@@ -18,23 +18,26 @@ _recording: contextvars.ContextVar[tuple[dict[str, Any], dict[str, Any]] | None]
 
 @contextlib.contextmanager
 def record_attention_scores() -> Iterator[dict[str, Any]]:
-    """Collects the weights of all attention layers that compute inside the block.
+    """Records the weights of all attention layers that are called inside a `with` block.
 
-    Models must be called eagerly, `model(inputs)`: what `predict` and `fit` compute is compiled and
-    has no values yet when it is traced.
+    Call models eagerly, `model(inputs)`: `predict` and `fit` trace a compiled function, in which
+    the weights have no values.
 
-    Yields:
-        Dict, filled by each call, from the path of an attention layer, such as
-        `"encoder/stack/block_0/self_attention"`, to NumPy weights `(batch, heads, target, source)`,
-        or `(batch, target, source)` for mechanisms with one head. If a layer attends several times,
-        the weights are joined along the target, so that the steps of a loop make one alignment.
-        Not for a search, whose hypotheses change places: it has `return_alignments`. Blockwise
-        attention has no weights. On JAX a loop over time is compiled, so attention in it must be
-        asked for its weights: `return_attention_scores=True`. Where two layers have one path, as in
-        an `EnsembleDecoder` of models that were loaded, that of the second ends with `"#2"`.
+    The weights of a layer that attends several times are concatenated along the target axis, so
+    that the steps of a loop form one alignment. This does not suit a search, which reorders its
+    hypotheses: use its argument `return_alignments`. Blockwise attention computes no weights. On
+    JAX, loops over time are compiled: call an attention RNN with `return_attention_scores=True`
+    instead.
+
+    Returns:
+        Context manager whose value is a dict. Each call adds to it. Keys are paths of attention
+        layers, such as `"encoder/stack/block_0/self_attention"`; `"#2"` is appended to the path of
+        a second layer with the same path, for instance in an `EnsembleDecoder` of loaded models.
+        Values are NumPy arrays of shape `(batch, heads, target, source)`, or `(batch, target,
+        source)` for mechanisms with one head.
 
     Raises:
-        ValueError: if weights have no values, or those of a layer cannot be joined.
+        ValueError: If weights have no values, or the weights of a layer cannot be concatenated.
 
     Example:
 
@@ -55,7 +58,7 @@ def record_attention_scores() -> Iterator[dict[str, Any]]:
 
 
 def record(layer: keras.layers.Layer, weights: Tensor) -> None:
-    """Notes the weights `(..., target, source)` that a layer has computed, if anybody asked."""
+    """Stores the weights `(..., target, source)` of a layer if a recording is active."""
     recording = _recording.get()
     if recording is None:
         return
@@ -66,21 +69,20 @@ def record(layer: keras.layers.Layer, weights: Tensor) -> None:
         path = f"{layer.path}#{number}"
     try:
         values = ops.convert_to_numpy(weights)
-    except Exception as error:  # each backend has its own for values that are not there
+    except Exception as error:  # each backend raises a different exception for symbolic tensors
         raise ValueError(
-            "Attention scores can only be recorded while the model computes. Received: "
-            f"symbolic weights of {path}. Call the model itself, outside of compiled "
-            "functions: model(inputs). On JAX, ask a loop over time for "
-            "return_attention_scores=True."
+            "Expected attention weights with values. Received: symbolic weights of "
+            f"{path}. Call the model itself, outside of compiled functions: model(inputs). On "
+            "JAX, call layers that loop over time with return_attention_scores=True."
         ) from error
     if path in scores:
         before = scores[path]
-        others = before.shape[:-2] + before.shape[-1:]
-        if others != values.shape[:-2] + values.shape[-1:]:
+        fixed_axes = before.shape[:-2] + before.shape[-1:]
+        if fixed_axes != values.shape[:-2] + values.shape[-1:]:
             raise ValueError(
-                "Attention scores can only be joined along the target. Received: weights of "
-                f"{path} of shape {values.shape} after others of shape {before.shape}. Use "
-                "one `record_attention_scores` for each batch; ask a search for its alignments."
+                "Expected weights that can be concatenated along the target. Received: weights of "
+                f"{path} with shape {values.shape} after shape {before.shape}. Use "
+                "one `record_attention_scores` per batch, and return_alignments=True for a search."
             )
         values = np.concatenate([before, values], axis=-2)
     scores[path] = values

@@ -28,69 +28,75 @@ def attention_spec(
 
 
 class AttentionSteps:
-    """Attention as an attention RNN uses it: one query at a time, beside a state.
+    """Interface of attention inside a recurrent loop: one query per step, with a state.
 
-    Most attention has no state: then a step is `attend` with one query of each beam.
+    The defaults are for attention without a state, where a step is `attend` with one query per
+    beam.
     """
 
     requires_time_loop = False
-    """Whether a step needs what the step before has left, so that time must be a loop."""
+    """Bool, whether a step depends on the state of the previous step, so that time is a loop."""
 
     can_exceed_max_length = True
-    """Whether more steps may follow than the `max_steps` given to `initial_state`."""
+    """Bool, whether more steps than the `max_steps` of `initial_state` are allowed."""
 
     attends_to_source = True
-    """Whether the weights of a step are over the source: then they align it with the target."""
+    """Bool, whether the weights are over the source, so that they align it with the target."""
 
     def primary_source(self, values: Any) -> Any:
         """Returns the value for the source that the weights of a step refer to, by default any."""
         return values
 
     def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:
-        """A prepared memory for queries of which some are padding.
+        """Adds a padding mask of the queries to a prepared memory.
+
+        The default ignores the mask: only attention to previous queries uses it.
 
         Args:
-            memory: what `prepare_memory` returned.
-            query_mask: boolean `(batch, target)` or `None`.
+            memory: Dict returned by `prepare_memory`.
+            query_mask: Boolean tensor of shape `(batch, target)`, or `None`.
 
         Returns:
-            The memory: only attention to the queries themselves uses the mask.
+            The memory.
         """
         return memory
 
     def initial_state(
         self, memory: TensorDict, rows: int | Tensor, max_steps: int | Tensor | None = None
     ) -> TensorDict:
-        """The state before the first step.
+        """Returns the state before the first step.
 
         Args:
-            memory: what `prepare_memory` returned, leaves `(batch, ...)`.
-            rows: int or integer scalar, sentences times beams.
-            max_steps: int or integer scalar, the most steps that will follow, where they are known.
+            memory: Dict returned by `prepare_memory`, with leaves of shape `(batch, ...)`.
+            rows: Int or scalar int tensor, batch size times number of beams.
+            max_steps: Int or scalar int tensor, maximum number of steps. Defaults to `None`,
+                unknown.
 
         Returns:
-            Dict with leaves `(rows, ...)`; empty for attention without a state.
+            Dict with leaves of shape `(rows, ...)`; empty for attention without a state.
         """
         return {}
 
     def num_positions(
         self, memory: TensorDict, max_steps: int | Tensor | None = None
     ) -> int | Tensor:
-        """int scalar, the columns of the weights of a step."""
+        """Returns the number of positions of the weights of a step, a scalar int."""
         return ops.shape(memory["mask"])[-1]
 
     def attend_step(
         self, query: Tensor, memory: TensorDict, state: TensorDict
     ) -> tuple[Tensor, Tensor, TensorDict]:
-        """Attends once.
+        """Attends with one query per row.
 
         Args:
-            query: `(rows, query_dim)`.
-            memory: what `prepare_memory` returned, leaves `(batch, ...)`: beams share it.
-            state: dict, as from `initial_state` or the step before.
+            query: Tensor of shape `(rows, query_dim)`.
+            memory: Dict returned by `prepare_memory`, with leaves of shape `(batch, ...)`. The
+                beams of a batch entry share it.
+            state: Dict returned by `initial_state` or by the previous step.
 
         Returns:
-            Tuple of context `(rows, value_dim)`, weights `(rows, num_positions)` and the new state.
+            Tuple of the context `(rows, value_dim)`, the weights `(rows, num_positions)` and the
+            new state.
         """
         rows = ops.shape(query)[0]
         folded = fold_beams_into_queries(query, ops.shape(memory["mask"])[0])  # (B, K, D)
@@ -103,10 +109,15 @@ class AttentionSteps:
         raise NotImplementedError(f"{type(self).__name__} must override `attend`.")
 
     def align(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
-        """`attend` with one alignment a query: the weights of several heads are averaged.
+        """Attends and returns one alignment per query: the weights are averaged over the heads.
+
+        Args:
+            query: Tensor of shape `(batch, target, query_dim)`.
+            memory: Dict returned by `prepare_memory`.
 
         Returns:
-            Tuple of contexts `(batch, target, value_dim)` and weights `(batch, target, source)`.
+            Tuple of the contexts `(batch, target, value_dim)` and the weights `(batch, target,
+            source)`.
         """
         context, weights = self.attend(query, memory)
         return context, ops.mean(weights, axis=1) if len(weights.shape) == 4 else weights

@@ -11,33 +11,55 @@ from keras_attn.attention.attention_mechanism import AttentionMechanism
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class BahdanauAttention(AttentionMechanism):
-    """Additive attention, with its projections.
+    """Additive attention with learned projections of queries and keys.
 
         e_ts = v . tanh(W_q q_t + W_k k_s)
 
     Introduced by [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), appendix A.1.2. With
-    `normalize=True` the vector is weight-normalised ([Salimans and Kingma,
+    `normalize=True`, the vector v is weight-normalized ([Salimans and Kingma,
     2016](https://arxiv.org/abs/1602.07868), equation 2):
 
         e_ts = g v / |v| . tanh(W_q q_t + W_k k_s + b)
 
-    with g starting at sqrt(1 / units) and b at 0, as in TensorFlow Addons.
+    where g is initialized to sqrt(1 / units) and b to 0, as in TensorFlow Addons.
 
-    `keras.layers.AdditiveAttention` has the same tanh but no projections.
+    `keras.layers.AdditiveAttention` has the same tanh, but no projections.
 
     Args:
-        units: int, size of the space in which queries and keys are compared.
-        normalize: bool, whether v is weight-normalised. Default `False`.
-        chunk_size: int, keys that are scored at a time; a `(batch, target, source, units)` tensor
-            is then never made, in training neither. For long sequences attended to by many queries
-            at once. Default `None`: all.
-        kernel_initializer: initializer of W_q, W_k and v. Default `"glorot_uniform"`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        units: Positive int, size of the space in which queries and keys are compared.
+        normalize: Bool, whether v is weight-normalized. Defaults to `False`.
+        kernel_initializer: Initializer of W_q, W_k and v. Defaults to `"glorot_uniform"`.
+        chunk_size: Positive int, number of keys that are scored at a time. Neither inference nor
+            training then holds a tensor of shape `(batch, target, source, units)`. Useful when many
+            queries attend to a long sequence at once. Defaults to `None`, all keys at once.
+        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+            `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments, returns, masking: see `AttentionMechanism`.
+    Call arguments:
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Tensor of shape `(batch, source, value_dim)`.
+        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
+        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
+            `True` marks positions that may be attended to. It is combined with `value_mask`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
+            passes it.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
+            `value`.
+
+    Returns:
+        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, source)`.
+
+    Masking:
+        Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
+        weights and a zero context. A mask of the queries has no effect.
 
     Raises:
-        ValueError: if `units` is not a positive integer, or an input is not of rank 3.
+        ValueError: If `units` or `chunk_size` is not a positive integer, or an input does not have
+            rank 3.
 
     Example:
 

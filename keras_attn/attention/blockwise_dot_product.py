@@ -1,4 +1,4 @@
-"""Scaled dot-product attention in memory linear in the sequence length."""
+"""Scaled dot-product attention with memory linear in the sequence length."""
 
 from collections.abc import Callable
 
@@ -28,39 +28,42 @@ def blockwise_dot_product(
     start_index: int | Tensor = 0,
     block_size: int = 512,
 ) -> Tensor:
-    """The context of `scaled_dot_product`, without ever holding all weights.
+    """Computes the context of `scaled_dot_product` without storing all weights.
 
-    The queries are taken in blocks, each against all keys, and no weight is kept: the backward pass
-    computes those of a block again. So the memory is that of `block_size * source` weights a head,
-    not of `target * source`, in inference and in training. With `W` the weights of a block, `O` its
-    context and `dX` the gradient of the loss with respect to `X`,
+    The queries are processed in blocks, each against all keys. No weights are kept: the backward
+    pass recomputes those of each block. The memory is that of `block_size * source` weights per
+    head instead of `target * source`, in inference and in training. With the weights `W` of a
+    block, its context `O`, and the gradient `dX` of the loss with respect to `X`:
 
         dV += Wᵀ dO,  dW = dO Vᵀ,  dS = W ∘ (dW - rowsum(W ∘ dW)),  dQ = dS K,  dK += dSᵀ Q.
 
-    Rabe and Staats 2021, "Self-attention Does Not Need O(n²) Memory"
-    (https://arxiv.org/abs/2112.05682); the backward pass is the one of Dao et al. 2022,
-    "FlashAttention" (https://arxiv.org/abs/2205.14135, appendix B.2).
+    Introduced by [Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682); the backward pass is
+    that of FlashAttention ([Dao et al., 2022](https://arxiv.org/abs/2205.14135), appendix B.2).
 
     Args:
-        query: `(batch, heads, target, head_dim)` floats, scaled.
-        keys: `(batch, groups, source, head_dim)` floats; `groups` divides `heads`.
-        values: `(batch, groups, source, value_dim)` floats.
-        mask: `None` or boolean `(batch or 1, heads or 1, 1, source)`, True where a key may be
-            attended.
-        causal: bool, whether a query may attend only to keys at its own position and before.
-        sliding_window: `None` or int of at least 1: a query may attend only to keys less than this
-            many positions away from its own, on either side.
-        bias: `None` or a function of `query_positions` int32 `(1, t)` and `key_positions` int32
-            `(1, s)` that returns floats `(1, heads or 1, t, s)`, added to the scores. It must
-            depend on the differences of the positions only, as those of ALiBi and T5 do: it is
-            called once, for each difference there is. Gradients reach its weights.
-        start_index: int or int32 scalar, the position of the first query; the first key is at 0.
-        block_size: int, the largest number of queries in a block.
+        query: Float tensor of shape `(batch, heads, target, head_dim)`, already scaled.
+        keys: Float tensor of shape `(batch, groups, source, head_dim)`, where `groups` divides
+            `heads`.
+        values: Float tensor of shape `(batch, groups, source, value_dim)`.
+        mask: Boolean tensor of shape `(batch or 1, heads or 1, 1, source)`; `True` marks keys that
+            may be attended to. Defaults to `None`, no masked keys.
+        causal: Bool, whether a query may attend only to keys at its own and earlier positions.
+            Defaults to `False`.
+        sliding_window: Positive int: a query may attend only to keys that are fewer positions away,
+            in both directions. Defaults to `None`, no limit.
+        bias: Function of `query_positions` int32 `(1, t)` and `key_positions` int32 `(1, s)` that
+            returns floats `(1, heads or 1, t, s)`, which are added to the scores. It must depend
+            only on the differences of the positions, as ALiBi and the bias of T5 do: it is called
+            once, for all differences. Gradients reach its weights. Defaults to `None`.
+        start_index: Int or scalar int32 tensor, position of the first query; the first key is at
+            position 0. Defaults to `0`.
+        block_size: Positive int, maximum number of queries in a block. Defaults to `512`.
 
     Returns:
-        Context `(batch, heads, target, value_dim)` of the dtype of `query`.
+        Context of shape `(batch, heads, target, value_dim)`, with the dtype of `query`.
 
-    Masking: masked weights are exactly 0. A query that may attend to nothing gets a zero context.
+    Masking:
+        Masked keys get a weight of exactly 0. A query without unmasked keys gets a zero context.
 
     Example:
 
@@ -73,15 +76,15 @@ def blockwise_dot_product(
     """
     query, keys, values = (ops.convert_to_tensor(x) for x in (query, keys, values))
     heads, target, source = query.shape[1], ops.shape(query)[2], ops.shape(keys)[2]
-    if is_symbol(target):  # JAX infers shapes, and computes nothing
+    if is_symbol(target):  # shape inference on JAX
         num_blocks, size = 1, target
     else:
         num_blocks = at_least_one((target + block_size - 1) // block_size)
-        # Equal blocks need the least padding.
+        # Blocks of equal size need the least padding.
         size = at_least_one((target + num_blocks - 1) // num_blocks)
 
     def weigh(number, query_block, keys, values, distance_bias=None):
-        """Context `(B, H, t, dv)` and weights `(B, H, t, S)` of the block of that number."""
+        """Returns the context `(B, H, t, dv)` and the weights `(B, H, t, S)` of a block."""
         query_positions = start_index + number * size + ops.arange(size, dtype="int32")[None, :]
         key_positions = ops.arange(source, dtype="int32")[None, :]
         allowed = position_mask(query_positions, key_positions, causal, sliding_window)
@@ -93,7 +96,7 @@ def blockwise_dot_product(
         return scaled_dot_product(query_block, keys, values, allowed, block_bias)
 
     def first_column(number):
-        """Where the columns of the bias start that the block needs: `source + size` of them."""
+        """Returns the start of the `source + size` columns of the bias that a block needs."""
         return slice_starts(0, 0, 0, (num_blocks - 1 - number) * size)
 
     @ops.custom_gradient
@@ -113,7 +116,7 @@ def blockwise_dot_product(
                 query_gradient, score_gradient, *addends = block_gradients(
                     context_gradient, weights, query_block, *shared[:2]
                 )
-                # The block is not needed any more, so its gradient takes its place.
+                # The block is no longer needed: its gradient replaces it in the buffer.
                 blocks = ops.slice_update(
                     blocks, slice_starts(number, 0, 0, 0, 0), query_gradient[None]
                 )
@@ -135,7 +138,7 @@ def blockwise_dot_product(
 
     inputs = [split(query, num_blocks, size), keys, values]
     if bias is not None:
-        # Column c is the bias of a key c - (num_blocks * size - 1) positions after the query.
+        # Column c holds the bias of a key c - (num_blocks * size - 1) positions after the query.
         last_query = ops.reshape(start_index + num_blocks * size - 1, (1, 1))
         key_positions = ops.arange(num_blocks * size + source, dtype="int32")[None, :]
         distance_bias = bias(last_query, key_positions)  # (1, H or 1, 1, N*t+S)
@@ -147,7 +150,7 @@ def blockwise_dot_product(
 
 
 def split(query: Tensor, num_blocks: int | Tensor, size: int | Tensor) -> Tensor:
-    """`(batch, heads, target, head_dim)` to `(num_blocks, batch, heads, size, head_dim)`."""
+    """Splits queries `(B, H, T, d)` into blocks `(num_blocks, B, H, size, d)`."""
     heads, target, head_dim = query.shape[1], ops.shape(query)[2], query.shape[3]
     query = ops.pad(query, ((0, 0), (0, 0), (0, num_blocks * size - target), (0, 0)))
     query = ops.reshape(query, (-1, heads, num_blocks, size, head_dim))  # (B, H, N, t, d)
@@ -157,7 +160,7 @@ def split(query: Tensor, num_blocks: int | Tensor, size: int | Tensor) -> Tensor
 def block_gradients(
     context_gradient: Tensor, weights: Tensor, query: Tensor, keys: Tensor, values: Tensor
 ) -> tuple[Tensor, ...]:
-    """Gradients with respect to the query, the scores, the keys and the values."""
+    """Returns the gradients with respect to the query, the scores, the keys and the values."""
     groups = keys.shape[1]
     weight_gradient = matmul_groups(context_gradient, ops.transpose(values, (0, 1, 3, 2)))
     wide = ops.cast(weights, wide_dtype(weights))
@@ -173,15 +176,15 @@ def block_gradients(
 
 
 def sum_over_queries(weights: Tensor, vectors: Tensor, groups: int) -> Tensor:
-    """Sum of the vectors of all queries of all heads of a group, weighted for each key.
+    """Sums the vectors of all queries and all heads of a group, weighted for each key.
 
     Args:
-        weights: `(batch, heads, target, source)`.
-        vectors: `(batch, heads, target, dim)`.
-        groups: int, divides `heads`.
+        weights: Tensor of shape `(batch, heads, target, source)`.
+        vectors: Tensor of shape `(batch, heads, target, dim)`.
+        groups: Int, number of groups; divides `heads`.
 
     Returns:
-        `(batch, groups, source, dim)`.
+        Tensor of shape `(batch, groups, source, dim)`.
     """
     rows = weights.shape[1] // groups * ops.shape(weights)[2]
     weights = ops.reshape(weights, (-1, groups, rows, ops.shape(weights)[3]))  # (B, G, H/G*T, S)
@@ -190,18 +193,21 @@ def sum_over_queries(weights: Tensor, vectors: Tensor, groups: int) -> Tensor:
 
 
 def skew(columns: Tensor, heads: int, size: int | Tensor, source: int | Tensor) -> Tensor:
-    """Turns a bias for each distance into one for each pair of positions.
+    """Expands a bias per distance to a bias per pair of positions.
 
-    Row `i` is `columns` shifted to the right by `i`, made by reading `size` copies of them as rows
-    that are shorter by one (Huang et al. 2018, "Music Transformer",
-    https://arxiv.org/abs/1809.04281, section 3.4.1).
+    Row `i` of the result is `columns` shifted to the right by `i`. It is computed by reshaping
+    `size` copies of `columns` to rows that are one element shorter ([Huang et al.,
+    2018](https://arxiv.org/abs/1809.04281), section 3.4.1).
 
     Args:
-        columns: `(1, heads, 1, source + size)`, of which number `size - 1` is for the first key and
-            the first query.
+        columns: Tensor of shape `(1, heads, 1, source + size)`. Column `size - 1` is the bias of
+            the first query and the first key.
+        heads: Int, number of heads.
+        size: Int, number of queries.
+        source: Int, number of keys.
 
     Returns:
-        `(1, heads, size, source)`.
+        Tensor of shape `(1, heads, size, source)`.
     """
     length = source + size
     rows = ops.broadcast_to(columns, (1, heads, size, length))
@@ -212,7 +218,7 @@ def skew(columns: Tensor, heads: int, size: int | Tensor, source: int | Tensor) 
 
 
 def unskew(gradient: Tensor, heads: int, size: int | Tensor, source: int | Tensor) -> Tensor:
-    """The gradient of `skew`: `(batch, heads, size, source)` to `(1, heads, 1, source + size)`."""
+    """Gradient of `skew`: sums `(batch, heads, size, source)` to `(1, heads, 1, source + size)`."""
     length = source + size
     rows = ops.cast(gradient, wide_dtype(gradient))
     rows = ops.sum(rows, axis=0, keepdims=True)  # (1, H, t, S)

@@ -14,6 +14,7 @@ from keras_attn._layer.argument_checks import (
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import InitializerLike, Mask, StaticShape, Tensor, TensorDict
@@ -295,8 +296,7 @@ class CombinedAttention(AttentionSteps, Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         attentions = {
-            name: keras.saving.deserialize_keras_object(attention)
-            for name, attention in config["attentions"].items()
+            name: deserialize_shared(attention) for name, attention in config["attentions"].items()
         }
         return cls(**{**config, "attentions": attentions})
 

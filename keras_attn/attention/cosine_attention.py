@@ -10,23 +10,46 @@ from keras_attn.masks import wide_dtype
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class CosineAttention(AttentionMechanism):
-    """Attention by the angle between query and key, with a learned sharpness.
+    """Attention by cosine similarity of query and key, with a learned sharpness.
 
         e_ts = g q_t . k_s / (|q_t| |k_s|)
 
-    The content-based addressing of the neural Turing machine ([Graves et al.,
-    2014](https://arxiv.org/abs/1410.5401), equations 5 and 6), whose sharpness g is a weight here:
-    long vectors have no more say than short ones, and g alone decides how peaked the weights are.
+    The content-based addressing of neural Turing machines ([Graves et al.,
+    2014](https://arxiv.org/abs/1410.5401), equations 5 and 6), with the sharpness g as a weight.
+    The lengths of the vectors have no influence; g alone determines how peaked the weights are.
 
     Args:
-        initial_sharpness: float > 0, what g starts from. With 1 the largest weight is at most e^2
-            times the smallest. Default 10.
-        **kwargs: arguments of `AttentionMechanism`.
+        initial_sharpness: Positive float, initial value of g. With `1.0`, the largest weight is at
+            most e^2 times the smallest. Defaults to `10.0`.
+        kernel_initializer: Ignored: the mechanism has no weight matrices. Defaults to
+            `"glorot_uniform"`.
+        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+            `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments, returns, masking: see `AttentionMechanism`. Query and key have one size.
+    Call arguments:
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Tensor of shape `(batch, source, value_dim)`.
+        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
+        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
+            `True` marks positions that may be attended to. It is combined with `value_mask`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
+            passes it.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
+            `value`.
+
+    Returns:
+        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, source)`.
+
+    Masking:
+        Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
+        weights and a zero context. A mask of the queries has no effect.
 
     Raises:
-        ValueError: if `initial_sharpness` is not positive, or query and key differ in size.
+        ValueError: If `initial_sharpness` is not positive, or query and key have different sizes.
 
     Example:
 
@@ -41,8 +64,7 @@ class CosineAttention(AttentionMechanism):
         super().__init__(**kwargs)
         if not initial_sharpness > 0:
             raise ValueError(
-                "initial_sharpness must be positive. "
-                f"Received: initial_sharpness={initial_sharpness}."
+                f"Expected initial_sharpness > 0. Received: initial_sharpness={initial_sharpness}."
             )
         self.initial_sharpness = initial_sharpness
 
@@ -63,8 +85,8 @@ class CosineAttention(AttentionMechanism):
 
 
 def _unit_length(vectors):
-    """Vectors `(..., D)` divided by their length; a vector of zeros stays one."""
-    # float16 cannot hold the factor of a vector of zeros.
+    """Divides vectors `(..., D)` by their length. A zero vector remains zero."""
+    # The reciprocal length of a zero vector exceeds the range of float16.
     wide = ops.cast(vectors, wide_dtype(vectors))
     squares = ops.sum(ops.square(wide), axis=-1, keepdims=True)
     return ops.cast(wide * ops.rsqrt(squares + 1e-12), vectors.dtype)

@@ -8,23 +8,45 @@ from keras_attn.attention.additive_feedback_attention import AdditiveFeedbackAtt
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class CoverageAttention(AdditiveFeedbackAttention):
-    """Additive attention that sees how much each position has been attended to.
+    """Additive attention with a coverage vector of all previous weights.
 
         c_ts = sum_{t' < t} a_t's
         e_ts = v . tanh(W_q q_t + W_k k_s + w_c c_ts + b)
 
-    Introduced by [See et al., 2017](https://arxiv.org/abs/1704.04368), equations 10 and 11, against
-    repetitions in summaries. The loss that goes with it, equation 12, is the `coverage_loss` of
-    `RNNDecoder`.
+    Introduced by [See et al., 2017](https://arxiv.org/abs/1704.04368), equations 10 and 11, to
+    avoid repetitions in summaries. The corresponding loss, equation 12, is the argument
+    `coverage_loss` of `RNNDecoder`.
 
     Args:
-        units: int, size of the space in which queries and keys are compared.
-        **kwargs: arguments of `AttentionMechanism`.
+        units: Positive int, size of the space in which queries and keys are compared.
+        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+            `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments, returns, masking: see `FeedbackAttention`.
+    Call arguments:
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Tensor of shape `(batch, source, value_dim)`.
+        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
+        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
+            `True` marks positions that may be attended to. It is combined with `value_mask`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
+            passes it.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
+            `value`.
+
+    Returns:
+        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, source)`.
+
+    Masking:
+        Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
+        weights and a zero context. A mask of the queries has no effect.
 
     Raises:
-        ValueError: if `units` is not a positive integer.
+        ValueError: If `units` is not a positive integer.
 
     Example:
 

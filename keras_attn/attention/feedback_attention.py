@@ -10,14 +10,67 @@ from keras_attn.attention.attention_recorder import record
 
 
 class FeedbackAttention(AttentionMechanism):
-    """Base of attention mechanisms whose weights depend on those of the steps before.
+    """Base class of attention mechanisms whose weights depend on previous weights.
 
-    A subclass overrides `initial_state` and `attend_once`. Queries are answered in their order: a
-    call with several queries is a loop over them.
+        a_t, state_t = attend_once(q_t, memory, state_{t-1})
+        c_t = sum_s a_ts m_s
 
-    Args, call arguments, returns: see `AttentionMechanism`.
+    A subclass overrides `initial_state` and `attend_once`. A call with several queries processes
+    them in order, in a loop over the target axis.
 
-    Masking: as everywhere; a position that may never be attended to does not count in the state.
+    Args:
+        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+            `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
+
+    Call arguments:
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Tensor of shape `(batch, source, value_dim)`.
+        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
+        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
+            `True` marks positions that may be attended to. It is combined with `value_mask`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
+            passes it.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
+            `value`.
+
+    Returns:
+        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, source)`.
+
+    Masking:
+        Masked positions get a weight of exactly 0 and do not change the state. A query that may
+        attend to no position gets zero weights and a zero context. A mask of the queries has no
+        effect.
+
+    Raises:
+        ValueError: If `probability_fn` is unknown, `value` is missing, or an input does not have
+            rank 3.
+
+    Example:
+
+    A mechanism that never attends to the same position twice:
+
+    >>> import numpy as np
+    >>> from keras_attn import masks
+    >>> class VisitOnce(FeedbackAttention):
+    ...     def initial_state(self, memory, rows, max_steps=None):
+    ...         return {"visited": ops.zeros((rows, ops.shape(memory["values"])[1]))}
+    ...     def attend_once(self, query, memory, state):
+    ...         scores = ops.matmul(query, ops.transpose(memory["keys"], (0, 2, 1)))
+    ...         scores = scores - 1e9 * state["visited"]  # (B, K, S)
+    ...         mask = ops.broadcast_to(memory["mask"], ops.shape(scores))
+    ...         best = ops.argmax(masks.masked_softmax(scores, mask), axis=-1)
+    ...         weights = ops.one_hot(best, ops.shape(scores)[-1])
+    ...         return weights, {"visited": state["visited"] + weights}
+    >>> layer = VisitOnce()
+    >>> query, value = np.ones((1, 2, 4), "float32"), np.ones((1, 2, 4), "float32")
+    >>> _, weights = layer(query, value, return_attention_scores=True)
+    >>> np.array(weights)[0].tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
     """
 
     requires_time_loop = True
@@ -34,15 +87,15 @@ class FeedbackAttention(AttentionMechanism):
     def attend_once(
         self, query: Tensor, memory: TensorDict, state: TensorDict
     ) -> tuple[Tensor, TensorDict]:
-        """Attends with one query of each beam.
+        """Attends with one query per beam.
 
         Args:
-            query: `(batch, beams, query_dim)`.
-            memory: what `prepare_memory` returned, leaves `(batch, ...)`.
-            state: dict with leaves `(batch, beams, ...)`.
+            query: Tensor of shape `(batch, beams, query_dim)`.
+            memory: Dict returned by `prepare_memory`, with leaves of shape `(batch, ...)`.
+            state: Dict with leaves of shape `(batch, beams, ...)`.
 
         Returns:
-            Tuple of weights `(batch, beams, source)` and the new state.
+            Tuple of the weights `(batch, beams, source)` and the new state.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `attend_once`.")
 

@@ -7,6 +7,7 @@ from keras_attn import masks
 from keras_attn._layer.argument_checks import check_compute_dtype
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_mechanism import AttentionMechanism
@@ -175,5 +176,5 @@ class IntraDecoderAttention(AttentionSteps, Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
+        mechanism = deserialize_shared(config["mechanism"])
         return cls(**{**config, "mechanism": mechanism})

@@ -9,6 +9,7 @@ from keras_attn._layer.argument_checks import check_positive_integer, check_seco
 from keras_attn._layer.attach_mask import AttachMask
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.attention.weighted_average import WeightedAverage
@@ -17,38 +18,42 @@ from keras_attn.positions.position_range import position_range
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class IntraSentenceAttention(Layer):
-    """Lets each of two sentences attend to itself, with a learned number for each distance.
+    """Self-attention within each of two sequences, with a learned bias for each distance.
 
         f_ij = F(a_i) . F(a_j)
         a'_i = sum_j exp(f_ij + d_(i-j)) / sum_k exp(f_ik + d_(i-k)) a_j
 
     Introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), section 3.4, equations 7
-    and 8. All distances above `max_distance`, on either side, share one number. The two sentences
-    share F and d; they do not see each other.
+    and 8. All distances above `max_distance`, in both directions, share one bias. The two sequences
+    share F and d, but do not attend to each other.
 
     Args:
-        transform: layer F from `(batch, time, features)` to `(batch, time, units)`.
-        max_distance: int, in words. Default 10.
-        **kwargs: arguments of `keras.layers.Layer`.
+        transform: Keras layer F that maps `(batch, time, features)` to `(batch, time, units)`, for
+            instance `keras.layers.Dense(200, "relu")`.
+        max_distance: Positive int, largest distance with its own bias, in tokens. Defaults to `10`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        first: `(batch, first, features)`.
-        second: `(batch, second, features)`.
-        first_mask: boolean `(batch, first)`, True = real. Default: the implicit mask of `first`,
-            passed by Keras.
-        second_mask: boolean `(batch, second)`, likewise.
-        mask: must be `None`. A wrapper that passes one mask cannot pass those of both.
+        first: Tensor of shape `(batch, first, features)`.
+        second: Tensor of shape `(batch, second, features)`.
+        first_mask: Boolean tensor of shape `(batch, first)`; `True` marks real tokens. Defaults to
+            the implicit mask of `first`, which Keras passes.
+        second_mask: Boolean tensor of shape `(batch, second)`. Defaults to the implicit mask of
+            `second`, which Keras passes.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to one
+            of the two inputs.
 
     Returns:
-        Tuple of `(batch, first, features)` and `(batch, second, features)`.
-        `record_attention_scores` knows the weights by the names `first` and `second`.
+        Tuple of tensors of shapes `(batch, first, features)` and `(batch, second, features)`.
+        `record_attention_scores` stores the weights under the names `first` and `second`.
 
     Masking:
-        Masked words get weight exactly 0; a sentence without other words gets zeros. What stands at
-        the masked words of the results has no meaning; the results have the masks of the inputs.
+        Masked tokens get a weight of exactly 0. A sequence without unmasked tokens gets zeros.
+        Results at masked positions are undefined. The results carry the masks of the inputs.
 
     Raises:
-        ValueError: if `max_distance` is not a positive integer.
+        ValueError: If `max_distance` is not a positive integer, `second` is missing, or a mask does
+            not fit.
 
     Example:
 
@@ -101,7 +106,7 @@ class IntraSentenceAttention(Layer):
         return average(scores + bias, words, masks.attention_mask(words, mask))[0]  # (B, T, D)
 
     def _bias(self, length):
-        """d_(i-j) `(length, length)`: number 0 for all that is far, then the near ones."""
+        """Returns d_(i-j), of shape `(length, length)`. Index 0 is the bias of large distances."""
         positions = position_range(length)[0]  # (T,)
         distances = positions[:, None] - positions  # (T, T)
         is_near = ops.abs(distances) <= self.max_distance
@@ -117,5 +122,5 @@ class IntraSentenceAttention(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        transform = keras.saving.deserialize_keras_object(config["transform"])
+        transform = deserialize_shared(config["transform"])
         return cls(**{**config, "transform": transform})

@@ -7,20 +7,45 @@ from keras_attn.attention.attention_mechanism import AttentionMechanism
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LinearScoreAttention(AttentionMechanism):
-    """A score from a fully connected layer: one number from query and key.
+    """Attention with a linear score of query and key.
 
         e_ts = w_q . q_t + w_k . k_s + b
 
-    The additive score of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473) without its tanh
-    and its vector v. The query adds the same to all scores of its row, which the softmax takes away
-    again: the weights are the same for every query, a pooling of the memory that is learned. Use it
-    for that, as a baseline, or where a subclass adds to the scores; w_q and b are there so that the
-    scores are those of the layer it describes.
+    This is the additive score of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473) without
+    the tanh and the vector v. The softmax cancels the term of the query, so the weights are equal
+    for all queries: the layer is a learned pooling of the memory. Use it for pooling, as a
+    baseline, or as the base of a score with more terms.
 
     Args:
-        **kwargs: arguments of `AttentionMechanism`.
+        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+            `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments, returns, masking: see `AttentionMechanism`.
+    Call arguments:
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Tensor of shape `(batch, source, value_dim)`.
+        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
+        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
+            `True` marks positions that may be attended to. It is combined with `value_mask`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
+            passes it.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
+            `value`.
+
+    Returns:
+        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, source)`.
+
+    Masking:
+        Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
+        weights and a zero context. A mask of the queries has no effect.
+
+    Raises:
+        ValueError: If `probability_fn` is unknown, `value` is missing, or an input does not have
+            rank 3.
 
     Example:
 
@@ -41,6 +66,6 @@ class LinearScoreAttention(AttentionMechanism):
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query = ops.matmul(query, self.query_kernel) + self.bias  # (B, T, 1)
-        # Not a transposition: tf2onnx's optimizers make a wrong reshape of one with an axis of
-        # size 1 after a product.
+        # Indexing instead of a transposition: the optimizers of tf2onnx replace a transposition
+        # with an axis of size 1 after a matrix product by a wrong reshape.
         return query + keys[:, None, :, 0]  # (B, T, S)

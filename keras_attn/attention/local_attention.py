@@ -8,6 +8,7 @@ from keras_attn._backend.sequential_loops import at_least_one
 from keras_attn._decoding_state.beam_axis import merge_beams, split_beams
 from keras_attn._layer.argument_checks import check_compute_dtype, check_positive_integer
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_mechanism import AttentionMechanism
@@ -21,38 +22,61 @@ ALIGNMENTS = ("predictive", "monotonic")
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LocalAttention(AttentionMechanism):
-    """Attends to a window around one position, with the scores of another mechanism.
+    """Attention to a window around one position, with the scores of another mechanism.
 
-    The position is predicted from the query (local-p), or the number of the step (local-m), where
-    target and source run in parallel:
+    The center of the window is predicted from the query (local-p):
 
-        p_t  = S sigmoid(v_p . tanh(W_p q_t))                        S = length of the sentence
-        a_ts = softmax_s(e_ts) exp(-(s - p_t)^2 / (2 sigma^2))       |s - p_t| <= D, sigma = D / 2
+        p_t  = S sigmoid(v_p . tanh(W_p q_t))                        (S: length of the source)
+        a_ts = softmax_s(e_ts) exp(-(s - p_t)^2 / (2 sigma^2))       (|s - p_t| <= D, sigma = D / 2)
+
+    or it is the number of the step (local-m), for sources and targets that run in parallel:
 
         p_t  = min(t, S - 1)
-        a_ts = softmax_s(e_ts)                                       |s - p_t| <= D
+        a_ts = softmax_s(e_ts)                                       (|s - p_t| <= D)
 
-    Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section 3.2; positions and
-    steps count from 0, and a target that is longer than the source ends at the last position. Only
-    the 2 D + 1 positions of the window are scored and averaged; the mask and the returned weights
-    still have a number for every position.
+    Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section 3.2. Positions and
+    steps count from 0. S is the number of positions up to the last one that any query may attend
+    to. Only the 2 D + 1 positions of the window are scored and averaged, but the mask and the
+    returned weights cover all positions.
 
     Args:
-        mechanism: an `AttentionMechanism`, whose scores are taken; not a `LocationAttention`.
-        window: int, the half width D. Default 10.
-        units: int, rows of W_p. Default `None`: as many as the query has features.
-        alignment: `"predictive"` (local-p, default) or `"monotonic"` (local-m).
-        **kwargs: arguments of `AttentionMechanism`. `probability_fn` is over the window, and takes
-            the place of that of `mechanism`.
+        mechanism: `AttentionMechanism` that computes the scores. A `LocationAttention`, a
+            `LocalAttention` and a `FeedbackAttention` are refused, because their scores depend on
+            more than a query and a key.
+        window: Positive int, half width D of the window. Defaults to `10`.
+        units: Positive int, number of rows of W_p. Defaults to the size of the query.
+        alignment: String, `"predictive"` (local-p) or `"monotonic"` (local-m). Defaults to
+            `"predictive"`.
+        kernel_initializer: Initializer of W_p and v_p. Defaults to `"glorot_uniform"`.
+        probability_fn: String, the function that turns the scores of a window into weights, in
+            place of that of `mechanism`: `"softmax"`, `"sparsemax"` or `"hardmax"`, see
+            `AttentionMechanism`. Defaults to `"softmax"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments, returns: see `AttentionMechanism`.
+    Call arguments:
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Tensor of shape `(batch, source, value_dim)`.
+        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
+        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
+            `True` marks positions that may be attended to. It is combined with `value_mask`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
+            passes it.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
+            `value`.
 
-    Masking: as everywhere, and positions outside of the window have weight exactly 0. Predictive
-    weights sum to less than 1, because of the Gaussian. S counts the positions up to the last one
-    that any query may attend to.
+    Returns:
+        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, source)`.
+
+    Masking:
+        Masked positions and positions outside of the window get a weight of exactly 0. Predictive
+        weights sum to less than 1, because of the Gaussian. A query that may attend to no position
+        gets zero weights and a zero context. A mask of the queries has no effect.
 
     Raises:
-        ValueError: if `mechanism` has no scores of single positions, `window` or `units` is not a
+        ValueError: If `mechanism` does not score single positions, `window` or `units` is not a
             positive integer, or `alignment` is unknown.
 
     Example:
@@ -81,7 +105,7 @@ class LocalAttention(AttentionMechanism):
             check_positive_integer("units", units)
         if alignment not in ALIGNMENTS:
             raise ValueError(
-                f"alignment must be one of {ALIGNMENTS}. Received: alignment={alignment!r}."
+                f"Expected alignment to be one of {ALIGNMENTS}. Received: alignment={alignment!r}."
             )
         check_compute_dtype(self, mechanism=mechanism)
         self.mechanism = mechanism
@@ -110,7 +134,7 @@ class LocalAttention(AttentionMechanism):
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
         memory = self.mechanism.prepare_memory(value, key, attention_mask)
-        # A position after the last one that no query may attend to: an empty source has it alone.
+        # Add a masked position at the end, so that an empty source has one position to gather.
         allowed = ops.pad(memory["mask"], ((0, 0), (0, 0), (0, 1)))  # (B, 1 or T, S + 1)
         keys, values = (_with_a_position(memory[name]) for name in ("keys", "values"))
         memory = {**memory, "keys": keys, "values": values, "allowed": allowed}
@@ -153,7 +177,7 @@ class LocalAttention(AttentionMechanism):
         else:
             last = ops.maximum(memory["lengths"] - 1, 0)[:, None]  # (B, 1)
             center = ops.cast(ops.minimum(steps, last), wide_dtype(query))[..., None]  # (B, T, 1)
-        # Clipped, because a center that is no number could be any position.
+        # Clipped, because the cast of NaN to an integer is undefined.
         nearest = ops.clip(ops.cast(ops.round(center), "int32"), 0, source)  # (B, T, 1)
         start = nearest - self.window  # (B, T, 1)
         positions = start + ops.arange(width, dtype="int32")  # (B, T, W)
@@ -172,7 +196,7 @@ class LocalAttention(AttentionMechanism):
             allowed = ops.take_along_axis(allowed, columns, axis=2)  # (B, T, W)
         allowed = allowed & is_inside
 
-        # Each query is a sentence of its own, whose memory is its window.
+        # Each query becomes a batch entry, with its window as memory.
         scores = self.mechanism.compute_scores(
             ops.reshape(query, (batch * target, 1, query.shape[2])), _windows(keys, rows, width)
         )  # (B*T, 1, W)
@@ -189,9 +213,9 @@ class LocalAttention(AttentionMechanism):
         return ops.reshape(context, (batch, target, values.shape[2])), weights
 
     def _place(self, weights, positions, source):
-        """Weights `(B, T, S)` of all positions from those `(B, T, W)` of the windows."""
+        """Scatters the weights `(B, T, W)` of the windows to all positions, `(B, T, S)`."""
         batch, target = ops.shape(weights)[0], ops.shape(weights)[1]
-        # Positions go from -window to source + window: here each has a place of its own.
+        # Positions range from -window to source + window, so each gets a distinct column.
         columns = source + 2 * self.window + 1
         rows = ops.reshape(ops.arange(batch * target, dtype="int32"), (batch, target, 1))
         places = rows * columns + positions + self.window  # (B, T, W)
@@ -202,7 +226,15 @@ class LocalAttention(AttentionMechanism):
         return placed[:, :, self.window : self.window + source]
 
     def predict_position(self, query: Tensor, lengths: Tensor) -> Tensor:
-        """Returns the centers p `(batch, target)` of the windows, in float32 or float64."""
+        """Predicts the centers of the windows.
+
+        Args:
+            query: Tensor of shape `(batch, target, query_dim)`.
+            lengths: Int tensor of shape `(batch,)`, the lengths S of the sources.
+
+        Returns:
+            Tensor of shape `(batch, target)` in float32, or in float64 for a float64 layer.
+        """
         hidden = ops.tanh(ops.matmul(query, self.position_kernel))  # (B, T, U)
         logits = ops.matmul(hidden, self.position_vector)[..., 0]  # (B, T)
         logits = ops.cast(logits, wide_dtype(logits))
@@ -219,12 +251,12 @@ class LocalAttention(AttentionMechanism):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
+        mechanism = deserialize_shared(config["mechanism"])
         return cls(**{**config, "mechanism": mechanism})
 
 
 def _with_a_position(vectors):
-    """Vectors `(B, S, D)`, of an empty source with one position of zeros."""
+    """Pads vectors `(B, S, D)` of an empty source to one position of zeros."""
     if vectors.shape[1]:  # known, and not 0
         return vectors
     source = ops.shape(vectors)[1]
@@ -232,19 +264,19 @@ def _with_a_position(vectors):
 
 
 def _windows(vectors, rows, width):
-    """Takes `(B * T, W, features)` out of `(B, S, features)`, given flat rows `(B, T, W)`."""
+    """Gathers `(B * T, W, features)` from `(B, S, features)` by flat row indices `(B, T, W)`."""
     flat = ops.reshape(vectors, (-1, vectors.shape[2]))  # (B*S, D)
     return ops.reshape(gather_rows(flat, rows), (-1, width, vectors.shape[2]))
 
 
 def check_scores_pairs(mechanism: object) -> None:
-    """Raises `ValueError` unless a mechanism scores a query and a key, wherever the key stands."""
+    """Raises a `ValueError` unless a mechanism scores pairs of a query and a key."""
     if (
         not isinstance(mechanism, AttentionMechanism)
         or isinstance(mechanism, (LocationAttention, LocalAttention))
         or mechanism.requires_time_loop
     ):
         raise ValueError(
-            "mechanism must be an AttentionMechanism that scores a query and a key, such as "
-            f'LuongAttention("general"). Received: mechanism={mechanism}.'
+            "Expected mechanism to be an AttentionMechanism that scores pairs of a query and a "
+            f'key, such as LuongAttention("general"). Received: mechanism={mechanism}.'
         )

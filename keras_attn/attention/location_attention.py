@@ -10,21 +10,43 @@ from keras_attn.attention.attention_mechanism import AttentionMechanism
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LocationAttention(AttentionMechanism):
-    """Attention that looks at the query alone: where, not what.
+    """Location-based attention: the scores depend on the query alone.
 
-        e_ts = w_s . q_t                                                    for s < max_length
+        e_ts = w_s . q_t                                                    (s < max_length)
 
-    Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), equation 8. As there, a
-    short memory uses the first scores only, and what lies beyond `max_length` gets weight 0.
+    Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), equation 8. As in the
+    paper, a shorter memory uses the first scores. Positions from `max_length` on get a weight of 0.
 
     Args:
-        max_length: int, positions of a memory that can be attended to.
-        **kwargs: arguments of `AttentionMechanism`.
+        max_length: Positive int, number of positions of a memory that can be attended to.
+        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+            `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments, returns, masking: see `AttentionMechanism`. Keys are not used.
+    Call arguments:
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Tensor of shape `(batch, source, value_dim)`.
+        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
+        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
+            `True` marks positions that may be attended to. It is combined with `value_mask`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
+            passes it.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
+            `value`.
+
+    Returns:
+        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, source)`.
+
+    Masking:
+        Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
+        weights and a zero context. A mask of the queries has no effect.
 
     Raises:
-        ValueError: if `max_length` is not a positive integer.
+        ValueError: If `max_length` is not a positive integer.
 
     Example:
 

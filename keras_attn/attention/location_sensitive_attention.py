@@ -10,27 +10,50 @@ from keras_attn.attention.additive_feedback_attention import AdditiveFeedbackAtt
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LocationSensitiveAttention(AdditiveFeedbackAttention):
-    """Additive attention that sees where the step before has looked, through a convolution.
+    """Additive attention with convolutional features of the previous alignment.
 
         f_t  = F * a_{t-1}
         e_ts = v . tanh(W_q q_t + W_k k_s + U f_ts + b)
 
     Introduced by [Chorowski et al., 2015](https://arxiv.org/abs/1506.07503), equations 8 and 9, for
-    speech, where alignments move on and alike sounds come again. With `cumulative=True` the
-    convolution sees the sum of all alignments before, as in Tacotron 2 ([Shen et al.,
-    2018](https://arxiv.org/abs/1712.05884), section 2.2).
+    speech, where alignments advance steadily and similar sounds occur repeatedly. With
+    `cumulative=True`, the convolution gets the sum of all previous alignments, as in Tacotron 2
+    ([Shen et al., 2018](https://arxiv.org/abs/1712.05884), section 2.2).
 
     Args:
-        units: int, size of the space in which queries and keys are compared.
-        filters: int, features of each position, rows of F. Default 32.
-        kernel_size: int, positions that each feature sees. Default 31.
-        cumulative: bool. Default `False`.
-        **kwargs: arguments of `AttentionMechanism`.
+        units: Positive int, size of the space in which queries and keys are compared.
+        filters: Positive int, number of features per position, the rows of F. Defaults to `32`.
+        kernel_size: Positive int, width of the convolution in positions. Defaults to `31`.
+        cumulative: Bool, whether the features are computed from the sum of all previous alignments.
+            Defaults to `False`.
+        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+            `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments, returns, masking: see `FeedbackAttention`.
+    Call arguments:
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Tensor of shape `(batch, source, value_dim)`.
+        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
+        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
+            `True` marks positions that may be attended to. It is combined with `value_mask`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
+            passes it.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
+            `value`.
+
+    Returns:
+        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, source)`.
+
+    Masking:
+        Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
+        weights and a zero context. A mask of the queries has no effect.
 
     Raises:
-        ValueError: if `units`, `filters` or `kernel_size` is not a positive integer.
+        ValueError: If `units`, `filters` or `kernel_size` is not a positive integer.
 
     Example:
 
@@ -62,8 +85,9 @@ class LocationSensitiveAttention(AdditiveFeedbackAttention):
     def compute_features(self, alignments: Tensor) -> Tensor:
         batch, beams, source = ops.shape(alignments)
         rows = ops.reshape(alignments, (-1, source, 1))  # (B*K, S, 1)
-        # One filter for both products: a position has units, not filters, features.
+        # Combine F and U, so that a position has `units` features instead of `filters`.
         kernel = ops.matmul(self.filter_kernel, self.feature_kernel)  # (kernel_size, 1, U)
+        # (B*K, S, U)
         features = ops.conv(rows, kernel, padding="same", data_format="channels_last")
         return ops.reshape(features, (batch, beams, source, self.units))
 

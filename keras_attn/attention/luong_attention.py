@@ -10,29 +10,51 @@ from keras_attn.attention.attention_mechanism import AttentionMechanism, check_s
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LuongAttention(AttentionMechanism):
-    """Multiplicative attention, with the three scores of its paper.
+    """Multiplicative attention with the scores dot, general and concat.
 
         dot      e_ts = q_t . k_s
         general  e_ts = q_t . W k_s
         concat   e_ts = v . tanh(W [q_t ; k_s])
 
     Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section 3.1. The matrix of
-    `concat` is kept as two, W [q ; k] = W_q q + W_k k, so that the keys are projected once per
-    sequence.
+    `concat` is stored as two matrices, W [q ; k] = W_q q + W_k k, so that the keys are projected
+    once per sequence.
 
     Args:
-        score: `"dot"`, `"general"` or `"concat"`. Default `"general"`.
-        units: int, rows of W for `"concat"`; not used by the others. Default `None`.
-        scale: bool, whether the scores are multiplied by a learned number that starts at 1. Default
-            `False`.
-        kernel_initializer: initializer of the matrices and v. Default `"glorot_uniform"`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        score: String, `"dot"`, `"general"` or `"concat"`. Defaults to `"general"`.
+        units: Positive int, number of rows of W. Required for `"concat"`, ignored by the other
+            scores. Defaults to `None`.
+        scale: Bool, whether the scores are multiplied by a learned scalar that is initialized to 1.
+            Defaults to `False`.
+        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+            `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments, returns, masking: see `AttentionMechanism`.
+    Call arguments:
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Tensor of shape `(batch, source, value_dim)`.
+        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
+        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
+            `True` marks positions that may be attended to. It is combined with `value_mask`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
+            passes it.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
+            `value`.
+
+    Returns:
+        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, source)`.
+
+    Masking:
+        Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
+        weights and a zero context. A mask of the queries has no effect.
 
     Raises:
-        ValueError: if `score` is unknown, if `units` is missing for `"concat"`, or if query and key
-            differ in size for `"dot"`.
+        ValueError: If `score` is unknown, `units` is missing for `"concat"`, or query and key have
+            different sizes for `"dot"`.
 
     Example:
 
@@ -53,11 +75,12 @@ class LuongAttention(AttentionMechanism):
         super().__init__(kernel_initializer=kernel_initializer, **kwargs)
         if score not in ("dot", "general", "concat"):
             raise ValueError(
-                f'score must be "dot", "general" or "concat". Received: score={score!r}.'
+                f'Expected score to be "dot", "general" or "concat". Received: score={score!r}.'
             )
         if score == "concat" and (not isinstance(units, int) or units < 1):
             raise ValueError(
-                f'score="concat" needs units, a positive integer. Received: units={units}.'
+                'Expected units to be a positive integer for score="concat". Received: '
+                f"units={units}."
             )
         self.score = score
         self.units = units

@@ -6,6 +6,7 @@ from keras import ops
 from keras_attn._backend.scan import scan
 from keras_attn._layer.argument_checks import check_compute_dtype
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_mechanism import AttentionMechanism
@@ -15,48 +16,70 @@ from keras_attn.masks import wide_dtype
 
 MODES = ("parallel", "recursive", "hard")
 LEAST_PROBABILITY = 1e-10
-"""Of moving past a position: the parallel form divides by it."""
+"""Lower bound of the probability of passing positions: the parallel mode divides by it."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class MonotonicAttention(FeedbackAttention):
-    """Attention that only moves forward, with the scores of another mechanism.
+    """Monotonic attention: alignments only move forward in the source.
 
-    From where the step before has looked, each position is taken with a probability of its own, or
-    passed:
+    Starting from the position of the previous step, each position is chosen with probability p_ts
+    or passed. The scores e_ts are those of another mechanism:
 
         p_ts = sigmoid(e_ts + r + noise)
         a_ts = p_ts sum_{j <= s} a_{t-1,j} prod_{j <= l < s} (1 - p_tl)
 
     Introduced by [Raffel et al., 2017](https://arxiv.org/abs/1704.00784): equation 9, computed by
-    equations 13 and 14 (`"recursive"`), appendix C.1 (`"parallel"`) or algorithm 1 (`"hard"`).
-    Weights of a query sum to at most 1: what is missing is the probability that nothing was chosen.
-    Before the first step all weight is on the first position.
+    equations 13 and 14 (`"recursive"`), appendix C.1 (`"parallel"`) or algorithm 1 (`"hard"`). The
+    weights of a query sum to at most 1; the remainder is the probability that no position was
+    chosen. Before the first step, all weight is on the first position.
 
     Args:
-        mechanism: an `AttentionMechanism`, whose scores are taken.
-        mode: how weights are computed. `"parallel"` (default): by cumulative sums, which is fast
-            but not exact where probabilities come close to 1, and right only as far along the
-            source as the probability to pass all positions before stays above 1e-10: over 33 where
-            each has probability 0.5 to be chosen; `"recursive"`: by a loop over the source, exact;
-            `"hard"`: the first position from the last one on with e_ts + r > 0, all or nothing, for
-            inference in linear time. That has no gradient: train with another, with noise, and set
-            the attribute of this name before the model is used or exported.
-        sigmoid_noise: float, standard deviation of Gaussian noise on the scores, in training only,
-            which drives the probabilities to 0 and 1. Default 0.
-        score_bias: float, the first value of the learned number r. Default 0; negative values, such
-            as -1 to -4, let the attention start with moving on.
-        seed: int, of the noise. Default `None`.
-        **kwargs: arguments of `AttentionMechanism`; `probability_fn` stays "softmax" and does
-            nothing.
+        mechanism: `AttentionMechanism` that computes the scores. A `FeedbackAttention` and a
+            `LocalAttention` are refused.
+        mode: String, how the weights are computed. `"parallel"` uses cumulative sums. It is fast,
+            but inexact for probabilities close to 1, and correct only while the probability of
+            passing all previous positions is above 1e-10, that is, for 33 positions that are each
+            chosen with probability 0.5. `"recursive"` is an exact loop over the source. `"hard"`
+            puts all weight on the first position from the previous one on with e_ts + r > 0, for
+            inference in linear time. It has no gradient: train with another mode and with noise,
+            then set the attribute `mode` before inference or export. Defaults to `"parallel"`.
+        sigmoid_noise: Non-negative float, standard deviation of the Gaussian noise that is added to
+            the scores during training. It drives the probabilities towards 0 and 1. Defaults to
+            `0.0`.
+        score_bias: Float, initial value of the learned scalar r. Negative values, such as -1 to -4,
+            make the attention move on at the beginning of training. Defaults to `0.0`.
+        seed: Int, seed of the noise. Defaults to `None`, a random seed.
+        kernel_initializer: Ignored: the mechanism has no weight matrices. Defaults to
+            `"glorot_uniform"`.
+        probability_fn: Must be `"softmax"`, the default. It is ignored, because `mode` selects how
+            scores become weights.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments, returns: see `FeedbackAttention`.
+    Call arguments:
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Tensor of shape `(batch, source, value_dim)`.
+        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
+        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
+            `True` marks positions that may be attended to. It is combined with `value_mask`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
+            passes it.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
+            `value`.
 
-    Masking: masked positions are passed with weight 0.
+    Returns:
+        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, source)`.
+
+    Masking:
+        Masked positions are passed with a weight of exactly 0. A query that may attend to no
+        position gets zero weights and a zero context. A mask of the queries has no effect.
 
     Raises:
-        ValueError: if `mode` is unknown, `sigmoid_noise` is negative, `mechanism` is none that
-            scores single positions on its own, or `probability_fn` is not `"softmax"`.
+        ValueError: If `mode` is unknown, `sigmoid_noise` is negative, `mechanism` does not score
+            single positions, or `probability_fn` is not `"softmax"`.
 
     Example:
 
@@ -80,21 +103,22 @@ class MonotonicAttention(FeedbackAttention):
         super().__init__(**kwargs)
         if self.probability_fn != "softmax":
             raise ValueError(
-                "The weights of monotonic attention are not made by a probability_fn; choose a "
-                f"mode. Received: probability_fn={self.probability_fn!r}."
+                'Expected probability_fn="softmax" for monotonic attention. Received: '
+                f"probability_fn={self.probability_fn!r}. Choose how weights are computed with "
+                "`mode`."
             )
         if mode not in MODES:
-            raise ValueError(f"mode must be one of {MODES}. Received: mode={mode!r}.")
+            raise ValueError(f"Expected mode to be one of {MODES}. Received: mode={mode!r}.")
         if not isinstance(mechanism, AttentionMechanism) or isinstance(
             mechanism, (FeedbackAttention, LocalAttention)
         ):
             raise ValueError(
-                "mechanism must be an AttentionMechanism that scores each position on its own, "
-                f"such as BahdanauAttention(256). Received: mechanism={mechanism}."
+                "Expected mechanism to be an AttentionMechanism that scores each position "
+                f"separately, such as BahdanauAttention(256). Received: mechanism={mechanism}."
             )
         if sigmoid_noise < 0:
             raise ValueError(
-                f"sigmoid_noise must not be negative. Received: sigmoid_noise={sigmoid_noise}."
+                f"Expected sigmoid_noise >= 0. Received: sigmoid_noise={sigmoid_noise}."
             )
         check_compute_dtype(self, mechanism=mechanism)
         self.mechanism = mechanism
@@ -166,13 +190,15 @@ class MonotonicAttention(FeedbackAttention):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        mechanism = keras.saving.deserialize_keras_object(config["mechanism"])
+        mechanism = deserialize_shared(config["mechanism"])
         return cls(**{**config, "mechanism": mechanism})
 
 
 class _NoiseOfSteps(keras.layers.Layer):
-    """Gaussian noise for all steps, while training; drawn at once, because not every backend can
-    draw inside of a loop."""
+    """Gaussian noise for all steps of a sequence, during training.
+
+    It is sampled before the loop over the steps, because some backends cannot sample inside a loop.
+    """
 
     def __init__(self, stddev: float, seed: int | None) -> None:
         super().__init__(dtype="float32", name="noise_of_steps")
@@ -193,7 +219,10 @@ class _NoiseOfSteps(keras.layers.Layer):
 
 
 def _expected_parallel(chosen, before):
-    """Appendix C.1: a = p c cumsum(a' / c), c the probability to pass all that come before."""
+    """Appendix C.1: a = p c cumsum(a' / c).
+
+    c is the probability of passing all previous positions.
+    """
     log_passed = ops.log(ops.clip(1.0 - chosen, LEAST_PROBABILITY, 1.0))  # (B, K, S)
     passed = ops.exp(ops.cumsum(log_passed, axis=-1) - log_passed)
     reached = ops.cumsum(before / ops.clip(passed, LEAST_PROBABILITY, 1.0), axis=-1)
@@ -218,7 +247,7 @@ def _expected_recursive(chosen, before):
 
 
 def _first_chosen(chosen, before):
-    """Algorithm 1: all on the first chosen position that is not before the last one."""
+    """Algorithm 1: all weight on the first chosen position at or after the previous one."""
     chosen = chosen * ops.cumsum(before, axis=-1)  # (B, K, S), 0 or 1 each
     is_first = ops.cast(ops.cumsum(chosen, axis=-1) < 1.5, chosen.dtype)
     return ops.stop_gradient(chosen * is_first)

@@ -1,8 +1,8 @@
-"""Scores to weights: the functions that a mechanism's `probability_fn` names.
+"""Functions that turn scores into weights, by the values of `probability_fn`.
 
 Each takes scores `(batch, target, source)` and a boolean mask that broadcasts to them, and returns
-weights of the scores' shape and dtype. Masked positions get weight exactly 0; the others of a row
-sum to 1, unless all of it is masked. Computed in float32, or in float64 for scores of that dtype.
+weights of the shape and dtype of the scores. Masked positions get a weight of exactly 0. The
+unmasked weights of a row sum to 1. Computations are in float32, or in float64 for float64 scores.
 """
 
 import math
@@ -14,19 +14,26 @@ from keras_attn.masks import masked_softmax, scores_of_mask, wide_dtype
 
 
 def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Sparsemax: the point of the simplex that is nearest to the scores.
+    """Sparsemax: the Euclidean projection of the scores onto the probability simplex.
 
         a_s = max(e_s - tau, 0)                               with tau such that sum_s a_s = 1
 
-    [Martins and Astudillo, 2016](https://arxiv.org/abs/1602.02068), algorithm 1. Positions whose
-    score is far below the best get weight exactly 0.
+    Introduced by [Martins and Astudillo, 2016](https://arxiv.org/abs/1602.02068), algorithm 1.
+    Positions with a score far below the maximum get a weight of exactly 0.
+
+    Args:
+        scores: Tensor of shape `(batch, target, source)`.
+        mask: Boolean tensor, broadcastable to `scores`.
+
+    Returns:
+        Weights of the shape and dtype of `scores`.
     """
     dtype = wide_dtype(scores)
     masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)  # (B, T, S)
     masked = masked - ops.stop_gradient(_largest(masked))
     falling = -ops.sort(-ops.stop_gradient(masked), axis=-1)  # (B, T, S)
     rank = 1.0 + ops.cast(ops.arange(ops.shape(masked)[-1], dtype="int32"), dtype)  # (S,)
-    # The condition holds for the best ones and fails from the first that it fails for.
+    # The condition holds for a prefix of the sorted scores.
     is_in_support = 1.0 + rank * falling > ops.cumsum(falling, axis=-1)  # (B, T, S)
     least = -_largest(-ops.where(is_in_support, falling, 0.0))  # (B, T, 1)
     support = ops.cast(masked >= least, dtype)  # (B, T, S)
@@ -37,9 +44,16 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_hardmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """All weight on the position with the best score; of several, on the first.
+    """Puts all weight on the position with the highest score; the first one wins a tie.
 
     No gradient passes: train with another function, and set `probability_fn` for inference.
+
+    Args:
+        scores: Tensor of shape `(batch, target, source)`.
+        mask: Boolean tensor, broadcastable to `scores`.
+
+    Returns:
+        Weights of the shape and dtype of `scores`.
     """
     dtype = wide_dtype(scores)
     masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)  # (B, T, S)
@@ -50,7 +64,7 @@ def masked_hardmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def _largest(values):
-    """The largest value of the last axis, which is kept; also of no rows at all."""
+    """Returns the maximum over the last axis, which is kept. Also works for empty tensors."""
     return ops.max(values, axis=-1, keepdims=True, initial=-math.inf)
 
 

@@ -19,32 +19,36 @@ def scaled_dot_product(
 ) -> tuple[Tensor, Tensor]:
     """Dot-product attention of all heads at once.
 
-    `context = softmax(query keysᵀ + bias) values`, with the softmax over the keys.
+        context = softmax(query keysᵀ + bias) values
 
-    Vaswani et al. 2017, "Attention Is All You Need" (https://arxiv.org/abs/1706.03762, equation 1);
-    key/value heads shared by groups of query heads: Ainslie et al. 2023, "GQA"
-    (https://arxiv.org/abs/2305.13245). The caller has already scaled the query by
-    `1 / sqrt(head_dim)`, which is cheaper than to scale the scores.
+    The softmax is over the keys. The caller has already scaled the query by `1 / sqrt(head_dim)`,
+    which is cheaper than scaling the scores.
+
+    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 1. Groups of
+    query heads may share key and value heads ([Ainslie et al.,
+    2023](https://arxiv.org/abs/2305.13245)).
 
     Args:
-        query: `(batch, heads, target, head_dim)` floats, scaled.
-        keys: `(batch, groups, source, head_dim)` floats; `groups` divides `heads`, and query head
-            `h` attends to key/value head `h // (heads / groups)`. Or a list of two such
-            tensors, the sources of the second behind those of the first.
-        values: `(batch, groups, source, value_dim)` floats, or a list as that of the keys.
-        mask: `None` (everything may be attended) or boolean, broadcastable to
-            `(batch, heads, target, source)`, True where a key may be attended.
-        bias: `None` or floats, broadcastable to `(batch, heads, target, source)`, added to the
-            scores.
-        dropout: `None` or a function that maps weights to weights, applied before the values are
-            averaged. The returned weights are those before dropout.
+        query: Float tensor of shape `(batch, heads, target, head_dim)`, already scaled.
+        keys: Float tensor of shape `(batch, groups, source, head_dim)`, where `groups` divides
+            `heads`. Query head `h` uses key/value head `h // (heads / groups)`. A list of two such
+            tensors is treated as their concatenation along the source axis.
+        values: Float tensor of shape `(batch, groups, source, value_dim)`, or a list of two such
+            tensors if `keys` is a list.
+        mask: Boolean tensor, broadcastable to `(batch, heads, target, source)`; `True` marks keys
+            that may be attended to. Defaults to `None`, no masked keys.
+        bias: Float tensor, broadcastable to `(batch, heads, target, source)`, added to the scores.
+            Defaults to `None`.
+        dropout: Function that maps weights to weights, applied before the values are averaged. The
+            returned weights are those before dropout. Defaults to `None`.
 
     Returns:
-        Context `(batch, heads, target, value_dim)` and weights `(batch, heads, target, source)`,
-        both of the dtype of `query`.
+        Tuple of the context `(batch, heads, target, value_dim)` and the weights `(batch, heads,
+        target, source)`, both with the dtype of `query`.
 
-    Masking: masked weights are exactly 0. A query that may attend to nothing gets zero weights and
-        a zero context.
+    Masking:
+        Masked keys get a weight of exactly 0. A query without unmasked keys gets zero weights and a
+        zero context.
 
     Example:
 
@@ -78,28 +82,28 @@ def scaled_dot_product(
 
 
 def _finite(bias):
-    """Returns a bias in float32 or float64, with `MASKED_SCORE` for the infinities of float16."""
+    """Casts a bias to float32 or float64, and replaces float16 infinities with `MASKED_SCORE`."""
     is_half = keras.backend.standardize_dtype(bias.dtype) == "float16"
     bias = ops.cast(bias, wide_dtype(bias))
     return ops.maximum(bias, MASKED_SCORE) if is_half else bias
 
 
 def matmul_groups(rows: Tensor, columns: Tensor) -> Tensor:
-    """Matrix product of each head with the matrix of its group, which is not repeated.
+    """Multiplies the rows of each head with the matrix of its group, without repeating the matrix.
 
     Args:
-        rows: `(batch, heads, target, inner)`.
-        columns: `(batch, groups, inner, outer)`; `groups` divides `heads`.
+        rows: Tensor of shape `(batch, heads, target, inner)`.
+        columns: Tensor of shape `(batch, groups, inner, outer)`, where `groups` divides `heads`.
 
     Returns:
-        `(batch, heads, target, outer)`.
+        Tensor of shape `(batch, heads, target, outer)`.
     """
     products = ops.matmul(_grouped(rows, columns.shape[1]), columns)
     return _ungrouped(products, rows.shape[1], ops.shape(rows)[2])  # (B, H, T, outer)
 
 
 def _grouped(rows, groups):
-    """`(batch, heads, target, inner)` to `(batch, groups, heads / groups * target, inner)`."""
+    """Merges the heads of each group: `(B, H, T, inner)` to `(B, G, H / G * T, inner)`."""
     batch, _, target, inner = ops.shape(rows)
     heads = rows.shape[1]
     if heads == groups:
@@ -108,7 +112,7 @@ def _grouped(rows, groups):
 
 
 def _ungrouped(products, heads, target):
-    """`(batch, groups, heads / groups * target, outer)` to `(batch, heads, target, outer)`."""
+    """Splits the heads of each group: `(B, G, H / G * T, outer)` to `(B, H, T, outer)`."""
     if products.shape[1] == heads:
         return products
     batch, _, _, outer = ops.shape(products)
@@ -116,7 +120,7 @@ def _ungrouped(products, heads, target):
 
 
 def softmax_over_keys(scores: Tensor) -> Tensor:
-    """Softmax over the last axis, computed in float32, or in float64 for scores of that dtype."""
+    """Softmax over the last axis, computed in float32, or in float64 for float64 scores."""
     if scores.shape[-1] == 1:
-        return ops.ones_like(scores)  # Keras warns of a softmax over an axis of size one.
+        return ops.ones_like(scores)  # Keras warns about a softmax over an axis of size 1.
     return ops.cast(ops.softmax(ops.cast(scores, wide_dtype(scores)), axis=-1), scores.dtype)

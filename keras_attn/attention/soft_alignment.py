@@ -8,6 +8,7 @@ from keras_attn._layer.argument_checks import check_layers, check_same_batch, ch
 from keras_attn._layer.attach_mask import AttachMask
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.attention.weighted_average import WeightedAverage
@@ -15,38 +16,46 @@ from keras_attn.attention.weighted_average import WeightedAverage
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SoftAlignment(Layer):
-    """Aligns two sentences with each other: attention in both directions, from one score matrix.
+    """Soft alignment of two sequences: attention in both directions from one score matrix.
 
         e_ij    = F(a_i) . F(b_j)
-        beta_i  = sum_j exp(e_ij) / sum_k exp(e_ik) b_j            what of b belongs to a_i
-        alpha_j = sum_i exp(e_ij) / sum_k exp(e_kj) a_i            what of a belongs to b_j
+        beta_i  = sum_j exp(e_ij) / sum_k exp(e_ik) b_j            (the part of b aligned with a_i)
+        alpha_j = sum_i exp(e_ij) / sum_k exp(e_kj) a_i            (the part of a aligned with b_j)
 
     Introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), section 3.1, equations 1
-    and 2. F reads each word once, so it costs as much as the sentences are long, not their product.
+    and 2. F is applied once to each token, so its cost is linear in the lengths.
 
     Args:
-        transform: layer F from `(batch, time, features)` to `(batch, time, units)`, for instance
-            `keras.layers.Dense(200, "relu")`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        transform: Keras layer F that maps `(batch, time, features)` to `(batch, time, units)`, for
+            instance `keras.layers.Dense(200, "relu")`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        first: `(batch, first, features)`, the sentences a.
-        second: `(batch, second, features)`, the sentences b.
-        first_mask: boolean `(batch, first)`, True = real. Default: the implicit mask of `first`,
-            passed by Keras.
-        second_mask: boolean `(batch, second)`, likewise.
-        return_attention_scores: bool, whether to return the weights too.
-        mask: must be `None`. A wrapper that passes one mask cannot pass those of both.
+        first: Tensor of shape `(batch, first, features)`, the sequences a.
+        second: Tensor of shape `(batch, second, features)`, the sequences b.
+        first_mask: Boolean tensor of shape `(batch, first)`; `True` marks real tokens. Defaults to
+            the implicit mask of `first`, which Keras passes.
+        second_mask: Boolean tensor of shape `(batch, second)`. Defaults to the implicit mask of
+            `second`, which Keras passes.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to one
+            of the two inputs.
 
     Returns:
-        Tuple of `(batch, first, features)`, the beta, and `(batch, second, features)`, the alpha;
-        with the scores also the weights `(batch, first, second)` and `(batch, second, first)`.
-        `record_attention_scores` knows the weights by the names `first` and `second`.
+        Tuple of beta `(batch, first, features)` and alpha `(batch, second, features)`. If
+        `return_attention_scores=True`, the weights `(batch, first, second)` and `(batch, second,
+        first)` follow. `record_attention_scores` stores the weights of alpha and beta under the
+        names `second` and `first`.
 
     Masking:
-        Masked words get weight exactly 0; aligned with a sentence that has no other words, all gets
-        zeros. What stands at the masked words of the results has no meaning; beta has the mask of
-        `first`, and alpha that of `second`.
+        Masked tokens get a weight of exactly 0. If all tokens of a sequence are masked, the results
+        of the other sequence are zeros. Results at masked positions are undefined. Beta carries the
+        mask of `first`, alpha the mask of `second`.
+
+    Raises:
+        ValueError: If `transform` is a class instead of a layer, `second` is missing, the batch
+            sizes differ, or a mask does not fit.
 
     Example:
 
@@ -105,5 +114,5 @@ class SoftAlignment(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        transform = keras.saving.deserialize_keras_object(config["transform"])
+        transform = deserialize_shared(config["transform"])
         return cls(**{**config, "transform": transform})

@@ -9,27 +9,28 @@ from keras_attn.masks import masked_softmax
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class WeightedAverage(Layer):
-    """Averages values by the softmax of scores that are already there.
+    """Average of values, weighted by the softmax of given scores.
 
-        c_t = sum_s exp(e_ts) / sum_s' exp(e_ts') m_s      (over the positions that are not masked)
+        c_t = sum_s exp(e_ts) / sum_s' exp(e_ts') m_s      (sums over the unmasked positions)
 
-    What a layer that attends in several directions has one of for each, so that each has a name of
-    its own in `record_attention_scores`.
+    A layer that attends in several directions has one instance for each direction, so that
+    `record_attention_scores` stores their weights under different names.
 
     Args:
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        scores: `(batch, target, source)`.
-        values: `(batch, source, features)`.
-        attention_mask: boolean `(batch, 1 or target, source)`, True = may be attended.
+        scores: Tensor of shape `(batch, target, source)`.
+        values: Tensor of shape `(batch, source, features)`.
+        attention_mask: Boolean tensor of shape `(batch, 1 or target, source)`; `True` marks
+            positions that may be attended to.
 
     Returns:
-        Tuple of context `(batch, target, features)` and weights `(batch, target, source)`.
+        Tuple of the context `(batch, target, features)` and the weights `(batch, target, source)`.
 
     Masking:
-        Masked positions get weight exactly 0. A row in which everything is masked gets zero weights
-        and a zero context.
+        Masked positions get a weight of exactly 0. A row without unmasked positions gets zero
+        weights and a zero context.
 
     Example:
 

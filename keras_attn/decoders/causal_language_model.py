@@ -15,71 +15,90 @@ from keras_attn.positions.position_range import position_range
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class CausalLanguageModel(TransformerTokenDecoder):
-    """A stack of Transformer blocks that predicts each token from those before it.
+    """Causal language model: a stack of Transformer blocks without an encoder.
 
         p(y) = prod_t p(y[t] | y[0], ..., y[t - 1])
 
-    A decoder without an encoder, introduced by
-    [Liu et al., 2018](https://arxiv.org/abs/1801.10198), section 4.2.3, and by
-    [Radford et al., 2018](https://openai.com/index/language-unsupervised) (GPT).
+    Introduced by [Liu et al., 2018](https://arxiv.org/abs/1801.10198), section 4.2.3, and [Radford
+    et al., 2018](https://openai.com/index/language-unsupervised) (GPT).
 
-    As a `StepDecoder` its memory is the prompt, the result of a `PromptEncoder`. The blocks process
-    the prompt in one pass, whose keys and values are the first entries of the caches. The first
-    step of a search gets the last token of the prompt, or the start token where the prompt is
-    empty. So every search generates text:
+    As a `StepDecoder`, its memory is the prompt, whose ids take the place of encoder
+    outputs. The blocks process the prompt in one pass and store its keys and values in the caches.
+    The first step of a search gets the last token of the prompt, or the start token if the prompt
+    is empty. So every search generates text:
 
-        BeamDecoder(model, relative_max_length=None)(**PromptEncoder()(prompt_ids))
+        GenerationModel(None, BeamDecoder(model, relative_max_length=None))(prompt_ids)
 
     Args:
-        block: the template of all blocks, a `TransformerDecoderBlock` with `cross_attention=False`;
-            each layer is a new one like it.
-        embedding, head: see `TokenDecoder`.
-        num_layers, positions, position_bias, scale_embedding, dropout, seed: see
-            `TransformerEncoder`.
-        growing_cache, cache_block_size: see `TransformerDecoder`. Prompts are put away at once.
-        **kwargs: arguments of `keras.layers.Layer`.
+        block: `TransformerDecoderBlock` with `cross_attention=False`, the template of all blocks.
+            Each layer is a new block with the same configuration.
+        embedding: Layer that turns ids `(batch, time)` into vectors.
+        head: Layer that turns outputs into logits. Defaults to `None`: the output is tied to the
+            embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), which must be a
+            `keras.layers.ReversibleEmbedding`.
+        num_layers: Positive int, number of blocks. Defaults to `6`.
+        positions: Layer that adds positions to `(vectors, start_index)`, such as
+            `SinusoidalPositions`. Defaults to `None`.
+        position_bias: Layer that computes a bias of the attention scores of all blocks, such as
+            `AlibiBias` or `RelativePositionBias`. Defaults to `None`.
+        scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
+            Defaults to `False`.
+        dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
+        growing_cache: Bool, whether the key-value cache grows with each step. If `False`, it has
+            slots for `max_length` steps from the start. Only a growing cache can be exported to
+            ONNX. Defaults to `None`: it grows if the backend supports it.
+        cache_block_size: Positive int, number of steps after which a search moves the content of a
+            growing cache to a second cache, which the steps read but do not copy. It speeds up long
+            outputs, on TensorFlow and in ONNX, and is ignored elsewhere. Defaults to `None`: never,
+            which is faster for outputs of the length of a sentence.
+        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        token_ids: int32 `(batch, time)`.
-        encoder_outputs: int32 `(batch, prompt)`, prompts padded on the right. Default `None`: none.
-            With prompts, `token_ids` begins with the last token of the prompt (see
-            `first_token_ids`) and goes on behind it; then all attention weights are held at once,
-            also with `flash_attention`.
-        encoder_mask: boolean `(batch, prompt)`, False at the padding. Default: no padding.
-        encoder_outputs_mask: the implicit mask of `encoder_outputs`, passed by Keras, which is
-            joined with `encoder_mask`.
-        encoder_state: not used.
+        token_ids: Int32 tensor of shape `(batch, time)`.
+        encoder_outputs: Int32 tensor of shape `(batch, prompt)`, prompts with padding on the right.
+            `token_ids` then begins with the last token of the prompt (see `first_token_ids`) and
+            continues after it, and all attention weights are stored at once, also with
+            `flash_attention=True`. Defaults to `None`, no prompts.
+        encoder_mask: Boolean tensor of shape `(batch, prompt)`, `False` at padding. Defaults to
+            `None`, no padding.
+        encoder_state: Ignored.
+        training: Bool, whether dropout is active. Defaults to `False`.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, prompt)`, the implicit mask of
+            `encoder_outputs`. Keras passes it. It is combined with `encoder_mask`.
 
     Returns:
-        float32 logits `(batch, time, vocabulary)` of the tokens that follow.
+        Float32 logits of shape `(batch, time, vocabulary)`, for the token after each position.
 
     Masking:
-        Padding on the right cannot influence the positions before it, nor that of a prompt any
-        position.
+        Padding on the right of `token_ids` does not affect previous positions. Padding of a prompt
+        does not affect any position.
 
     Raises:
-        ValueError: for arguments out of range, blocks with cross-attention, or if the output cannot
-            be tied to the embedding.
+        ValueError: If an argument is out of range, `block` has cross-attention, or the output
+            cannot be tied to the embedding.
 
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import GreedyDecoder, PromptEncoder, TransformerDecoderBlock
+    >>> from keras_attn import GenerationModel, GreedyDecoder, TransformerDecoderBlock
     >>> block = TransformerDecoderBlock(num_heads=2, intermediate_dim=16, cross_attention=False)
     >>> model = CausalLanguageModel(block, keras.layers.ReversibleEmbedding(9, 8), num_layers=2)
     >>> tuple(model(np.array([[1, 5, 6, 7]])).shape)
     (1, 4, 9)
     >>> search = GreedyDecoder(model, max_length=3, relative_max_length=None)
-    >>> found = search(**PromptEncoder()(np.array([[1, 5, 6], [1, 5, 0]])))
+    >>> found = GenerationModel(None, search)(np.array([[1, 5, 6], [1, 5, 0]]))
     >>> tuple(found["lengths"].shape)
     (2, 1)
     """
 
+    reads_prompts = True
+
     def check_block(self, block: Any) -> None:
         if getattr(block, "cross_attention", True):
             raise ValueError(
-                "A language model has no memory to attend to. Received: block="
-                f"{type(block).__name__} with cross-attention. Pass "
+                "Expected a block without cross-attention. Received: block="
+                f"{type(block).__name__} with cross_attention=True. Pass "
                 "TransformerDecoderBlock(..., cross_attention=False)."
             )
 
@@ -131,7 +150,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
         vectors = self.stack.embed(encoder_outputs)  # (B, P, D)
         positions = position_range(ops.shape(vectors)[1])
         bias = self.stack.bias(positions, positions)
-        # Outside of a loop a cache can grow with every backend.
+        # Outside of a loop, a cache can grow on every backend.
         empty = [
             block.initial_state(ops.shape(vectors)[0], 0, growing=True)
             for block in self.stack.blocks
@@ -156,7 +175,8 @@ class CausalLanguageModel(TransformerTokenDecoder):
         slots = (self.capacity(max_length, beam_width), self.growing_cache)
         own = kv_cache.own_slots(batch, beam_width)
         empty = [block.initial_state(batch, *slots) for block in self.stack.blocks]
-        # Behind what is there, if only to hide the number of slots from a loop that changes it.
+        # Join even an empty cache, so that the number of slots is unknown to a loop that changes
+        # it.
         joined = [
             kv_cache.join(prompt, cache)
             for prompt, cache in zip(memory["caches"], empty, strict=True)
@@ -171,7 +191,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
     def max_tokens(self, memory: TensorDict) -> int | Tensor | None:
         if self.stack.max_length is None:
             return None
-        # The last token of a prompt is read again, by the first step.
+        # The first step processes the last token of the prompt again.
         return self.stack.max_length - ops.maximum(memory["lengths"] - 1, 0)  # (B,)
 
     def first_token_ids(self, memory: TensorDict, start_token_id: int) -> Tensor:
@@ -190,7 +210,19 @@ class CausalLanguageModel(TransformerTokenDecoder):
         return self.project(vectors), {"ancestor_bias": ancestor_bias, "shared": shared}  # (B*K, V)
 
     def _extend(self, token_ids, shared, memory, growing, ancestor_bias=None):
-        """Outputs of new tokens `(B, T)`, or one of each beam `(B*K,)`, and what is then shared."""
+        """Computes the outputs of new tokens.
+
+        Args:
+            token_ids: Int32 tensor of shape `(B, T)`, or `(B*K,)` with `ancestor_bias`.
+            shared: Dict of position, slot and caches.
+            memory: Dict returned by `prepare_memory`.
+            growing: Bool or `None`, whether the cache grows.
+            ancestor_bias: Float tensor that restricts each beam to its own past. Defaults to
+                `None`.
+
+        Returns:
+            Tuple of the vectors, `(B, T, D)` or `(B*K, D)`, and the new `shared`.
+        """
         position, slot = shared["position"], shared["slot"]
         if ancestor_bias is None:
             beams, time = 1, ops.shape(token_ids)[1]
@@ -221,15 +253,15 @@ def _prompt_slots(memory):
 
 
 def _last_token_ids(prompt_ids, lengths):
-    """The last token of each prompt, int32 `(B,)`; 0 for empty ones."""
+    """Returns the last token of each prompt, int32 `(B,)`; 0 for empty prompts."""
     is_last = position_range(ops.shape(prompt_ids)[1], 1) == lengths[:, None]  # (B, P)
     return sum_int32(ops.where(is_last, ops.cast(prompt_ids, "int32"), 0), axis=1)
 
 
 def _after_prompt(memory, caches):
-    """What the beams of a sentence share before the first new token."""
+    """Returns the shared state before the first new token."""
     return {
-        # The last token of a prompt is not read yet: it is the token of the first step.
+        # The last token of the prompt is the input of the first step.
         "position": ops.maximum(memory["lengths"] - 1, 0),  # (B,)
         "slot": ops.convert_to_tensor(_prompt_slots(memory), "int32"),
         "caches": caches,
@@ -237,18 +269,20 @@ def _after_prompt(memory, caches):
 
 
 def _key_positions(position, slot, slots, prompt_slots, beams=1):
-    """The position in each slot: those of the prompt, padding and all, come before the new ones.
+    """Returns the position of the token in each slot of the cache.
+
+    The slots of the prompts, including padding, come before those of new tokens.
 
     Args:
-        position: int32 `(B,)`, of the next token.
-        slot: int32 scalar, where it goes.
-        slots: int, number of slots.
-        prompt_slots: int, number of slots of the prompt.
-        beams: int, slots of each new position.
+        position: Int32 tensor of shape `(B,)`, position of the next token.
+        slot: Scalar int32 tensor, slot of the next token.
+        slots: Int, number of slots.
+        prompt_slots: Int, number of slots of the prompt.
+        beams: Int, number of slots of each new position. Defaults to `1`.
 
     Returns:
-        int32 `(B, slots)`; -1 for padding and for the last token of the prompt, which comes again
-        as the first of the new ones.
+        Int32 tensor of shape `(B, slots)`. It is -1 for padding and for the last token of the
+        prompt, which is repeated as the first new token.
     """
     columns = position_range(slots)  # (1, C)
     first = (position - (slot - prompt_slots) // beams)[:, None]  # (B, 1), of the first new token

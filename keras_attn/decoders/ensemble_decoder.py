@@ -10,56 +10,67 @@ from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import is_finite, list_of_layers
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
 
 AVERAGES = ("arithmetic", "geometric")
 LEAST_LOGIT = -1e37
-"""The largest logit of no positions, which an empty target has."""
-LEAST_PROBABILITY = 1e-37  # the logarithm of 0 is infinite, and loops in ONNX take no infinities
+"""Maximum over the logits of an empty target."""
+LEAST_PROBABILITY = 1e-37  # avoids the infinite logarithm of 0, which fails in loops of ONNX
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class EnsembleDecoder(StepDecoder):
-    """Several decoders that choose each token together.
+    """Averages the predictions of several decoders for each token.
 
         arithmetic   p(y) = sum_i w_i p_i(y)
         geometric    p(y) = prod_i p_i(y)^w_i / Z
 
-    Models that were trained alone, from other first weights or of other kinds, err in other places:
-    their mean is mostly better than each, for as many times the work. So did
-    [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), table 1, and each of the best systems
-    since. The arithmetic mean is fairseq's, the geometric one Marian's and OpenNMT-py's.
+    Models that are trained separately, from different initial weights or of different kinds, make
+    different errors. Their average is usually better than each model, at the cost of running all of
+    them ([Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), table 1). fairseq uses the
+    arithmetic mean, Marian and OpenNMT-py the geometric mean.
+
+    The alignments of a step are averaged with the same weights over the decoders with attention.
+    This requires sources of the same length.
 
     Args:
-        decoders: list of `StepDecoder`s with one target vocabulary: recurrent decoders,
+        decoders: List of `StepDecoder`s with the same target vocabulary: recurrent decoders,
             Transformers, or both.
-        member_weights: list of float > 0, how much each counts; only their ratios matter. Default
-            `None`: all alike.
-        average: `"arithmetic"` (default) or `"geometric"`, what is a mean: the probabilities, or
-            their logarithms, after which a token must suit all.
-        **kwargs: arguments of `keras.layers.Layer`.
+        member_weights: List of positive floats, the weights w_i of the decoders. Only their ratios
+            matter. Defaults to `None`, equal weights.
+        average: String, `"arithmetic"` (mean of the probabilities) or `"geometric"` (mean of the
+            log probabilities, which requires a token to be likely for all decoders). Defaults to
+            `"arithmetic"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        token_ids: see `StepDecoder.call`.
-        encoder_outputs, encoder_mask, encoder_state, query_features: as for one decoder, then all
-            are given the same; or dicts from `"0"`, `"1"`, ..., the place in `decoders`, to what is
-            for that decoder, as an `EnsembleEncoder` returns them.
-        encoder_outputs_mask: the implicit masks of `encoder_outputs`, passed by Keras, which are
-            joined with `encoder_mask`.
+        token_ids: Int32 tensor of shape `(batch, target)`, the target tokens, beginning with the
+            start token.
+        encoder_outputs: Tensor of shape `(batch, source, features)` for all decoders, or a dict
+            from the index of the decoder, `"0"`, `"1"`, ..., to its tensor, as `EnsembleEncoder`
+            returns it.
+        encoder_mask: Boolean tensor of shape `(batch, source)`, or a dict as for `encoder_outputs`.
+            Defaults to `None`.
+        encoder_state: Nested lists of tensors, or a dict as for `encoder_outputs`. Defaults to
+            `None`.
+        query_features: Tensor of shape `(batch, features)`, or a dict as for `encoder_outputs`.
+            Defaults to `None`.
+        encoder_outputs_mask: Boolean tensors of shape `(batch, source)`, the implicit masks of
+            `encoder_outputs`. Keras passes them. They are combined with `encoder_mask`.
 
     Returns:
-        float32 logits `(batch, target, vocabulary)` of the means, as large as those of the
-        decoders, which a `repetition_penalty` looks at.
+        Float32 logits of shape `(batch, target, vocabulary)` of the averaged distribution. Their
+        level is the average level of the decoders' logits, because a `repetition_penalty` depends
+        on it.
 
-    Masking: that of each decoder.
-
-    The alignments of a step are the mean of those of the decoders that have attention, weighed like
-    the probabilities. Their sources must have the same length then.
+    Masking:
+        That of each decoder.
 
     Raises:
-        ValueError: for arguments out of range, or decoders of different vocabularies.
+        ValueError: If an argument is out of range, or the decoders have different vocabularies.
 
     Example:
 
@@ -79,7 +90,7 @@ class EnsembleDecoder(StepDecoder):
         average: str = "arithmetic",
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # each decoder has a precision of its own
+        kwargs.setdefault("autocast", False)  # each decoder casts to its own precision
         super().__init__(**kwargs)
         self.decoders = list_of_layers("decoders", decoders, StepDecoder)
         sizes = {get_vocabulary_size(decoder) for decoder in self.decoders} - {None}
@@ -89,15 +100,17 @@ class EnsembleDecoder(StepDecoder):
                 f"{[get_vocabulary_size(decoder) for decoder in self.decoders]} tokens."
             )
         if average not in AVERAGES:
-            raise ValueError(f"average must be one of {AVERAGES}. Received: average={average!r}.")
+            raise ValueError(
+                f"Expected average to be one of {AVERAGES}. Received: average={average!r}."
+            )
         if member_weights is None:
             member_weights = [1.0] * len(self.decoders)
         if len(member_weights) != len(self.decoders) or not all(
             is_finite(weight) and weight > 0 for weight in member_weights
         ):
             raise ValueError(
-                "member_weights must be positive and finite, one of each decoder. Received: "
-                f"member_weights={member_weights} of {len(self.decoders)} decoders."
+                "Expected member_weights to be a positive, finite number for each decoder. "
+                f"Received: member_weights={member_weights} for {len(self.decoders)} decoders."
             )
         self.vocabulary_size = next(iter(sizes), None)
         self.member_weights = [float(weight) for weight in member_weights]
@@ -223,17 +236,17 @@ class EnsembleDecoder(StepDecoder):
         return {name: decoder.select(memory[name], rows) for name, decoder in self.members.items()}
 
     def _own(self, name, values):
-        """What a decoder is given of values for all of them."""
+        """Selects the value of one decoder from values for all decoders."""
         if not isinstance(values, dict) or not values or not all(map(str.isdigit, values)):
             return values
         if not set(values) <= set(self.members):
             raise ValueError(
-                f"Expected values of the decoders {list(self.members)}. Received: {list(values)}."
+                f"Expected a dict with the keys {list(self.members)}. Received: {list(values)}."
             )
         return values.get(name)
 
     def _arguments(self, name, encoder_outputs, encoder_mask, encoder_state, query_features):
-        """Keyword arguments of a decoder's `call` and `prepare_memory`."""
+        """Returns the keyword arguments of a decoder's `call` and `prepare_memory`."""
         features = self._own(name, query_features)
         return {
             "encoder_outputs": self._own(name, encoder_outputs),
@@ -243,7 +256,7 @@ class EnsembleDecoder(StepDecoder):
         }
 
     def _state(self, states):
-        """One state of those of all decoders."""
+        """Combines the states of all decoders to one state."""
         state = {"members": {}, "shared": {}}
         for name, own in states.items():
             state["members"][name] = {
@@ -260,25 +273,25 @@ class EnsembleDecoder(StepDecoder):
             lengths = {each.shape[-1] for each in alignments.values()} - {None}
             if len(lengths) > 1:
                 raise ValueError(
-                    "Expected decoders with sources of one length, because of alignments. "
-                    f"Received: sources of {sorted(lengths)} positions."
+                    "Expected sources of the same length for all decoders, to average their "
+                    f"alignments. Received: source lengths {sorted(lengths)}."
                 )
             weights = [self.member_weights[int(name)] for name in alignments]
             state["alignments"] = _weighted(alignments.values(), weights)
         return state
 
     def _state_of(self, name, state):
-        """The state of a decoder."""
+        """Returns the state of one decoder."""
         own = state["members"][name]
         return {**own, "shared": state["shared"][name]} if name in state["shared"] else own
 
     def _mean(self, logits):
-        """The logits `(..., V)` of the mean of all decoders, of whose logits there is a list."""
+        """Averages a list of logits `(..., V)`, one for each decoder."""
         if self.average == "geometric":
-            return _weighted(logits, self.member_weights)  # up to a term that is alike for all
+            return _weighted(logits, self.member_weights)  # up to a constant
         probabilities = [ops.softmax(each) for each in logits]
         mean = _weighted(probabilities, self.member_weights)
-        # How far logits lie above the log probabilities, seen at the largest.
+        # Difference of logits and log probabilities, measured at the maximum.
         levels = [
             ops.max(each, axis=-1, keepdims=True, initial=LEAST_LOGIT)
             - ops.log(ops.max(probability, axis=-1, keepdims=True, initial=LEAST_PROBABILITY))
@@ -297,12 +310,12 @@ class EnsembleDecoder(StepDecoder):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        decoders = [keras.saving.deserialize_keras_object(each) for each in config["decoders"]]
+        decoders = [deserialize_shared(each) for each in config["decoders"]]
         return cls(**{**config, "decoders": decoders})
 
 
 def _weighted(values, weights):
-    """The weighted mean of tensors."""
+    """Returns the weighted mean of tensors."""
     total = sum(weights)
     weighted = zip(weights, values, strict=True)
     first, *others = [weight / total * value for weight, value in weighted]

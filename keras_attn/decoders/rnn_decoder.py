@@ -23,39 +23,72 @@ from keras_attn.rnn.state_bridge import StateBridge
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class RNNDecoder(TokenDecoder):
-    """A recurrent decoder, with or without attention.
+    """Recurrent decoder, with or without attention.
 
         x_t = embedding(y_{t-1})
         o_t = cell(x_t)                         (see `AttentionRNNCell`)
         p(y_t | y_<t, source) = softmax(head(o_t))
 
-    Args:
-        cell: an `AttentionRNNCell`; or a Keras cell or list of cells, which makes the plain decoder
-            of [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), without attention.
-        embedding, head: see `TokenDecoder`.
-        bridge: `"dense"`, `"copy"` or `"zero"`, how the first state is made, see `StateBridge`.
-            Default `"dense"`.
-        dropout: float in [0, 1), on the embedded inputs and on the outputs before the head. Default
-            0.
-        seed: int, seed of the dropout. Default `None`.
-        coverage_loss: float, weight of a loss against attending to the same positions again, which
-            is added in training, see `keras_attn.attention.coverage_loss`. Default 0.
-        pad_token_id: int, the id of padding, whose steps are no part of that loss. Default 0.
-        **kwargs: arguments of `keras.layers.Layer`.
+    With an `AttentionRNNCell` and `BahdanauAttention`, it is the decoder of [Bahdanau et al.,
+    2015](https://arxiv.org/abs/1409.0473). A Keras cell, or a list of cells, gives the decoder of
+    [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), without attention.
 
-    Call arguments: see `StepDecoder.call`; `return_attention_scores` asks for the weights too, and
-        `query_features` `(B, F)` are part of each query where the cell's `query` names them: an
-        encoder passes them on as one of its outputs.
+    Args:
+        cell: `AttentionRNNCell`, Keras cell, or list of Keras cells.
+        embedding: Layer that turns ids `(batch, target)` into vectors.
+        head: Layer that turns outputs into logits. Defaults to `None`: the output is tied to the
+            embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), which must be a
+            `keras.layers.ReversibleEmbedding`.
+        bridge: String, `"dense"`, `"copy"` or `"zero"`, how the initial state is computed, see
+            `StateBridge`. Defaults to `"dense"`.
+        dropout: Float in [0, 1), dropout rate of the embedded inputs and of the outputs before the
+            head. Defaults to `0.0`.
+        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        coverage_loss: Non-negative float, weight of a loss that penalizes repeated attention to the
+            same positions and is added in training ([See et al.,
+            2017](https://arxiv.org/abs/1704.04368), equation 12). Defaults to `0.0`.
+        pad_token_id: Int, id of padding, whose steps that loss ignores. Defaults to `0`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
+
+    Call arguments:
+        token_ids: Int32 tensor of shape `(batch, target)`, the target tokens, beginning with the
+            start token.
+        encoder_outputs: Tensor of shape `(batch, source, features)`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
+            attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
+        encoder_state: Nested lists or dicts of tensors of shape `(batch, units)`, the final state
+            of the encoder. Defaults to `None`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        query_features: Tensor of shape `(batch, features)`, used if the `query` of the cell
+            contains `"features"`. An encoder passes it on as one of its outputs. Defaults to
+            `None`.
+        training: Bool, whether dropout is active. Defaults to `False`.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
+            `encoder_outputs`. Keras passes it.
 
     Returns:
-        float32 logits `(B, T, V)`, or a tuple of it and the weights `(B, T, S)`.
+        Float32 logits of shape `(batch, target, vocabulary)`, for the token after each position. If
+        `return_attention_scores=True`, a tuple of the logits and the weights `(batch, target,
+        source)`.
 
     Masking:
-        Padding of the source gets weight 0. Target padding on the right cannot influence the
-        positions before it.
+        Masked positions of the source get a weight of exactly 0. Padding on the right of the target
+        does not affect previous positions.
 
     Raises:
-        ValueError: for arguments out of range, or if the output cannot be tied to the embedding.
+        ValueError: If an argument is out of range, `encoder_outputs` is missing, or the output
+            cannot be tied to the embedding.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import AttentionRNNCell, BahdanauAttention
+    >>> cell = AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(6), attention_units=4)
+    >>> decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(9, 4))
+    >>> encoder_outputs = np.ones((2, 7, 5), "float32")
+    >>> tuple(decoder(np.array([[1, 5, 6], [1, 7, 8]]), encoder_outputs).shape)
+    (2, 3, 9)
     """
 
     def __init__(
@@ -77,7 +110,7 @@ class RNNDecoder(TokenDecoder):
         self.cell = self.rnn.cell
         if coverage_loss < 0 or (coverage_loss and self.cell.attention is None):
             raise ValueError(
-                "coverage_loss must not be negative, and needs a cell with attention. "
+                "Expected coverage_loss >= 0, and 0 for a cell without attention. "
                 f"Received: coverage_loss={coverage_loss}."
             )
         self.coverage_loss = coverage_loss
@@ -94,7 +127,7 @@ class RNNDecoder(TokenDecoder):
 
     def __call__(self, token_ids: Tensor, *args: Any, **kwargs: Any) -> Any:
         if len(getattr(token_ids, "shape", ())) == 2:
-            token_ids = ops.cast(token_ids, "int32")  # half precision, as Keras casts, has few ids
+            token_ids = ops.cast(token_ids, "int32")  # Keras would cast float ids to half precision
         return super().__call__(token_ids, *args, **kwargs)
 
     def build(
@@ -190,9 +223,9 @@ class RNNDecoder(TokenDecoder):
             and not self.cell.attention.attends_to_source
         ):
             raise ValueError(
-                "Alignments are weights over the source. Received: alignments of a decoder with "
-                f"{type(self.cell.attention).__name__}, whose weights are over its own past. Make "
-                "attention to the source the first of a CombinedAttention."
+                "Expected attention to the source for alignments=True. Received: a decoder with "
+                f"{type(self.cell.attention).__name__}, which attends to previous steps. Use a "
+                "CombinedAttention whose first attention is to the source."
             )
         cell_state = tree.map_structure(for_each_beam, memory["cell"])
         rows = ops.shape(tree.flatten(cell_state)[0])[0]

@@ -10,7 +10,7 @@ from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict
 
 
 class StepDecoder(Layer):
-    """Base class and contract of decoders: what training, searches and exports call.
+    """Base class and contract of decoders: the methods that training, searches and exports call.
 
     A decoder overrides four methods:
 
@@ -19,30 +19,46 @@ class StepDecoder(Layer):
     - `step` takes one token of each hypothesis and returns logits and the new state;
     - `call` is teacher forcing: it returns the logits of all positions at once.
 
-    With B sentences, K beams, S source positions, T target positions and a vocabulary of V, memory
-    and state are nested dicts of tensors:
+    With B batch entries, K beams, S source positions, T target positions and a vocabulary of V
+    tokens, memory and state are nested dicts of tensors:
 
-    - leaves of the memory are `(B, ...)` and are never repeated for beams;
-    - leaves of the state are `(B * K, ...)`, the beams of a sentence side by side. What changes
-      with time but belongs to no single beam is in `state["shared"]`, leaves `(B, ...)` or scalars:
-      it stays when a search reorders the beams.
+    - leaves of the memory have shape `(B, ...)` and are never repeated for beams;
+    - leaves of the state have shape `(B * K, ...)`, with the beams of a batch entry next to each
+      other. `state["shared"]` holds what all beams of a batch entry share, with leaves `(B, ...)`
+      or scalars, which a search does not reorder.
 
-    A step keeps the structure, ranks and dtypes of the state. Nothing is kept on the decoder
-    between calls, and all weights are created in `build`, whose default calls `call` with symbolic
+    A step keeps the structure, ranks and dtypes of the state. A decoder stores nothing on itself
+    between calls, and creates all weights in `build`, whose default calls `call` with symbolic
     inputs. `keras_attn.testing.check_decoder` checks all of this.
 
     Optional capabilities, each with a default:
 
     - `build` with the shapes of the arguments of `call`, for a decoder that the default cannot
       build, for instance because its source is not a sequence of floats;
-    - `select`, for memory with leaves that do not begin with the sentences;
+    - `select`, for a memory with leaves that do not begin with the batch axis;
     - `first_token_ids`, for a memory that is the beginning of the sequence, such as a prompt;
     - `max_tokens`, for a limited number of positions;
-    - `can_exceed_max_length`, False for a state of a fixed size on TensorFlow too;
-    - `forbids_tokens`, True if all tokens of a step may be impossible;
+    - `can_exceed_max_length`, `False` for a state of a fixed size on TensorFlow too;
+    - `forbids_tokens`, `True` if all tokens of a step may be impossible;
     - `primary_source`, for several encoder outputs;
     - `cache_block_size` and `archive`, for long outputs with a growing state;
+    - `reads_prompts`, True for a language model, which needs no encoder;
     - a `vocabulary_size`, or an `embedding` with `input_dim`, which an export reads.
+
+    Args:
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
+
+    Call arguments:
+        token_ids: Int32 tensor of shape `(batch, target)`, the target tokens, beginning with the
+            start token.
+        encoder_outputs: Tensor of shape `(batch, source, features)`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
+            attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
+        encoder_state: Nested lists or dicts with leaves of shape `(batch, ...)`, the final state of
+            the encoder. Defaults to `None`.
+
+    Returns:
+        Float32 logits of shape `(batch, target, vocabulary)`, for the token after each position.
 
     Example:
 
@@ -68,6 +84,10 @@ class StepDecoder(Layer):
     >>> tuple(search(np.ones((2, 3, 4), "float32"))["lengths"].shape)
     (2, 1)
     """
+
+    reads_prompts = False
+    """bool, whether the decoder is a language model: `encoder_outputs` are the ids of prompts that
+    it continues, and `call` works without them."""
 
     is_container = True
 

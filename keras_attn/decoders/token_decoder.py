@@ -4,6 +4,7 @@ import keras
 
 from keras_attn._layer.argument_checks import check_layers
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import StaticShape, Tensor
 from keras_attn.decoders.step_decoder import StepDecoder
@@ -11,18 +12,17 @@ from keras_attn.output_layers.projection import logits_of
 
 
 class TokenDecoder(StepDecoder):
-    """A decoder with an embedding before it and an output head behind it.
+    """Base class of decoders with an embedding and an output head.
 
     Args:
-        embedding: layer that turns ids `(B, T)` into vectors; any layer that maps inputs of a step
-            to vectors.
-        head: layer that turns outputs into logits. `None`: the embedding's own `reverse`, of
-            `keras.layers.ReversibleEmbedding`, which ties the weights
-            ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)). Default `None`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        embedding: Layer that turns ids `(B, T)`, or other inputs of a step, into vectors.
+        head: Layer that turns outputs into logits. Defaults to `None`: the output is tied to the
+            embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), which must be a
+            `keras.layers.ReversibleEmbedding`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
-        ValueError: if the output cannot be tied to the embedding.
+        ValueError: If there is no head and the output cannot be tied to the embedding.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class TokenDecoder(StepDecoder):
         super().__init__(**kwargs)
         if head is None and not isinstance(embedding, keras.layers.ReversibleEmbedding):
             raise ValueError(
-                "Without a head the embedding must be a keras.layers.ReversibleEmbedding. "
+                "Expected embedding to be a keras.layers.ReversibleEmbedding if there is no head. "
                 f"Received: embedding={type(embedding).__name__}. "
                 "Pass head=keras.layers.Dense(...)."
             )
@@ -40,18 +40,23 @@ class TokenDecoder(StepDecoder):
         self.head = head
 
     def build_head(self, output_shape: StaticShape, embedding_dim: int) -> None:
-        """Builds the head for outputs of a shape, and checks that they can be tied."""
+        """Builds the head for outputs of a shape, and checks whether they can be tied.
+
+        Args:
+            output_shape: Tuple, shape of the outputs.
+            embedding_dim: Int, size of the embedding.
+        """
         if self.head is not None:
             ensure_built(self.head, output_shape)
         elif output_shape[-1] != embedding_dim:
             raise ValueError(
-                "Tied to the embedding, the output must have its size. "
+                "Expected outputs of the size of the embedding, because there is no head. "
                 f"Received: output size={output_shape[-1]}, embedding size={embedding_dim}. "
-                "Make them equal, or pass a head."
+                "Use equal sizes, or pass a head."
             )
 
     def project(self, outputs: Tensor, training: bool = False) -> Tensor:
-        """float32 logits `(..., V)` of outputs `(..., features)`."""
+        """Returns the float32 logits `(..., V)` of outputs `(..., features)`."""
         layer = self.embedding if self.head is None else self.head
         return logits_of(outputs, layer, training=training)
 
@@ -65,7 +70,7 @@ class TokenDecoder(StepDecoder):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         parts = {
-            name: keras.saving.deserialize_keras_object(value)
+            name: deserialize_shared(value)
             for name, value in config.items()
             if isinstance(value, dict) and "class_name" in value and name != "dtype"
         }

@@ -14,46 +14,82 @@ from keras_attn.positions.position_range import position_range
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TransformerDecoder(TransformerTokenDecoder):
-    """A stack of Transformer blocks that predicts the next token.
+    """Transformer decoder with cross-attention to an encoder.
+
+        p(y | source) = prod_t p(y[t] | y[0], ..., y[t - 1], source)
 
     Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3. Teacher
-    forcing is one pass over all positions; a step attends to the cached keys and values of the
-    positions before it.
+    forcing is one pass over all positions. A step attends to the cached keys and values of the
+    previous positions.
 
     Args:
-        block: the template of all blocks, for instance `TransformerDecoderBlock(8, 2048)`; each
-            layer is a new one like it.
-        embedding, head: see `TokenDecoder`.
-        num_layers: int. Default 6.
-        positions, position_bias, scale_embedding, dropout, seed: see `TransformerEncoder`.
-        growing_cache: bool, whether the cache grows with each step, or has slots for `max_length`
-            steps from the start. Default `None`: it grows where the backend can. Only a growing
-            cache can be exported to ONNX.
-        cache_block_size: int, the steps after which a search moves what is in a growing cache to a
-            second one, which steps read but do not copy. For long outputs, on TensorFlow and in
-            ONNX; ignored elsewhere. Default `None`: never, which is faster for sentences.
-        **kwargs: arguments of `keras.layers.Layer`.
+        block: `TransformerDecoderBlock`, the template of all blocks, for instance
+            `TransformerDecoderBlock(8, 2048)`. Each layer is a new block with the same
+            configuration.
+        embedding: Layer that turns ids `(batch, target)` into vectors.
+        head: Layer that turns outputs into logits. Defaults to `None`: the output is tied to the
+            embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), which must be a
+            `keras.layers.ReversibleEmbedding`.
+        num_layers: Positive int, number of blocks. Defaults to `6`.
+        positions: Layer that adds positions to `(vectors, start_index)`, such as
+            `SinusoidalPositions`. Defaults to `None`.
+        position_bias: Layer that computes a bias of the attention scores of all blocks, such as
+            `AlibiBias` or `RelativePositionBias`. Defaults to `None`.
+        scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
+            Defaults to `False`.
+        dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
+        growing_cache: Bool, whether the key-value cache grows with each step. If `False`, it has
+            slots for `max_length` steps from the start. Only a growing cache can be exported to
+            ONNX. Defaults to `None`: it grows if the backend supports it.
+        cache_block_size: Positive int, number of steps after which a search moves the content of a
+            growing cache to a second cache, which the steps read but do not copy. It speeds up long
+            outputs, on TensorFlow and in ONNX, and is ignored elsewhere. Defaults to `None`: never,
+            which is faster for outputs of the length of a sentence.
+        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments: see `StepDecoder.call`; `encoder_state` is not used. With
-        `return_attention_scores` the weights are returned too.
+    Call arguments:
+        token_ids: Int32 tensor of shape `(batch, target)`, the target tokens, beginning with the
+            start token.
+        encoder_outputs: Tensor of shape `(batch, source, features)`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
+            attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
+        encoder_state: Ignored.
+        return_attention_scores: Bool, whether to also return the weights of the cross-attention.
+            Defaults to `False`.
+        training: Bool, whether dropout is active. Defaults to `False`.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
+            `encoder_outputs`. Keras passes it.
 
     Returns:
-        float32 logits `(B, T, V)`, or a tuple of it and the weights `(B, T, S)` of the last block,
-        the mean of its heads.
+        Float32 logits of shape `(batch, target, vocabulary)`, for the token after each position. If
+        `return_attention_scores=True`, a tuple of the logits and the weights `(batch, target,
+        source)` of the last block, averaged over its heads.
 
     Masking:
-        Padding of the source gets weight 0. Target padding on the right cannot influence the
-        positions before it.
+        Masked positions of the source get a weight of exactly 0. Padding on the right of the target
+        does not affect previous positions.
 
     Raises:
-        ValueError: for arguments out of range, or if the output cannot be tied to the embedding.
+        ValueError: If an argument is out of range, `block` has no cross-attention,
+            `encoder_outputs` is missing, or the output cannot be tied to the embedding.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import TransformerDecoderBlock
+    >>> block = TransformerDecoderBlock(num_heads=2, intermediate_dim=16)
+    >>> decoder = TransformerDecoder(block, keras.layers.ReversibleEmbedding(9, 8), num_layers=2)
+    >>> encoder_outputs = np.ones((1, 3, 8), "float32")
+    >>> tuple(decoder(np.array([[1, 5, 6, 7]]), encoder_outputs).shape)
+    (1, 4, 9)
     """
 
     def check_block(self, block: Any) -> None:
         if not getattr(block, "cross_attention", False):
             raise ValueError(
-                "A decoder needs cross-attention, to what an encoder has read. Received: block="
-                f"{type(block).__name__} without it. Pass TransformerDecoderBlock(...), or make a "
+                f"Expected a block with cross-attention. Received: block={type(block).__name__} "
+                "without cross-attention. Pass TransformerDecoderBlock(...), or use "
                 "CausalLanguageModel."
             )
 

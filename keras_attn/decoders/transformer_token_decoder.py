@@ -10,16 +10,35 @@ from keras_attn.transformer.transformer_stack import TransformerStack, check_blo
 
 
 class TransformerTokenDecoder(TokenDecoder):
-    """Base of the decoders that are a stack of Transformer blocks with a cache.
+    """Base class of decoders that are a stack of Transformer blocks with key-value caches.
 
     Args:
-        block, embedding, head, num_layers, positions, position_bias, scale_embedding, dropout,
-            growing_cache, cache_block_size, seed: see `TransformerDecoder`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        block: Transformer block, the template of all blocks.
+        embedding: Layer that turns ids `(batch, target)` into vectors.
+        head: Layer that turns outputs into logits. Defaults to `None`: the output is tied to the
+            embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), which must be a
+            `keras.layers.ReversibleEmbedding`.
+        num_layers: Positive int, number of blocks. Defaults to `6`.
+        positions: Layer that adds positions to `(vectors, start_index)`, such as
+            `SinusoidalPositions`. Defaults to `None`.
+        position_bias: Layer that computes a bias of the attention scores of all blocks, such as
+            `AlibiBias` or `RelativePositionBias`. Defaults to `None`.
+        scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
+            Defaults to `False`.
+        dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
+        growing_cache: Bool, whether the key-value cache grows with each step. If `False`, it has
+            slots for `max_length` steps from the start. Only a growing cache can be exported to
+            ONNX. Defaults to `None`: it grows if the backend supports it.
+        cache_block_size: Positive int, number of steps after which a search moves the content of a
+            growing cache to a second cache, which the steps read but do not copy. It speeds up long
+            outputs, on TensorFlow and in ONNX, and is ignored elsewhere. Defaults to `None`: never,
+            which is faster for outputs of the length of a sentence.
+        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
-        ValueError: for arguments out of range, blocks of another kind, or if the output cannot be
-            tied to the embedding.
+        ValueError: If an argument is out of range, `block` is of the wrong kind, or the output
+            cannot be tied to the embedding.
     """
 
     def __init__(
@@ -37,7 +56,7 @@ class TransformerTokenDecoder(TokenDecoder):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
+        kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(embedding, head, **kwargs)
         if cache_block_size is not None:
             check_positive_integer("cache_block_size", cache_block_size)
@@ -49,7 +68,7 @@ class TransformerTokenDecoder(TokenDecoder):
         self.cache_block_size = cache_block_size
 
     def check_block(self, block: Any) -> None:
-        """Raises a `ValueError` for a block of another kind than the decoder is made of."""
+        """Raises a `ValueError` for a block of the wrong kind."""
         raise NotImplementedError(f"{type(self).__name__} must override `check_block`.")
 
     @property
@@ -57,11 +76,11 @@ class TransformerTokenDecoder(TokenDecoder):
         return growing_buffer.supports_growth(self.growing_cache)
 
     def capacity(self, max_length: int | None, beam_width: int) -> int:
-        """int, the slots of a cache for `max_length` steps, which one that grows need not know."""
+        """Returns the number of cache slots for `max_length` steps, an int."""
         if max_length is None and not self.can_exceed_max_length:
             raise ValueError(
-                "A cache that does not grow needs the most steps that will follow. Received: "
-                "max_length=None."
+                "Expected max_length for a cache that does not grow. Received: "
+                "max_length=None. Pass the maximum number of steps, or use growing_cache=True."
             )
         return (max_length or 0) * beam_width
 

@@ -8,33 +8,34 @@ from keras_attn._layer.argument_checks import list_of_layers
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class EnsembleEncoder(Layer):
-    """Several encoders of one source, each for a decoder of its own in an `EnsembleDecoder`.
+    """Several encoders of the same source, one for each decoder of an `EnsembleDecoder`.
 
     Args:
-        encoders: list of layers that turn a source into the keyword arguments of a decoder, all of
-            one source vocabulary, in the order of the decoders.
-        **kwargs: arguments of `keras.layers.Layer`.
+        encoders: List of encoders with the same source vocabulary, in the order of the decoders.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: what each encoder reads, int32 ids `(batch, source)` or features.
-        mask: boolean `(batch, source)`, the implicit mask of `inputs`, passed by Keras or a
-            wrapper. It is passed to the encoders that have such an argument.
+        inputs: Input of all encoders: int32 ids of shape `(batch, source)`, or features.
+        mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras passes
+            it. It is passed on to encoders with an argument `mask`.
 
     Returns:
-        Dict of what the encoders return, `encoder_outputs`, `encoder_mask` and, where there is one,
-        `encoder_state`: each a dict from `"0"`, `"1"`, ..., the place in `encoders`, to the value
-        of that encoder.
+        Dict with the results of the encoders, `encoder_outputs`, `encoder_mask` and, if any encoder
+        has one, `encoder_state`. Each value is a dict from the index of the encoder, `"0"`, `"1"`,
+        ..., to the result of that encoder.
 
-    Masking: that of each encoder.
+    Masking:
+        That of each encoder.
 
     Raises:
-        ValueError: for no encoders, or encoders that do not agree on what they read.
+        ValueError: If there are no encoders, or they have different vocabularies or special tokens.
 
     Example:
 
@@ -49,7 +50,7 @@ class EnsembleEncoder(Layer):
     is_container = True
 
     def __init__(self, encoders: Iterable[keras.layers.Layer], **kwargs: Any) -> None:
-        kwargs.setdefault("autocast", False)  # each encoder has a precision of its own
+        kwargs.setdefault("autocast", False)  # each encoder casts to its own precision
         super().__init__(**kwargs)
         self.supports_masking = True
         self.encoders = list_of_layers("encoders", encoders, keras.layers.Layer)
@@ -79,7 +80,7 @@ class EnsembleEncoder(Layer):
 
     @property
     def max_source_length(self) -> int | Tensor | None:
-        """int, most positions of a source that all encoders can read, or `None` for any number."""
+        """Int, maximum source length that all encoders support, or `None` for no maximum."""
         lengths = [getattr(encoder, "max_source_length", None) for encoder in self.encoders]
         return min((length for length in lengths if length is not None), default=None)
 
@@ -92,16 +93,16 @@ class EnsembleEncoder(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        encoders = [keras.saving.deserialize_keras_object(each) for each in config["encoders"]]
+        encoders = [deserialize_shared(each) for each in config["encoders"]]
         return cls(**{**config, "encoders": encoders})
 
 
 def _agreed(name, values):
-    """The value that all encoders have."""
+    """Returns the common value of all encoders."""
     first, *others = values
     if any(value != first for value in others):
         raise ValueError(
-            f"Expected encoders that read the same, with one {name}. Received: encoders with "
-            f"{[first, *others]}."
+            f"Expected encoders with the same {name}. Received: encoders with "
+            f"{name}={[first, *others]}."
         )
     return first

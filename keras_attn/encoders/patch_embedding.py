@@ -11,32 +11,34 @@ from keras_attn._types import InitializerLike, StaticShape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class PatchEmbedding(Layer):
-    """Cuts images into square patches, row by row, and makes a vector of each.
+    """Embeds the square patches of an image, row by row.
 
         y[t] = W patch[t] + b
 
-    Introduced by [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929), equation 1. With it
-    a `TransformerEncoder` is a vision Transformer (ViT):
+    Introduced by [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929), equation 1. A
+    `TransformerEncoder` with this embedding is a vision Transformer (ViT):
 
         TransformerEncoder(block, PatchEmbedding(16, 768), positions=LearnedPositions(197))
 
     Args:
-        patch_size: int, height and width of a patch in pixels; it must divide those of the images.
-        embedding_dim: int, size of the vectors.
-        class_token: bool, whether a learned vector comes before those of the patches, for what is
-            to be said of the whole image. Default `True`.
-        kernel_initializer: initializer of W. Default `"glorot_uniform"`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        patch_size: Positive int, height and width of a patch in pixels. It must divide the height
+            and the width of the images.
+        embedding_dim: Positive int, size of the vectors.
+        class_token: Bool, whether a learned vector is inserted before the patches, for instance to
+            classify the image. Defaults to `True`.
+        kernel_initializer: Initializer of W. Defaults to `"glorot_uniform"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        images: float `(batch, height, width, channels)`.
+        images: Float tensor of shape `(batch, height, width, channels)`.
 
     Returns:
-        `(batch, patches, embedding_dim)`, with one more for the class token.
+        Tensor of shape `(batch, patches, embedding_dim)`, or `(batch, 1 + patches, embedding_dim)`
+        with a class token.
 
     Raises:
-        ValueError: for arguments out of range, images of another rank, or of a size that is not
-            known or is not a multiple of `patch_size`.
+        ValueError: If an argument is not a positive integer, or the size of the images is unknown
+            or not a multiple of `patch_size`.
 
     Example:
 
@@ -97,12 +99,12 @@ class PatchEmbedding(Layer):
     def _check(self, images_shape):
         if len(images_shape) != 4 or None in images_shape[1:]:
             raise ValueError(
-                "images must have shape (batch, height, width, channels), all but the batch known. "
-                f"Received: images with shape {tuple(images_shape)}."
+                "Expected images of shape (batch, height, width, channels), with all sizes except "
+                f"batch known. Received: images with shape {tuple(images_shape)}."
             )
         if images_shape[1] % self.patch_size or images_shape[2] % self.patch_size:
             raise ValueError(
-                "patch_size must divide height and width of the images. Received: "
+                "Expected patch_size to divide height and width of the images. Received: "
                 f"patch_size={self.patch_size}, images with shape {tuple(images_shape)}."
             )
 

@@ -10,28 +10,29 @@ from keras_attn._types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class PromptEncoder(Layer):
-    """Hands a prompt to a causal language model, for which it is what a source is to a translator.
+    """Passes a prompt to a causal language model, in place of an encoder.
 
-    `search_model(PromptEncoder(), BeamDecoder(language_model))` maps prompts to what follows them.
-    It has no weights: the language model itself reads the prompt, once, before the first step.
+    `GenerationModel(None, search)` creates one. The layer has no weights: the language model
+    processes the prompt once, before the first step.
 
     Args:
-        vocabulary_size: int, number of ids, which an export to ONNX must know. Default `None`.
-        pad_token_id: int, the id of padding. Default 0.
-        start_token_id: int, the id before each prompt, as before the documents of the training,
-            or `None` if there is none. Exported files add it to texts, and no end token; the
-            encoder itself adds nothing. Default `None`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        vocabulary_size: Positive int, number of ids, which an export to ONNX needs. Defaults to
+            `None`.
+        pad_token_id: Int, id of padding. Defaults to `0`.
+        start_token_id: Int, id of the token before each prompt, as in the training data, or `None`
+            if there is none. Exported files insert it into texts and append no end token; the
+            encoder itself inserts nothing. Defaults to `None`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        token_ids: int32 `(batch, prompt)`: a prompt in each row, then padding.
+        token_ids: Int32 tensor of shape `(batch, prompt)`, with padding on the right.
 
     Returns:
-        Dict of `encoder_outputs`, the ids themselves, and boolean `encoder_mask` `(batch, prompt)`,
-        True = not padding.
+        Dict with `encoder_outputs`, the ids, and the boolean `encoder_mask` `(batch, prompt)`,
+        which is `False` at padding.
 
     Masking:
-        Padding must be on the right. A prompt of nothing but padding is an empty one.
+        Padding must be on the right. A row that contains only padding is an empty prompt.
 
     Example:
 
@@ -42,12 +43,12 @@ class PromptEncoder(Layer):
     """
 
     end_token_id = None
-    """A prompt has no end token: the text goes on after it."""
+    """`None`: exported files append no end token to a prompt."""
 
     is_container = True
 
     def __init__(self, vocabulary_size=None, pad_token_id=0, start_token_id=None, **kwargs):
-        kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
+        kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
         check_optional_token_ids(start_token_id=start_token_id)

@@ -17,6 +17,7 @@ from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import build_activation, ensure_built
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.layer_template import (
     LayerTemplate,
     check_template_dtype,
@@ -31,49 +32,56 @@ from keras_attn.rnn.recurrent_layer import recurrent_layer
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class RNNEncoder(Layer):
-    """Reads a sequence with a stack of recurrent layers.
+    """Encodes a sequence with a stack of recurrent layers.
 
-    With one bidirectional layer it is the encoder of [Bahdanau et al.,
+        x_t = embedding(ids_t)
+        h_t = [cell(x_t, h_{t-1}) ; cell'(x_t, h_{t+1})]
+
+    With one bidirectional layer, it is the encoder of [Bahdanau et al.,
     2015](https://arxiv.org/abs/1409.0473), section 3.2.
 
     Args:
-        cell: the template of all cells, for instance `keras.layers.LSTMCell(256)`; each layer and
-            direction gets a new cell like it in the dtype of the encoder, with a seed of its own
-            if it has one.
-        embedding: layer that turns ids into vectors, for instance `keras.layers.Embedding`. `None`
-            for sequences of real-valued features. Default `None`.
-        num_layers: int, recurrent layers. Default 1.
-        bidirectional: bool, whether each layer reads in both directions; outputs and states of the
-            two are concatenated. Default `True`.
-        residual: bool, whether a layer's input is added to its output, where the sizes agree.
-            Default `False`.
-        dropout: float in [0, 1), after the embedding and after each layer. Default 0.
-        pad_token_id: int, the id of padding. Default 0.
-        start_token_id: int, the id before each source, or `None` if there is none. Exported files
-            add it to texts; the encoder itself adds nothing. Default `None`.
-        end_token_id: int, the id after each source, as above. Default 2.
-        seed: int, seed of the dropout. Default `None`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        cell: Keras cell, the template of all cells, for instance `keras.layers.LSTMCell(256)`. Each
+            layer and direction gets a new cell with the same configuration, in the dtype of the
+            encoder. If the cell has a seed, the new cells have different seeds.
+        embedding: Layer that turns ids into vectors, for instance `keras.layers.Embedding`.
+            Defaults to `None`: the inputs are real-valued features.
+        num_layers: Positive int, number of recurrent layers. Defaults to `1`.
+        bidirectional: Bool, whether each layer runs in both directions. The outputs and the states
+            of both directions are concatenated. Defaults to `True`.
+        residual: Bool, whether the input of a layer is added to its output if the sizes match.
+            Defaults to `False`.
+        dropout: Float in [0, 1), dropout rate after the embedding and after each layer. Defaults to
+            `0.0`.
+        pad_token_id: Int, id of padding. Defaults to `0`.
+        start_token_id: Int, id of the token before each source, or `None` for none. Exported files
+            insert it into texts; the encoder itself inserts nothing. Defaults to `None`.
+        end_token_id: Int, id of the token after each source, as above. Defaults to `2`.
+        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: ids `(batch, source)`, or features `(batch, source, features)` without an embedding.
-        mask: boolean `(batch, source)`, True = real; also the implicit mask of `inputs`, passed by
-            Keras or a wrapper. By default all ids but padding, or all features.
-        inputs_mask: boolean `(batch, source)`, the implicit mask of `inputs`, passed by Keras if
-            `mask` is given. The two are joined.
+        inputs: Int tensor of ids, of shape `(batch, source)`, or features of shape `(batch, source,
+            features)` without an embedding.
+        mask: Boolean tensor of shape `(batch, source)`; `True` marks real positions. Keras and its
+            wrappers pass the implicit mask of `inputs`. Defaults to `None`: all ids except padding,
+            or all features, are real.
+        inputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras
+            passes it if `mask` is given. Both are combined.
 
     Returns:
-        Dict that a decoder takes as keyword arguments, `decoder(target_ids,
-        **encoder(source_ids))`: `encoder_outputs` `(batch, source, features)`, boolean
-        `encoder_mask` `(batch, source)` and `encoder_state`, for each layer a list of `(batch,
-        units)`.
+        Dict with the keyword arguments of a decoder, as in `decoder(target_ids,
+        **encoder(source_ids))`: `encoder_outputs` `(batch, source, features)`, the boolean
+        `encoder_mask` `(batch, source)`, and `encoder_state`, a list with the list of states
+        `(batch, units)` of each layer.
 
     Masking:
-        Padding is on the right. The state is that of the last real position; outputs at padding
-        have no meaning.
+        Padding is on the right. The state is that of the last unmasked position. Outputs at masked
+        positions are undefined.
 
     Raises:
-        ValueError: for arguments out of range.
+        ValueError: If an argument is out of range, `cell` or `embedding` is not a Keras object of
+            the right kind, or `inputs` has the wrong rank.
 
     Example:
 
@@ -98,7 +106,7 @@ class RNNEncoder(Layer):
         seed=None,
         **kwargs,
     ):
-        kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
+        kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
         check_positive_integer("num_layers", num_layers)
@@ -127,7 +135,7 @@ class RNNEncoder(Layer):
         seed = cell.get_config().get("seed")
 
         def direction(number, **kwargs):
-            """With one seed, the cells of all layers and directions would drop the same."""
+            """Creates the layer of one direction, with a distinct seed."""
             seeds = {} if seed is None else {"seed": seed + 2 * index + number}
             own = cell
             if seeds or cell.dtype_policy != self.dtype_policy:
@@ -140,7 +148,7 @@ class RNNEncoder(Layer):
         if not self.bidirectional:
             return direction(0)
         backward = None if seed is None else direction(1, go_backwards=True)
-        # `Bidirectional` makes its layers of configs, in which functions are names.
+        # `Bidirectional` creates its layers from configs, in which functions are names.
         with keras.saving.custom_object_scope(
             restore_objects(serialize_without_warning(cell), cell)
         ):
@@ -169,7 +177,7 @@ class RNNEncoder(Layer):
             mask = ops.ones(ops.shape(features)[:2], dtype="bool")  # (B, S)
         features = self.dropout_layers[0](ops.cast(features, self.compute_dtype))
         is_empty = features.shape[1] == 0
-        if is_empty:  # Keras' recurrent layers need a time step; they skip one that is masked.
+        if is_empty:  # Keras' recurrent layers need at least one time step, which may be masked.
             features, mask = (
                 ops.pad(each, ((0, 0), (0, 1), *[(0, 0)] * (len(each.shape) - 2)))
                 for each in (features, mask)
@@ -219,5 +227,5 @@ class RNNEncoder(Layer):
     def from_config(cls, config: dict[str, Any]) -> Self:
         cell = with_dtype(config["cell"], config["dtype"])
         parts = {"cell": cell, "embedding": config["embedding"]}
-        parts = {name: keras.saving.deserialize_keras_object(each) for name, each in parts.items()}
+        parts = {name: deserialize_shared(each) for name, each in parts.items()}
         return cls(**{**config, **parts})

@@ -13,48 +13,56 @@ from keras_attn.transformer.transformer_stack import TransformerStack
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TransformerEncoder(Layer):
-    """Reads a sequence with a stack of Transformer blocks.
+    """Encodes a sequence with a stack of Transformer blocks.
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
+        x^0 = embedding(ids) + positions
+        x^l = block_l(x^{l-1})                      (l = 1 ... num_layers)
+
+    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3. A stack of
+    pre-norm blocks ends with a normalization layer.
 
     Args:
-        block: the template of all blocks, for instance `TransformerEncoderBlock(8, 2048)`; each
-            layer is a new one like it in the dtype of the encoder.
-        embedding: layer that turns ids, or images, into vectors. `None` for sequences of vectors of
-            the block's size. Default `None`.
-        num_layers: int. Default 6.
-        positions: layer `(vectors, start_index) -> vectors`, such as `SinusoidalPositions`.
-            Default `None`.
-        position_bias: layer whose result all blocks add to their scores, such as `AlibiBias` or
-            `RelativePositionBias`. Default `None`.
-        scale_embedding: bool, whether embeddings are multiplied by the square root of their size.
-            Default `False`.
-        dropout: float in [0, 1), on the embedded inputs. Default 0.
-        pad_token_id: int, the id of padding. Default 0.
-        start_token_id: int, the id before each source, or `None` if there is none. Exported files
-            add it to texts; the encoder itself adds nothing. Default `None`.
-        end_token_id: int, the id after each source, as above. Default 2.
-        seed: int, seed of the dropout. Default `None`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        block: Transformer block, the template of all blocks, for instance
+            `TransformerEncoderBlock(8, 2048)`. Each layer is a new block with the same
+            configuration, in the dtype of the encoder.
+        embedding: Layer that turns ids, or images, into vectors. Defaults to `None`: the inputs are
+            vectors of the size of the block.
+        num_layers: Positive int, number of blocks. Defaults to `6`.
+        positions: Layer that adds positions to `(vectors, start_index)`, such as
+            `SinusoidalPositions`. Defaults to `None`.
+        position_bias: Layer that computes a bias of the attention scores of all blocks, such as
+            `AlibiBias` or `RelativePositionBias`. Defaults to `None`.
+        scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
+            Defaults to `False`.
+        dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
+        pad_token_id: Int, id of padding. Defaults to `0`.
+        start_token_id: Int, id of the token before each source, or `None` for none. Exported files
+            insert it into texts; the encoder itself inserts nothing. Defaults to `None`.
+        end_token_id: Int, id of the token after each source, as above. Defaults to `2`.
+        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: ids `(batch, source)`, or vectors `(batch, source, features)` without an embedding;
-            or whatever else the embedding reads, such as the images of a `PatchEmbedding`.
-        mask: boolean `(batch, source)`, True = real; also the implicit mask of `inputs`, passed by
-            Keras or a wrapper. By default all ids but padding, or all vectors.
-        inputs_mask: boolean `(batch, source)`, the implicit mask of `inputs`, passed by Keras if
-            `mask` is given. The two are joined.
+        inputs: Int tensor of ids, of shape `(batch, source)`, or the input of the embedding, such
+            as the images of a `PatchEmbedding`, or vectors of shape `(batch, source, features)`
+            without an embedding.
+        mask: Boolean tensor of shape `(batch, source)`; `True` marks real positions. Keras and its
+            wrappers pass the implicit mask of `inputs`. Defaults to `None`: all ids except padding,
+            or all vectors, are real.
+        inputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras
+            passes it if `mask` is given. Both are combined.
 
     Returns:
-        Dict that a decoder takes as keyword arguments, `decoder(target_ids,
-        **encoder(source_ids))`: `encoder_outputs` `(batch, source, features)` and boolean
+        Dict with the keyword arguments of a decoder, as in `decoder(target_ids,
+        **encoder(source_ids))`: `encoder_outputs` `(batch, source, features)` and the boolean
         `encoder_mask` `(batch, source)`.
 
     Masking:
-        Padding cannot be attended to; outputs at padding have no meaning.
+        Masked positions cannot be attended to. Outputs at masked positions are undefined.
 
     Raises:
-        ValueError: for arguments out of range.
+        ValueError: If an argument is out of range, `block`, `embedding`, `positions` or
+            `position_bias` is not a layer of the right kind, or `inputs` has the wrong rank.
 
     Example:
 
@@ -84,7 +92,7 @@ class TransformerEncoder(Layer):
         seed=None,
         **kwargs,
     ):
-        kwargs.setdefault("autocast", False)  # ids given as floats would be rounded
+        kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
         check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
@@ -103,7 +111,7 @@ class TransformerEncoder(Layer):
     ) -> dict[str, Any]:
         vectors = self.stack.embed(inputs)  # (B, S, D)
         mask = masks.join(vectors, mask=mask, inputs_mask=inputs_mask)
-        if mask is None and len(inputs.shape) == 2:  # ids; an embedding may also read images
+        if mask is None and len(inputs.shape) == 2:  # ids, not images
             mask = masks.padding_mask(inputs, self.pad_token_id)
         elif mask is None:
             mask = ops.ones_like(vectors[:, :, 0], dtype="bool")  # (B, S)
@@ -115,7 +123,7 @@ class TransformerEncoder(Layer):
 
     @property
     def max_source_length(self) -> int | Tensor | None:
-        """int, most positions of a source, where positions are learned; else `None`."""
+        """Int, maximum source length if positions are learned, otherwise `None`."""
         return self.stack.max_length
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:

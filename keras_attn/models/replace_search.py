@@ -1,34 +1,34 @@
 import inspect
 
 from keras_attn._layer.argument_checks import accepts_numpy_numbers
-from keras_attn.models.encoder_and_search import encoder_and_search
-from keras_attn.models.search_model import search_model
+from keras_attn.models.generation_model import GenerationModel, check_generation_model
 from keras_attn.search.search import Search
 
 
 @accepts_numpy_numbers
 def replace_search(model, search_class=None, **settings):
-    """A search model that searches otherwise: the same encoder and decoder, other settings.
+    """Returns a generation model with other settings of the search, of the same layers.
 
         faster = replace_search(translator, beam_width=2, num_hypotheses=1)
         sampler = replace_search(translator, SamplingDecoder, temperature=0.8)
 
     Args:
-        model: as `search_model` makes it; it stays as it is.
+        model: a `GenerationModel`, which is not changed.
         search_class: another class of `Search`, which takes over the arguments that it has too.
-            Default: that of the model.
-        **settings: arguments of its `Search` in the place of those it was made with. With fewer
-            beams than there were hypotheses there are as many hypotheses as beams. If the default
-            tokens were suppressed, those of the new special ids are.
+            Defaults to the class of the search of the model.
+        **settings: arguments of the search that differ. With fewer beams than there were hypotheses
+            there are as many hypotheses as beams. If the default tokens were suppressed, those of
+            the new special ids are.
 
     Returns:
-        Functional model as from `search_model`, with the same layers but for the search.
+        A `GenerationModel` with the same layers but for the search.
 
     Raises:
-        ValueError: for a model of other parts, an argument that the search does not have, or a
+        ValueError: for a model of another type, an argument that the search does not have, or a
             value that is out of range; `TypeError` for some of another type.
     """
-    encoder, search = encoder_and_search(model)
+    check_generation_model(model)
+    search = model.search
     search_class = type(search) if search_class is None else search_class
     if not (inspect.isclass(search_class) and issubclass(search_class, Search)):
         raise ValueError(f"search_class must be a class of Search. Received: {search_class!r}.")
@@ -51,7 +51,13 @@ def replace_search(model, search_class=None, **settings):
         arguments["num_hypotheses"] = min(arguments["num_hypotheses"], beam_width)
     same = {name: config[name] for name in ("name", "dtype")}
     arguments = {**same, **arguments, **settings}
-    return search_model(encoder, search_class(search.decoder, **arguments), model.name)
+    return GenerationModel(
+        model.encoder,
+        search_class(search.decoder, **arguments),
+        inputs=model.source,
+        source_start_token_id=model.source_start_token_id,
+        name=model.name,
+    )
 
 
 def _arguments(search_class):

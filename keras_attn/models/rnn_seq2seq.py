@@ -44,7 +44,6 @@ def rnn_seq2seq(
             training is faster.
         dropout: float in [0, 1).
         share_embeddings: bool, whether source and target have one embedding (and one vocabulary).
-            A saved model is loaded with one; `keras.models.clone_model` makes two of it.
         seed: int, of weights and dropout, but for an `attention` that is a layer already. Sets the
             seeds of Python, NumPy and Keras, as `keras.utils.set_random_seed` does.
 

@@ -48,7 +48,6 @@ def transformer_seq2seq(
         positions: `"sinusoidal"`, `"learned"`, `"rotary"`, `"alibi"` or `"relative"` (T5).
         max_length: int, longest sequence for `"learned"` positions.
         share_embeddings: bool, whether source and target have one embedding (and one vocabulary).
-            A saved model is loaded with one; `keras.models.clone_model` makes two of it.
         seed: int, of weights and dropout. Sets the seeds of Python, NumPy and Keras, as
             `keras.utils.set_random_seed` does.
         dtype: dtype or policy of all layers. Default: the global one.

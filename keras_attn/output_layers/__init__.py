@@ -1,1 +1,1 @@
-"""From features to tokens or to one vector: logits, masked tokens, pooling."""
+"""Layers from features to logits or to one vector: projection, masked-LM head, pooling."""

@@ -11,30 +11,36 @@ POOLINGS = ("mean", "first")
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SequencePooling(Layer):
-    """Makes one vector of what an encoder found in a sequence.
+    """Pools the outputs of an encoder to one vector per sequence.
 
         mean     y = sum_s mask[s] x[s] / sum_s mask[s]
-        first    y = x[0], as in BERT, where a sequence begins with a token made for this
+        first    y = x[0]
+
+    `"first"` is the pooling of BERT, where each sequence begins with a class token.
 
     Args:
-        pooling: `"mean"` or `"first"`. Default `"mean"`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        pooling: String, `"mean"` or `"first"`. Defaults to `"mean"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        encoder_outputs: `(batch, source, features)`.
-        encoder_mask: boolean `(batch, source)`, True = real. It is joined with the implicit mask.
-            Without any mask, all positions count.
-        mask, encoder_outputs_mask: boolean `(batch, source)`, the implicit mask of
-            `encoder_outputs`, passed by Keras or a wrapper.
+        encoder_outputs: Tensor of shape `(batch, source, features)`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that count.
+            It is combined with the implicit mask. Without any mask, all positions count. Defaults
+            to `None`.
+        mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`.
+            Wrappers of Keras pass it.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
+            `encoder_outputs`. Keras passes it.
 
     Returns:
-        `(batch, features)`.
+        Tensor of shape `(batch, features)`.
 
     Masking:
-        The mean is that of the real positions; zeros where there is none.
+        The mean is over the unmasked positions; it is zero if there are none. `"first"` ignores
+        masks.
 
     Raises:
-        ValueError: for an unknown name.
+        ValueError: If `pooling` is unknown, or a mask does not fit.
 
     Example:
 
@@ -47,7 +53,9 @@ class SequencePooling(Layer):
     def __init__(self, pooling: str = "mean", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if pooling not in POOLINGS:
-            raise ValueError(f"pooling must be one of {POOLINGS}. Received: pooling={pooling!r}.")
+            raise ValueError(
+                f"Expected pooling to be one of {POOLINGS}. Received: pooling={pooling!r}."
+            )
         self.supports_masking = True
         self.pooling = pooling
 
@@ -72,7 +80,7 @@ class SequencePooling(Layer):
         return (encoder_outputs_shape[0], *encoder_outputs_shape[2:])
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # there is no time any more
+        return None  # the output has no time axis
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "pooling": self.pooling}

@@ -5,6 +5,7 @@ import keras
 from keras_attn._drop_ins.layer_normalization import LayerNormalization
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.output_layers.projection import logits_of
@@ -13,26 +14,34 @@ from keras_attn.transformer.feed_forward import erf_gelu
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TiedMLMHead(Layer):
-    """Turns outputs of an encoder into logits, with the matrix of an embedding.
+    """Masked-language-model head with the matrix of an embedding.
 
         y = E norm(gelu(W x + b)) + c
 
-    The head of [Devlin et al., 2019](https://arxiv.org/abs/1810.04805) (BERT), as in the authors'
+    The head of BERT ([Devlin et al., 2019](https://arxiv.org/abs/1810.04805)), as in the authors'
     implementation.
 
     Args:
-        embedding: the `keras.layers.ReversibleEmbedding` E, which may be part of other layers. It
-            is one again in a model that was saved and loaded; `keras.models.clone_model` makes two.
-        **kwargs: arguments of `keras.layers.Layer`.
+        embedding: `keras.layers.ReversibleEmbedding` E, which other layers may share. It is still
+            shared after saving and loading a model.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: `(..., features)`.
+        inputs: Tensor of shape `(..., features)`.
+        training: Bool, whether a loss may be computed without the logits. Defaults to `False`.
 
     Returns:
-        float32 `(..., vocabulary)`.
+        Float32 logits of shape `(..., vocabulary)`.
 
     Raises:
-        ValueError: for an embedding of another class.
+        ValueError: If `embedding` is not a `keras.layers.ReversibleEmbedding`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> head = TiedMLMHead(keras.layers.ReversibleEmbedding(30, 8))
+    >>> tuple(head(np.ones((2, 5, 8), "float32")).shape)
+    (2, 5, 30)
     """
 
     is_container = True
@@ -41,8 +50,8 @@ class TiedMLMHead(Layer):
         super().__init__(**kwargs)
         if not isinstance(embedding, keras.layers.ReversibleEmbedding):
             raise ValueError(
-                "To tie the output, the embedding must be a keras.layers.ReversibleEmbedding. "
-                f"Received: embedding={type(embedding).__name__}."
+                "Expected embedding to be a keras.layers.ReversibleEmbedding, whose matrix is "
+                f"shared. Received: embedding={type(embedding).__name__}."
             )
         self.supports_masking = True
         self.embedding = embedding
@@ -71,12 +80,12 @@ class TiedMLMHead(Layer):
         return keras.KerasTensor(self.compute_output_shape(tuple(inputs.shape)), dtype="float32")
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # the loss knows by its label what counts
+        return None  # the loss masks positions by their labels
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "embedding": serialize_shared(self.embedding)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        embedding = keras.saving.deserialize_keras_object(config["embedding"])
+        embedding = deserialize_shared(config["embedding"])
         return cls(**{**config, "embedding": embedding})

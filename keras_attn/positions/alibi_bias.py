@@ -14,35 +14,34 @@ from keras_attn.positions.position_range import check_position_shapes
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class AlibiBias(Layer):
-    """Lowers attention scores in proportion to the distance, without weights.
+    """Attention bias proportional to the distance of query and key (ALiBi).
 
         b[h, t, s] = -m_h |t - s|,  m_h = 2^(-8h/H),  h = 1 ... H
 
-    Introduced as attention with linear biases by
-    [Press et al., 2022](https://arxiv.org/abs/2108.12409), section 3, for causal attention; the
-    distance makes it symmetric where the future may be seen. For a number of heads H that is no
-    power of two, the slopes are those of the next lower power, then every other slope of the next
-    higher one, as in the authors' implementation.
+    Introduced by [Press et al., 2022](https://arxiv.org/abs/2108.12409), section 3, for causal
+    attention. The absolute value makes the bias symmetric in bidirectional attention. If H is not a
+    power of two, the slopes are those of the next lower power of two, followed by every second
+    slope of the next higher one, as in the authors' implementation. The layer has no weights.
 
     Args:
-        num_heads: int, H.
-        **kwargs: arguments of `keras.layers.Layer`.
+        num_heads: Positive int, number of heads H.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        query_positions: int32 `(1 or batch, target)`.
-        key_positions: int32 `(1 or batch, source)`.
+        query_positions: Int32 tensor of shape `(1 or batch, target)`.
+        key_positions: Int32 tensor of shape `(1 or batch, source)`.
 
     Returns:
-        `(1 or batch, num_heads, target, source)`, to be added to the scores before masking: float64
-        if that is the compute dtype, otherwise float32, because float16 does not hold large
-        distances. (A layer in half precision that it is given to as an argument rounds it, as Keras
-        rounds all.)
+        Tensor of shape `(1 or batch, num_heads, target, source)`, to be added to the scores before
+        masking. It has dtype float64 if the compute dtype is float64, otherwise float32, because
+        float16 cannot represent large distances. A layer in half precision that gets the tensor as
+        an argument casts it, as Keras casts all floating-point arguments.
 
     Masking:
-        None: the scores are masked after the bias is added.
+        Masks are not used; the scores are masked after the bias is added.
 
     Raises:
-        ValueError: if `num_heads` is not a positive integer, or positions are not of rank 2.
+        ValueError: If `num_heads` is not a positive integer, or the positions do not have rank 2.
 
     Example:
 
@@ -70,7 +69,7 @@ class AlibiBias(Layer):
 
 
 def alibi_slopes(num_heads: int) -> np.ndarray:
-    """Returns the slopes m_h of the heads, a float64 array `(num_heads,)`."""
+    """Returns the slopes m_h of all heads, a float64 array of shape `(num_heads,)`."""
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = 2.0 ** (-8.0 / power * np.arange(1, power + 1))
     between = 2.0 ** (-8.0 / (2 * power) * np.arange(1, 2 * power, 2))

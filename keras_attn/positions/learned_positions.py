@@ -13,33 +13,33 @@ from keras_attn.positions.position_range import position_range
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LearnedPositions(Layer):
-    """Adds a learned vector for each position.
+    """Adds a learned embedding of each position.
 
         y[t] = x[t] + E[t]
 
-    Introduced by [Gehring et al., 2017](https://arxiv.org/abs/1705.03122), section 3.1; used by
+    Introduced by [Gehring et al., 2017](https://arxiv.org/abs/1705.03122), section 3.1, and used by
     BERT and GPT.
 
     Args:
-        max_length: int, number of positions, the rows of E.
-        embeddings_initializer: initializer of E. Default `"uniform"`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        max_length: Positive int, number of positions, the rows of E.
+        embeddings_initializer: Initializer of E. Defaults to `"uniform"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: `(batch, time, features)`.
-        start_index: int, int32 scalar or int32 `(batch,)`, the position of the first column.
-            Default 0.
+        inputs: Tensor of shape `(batch, time, features)`.
+        start_index: Int, scalar int32 tensor or int32 tensor of shape `(batch,)`, position of the
+            first time step. Defaults to `0`.
 
     Returns:
-        `inputs` plus the vectors, `(batch, time, features)`.
+        `inputs` plus the embeddings, of shape `(batch, time, features)`.
 
     Masking:
         An implicit mask is passed on unchanged.
 
     Raises:
-        ValueError: if `max_length` is not a positive integer, if `inputs` is not of rank 3, or if
-            positions known in advance are outside 0 to `max_length - 1`. Positions that are known
-            only when the graph runs get the last vector instead (the first one below 0).
+        ValueError: If `max_length` is not a positive integer, `inputs` does not have rank 3, or a
+            position that is known when the graph is traced is outside the range from 0 to
+            `max_length - 1`. Positions that are known only at run time are clipped to this range.
 
     Example:
 
@@ -90,13 +90,13 @@ class LearnedPositions(Layer):
         }
 
     def _are_known(self, length, start_index):
-        """Whether the positions are known in advance; if so, they are checked."""
+        """Returns whether the positions are Python ints. Checks their range if they are."""
         if not isinstance(length, int) or not isinstance(start_index, int):
             return False
         if start_index < 0 or start_index + length > self.max_length:
             raise ValueError(
-                f"Positions must be from 0 to max_length - 1 = {self.max_length - 1}. "
-                f"Received: start_index={start_index} and {length} columns. Make the layer with a "
-                "larger max_length, or shorten the sequences."
+                f"Expected positions from 0 to max_length - 1 = {self.max_length - 1}. "
+                f"Received: start_index={start_index} and {length} time steps. Increase "
+                "max_length or shorten the sequences."
             )
         return True

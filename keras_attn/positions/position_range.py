@@ -1,4 +1,4 @@
-"""Numbers of positions: how they are counted, and what shape they have."""
+"""Ranges of positions and checks of their shapes."""
 
 from keras import ops
 
@@ -6,18 +6,19 @@ from keras_attn._types import StaticShape, Tensor
 
 
 def position_range(length: int | Tensor, start_index: int | Tensor = 0) -> Tensor:
-    """Numbers `length` consecutive positions.
+    """Returns consecutive positions.
 
     Args:
-        length: int or int32 scalar tensor, how many.
-        start_index: int, integer scalar tensor or integer tensor `(batch,)`, the first position;
-            one for each row where rows differ. Default 0.
+        length: Int or scalar int32 tensor, number of positions.
+        start_index: Int, scalar int tensor or int tensor of shape `(batch,)`, the first position,
+            or the first position of each row. Defaults to `0`.
 
     Returns:
-        int32 `(1, length)`, or `(batch, length)` for a `start_index` of shape `(batch,)`.
+        Int32 tensor of shape `(1, length)`, or `(batch, length)` if `start_index` has shape
+        `(batch,)`.
 
     Raises:
-        ValueError: if `start_index` has more than one axis.
+        ValueError: If `start_index` has more than one axis.
 
     Example:
 
@@ -32,7 +33,7 @@ def position_range(length: int | Tensor, start_index: int | Tensor = 0) -> Tenso
     start_index = ops.convert_to_tensor(start_index, "int32")
     if len(start_index.shape) > 1:
         raise ValueError(
-            "start_index must be an integer, a scalar tensor or a tensor (batch,). "
+            "Expected start_index to be an integer, a scalar tensor or a tensor of shape (batch,). "
             f"Received: start_index with shape {tuple(start_index.shape)}."
         )
     columns = ops.arange(length, dtype="int32")
@@ -42,11 +43,11 @@ def position_range(length: int | Tensor, start_index: int | Tensor = 0) -> Tenso
 def check_position_shapes(
     query_positions_shape: StaticShape, key_positions_shape: StaticShape
 ) -> None:
-    """Raises a `ValueError` unless both are `(1 or batch, time)`."""
+    """Raises a `ValueError` unless both shapes are `(1 or batch, time)`."""
     shapes = {"query_positions": query_positions_shape, "key_positions": key_positions_shape}
     for name, shape in shapes.items():
         if len(shape) != 2:
             raise ValueError(
-                f"{name} must have shape (1 or batch, time), as from position_range. "
+                f"Expected {name} of shape (1 or batch, time), as position_range returns it. "
                 f"Received: {name} with shape {tuple(shape)}."
             )

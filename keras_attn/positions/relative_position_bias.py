@@ -14,41 +14,44 @@ from keras_attn.positions.position_range import check_position_shapes
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class RelativePositionBias(Layer):
-    """Adds a learned number to attention scores, for each head and each bucket of distances.
+    """Learned attention bias for each head and each bucket of relative positions (T5).
 
         b[h, t, s] = E[bucket(s - t), h]
 
-    Short distances have a bucket each. From half the buckets on, their sizes grow in proportion to
-    the distance, up to `max_distance`; all larger distances share the last one. If `bidirectional`,
-    half of the buckets are for keys after the query; otherwise these share bucket 0, that of
-    distance 0.
+    Short distances have one bucket each. From half of the buckets on, the bucket sizes grow in
+    proportion to the distance, up to `max_distance`; all larger distances share the last bucket. If
+    `bidirectional=True`, half of the buckets are for keys after the query. Otherwise these keys
+    share bucket 0 with distance 0.
 
-    Introduced with T5 by [Raffel et al., 2020](https://arxiv.org/abs/1910.10683), section 2.1. T5
-    has one table that all its layers share: call one layer for all, once.
+    Introduced with T5 by [Raffel et al., 2020](https://arxiv.org/abs/1910.10683), section 2.1. In
+    T5, all blocks share one table: call one layer once and pass its result to all blocks.
 
     Args:
-        num_heads: int.
-        num_buckets: int, at least 2; even and at least 4 if `bidirectional`. Default 32.
-        max_distance: int, in positions, larger than the number of buckets of a single distance
-            (`num_buckets / 4` if `bidirectional`, otherwise `num_buckets / 2`). Default 128.
-        bidirectional: bool, whether keys after the query have buckets of their own. Default `True`.
-        embeddings_initializer: initializer of E. Default `"uniform"`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        num_heads: Positive int, number of heads.
+        num_buckets: Int >= 2; even and >= 4 if `bidirectional=True`. Number of buckets. Defaults to
+            `32`.
+        max_distance: Positive int, distance in positions from which on all keys share one bucket.
+            It must be larger than the number of buckets for a single distance, which is
+            `num_buckets / 4` if `bidirectional=True`, otherwise `num_buckets / 2`. Defaults to
+            `128`.
+        bidirectional: Bool, whether keys after the query have separate buckets. Defaults to `True`.
+        embeddings_initializer: Initializer of E. Defaults to `"uniform"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        query_positions: int32 `(1 or batch, target)`.
-        key_positions: int32 `(1 or batch, source)`.
+        query_positions: Int32 tensor of shape `(1 or batch, target)`.
+        key_positions: Int32 tensor of shape `(1 or batch, source)`.
 
     Returns:
-        `(1 or batch, num_heads, target, source)` in the compute dtype, to be added to the scores
-        before masking.
+        Tensor of shape `(1 or batch, num_heads, target, source)` in the compute dtype, to be added
+        to the scores before masking.
 
     Masking:
-        None: the scores are masked after the bias is added.
+        Masks are not used; the scores are masked after the bias is added.
 
     Raises:
-        ValueError: if an argument is not a positive integer, or `num_buckets` or `max_distance` is
-            too small, or positions are not of rank 2.
+        ValueError: If an argument is not a positive integer, `num_buckets` or `max_distance` is too
+            small, or the positions do not have rank 2.
 
     Example:
 
@@ -72,13 +75,13 @@ class RelativePositionBias(Layer):
         check_positive_integer("max_distance", max_distance)
         if num_buckets < (4 if bidirectional else 2) or (bidirectional and num_buckets % 2):
             raise ValueError(
-                "num_buckets must be at least 2, and even and at least 4 if bidirectional. "
+                "Expected num_buckets >= 2, and an even number >= 4 if bidirectional=True. "
                 f"Received: num_buckets={num_buckets}, bidirectional={bidirectional}."
             )
         single = num_buckets // (4 if bidirectional else 2)
         if max_distance <= single:
             raise ValueError(
-                f"max_distance must be larger than the {single} distances that have a bucket each. "
+                f"Expected max_distance > {single}, the number of buckets for a single distance. "
                 f"Received: max_distance={max_distance}, num_buckets={num_buckets}."
             )
         self.num_heads = num_heads
@@ -101,9 +104,9 @@ class RelativePositionBias(Layer):
     def call(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         distances = ops.expand_dims(key_positions, 1) - ops.expand_dims(query_positions, 2)
         rows = ops.clip(distances, -self.max_distance, self.max_distance) + self.max_distance
-        # Few bytes: the numbers of each distance. Then one lookup for each pair of positions.
-        of_distance = gather_rows(self.embeddings, self.buckets)  # (2*max_distance + 1, H)
-        bias = gather_rows(of_distance, rows)  # (1 or B, T, S, H)
+        # First a small table with one row per distance, then one lookup per pair of positions.
+        distance_bias = gather_rows(self.embeddings, self.buckets)  # (2*max_distance + 1, H)
+        bias = gather_rows(distance_bias, rows)  # (1 or B, T, S, H)
         return ops.transpose(bias, (0, 3, 1, 2))  # (1 or B, H, T, S)
 
     def get_config(self) -> dict[str, Any]:
@@ -120,16 +123,21 @@ class RelativePositionBias(Layer):
 def relative_position_buckets(
     num_buckets: int, max_distance: int, bidirectional: bool
 ) -> np.ndarray:
-    """Buckets of all distances up to `max_distance`, computed with integers alone.
+    """Computes the buckets of all distances up to `max_distance`, with integers only.
 
-    Of N buckets for one direction, the first n = N // 2 are for the distances 0 ... n - 1. A
-    distance d from n on is in bucket n + floor(log(d/n) / log(max_distance/n) * (N - n)), at most
-    N - 1. Rounding errors of a logarithm would move the edges that are whole numbers, so the
-    comparison is made between powers.
+    Of the N buckets of one direction, the first n = N // 2 are for the distances 0 ... n - 1. A
+    distance d >= n is in bucket n + floor(log(d/n) / log(max_distance/n) * (N - n)), at most N - 1.
+    Rounding errors of the logarithm would shift bucket edges at integer distances, so powers are
+    compared instead.
+
+    Args:
+        num_buckets: Int, number of buckets of both directions.
+        max_distance: Int, largest distance.
+        bidirectional: Bool, whether keys after the query have separate buckets.
 
     Returns:
-        int32 array `(2 * max_distance + 1,)`: the bucket of distance `key - query` is at index
-        `key - query + max_distance`.
+        Int32 array of shape `(2 * max_distance + 1,)`. The bucket of the distance `key - query` is
+        at index `key - query + max_distance`.
     """
     one_way = num_buckets // 2 if bidirectional else num_buckets
     single = one_way // 2

@@ -12,42 +12,41 @@ from keras_attn.positions.position_range import position_range
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class RotaryPositions(Layer):
-    """Rotates pairs of features of queries and keys by angles that grow with the position.
+    """Rotary position embedding (RoPE) of queries or keys.
 
-    For position t, pair i of the d features of a head, theta_i = L^(-2i/d):
+    For position t and feature pair i of the d features of a head, with theta_i = L^(-2i/d):
 
         y[a] = x[a] cos(t theta_i) - x[b] sin(t theta_i)
         y[b] = x[b] cos(t theta_i) + x[a] sin(t theta_i)
 
     The pair is (a, b) = (2i, 2i + 1) for `"interleaved"` and (i, i + d/2) for `"halves"`. The dot
-    product of a rotated query and a rotated key depends on their distance only, not on where they
-    are.
+    product of a rotated query and a rotated key depends only on their distance.
 
     Introduced by [Su et al., 2021](https://arxiv.org/abs/2104.09864), equation 34, as
-    `"interleaved"` (also in GPT-J); GPT-NeoX and LLaMA have `"halves"`.
+    `"interleaved"`, which GPT-J uses too. GPT-NeoX and LLaMA use `"halves"`.
 
-    The angles, sines and cosines are computed in float32 and cast to the compute dtype; under
-    float64 they are computed in it.
+    The angles, sines and cosines are computed in float32 and cast to the compute dtype. With
+    compute dtype float64, they are computed in float64.
 
     Args:
-        max_wavelength: positive float L, the base of the frequencies. Default 10000.0.
-        layout: `"halves"` or `"interleaved"`. Default `"halves"`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        max_wavelength: Positive float L, base of the frequencies. Defaults to `10000.0`.
+        layout: String, `"halves"` or `"interleaved"`. Defaults to `"halves"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        heads: `(batch, heads, time, head_dim)`, queries or keys.
-        start_index: int, int32 scalar or int32 `(batch,)`, the position of the first column.
-            Default 0.
+        heads: Tensor of shape `(batch, heads, time, head_dim)`, queries or keys.
+        start_index: Int, scalar int32 tensor or int32 tensor of shape `(batch,)`, position of the
+            first time step. Defaults to `0`.
 
     Returns:
-        The rotated heads, `(batch, heads, time, head_dim)`.
+        The rotated heads, of shape `(batch, heads, time, head_dim)`.
 
     Masking:
-        None: every position is rotated by itself.
+        Masks are not used; each position is rotated separately.
 
     Raises:
-        ValueError: if `layout` is unknown, if `max_wavelength` is not positive, if `heads` is not
-            of rank 4, or if `head_dim` is odd.
+        ValueError: If `layout` is unknown, `max_wavelength` is not positive, `heads` does not have
+            rank 4, or `head_dim` is odd.
 
     Example:
 
@@ -62,11 +61,11 @@ class RotaryPositions(Layer):
         super().__init__(**kwargs)
         if layout not in ("halves", "interleaved"):
             raise ValueError(
-                f'layout must be "halves" or "interleaved". Received: layout={layout!r}.'
+                f'Expected layout to be "halves" or "interleaved". Received: layout={layout!r}.'
             )
         if not max_wavelength > 0:
             raise ValueError(
-                f"max_wavelength must be positive. Received: max_wavelength={max_wavelength}."
+                f"Expected max_wavelength > 0. Received: max_wavelength={max_wavelength}."
             )
         self.max_wavelength = max_wavelength
         self.layout = layout
@@ -74,19 +73,19 @@ class RotaryPositions(Layer):
     def build(self, heads_shape: StaticShape) -> None:
         if len(heads_shape) != 4:
             raise ValueError(
-                "heads must have shape (batch, heads, time, head_dim). "
+                "Expected heads of shape (batch, heads, time, head_dim). "
                 f"Received: heads with shape {tuple(heads_shape)}."
             )
         head_dim = heads_shape[-1]
         if head_dim % 2:
             raise ValueError(
-                "Rotary positions rotate pairs of features, so head_dim must be even. "
+                "Expected an even head_dim, because pairs of features are rotated. "
                 f"Received: head_dim={head_dim}."
             )
         self.input_spec = keras.layers.InputSpec(ndim=4, axes={-1: head_dim})
         frequencies = self.max_wavelength ** -(np.arange(0, head_dim, 2) / head_dim)  # (d/2,)
-        # Negative for the first of a pair: sin(-x) = -sin(x) is the sign that it needs, and
-        # cos(-x) = cos(x), so that one product serves both.
+        # The frequency of the first feature of a pair is negated: sin(-x) = -sin(x) yields the
+        # sign in the equation, and cos(-x) = cos(x) is unchanged.
         signed = np.stack([-frequencies, frequencies])  # (2, d/2)
         if self.layout == "interleaved":
             signed = signed.T
@@ -101,7 +100,7 @@ class RotaryPositions(Layer):
         return heads * cosines + self._partners(heads) * sines
 
     def _partners(self, heads):
-        """The other feature of the pair, in the place of each feature."""
+        """Exchanges the two features of each pair."""
         if self.layout == "halves":
             first, second = ops.split(heads, 2, axis=-1)  # (B, H, T, d/2) each
             return ops.concatenate([second, first], axis=-1)  # (B, H, T, d)

@@ -13,7 +13,7 @@ from keras_attn.positions.position_range import position_range
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SinusoidalPositions(Layer):
-    """Adds sines and cosines of the position, without weights and for any length.
+    """Adds the sinusoidal encoding of each position.
 
     With D features, for position t:
 
@@ -21,33 +21,33 @@ class SinusoidalPositions(Layer):
         "halves"        e[t, i] = sin(t / L^(i/(D/2-1))),  e[t, D/2+i] = cos(t / L^(i/(D/2-1)))
 
     Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5, as
-    `"interleaved"`. Their own implementation, tensor2tensor, has all sines before all cosines and
-    other exponents, so that the last wavelength is exactly 2 pi L: `"halves"`, which fairseq and
-    OpenNMT took over.
+    `"interleaved"`. The authors' implementation, tensor2tensor, puts all sines before all cosines
+    and uses exponents for which the last wavelength is exactly 2 pi L. This is `"halves"`, which
+    fairseq and OpenNMT use too.
 
-    The encoding is computed in float32 and cast to the compute dtype; under float64 it is computed
-    in it.
+    The layer has no weights and no maximum length. The encoding is computed in float32 and cast to
+    the compute dtype. With compute dtype float64, it is computed in float64.
 
     Args:
-        layout: `"interleaved"` or `"halves"`. Default `"interleaved"`.
-        max_wavelength: positive float L, the longest wavelength in positions, divided by 2 pi.
-            Default 10000.0.
-        **kwargs: arguments of `keras.layers.Layer`.
+        layout: String, `"interleaved"` or `"halves"`. Defaults to `"interleaved"`.
+        max_wavelength: Positive float L, the longest wavelength in positions divided by 2 pi.
+            Defaults to `10000.0`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: `(batch, time, features)`.
-        start_index: int, int32 scalar or int32 `(batch,)`, the position of the first column.
-            Default 0.
+        inputs: Tensor of shape `(batch, time, features)`.
+        start_index: Int, scalar int32 tensor or int32 tensor of shape `(batch,)`, position of the
+            first time step. Defaults to `0`.
 
     Returns:
-        `inputs` plus the encoding, `(batch, time, features)`.
+        `inputs` plus the encoding, of shape `(batch, time, features)`.
 
     Masking:
         An implicit mask is passed on unchanged.
 
     Raises:
-        ValueError: if `layout` is unknown, if `max_wavelength` is not positive, if `inputs` is not
-            of rank 3, or if `features` is odd or below 4 for `"halves"`.
+        ValueError: If `layout` is unknown, `max_wavelength` is not positive, `inputs` does not have
+            rank 3, or `features` is odd or less than 4 for `"halves"`.
 
     Example:
 
@@ -62,11 +62,11 @@ class SinusoidalPositions(Layer):
         super().__init__(**kwargs)
         if layout not in ("interleaved", "halves"):
             raise ValueError(
-                f'layout must be "interleaved" or "halves". Received: layout={layout!r}.'
+                f'Expected layout to be "interleaved" or "halves". Received: layout={layout!r}.'
             )
         if not max_wavelength > 0:
             raise ValueError(
-                f"max_wavelength must be positive. Received: max_wavelength={max_wavelength}."
+                f"Expected max_wavelength > 0. Received: max_wavelength={max_wavelength}."
             )
         self.layout = layout
         self.max_wavelength = max_wavelength
@@ -78,7 +78,7 @@ class SinusoidalPositions(Layer):
         if self.layout == "halves":
             if features % 2 or features < 4:
                 raise ValueError(
-                    'layout="halves" needs an even number of features, at least 4. '
+                    'Expected an even number of features >= 4 for layout="halves". '
                     f'Received: features={features}. Use layout="interleaved".'
                 )
             exponents = np.arange(features // 2) / (features // 2 - 1)
@@ -109,6 +109,14 @@ class SinusoidalPositions(Layer):
 
 
 def _interleaved(features):
-    """Where each feature is among all sines and then all cosines; an odd number ends in a sine."""
+    """Returns the indices that interleave sines and cosines.
+
+    Args:
+        features: Int, number of features. If it is odd, the last feature is a sine.
+
+    Returns:
+        Int array of shape `(features,)` with indices into the concatenation of all sines and all
+        cosines.
+    """
     sines = (features + 1) // 2
     return np.arange(2 * sines).reshape(2, sines).T.reshape(-1)[:features]

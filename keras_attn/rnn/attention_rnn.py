@@ -14,6 +14,7 @@ from keras_attn._layer.argument_checks import (
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
@@ -22,48 +23,53 @@ from keras_attn.rnn.recurrent_layer import recurrent_layer
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class AttentionRNN(Layer):
-    """Loops an `AttentionRNNCell` over a sequence, given what it attends to.
+    """Runs a recurrent cell with attention over a sequence, like `keras.layers.RNN`.
 
-    What `keras.layers.RNN` is to a cell, this is to a cell with attention. Where no step needs the
-    attention of the step before (no input feeding, query from the cell output), the recurrence runs
-    as one `keras.layers.LSTM`, `GRU` or `RNN`, and all positions attend at once; the result is the
-    same.
+        y_t, h_t = cell(x_t, h_{t-1}, memory)
+
+    If no step depends on the attention of the previous step (no input feeding, query from the cell
+    output), the recurrence runs as a `keras.layers.LSTM`, `GRU` or `RNN`, and all positions attend
+    at once. The results are the same.
 
     Args:
-        cell: an `AttentionRNNCell`, or any Keras cell (then without attention).
-        return_state: bool, whether to return the last state too. Default `False`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        cell: `AttentionRNNCell`, or a Keras cell for a layer without attention.
+        return_state: Bool, whether to also return the last state. Defaults to `False`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: `(batch, target, features)`.
-        encoder_outputs: `(batch, source, features)`, what is attended to; `None` for a cell without
-            attention, a dict for `CombinedAttention`.
-        encoder_mask: boolean `(batch, source)`, True = may be attended; a dict as above. It is
-            joined with `encoder_outputs_mask`.
-        initial_state: state of the inner cell, nested as its `get_initial_state`; zeros if not
-            given.
-        mask: boolean `(batch, target)`: steps that are False leave the state as it is. Also the
-            implicit mask of `inputs`, passed by Keras or a wrapper.
-        return_attention_scores: bool, whether to return the weights too. Default `False`.
-        query_features: `(batch, features)`, part of each query if the cell's `query` names them.
-        training: bool, whether dropout is on.
-        inputs_mask: boolean `(batch, target)`, the implicit mask of `inputs`, passed by Keras. It
-            is joined with `mask`.
-        encoder_outputs_mask: boolean `(batch, source)`, the implicit mask of `encoder_outputs`,
-            passed by Keras; a dict as above.
+        inputs: Tensor of shape `(batch, target, features)`.
+        encoder_outputs: Tensor of shape `(batch, source, features)` to attend to, a dict of tensors
+            for `CombinedAttention`, or `None` for a cell without attention. Defaults to `None`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
+            attended to. A dict of masks if `encoder_outputs` is a dict. It is combined with
+            `encoder_outputs_mask`. Defaults to `None`.
+        initial_state: State of the inner cell, nested like the result of its `get_initial_state`.
+            Defaults to zeros.
+        mask: Boolean tensor of shape `(batch, target)`; steps that are `False` keep the previous
+            state. Keras and its wrappers pass the implicit mask of `inputs`. Defaults to `None`.
+        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
+            `False`.
+        query_features: Tensor of shape `(batch, features)`, used if the `query` of the cell
+            contains `"features"`. Defaults to `None`.
+        training: Bool, whether dropout is active. Defaults to `False`.
+        inputs_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Keras
+            passes it. It is combined with `mask`.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)` or a dict of masks, the
+            implicit mask of `encoder_outputs`. Keras passes it.
 
     Returns:
-        Outputs `(batch, target, output_size)`; a tuple of it and, as asked for, the weights
-        `(batch, target, source)` and the last state of the inner cell.
+        Outputs of shape `(batch, target, output_size)`. If `return_attention_scores=True` or
+        `return_state=True`, a tuple of the outputs, the weights of shape `(batch, target, source)`,
+        and the last state of the inner cell.
 
     Masking:
-        Padding of the memory gets weight 0. Outputs at masked steps have no meaning.
+        Masked positions of the memory get a weight of exactly 0. Outputs at masked steps are
+        undefined.
 
     Raises:
-        ValueError: if `cell` has another compute dtype, `inputs` is not of rank 3, a cell with
-            attention is given nothing to attend to, weights are asked of a cell without attention,
-            or attention with dropout is to be trained on JAX where each step needs that of the
-            step before.
+        ValueError: If `cell` has a different compute dtype, `inputs` does not have rank 3,
+            `encoder_outputs` is missing for a cell with attention, weights are requested from a
+            cell without attention, or attention with dropout is trained on JAX in a loop over time.
 
     Example:
 
@@ -156,20 +162,21 @@ class AttentionRNN(Layer):
         """Runs over a whole sequence, given a prepared memory.
 
         Args:
-            inputs: `(batch, target, features)`.
-            memory: dict as from `AttentionRNNCell.prepare_memory`.
-            initial_state: state of the inner cell; zeros if not given.
-            mask: boolean `(batch, target)` or `None`.
-            return_attention_scores: bool.
-            training: bool, whether dropout is on.
+            inputs: Tensor of shape `(batch, target, features)`.
+            memory: Dict returned by `AttentionRNNCell.prepare_memory`.
+            initial_state: State of the inner cell. Defaults to zeros.
+            mask: Boolean tensor of shape `(batch, target)`. Defaults to `None`.
+            return_attention_scores: Bool, whether to return the attention weights. Defaults to
+                `False`.
+            training: Bool, whether dropout is active. Defaults to `False`.
 
         Returns:
-            Tuple of outputs `(batch, target, output_size)`, weights `(batch, target, source)` or
-            `None`, and the last state.
+            Tuple of the outputs `(batch, target, output_size)`, the weights `(batch, target,
+            source)` or `None`, and the last state.
         """
         if return_attention_scores and self.cell.attention is None:
             raise ValueError(
-                "A cell without attention has no weights to return. "
+                "Expected return_attention_scores=False for a cell without attention. "
                 f"Received: return_attention_scores={return_attention_scores}."
             )
         if training and self.rnn is None and keras.backend.backend() == "jax":
@@ -199,7 +206,7 @@ class AttentionRNN(Layer):
 
     def _run_step_by_step(self, inputs, state, memory, mask):
         batch = ops.shape(inputs)[0]
-        dtype = self.cell.compute_dtype  # of all that the loop carries
+        dtype = self.cell.compute_dtype  # of all tensors in the loop state
         output = ops.zeros((batch, self.cell.output_size), dtype=dtype)
         inputs = ops.transpose(ops.cast(inputs, dtype), (1, 0, 2))  # (T, B, D)
         steps = {"inputs": inputs}
@@ -221,8 +228,9 @@ class AttentionRNN(Layer):
             return (carry["output"], *([state["alignments"]] if "alignments" in state else []))
 
         if _draws_masks(self.cell.cell):
-            # Cells with dropout draw one mask a sequence and keep it: draw it outside of the loop.
-            # Not by a step of the whole cell: that would record attention that is not there.
+            # Cells with dropout sample one mask per sequence and store it: sample it before the
+            # loop. Only the inner cell is called, because a step of the whole cell would record
+            # attention.
             zeros = ops.zeros((batch, self.cell.cell_features), dtype=dtype)
             self.cell.cell(zeros, state["cell"])
         last, collected = scan(step, {"output": output, "state": state}, steps, collect)
@@ -239,24 +247,24 @@ class AttentionRNN(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        cell = keras.saving.deserialize_keras_object(config["cell"])
+        cell = deserialize_shared(config["cell"])
         return cls(**{**config, "cell": cell})
 
 
 def _check_draws_nothing(attention):
-    """Nothing can be drawn at random inside of a loop of JAX."""
+    """Raises a `ValueError` for attention with dropout: JAX cannot sample inside a loop."""
     rates = [
         each.rate for each in flatten_layers([attention]) if isinstance(each, keras.layers.Dropout)
     ]
     if any(rates):
         raise ValueError(
-            "On JAX attention inside of a loop over time has no dropout. Received: "
-            f"{type(attention).__name__} with dropout={max(rates)}. Set it to 0."
+            "Expected attention without dropout in a loop over time on JAX. Received: "
+            f"{type(attention).__name__} with dropout={max(rates)}. Set dropout=0."
         )
 
 
 def _where_rows(condition, new, old):
-    """Rows of `new` where the condition `(rows,)` is True, and of `old` elsewhere."""
+    """Selects rows of `new` where `condition` `(rows,)` is `True`, and of `old` elsewhere."""
     return ops.where(ops.reshape(condition, (-1, *[1] * (len(new.shape) - 1))), new, old)
 
 

@@ -11,6 +11,7 @@ from keras_attn._layer.argument_checks import (
 )
 from keras_attn._layer.ensure_built import build_activation, ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import ActivationLike, Mask, StaticShape, Tensor, TensorDict
@@ -363,10 +364,7 @@ class AttentionRNNCell(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        parts = {
-            name: keras.saving.deserialize_keras_object(config[name])
-            for name in ("cell", "attention")
-        }
+        parts = {name: deserialize_shared(config[name]) for name in ("cell", "attention")}
         return cls(**{**config, **parts})
 
 

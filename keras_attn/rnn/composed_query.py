@@ -10,19 +10,21 @@ PARTS = ("cell_output", "previous_state", "inputs", "context", "features")
 
 
 class ComposedQuery:
-    """What a cell asks its memory with: one or several parts, side by side.
+    """The attention query of a recurrent cell: one tensor or a concatenation of several.
 
     Args:
-        query: one of `PARTS`, or a tuple of several.
+        query: String, one of `PARTS`, or a tuple of several.
 
     Raises:
-        ValueError: if a part is unknown or named twice, or there is none.
+        ValueError: If a part is unknown or repeated, or there is no part.
     """
 
     def __init__(self, query: str | Sequence[str]) -> None:
         names = (query,) if isinstance(query, str) else tuple(query)
         if not names or len(set(names)) < len(names) or not set(names) <= set(PARTS):
-            raise ValueError(f"query must be one or several of {PARTS}. Received: query={query!r}.")
+            raise ValueError(
+                f"Expected query to be one or several of {PARTS}. Received: query={query!r}."
+            )
         self.query = query if isinstance(query, str) else names
         self.names = names
 
@@ -30,27 +32,33 @@ class ComposedQuery:
         return name in self.names
 
     def size_without_context(self, **sizes: int) -> int:
-        """The features of all parts but the context, given those of each."""
+        """Returns the sum of the sizes of all parts except the context.
+
+        Args:
+            **sizes: Int for each part, its number of features.
+        """
         return sum(sizes[name] for name in self.names if name != "context")
 
     def check_features(self, features: Any) -> None:
-        """Raises `ValueError` where features are part of the query and there are none.
+        """Raises a `ValueError` if the query contains features and there are none.
 
         Args:
-            features: a tensor, its shape, or `None`.
+            features: Tensor, its shape, or `None`.
         """
         if "features" in self and features is None:
             raise ValueError(
-                f"query={self.query!r} needs query_features. Received: query_features=None."
+                f"Expected query_features for query={self.query!r}. Received: query_features=None."
             )
 
     def compose(self, inputs: Tensor, features: Tensor | None, **parts: Tensor) -> Tensor:
-        """The query.
+        """Concatenates the parts of the query.
 
         Args:
-            inputs: `(batch * beams, F)` for one step, `(batch, target, F)` for all.
-            features: `(batch, F)`; `None` if the query has none.
-            **parts: the other parts, each with the leading axes of `inputs`.
+            inputs: Tensor of shape `(batch * beams, F)` for one step, or `(batch, target, F)` for
+                all steps.
+            features: Tensor of shape `(batch, F)`, or `None` if the query does not contain
+                features.
+            **parts: Tensors for the other parts, with the leading axes of `inputs`.
 
         Returns:
             Tensor with the leading axes of `inputs`.
@@ -63,7 +71,7 @@ class ComposedQuery:
 
 
 def _spread(features, inputs):
-    """Features `(batch, F)` for each row of `(batch * beams, ...)`, `(batch, target, ...)`."""
+    """Repeats features `(batch, F)` for all rows or time steps of `inputs`."""
     batch, size = ops.shape(features)
     if len(inputs.shape) == 3:
         return ops.broadcast_to(features[:, None], (batch, ops.shape(inputs)[1], size))

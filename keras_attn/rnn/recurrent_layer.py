@@ -14,14 +14,14 @@ FUSED = {keras.layers.LSTMCell: keras.layers.LSTM, keras.layers.GRUCell: keras.l
 def recurrent_layer(
     cell: keras.layers.Layer, share_cell: bool = False, **kwargs: Any
 ) -> keras.layers.RNN:
-    """A layer that loops a cell over a sequence, the fastest that Keras has for it.
+    """Creates the fastest Keras layer that runs a cell over a sequence.
 
     Args:
-        cell: a Keras cell. An `LSTMCell` or `GRUCell` gives `keras.layers.LSTM` or `GRU`, which
-            have fused kernels; any other cell gives `keras.layers.RNN`.
-        share_cell: bool, whether the layer loops this very cell, with its weights. Default `False`:
-            the cell is a template, and the layer loops a new one like it.
-        **kwargs: arguments of `keras.layers.RNN`.
+        cell: Keras cell. For an `LSTMCell` or `GRUCell`, the result is a `keras.layers.LSTM` or
+            `GRU`, which have fused kernels; for other cells, a `keras.layers.RNN`.
+        share_cell: Bool. If `True`, the layer uses `cell` itself, with its weights. If `False`, it
+            uses a new cell with the same configuration. Defaults to `False`.
+        **kwargs: Arguments of `keras.layers.RNN`.
 
     Returns:
         A `keras.layers.RNN`.
@@ -37,7 +37,8 @@ def recurrent_layer(
     if not share_cell:
         dtype = {"dtype": kwargs["dtype"]} if "dtype" in kwargs else {}
         cell = LayerTemplate(cell).new_layer(**dtype)
-    # JAX would take the state for the output at masked steps, which may be of another size.
+    # Otherwise Keras repeats the previous output at masked steps; on JAX, it uses the state, whose
+    # size may differ from that of the output.
     return keras.layers.RNN(
         cell, zero_output_for_mask=True, **{"dtype": cell.dtype_policy, **kwargs}
     )

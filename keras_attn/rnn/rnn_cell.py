@@ -14,32 +14,32 @@ from keras_attn._types import ActivationLike, InitializerLike, StaticShape, Tens
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class RNNCell(Layer):
-    """The simple recurrent cell, with an output layer of its own.
+    """Simple recurrent cell with an output layer.
 
         h_t = tanh(W_xh x_t + W_hh h_{t-1} + b)
         y_t = W_hy h_t
 
     The network of [Elman, 1990](https://doi.org/10.1207/s15516709cog1402_1).
-    `keras.layers.SimpleRNNCell` stops at h_t.
+    `keras.layers.SimpleRNNCell` has no output layer; its output is h_t.
 
     Args:
-        units: int, size of the state h.
-        output_units: int, size of the output y. Default `None`: as `units`.
-        activation: activation of the state. Default `"tanh"`.
-        kernel_initializer: initializer of W_xh and W_hy. Default `"glorot_uniform"`.
-        recurrent_initializer: initializer of W_hh. Default `"orthogonal"`.
-        bias_initializer: initializer of b. Default `"zeros"`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        units: Positive int, size of the state h.
+        output_units: Positive int, size of the output y. Defaults to `units`.
+        activation: Activation function of the state. Defaults to `"tanh"`.
+        kernel_initializer: Initializer of W_xh and W_hy. Defaults to `"glorot_uniform"`.
+        recurrent_initializer: Initializer of W_hh. Defaults to `"orthogonal"`.
+        bias_initializer: Initializer of b. Defaults to `"zeros"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: `(batch, features)`, the input of one time step.
-        states: list of one tensor `(batch, units)`, the state before it.
+        inputs: Tensor of shape `(batch, features)`, the input of one time step.
+        states: List with one tensor of shape `(batch, units)`, the previous state.
 
     Returns:
-        Tuple of the output `(batch, output_units)` and the list of the new state `(batch, units)`.
+        Tuple of the output `(batch, output_units)` and a list with the new state `(batch, units)`.
 
     Raises:
-        ValueError: if `units` or `output_units` is not a positive integer.
+        ValueError: If `units` or `output_units` is not a positive integer.
 
     Example:
 
@@ -97,7 +97,7 @@ class RNNCell(Layer):
         state = self.activation(
             ops.matmul(inputs, self.kernel) + ops.matmul(state, self.recurrent_kernel) + self.bias
         )  # (B, units)
-        return ops.matmul(state, self.output_kernel), [state]
+        return ops.matmul(state, self.output_kernel), [state]  # (B, output_units)
 
     def get_initial_state(self, batch_size: int | Tensor | None = None) -> list[Tensor]:
         return [ops.zeros((batch_size, self.units), dtype=self.compute_dtype)]

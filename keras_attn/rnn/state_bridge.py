@@ -14,39 +14,51 @@ MODES = ("copy", "dense", "zero")
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class StateBridge(Layer):
-    """Makes the first state of a decoder from the last state of an encoder.
+    """Computes the initial state of a decoder from the final state of an encoder.
 
-    - `"copy"`: the encoder's states as they are; numbers and sizes must agree.
-    - `"dense"`: each state s_0 = tanh(W [all encoder states] + b), as s_0 in
-      [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), appendix A.2.2. An encoder without a
-      state (a Transformer) gives the mean of its outputs instead.
+    - `"copy"`: the states of the encoder, unchanged. Their number and sizes must match the decoder.
+    - `"dense"`: each state is s_0 = tanh(W [all encoder states] + b), as in [Bahdanau et al.,
+      2015](https://arxiv.org/abs/1409.0473), appendix A.2.2. If the encoder has no state (a
+      Transformer), the mean of its outputs is used instead.
     - `"zero"`: zeros.
 
     Args:
-        state_size: nested lists of int, the `state_size` of the decoder's cell.
-        mode: `"copy"`, `"dense"` or `"zero"`. Default `"dense"`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        state_size: Nested lists of ints, the `state_size` of the decoder's cell.
+        mode: String, `"copy"`, `"dense"` or `"zero"`. Defaults to `"dense"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        encoder_outputs: `(batch, source, features)`.
-        encoder_mask: boolean `(batch, source)` or `None`. It is joined with the implicit mask.
-        encoder_state: nested lists or dicts of `(batch, units)`, or `None`.
-        mask, encoder_outputs_mask: boolean `(batch, source)`, the implicit mask of
-            `encoder_outputs`, passed by Keras or a wrapper.
+        encoder_outputs: Tensor of shape `(batch, source, features)`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`. It is combined with the implicit
+            mask. Defaults to `None`.
+        encoder_state: Nested lists or dicts of tensors of shape `(batch, units)`. Defaults to
+            `None`, an encoder without a state.
+        mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`.
+            Wrappers of Keras pass it.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
+            `encoder_outputs`. Keras passes it.
 
     Returns:
-        Nested lists like `state_size`, leaves `(batch, size)`.
+        Nested lists like `state_size`, with tensors of shape `(batch, size)`.
 
     Raises:
-        ValueError: if `mode` is unknown, `"copy"` finds states that do not fit, or there is no
-            state where there was one before.
+        ValueError: If `mode` is unknown, the encoder states do not match for `"copy"`, or
+            `encoder_state` is missing although the layer was built with one.
+
+    Example:
+
+    >>> import numpy as np
+    >>> bridge = StateBridge(state_size=[4, 4])
+    >>> outputs, state = np.ones((2, 7, 3), "float32"), [np.ones((2, 3), "float32")]
+    >>> [tuple(each.shape) for each in bridge(outputs, encoder_state=state)]
+    [(2, 4), (2, 4)]
     """
 
     def __init__(self, state_size: Any, mode: str = "dense", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         if mode not in MODES:
-            raise ValueError(f"mode must be one of {MODES}. Received: mode={mode!r}.")
+            raise ValueError(f"Expected mode to be one of {MODES}. Received: mode={mode!r}.")
         self.state_size = state_size
         self.mode = mode
         self.dense_layers = []
@@ -66,7 +78,7 @@ class StateBridge(Layer):
         self.takes_state = bool(sizes)
         if self.mode == "copy" and sizes != tree.flatten(self.state_size):
             raise ValueError(
-                'mode="copy" needs encoder states of the sizes of the decoder states. '
+                'Expected encoder states with the sizes of the decoder states for mode="copy". '
                 f"Received: encoder sizes={sizes}, decoder sizes={tree.flatten(self.state_size)}. "
                 'Use mode="dense".'
             )
@@ -84,8 +96,8 @@ class StateBridge(Layer):
         states = tree.flatten(encoder_state)
         if encoder_state is None and self.takes_state and self.mode != "zero":
             raise ValueError(
-                "Expected an encoder_state, as in the first call, which decides what the layer "
-                "makes of it. Received: encoder_state=None."
+                "Expected an encoder_state, because the layer was built with one. "
+                "Received: encoder_state=None."
             )
         if self.mode == "zero":
             batch = ops.shape(encoder_outputs)[0]
@@ -114,7 +126,7 @@ class StateBridge(Layer):
 
 
 def _last_axes(shapes):
-    """Sizes of the last axes in nested lists of shapes."""
+    """Yields the sizes of the last axes in nested lists of shapes."""
     if shapes is None:
         return
     if isinstance(shapes, dict):

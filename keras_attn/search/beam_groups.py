@@ -1,7 +1,8 @@
-"""Groups of beams that search side by side: each is held off what those before it choose.
+"""Diverse beam search: groups of beams that are penalized for tokens of previous groups.
 
-The candidates of all groups are in one row: first as many of each group as it has beams, which may
-end, then as many more of each, and the better first in either half.
+The candidates of all groups are in one row. The first half contains, for each group, as many
+candidates as the group has beams. Only these may end. The second half contains as many again. The
+better candidates are in the first half.
 """
 
 from collections.abc import Callable
@@ -21,20 +22,21 @@ def candidates_of_groups(
     num_groups: int,
     strength: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The best continuations of each group's beams.
+    """Returns the best continuations of the beams of each group.
 
     Args:
-        continue_group: function of the first beam of a group, its part of `token_log_probs`
-            `(batch * beams of the group, V)` and what was taken from that, float32 `(batch, V)` or
-            `None`. It returns log probabilities, float32, parents, int32 beams of the group, and
-            tokens, int32, each `(batch, 2 * beams of the group)`, best first.
-        token_log_probs: float32 `(batch * beams, V)`.
-        log_probs: float32 `(batch, beams)`, of the beams so far.
-        num_groups: int, divides the beams.
-        strength: float, what a token loses each time that a group before has chosen it.
+        continue_group: Function of the index of the first beam of a group, its part of
+            `token_log_probs` `(batch * group_size, V)`, and the diversity penalty that was
+            subtracted from it, float32 `(batch, V)` or `None`. It returns log probabilities
+            (float32), parents (int32 beam indices in the group) and tokens (int32), each of shape
+            `(batch, 2 * group_size)`, best first.
+        token_log_probs: Float32 tensor of shape `(batch * beams, V)`.
+        log_probs: Float32 tensor of shape `(batch, beams)`, the beams so far.
+        num_groups: Int, number of groups; divides the number of beams.
+        strength: Float, penalty of a token for each time that a previous group has selected it.
 
     Returns:
-        Tuple of log probabilities, parents and tokens, each `(batch, 2 * beams)`.
+        Tuple of log probabilities, parents and tokens, each of shape `(batch, 2 * beams)`.
     """
     if num_groups == 1:
         return continue_group(0, token_log_probs, None)
@@ -62,16 +64,16 @@ def candidates_of_groups(
 
 
 def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
-    """The candidates that go on: of each group the best that have not ended, as many as its beams.
+    """Selects the candidates that continue: the best ones of each group that have not ended.
 
     Args:
-        log_probs: float32 `(batch, 2 * beams)`, in the order of `candidates_of_groups`; far below
-            all others where a candidate has ended.
-        is_end: boolean `(batch, 2 * beams)`, which have.
-        num_groups: int.
+        log_probs: Float32 tensor of shape `(batch, 2 * beams)`, in the order of
+            `candidates_of_groups`; very low for candidates that have ended.
+        is_end: Boolean tensor of shape `(batch, 2 * beams)`, whether a candidate has ended.
+        num_groups: Int, number of groups.
 
     Returns:
-        int32 `(batch, beams)`.
+        Int32 tensor of shape `(batch, beams)`, indices of candidates.
     """
     candidates = is_end.shape[1]
     beams = candidates // 2
@@ -91,14 +93,14 @@ def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
 
 
 def is_repeated(token_ids: Tensor, counts: Tensor) -> Tensor:
-    """Whether a hypothesis is the same as one before it that counts, which another group has found.
+    """Returns whether a hypothesis equals a previous one that counts, found by another group.
 
     Args:
-        token_ids: int32 `(batch, hypotheses, steps)`.
-        counts: boolean `(batch, hypotheses)`.
+        token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`.
+        counts: Boolean tensor of shape `(batch, hypotheses)`.
 
     Returns:
-        boolean `(batch, hypotheses)`.
+        Boolean tensor of shape `(batch, hypotheses)`.
     """
     same = ops.all(token_ids[:, :, None] == token_ids[:, None], axis=-1)  # (B, K, K)
     before = np.tri(token_ids.shape[1], k=-1, dtype="bool")  # (K, K)

@@ -8,7 +8,7 @@ from keras_attn._backend import gather
 from keras_attn._types import Tensor
 
 NEVER = -3e38
-"""Log probability of the tokens that are added: below all that others can have, and finite."""
+"""Log probability of added tokens: finite, and below that of all other tokens."""
 
 
 def best_continuations(
@@ -18,24 +18,24 @@ def best_continuations(
     penalized_token_ids: Iterable[int],
     count: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The most probable continuations of the beams of each sentence, of K * V.
+    """Returns the most probable continuations of the K beams of each batch entry, out of K * V.
 
-    To sort a vocabulary takes longer than to look at it, so only the best token of each block of
-    tokens is sorted at first. The `count` best tokens are in the `count` best blocks; where tokens
-    are penalized, a block may be worse than it looks, so there is one more for each such block.
-    With n blocks of V / n tokens, K * n + (count + K) * V / n numbers are sorted instead of K * V.
-    Where V has no suitable divisor, tokens are added that are never chosen.
+    Sorting is slower than reading, so first only the best token of each block of tokens is sorted.
+    The `count` best tokens are in the `count` best blocks. Penalized tokens can make a block worse
+    than its maximum, so one more block is selected for each block with such a token. With n blocks
+    of V / n tokens, K * n + (count + K) * V / n numbers are sorted instead of K * V. If V has no
+    suitable divisor, tokens are added that are never selected.
 
     Args:
-        token_log_probs: float32 `(batch * beams, V)`.
-        log_probs: float32 `(batch, beams)`, of the beams so far.
-        penalties: float32 `(V,)`, added to the log probabilities of the tokens.
-        penalized_token_ids: iterable of int, the tokens whose penalties are below 0; no others are.
-        count: int, at most beams * V.
+        token_log_probs: Float32 tensor of shape `(batch * beams, V)`.
+        log_probs: Float32 tensor of shape `(batch, beams)`, the beams so far.
+        penalties: Float32 tensor of shape `(V,)`, added to the log probabilities of the tokens.
+        penalized_token_ids: Iterable of ints, all tokens whose penalty is negative.
+        count: Int, number of continuations, at most beams * V.
 
     Returns:
-        Tuple of log probabilities, float32, parents, int32 beams, and tokens, int32, each
-        `(batch, count)`, best first. Of equal ones the earlier beam goes first, then the lower id.
+        Tuple of log probabilities (float32), parents (int32 beam indices) and tokens (int32), each
+        of shape `(batch, count)`, best first. Ties are ordered by beam, then by id.
     """
     batch, beams = ops.shape(log_probs)[0], log_probs.shape[1]
     vocabulary_size = penalties.shape[0]
@@ -74,7 +74,7 @@ def best_continuations(
 
 
 def _sizes(vocabulary_size, beams, penalized_token_ids, count):
-    """Tokens of a block, and blocks that are chosen, with which the least is to be done."""
+    """Returns the block size and the number of selected blocks with the least work."""
 
     def num_chosen(size):
         penalized = {token_id // size for token_id in penalized_token_ids}

@@ -1,11 +1,11 @@
-"""Dead ends of a beam search: hypotheses after which every token is impossible.
+"""Dead ends of a beam search: hypotheses for which every next token is impossible.
 
-A beam without continuations ends where it is, as if the maximum length had cut it there, and ranks
-below all hypotheses that have ended. So the pool sorts hypotheses by ranks:
+A beam without continuations is returned as if the maximum length had ended it, and ranks below all
+hypotheses that have ended. For this purpose, the pool sorts hypotheses by ranks:
 
     score                        of a hypothesis that has ended, above -5e8
     (score - 2^-10) 2^40         of a dead end, below -1e9
-    NO_RANK                      of a hypothesis that does not exist
+    NO_RANK                      of a missing hypothesis
 
 Scaling by a power of two is exact, and 2^-10 is more than the rounding error of a score of 0.
 """
@@ -25,23 +25,25 @@ SHIFT = 2.0**-10
 def find_dead_ends(
     log_probs: Tensor, parents: Tensor, beam_log_probs: Tensor, num_groups: int
 ) -> tuple[Tensor, Tensor]:
-    """Finds the beams that have no continuation, and the candidates that can take them.
+    """Finds the beams without continuations, and the candidates that can represent them.
 
-    A group of M beams has 2M candidates, best first. If at most M are possible, all continuations
-    of the group are among them, so a beam is a dead end if it is the parent of none of them. The
-    second half is then free: its m-th candidate stands for the m-th beam. If more are possible,
-    M other beams go on, and dead ends are dropped like other beams that are worse.
+    A group of M beams has 2M candidates, sorted by log probability. If at most M are possible, they
+    include all continuations of the group, so a beam that is the parent of none of them is a dead
+    end. The second half of the candidates is then free, and its m-th candidate represents the m-th
+    beam. If more than M are possible, M other beams continue, and dead ends are dropped like other
+    beams with lower scores.
 
     Args:
-        log_probs: float32 `(batch, 2 * beams)`, of the candidates, in the order of
+        log_probs: Float32 tensor of shape `(batch, 2 * beams)`, the candidates in the order of
             `candidates_of_groups`.
-        parents: int32 `(batch, 2 * beams)`.
-        beam_log_probs: float32 `(batch, beams)`, of the beams before this step.
-        num_groups: int.
+        parents: Int32 tensor of shape `(batch, 2 * beams)`, their beams.
+        beam_log_probs: Float32 tensor of shape `(batch, beams)`, the beams before this step.
+        num_groups: Int, number of groups.
 
     Returns:
-        Tuple of whether a candidate stands for a dead end, boolean `(batch, 2 * beams)`, and the
-        beam that each candidate would stand for, an int32 array `(2 * beams,)`.
+        Tuple of a boolean tensor of shape `(batch, 2 * beams)`, whether a candidate represents a
+        dead end, and an int32 array of shape `(2 * beams,)`, the beam that each candidate
+        represents.
     """
     num_beams = beam_log_probs.shape[1]
     candidates = np.arange(2 * num_beams)
@@ -56,11 +58,11 @@ def find_dead_ends(
 
 
 def ranks_of_dead_ends(scores: Tensor) -> Tensor:
-    """Ranks float32 of dead ends with these scores."""
+    """Returns the float32 ranks of dead ends with the given scores."""
     return (scores - SHIFT) * SCALE
 
 
 def ranks_to_scores(ranks: Tensor) -> Tensor:
-    """The scores float32 of hypotheses with these ranks, `IMPOSSIBLE` where there is none."""
+    """Returns the scores of hypotheses with the given ranks, `IMPOSSIBLE` if missing."""
     scores = ops.where(ranks > IMPOSSIBLE, ranks, ranks / SCALE + SHIFT)
     return ops.where(ranks > NO_RANK / 2, scores, IMPOSSIBLE)

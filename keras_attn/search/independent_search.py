@@ -9,27 +9,28 @@ from keras_attn.search.search import Search
 
 
 class IndependentSearch(Search):
-    """Base of searches whose hypotheses do not compete: each goes on for itself until it ends.
+    """Base class of searches whose hypotheses are independent of each other.
 
-    A subclass sets `num_open_hypotheses` and chooses the next tokens in `choose`.
+    A subclass overrides `num_open_hypotheses` and `choose`, which selects the next tokens.
     """
 
     def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
-        """The next token of each hypothesis.
+        """Selects the next token of each hypothesis.
 
         Args:
-            allowed: float32 `(batch * hypotheses, V)`, log probabilities.
-            carry: of the search.
+            allowed: Float32 tensor of shape `(batch * hypotheses, V)`, log probabilities.
+            carry: Carry of the search.
 
         Returns:
-            Tuple of tokens, int32, and their log probabilities, both `(batch * hypotheses, 1)`.
+            Tuple of tokens, int32, and their log probabilities, both of shape `(batch * hypotheses,
+            1)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `choose`.")
 
     def scores(
         self, log_probs: Tensor, num_tokens: Tensor, is_end: Tensor, length_penalty: Tensor
     ) -> Tensor:
-        """Returns scores `(batch, hypotheses)`; `num_tokens` counts the end token."""
+        """Returns the scores `(batch, hypotheses)`; `num_tokens` includes the end token."""
         return log_probs / divisor(num_tokens, is_end, length_penalty, self.length_penalty_form)
 
     def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:

@@ -1,11 +1,11 @@
-"""How the score of a hypothesis is made from its log probability and length.
+"""Scores of hypotheses from log probabilities and lengths.
 
-`scores = log_probs / divisor`, to which a coverage penalty is added if there is one: with log
-probabilities below zero, a larger length penalty favours longer hypotheses. Length counts tokens
-without the end token; the log probability includes the end token's.
+`scores = log_probs / divisor`, plus the coverage penalty if there is one. Log probabilities are
+negative, so a larger length penalty favors longer hypotheses. The length L excludes the end token;
+the log probability includes it.
 
     average            max(L, 1)^a        a = 1 is the mean per token
-    average_with_end   max(L + e, 1)^a    e is 1 if the hypothesis has ended by the end token, else
+    average_with_end   max(L + e, 1)^a    e is 1 if the hypothesis ended with the end token, else
                                           0: CTranslate2 4.8, fairseq
     gnmt               ((5 + L) / 6)^a    [Wu et al., 2016](https://arxiv.org/abs/1609.08144), (14)
     none               1
@@ -24,16 +24,16 @@ def divisor(
     length_penalty: float | Tensor,
     form: str = "average",
 ) -> Tensor:
-    """What the log probability is divided by.
+    """Returns the divisor of the log probability.
 
     Args:
-        num_tokens: integer tensor or scalar, tokens with the end token.
-        has_end: boolean tensor or bool, whether there is an end token.
-        length_penalty: float scalar, the exponent a.
-        form: one of `FORMS`.
+        num_tokens: Int or int tensor, number of tokens including the end token.
+        has_end: Bool or boolean tensor, whether there is an end token.
+        length_penalty: Float or scalar tensor, the exponent a.
+        form: String, one of `FORMS`. Defaults to `"average"`.
 
     Returns:
-        float32 tensor of a shape that can be broadcast to that of both.
+        Float32 tensor that broadcasts to the shape of both.
     """
     lengths = ops.cast(num_tokens, "float32")
     if form == "none":
@@ -52,20 +52,20 @@ def best_attainable(
     length_penalty: float | Tensor,
     form: str = "average",
 ) -> Tensor:
-    """The best score that an open hypothesis can still reach.
+    """Returns an upper bound of the score that an open hypothesis can still reach.
 
-    Its log probability can only fall, and its length will be between `length` and `max_length`; the
-    divisor is monotonic in the length, so that one of the two ends is the bound.
+    Its log probability can only decrease, and its length will be between `length` and `max_length`.
+    The divisor is monotonic in the length, so the bound is at one of these two lengths.
 
     Args:
-        log_probs: float32 `(batch,)`.
-        length: integer scalar, tokens so far.
-        max_length: integer tensor `(batch,)`.
-        length_penalty: float scalar.
-        form: as in `divisor`.
+        log_probs: Float32 tensor of shape `(batch,)`.
+        length: Int or scalar tensor, number of tokens so far.
+        max_length: Int tensor of shape `(batch,)`.
+        length_penalty: Float or scalar tensor, the exponent a.
+        form: String, one of `FORMS`. Defaults to `"average"`.
 
     Returns:
-        float32 `(batch,)`.
+        Float32 tensor of shape `(batch,)`.
     """
     return ops.maximum(
         log_probs / divisor(length + 1, True, length_penalty, form),

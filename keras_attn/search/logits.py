@@ -1,4 +1,4 @@
-"""What a search does to logits before it compares them."""
+"""Penalties that make tokens impossible."""
 
 from collections.abc import Sequence
 
@@ -18,20 +18,20 @@ def penalties(
     step: int | Tensor,
     min_length: int,
 ) -> Tensor:
-    """What is added to the logits, or log probabilities, of each token to make some impossible.
+    """Returns the penalties of all tokens, which are added to their logits or log probabilities.
 
     Args:
-        vocabulary_size: int.
-        suppressed_token_ids: list of int, the tokens that are never possible.
-        end_token_id: int, the token that is impossible until `min_length` tokens are there.
-        step: int32 scalar, tokens so far.
-        min_length: int.
+        vocabulary_size: Int, number of tokens.
+        suppressed_token_ids: List of ints, tokens that are never possible.
+        end_token_id: Int, token that is impossible before `min_length` tokens.
+        step: Scalar int32 tensor, number of previous tokens.
+        min_length: Int, minimum number of tokens without the end token.
 
     Returns:
-        float32 `(V,)`.
+        Float32 tensor of shape `(V,)`.
 
     Raises:
-        ValueError: for a token outside of the vocabulary.
+        ValueError: If a token is outside of the vocabulary.
     """
     if max([end_token_id, *suppressed_token_ids]) >= vocabulary_size:
         raise ValueError(

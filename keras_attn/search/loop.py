@@ -1,4 +1,4 @@
-"""The loop around the steps of a search: the only file that wraps the backend's while loop."""
+"""The loop over the steps of a search, with the while loop of the backend."""
 
 from collections.abc import Callable
 
@@ -19,25 +19,24 @@ def run_search(
     max_lengths: Tensor,
     num_open_hypotheses: int,
 ) -> TensorDict:
-    """Advances all sentences until each is done.
+    """Advances all batch entries until each is done.
 
-    Where tensors can change their shape in a loop, sentences that are done are dropped as soon as
-    they are more than a quarter of those that are left, so that what has ended is not paid for:
-    an inner loop takes the steps, an outer one drops. The outer one also has the decoder put away
-    what it has collected, after as many steps as that asks for.
+    On backends where tensors can change their shape in a loop, batch entries that are done are
+    removed when they are more than a quarter of the rest, to save computation: an inner loop runs
+    the steps, an outer loop removes. The outer loop also calls the decoder's `archive`.
 
     Args:
-        advance: function `(carry, memory, max_lengths) -> carry` of one step.
-        decoder: the `StepDecoder`, for its `select`, `archive` and `cache_block_size`.
-        carry: nested dict with at least `step` (int32 scalar), `done` (boolean `(batch,)`), `state`
-            (as in `StepDecoder`) and `hypotheses` (leaves `(batch, n)`, or `(batch, n,
-            steps, ...)` if they grow); all other leaves are `(batch, ...)`.
-        memory: nested dict, leaves `(batch, ...)`.
-        max_lengths: int32 `(batch,)`.
-        num_open_hypotheses: int, hypotheses of a sentence that are open at once.
+        advance: Function `(carry, memory, max_lengths) -> carry`, one step.
+        decoder: `StepDecoder`, for its `select`, `archive` and `cache_block_size`.
+        carry: Nested dict with at least `step` (scalar int32), `done` (boolean `(batch,)`), `state`
+            (see `StepDecoder`) and `hypotheses` (leaves `(batch, n)`, or `(batch, n, steps, ...)`
+            if they grow). All other leaves have shape `(batch, ...)`.
+        memory: Nested dict with leaves of shape `(batch, ...)`.
+        max_lengths: Int32 tensor of shape `(batch,)`.
+        num_open_hypotheses: Int, number of open hypotheses of a batch entry.
 
     Returns:
-        `hypotheses` of all sentences as they were when each was done.
+        The `hypotheses` of all batch entries, each as it was when it was done.
     """
     if not growing_buffer.supports_growth():
         carry = _take_steps(
@@ -100,7 +99,7 @@ def _num_done(done):
 
 
 def _select(carry, rows, num_open_hypotheses):
-    """Keeps some sentences of a carry."""
+    """Selects batch entries of a carry."""
     first = rows[:, None] * num_open_hypotheses
     beams = ops.reshape(first + ops.arange(num_open_hypotheses, dtype="int32"), (-1,))
     return {
@@ -112,14 +111,14 @@ def _select(carry, rows, num_open_hypotheses):
 def _update(results, hypotheses, rows):
     """Replaces rows of the results.
 
-    Rows are numbers in a scattered vector, and the tensors are gathered: TensorFlow refuses to
-    scatter into a tensor without elements, such as the alignments of an empty source.
+    Row indices are scattered into a vector, and the tensors are gathered, because TensorFlow cannot
+    scatter into an empty tensor, such as the alignments of an empty source.
 
     Args:
-        results: dict of tensors `(batch, n)` or `(batch, n, steps, ...)`.
-        hypotheses: dict of tensors `(rows, n)` or `(rows, n, steps or more, ...)`, the new rows.
-            Older rows are filled with zeros.
-        rows: int32 vector, the places of the new rows.
+        results: Dict of tensors of shape `(batch, n)` or `(batch, n, steps, ...)`.
+        hypotheses: Dict of tensors of shape `(rows, n)` or `(rows, n, steps or more, ...)`, the new
+            rows. Old rows are padded with zeros.
+        rows: Int32 tensor of shape `(rows,)`, indices of the new rows.
 
     Returns:
         The new results.

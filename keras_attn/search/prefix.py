@@ -1,4 +1,4 @@
-"""What all hypotheses of a sentence begin with: its prefix, in the carry of a search."""
+"""Prefixes: tokens with which all hypotheses of a batch entry begin."""
 
 import numpy as np
 from keras import ops
@@ -10,17 +10,14 @@ from keras_attn.search.rows_or_one import check_rows_or_one
 
 
 def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | None) -> None:
-    """Refuses a prefix whose ids are not those of tokens.
+    """Raises a `ValueError` if prefix ids are not ids of the vocabulary.
 
-    Ids that are known only in a graph are not checked.
+    Symbolic tensors are not checked.
 
     Args:
-        prefix_ids: tensor.
-        pad_token_id: int, which may be outside of the vocabulary.
-        vocabulary_size: int, or `None` if it is unknown.
-
-    Raises:
-        ValueError: for ids that are not integers, negative or not below the size of the vocabulary.
+        prefix_ids: Int tensor.
+        pad_token_id: Int, id of padding, which may be outside of the vocabulary.
+        vocabulary_size: Int, or `None` if it is unknown.
     """
     check_integers("prefix_ids", prefix_ids)
     ids = known_values(prefix_ids)
@@ -38,18 +35,18 @@ def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | N
 
 
 def free_behind(prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int) -> Tensor:
-    """Prefixes as a search carries them: behind the longest one too there is padding.
+    """Appends a column of padding to prefixes, as a search carries them.
 
     Args:
-        prefix_ids: int `(batch, prefix)` or `(1, prefix)`, padded on the right.
-        max_lengths: int32 `(batch,)`, for the size of the batch.
-        pad_token_id: int, the sign that all tokens are free.
+        prefix_ids: Int tensor of shape `(batch, prefix)` or `(1, prefix)`, padded on the right.
+        max_lengths: Int32 tensor of shape `(batch,)`, for the batch size.
+        pad_token_id: Int, id of padding, which allows all tokens.
 
     Returns:
-        int32 `(batch, prefix + 1)`.
+        Int32 tensor of shape `(batch, prefix + 1)`.
 
     Raises:
-        ValueError: for another shape.
+        ValueError: If `prefix_ids` has the wrong shape.
     """
     check_rows_or_one("prefix_ids", ("prefix",), prefix_ids, max_lengths)
     rows = ops.zeros_like(max_lengths)[:, None]  # (B, 1)
@@ -62,18 +59,18 @@ def free_behind(prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int) -> T
 def forced_tokens(
     carry: TensorDict, step_logits: Tensor, num_open_hypotheses: int, pad_token_id: int
 ) -> tuple[Tensor, Tensor, Tensor] | None:
-    """The tokens of the prefix that come next.
+    """Returns the next tokens of the prefixes.
 
     Args:
-        carry: of a search; its `prefix` as from `free_behind`, if there is one.
-        step_logits: float32 `(batch * hypotheses, V)`.
-        num_open_hypotheses: int, open hypotheses of each sentence.
-        pad_token_id: int.
+        carry: Carry of a search, whose `prefix`, if any, was returned by `free_behind`.
+        step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
+        num_open_hypotheses: Int, number of open hypotheses of a batch entry.
+        pad_token_id: Int, id of padding.
 
     Returns:
-        `None` where the search has no prefix, else a tuple of the tokens, int32 `(batch, 1)`, their
-        log probabilities after each hypothesis, float32 `(batch, hypotheses)`, and whether there is
-        still one, boolean `(batch, 1)`.
+        `None` without a prefix. Otherwise a tuple of the tokens, int32 `(batch, 1)`, their log
+        probabilities for each hypothesis, float32 `(batch, hypotheses)`, and whether the prefix
+        continues, boolean `(batch, 1)`.
     """
     if "prefix" not in carry:
         return None
@@ -91,11 +88,15 @@ def forced_tokens(
 def follow(
     forced: tuple[Tensor, Tensor, Tensor] | None, tokens: Tensor, log_probs: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What is chosen, or the prefix in its place while it lasts: tokens and log probabilities.
+    """Replaces selected tokens by the tokens of the prefixes, as long as these continue.
 
     Args:
-        forced: as from `forced_tokens`.
-        tokens, log_probs: int32 and float32 `(batch, hypotheses)`, chosen for each hypothesis.
+        forced: Result of `forced_tokens`.
+        tokens: Int32 tensor of shape `(batch, hypotheses)`, the selected tokens.
+        log_probs: Float32 tensor of shape `(batch, hypotheses)`, their log probabilities.
+
+    Returns:
+        Tuple of the tokens and their log probabilities, both of shape `(batch, hypotheses)`.
     """
     if forced is None:
         return tokens, log_probs

@@ -1,4 +1,4 @@
-"""What keeps a hypothesis from saying again what it has said."""
+"""Repetition penalty and n-gram blocking."""
 
 from keras import ops
 
@@ -11,26 +11,26 @@ from keras_attn.search.logits import IMPOSSIBLE
 def penalize_repetition(
     logits: Tensor, token_ids: Tensor, step: int | Tensor, penalty: float
 ) -> Tensor:
-    """Makes the tokens of a hypothesis less probable than the model has them.
+    """Makes the previous tokens of a hypothesis less probable.
 
-    For each token that the hypothesis has, with the logit x and the penalty p:
+    For each previous token with the logit x, and the penalty p:
 
         x / p  if x > 0,  else  x p
 
     Introduced by [Keskar et al., 2019](https://arxiv.org/abs/1909.05858), section 4.1, where x is
-    divided whatever its sign, which would favour tokens of negative logits. This form is that of
-    CTranslate2, and of Hugging Face's greedy search and sampling. Hugging Face's beam search
-    applies it to the log probabilities instead, which are all negative: there the same penalty has
-    another effect.
+    always divided, which would favor tokens with negative logits. The form here is also that of
+    CTranslate2, and of greedy search and sampling in Hugging Face Transformers. Beam search in
+    Hugging Face Transformers applies it to log probabilities, which are all negative, so the same
+    penalty has a different effect.
 
     Args:
-        logits: float32 `(batch * hypotheses, V)`.
-        token_ids: int32 `(batch, hypotheses, steps)`, those of the hypotheses so far.
-        step: int32 scalar, the tokens they have; what stands behind them does not count.
-        penalty: float > 0; above 1, repetition becomes less probable.
+        logits: Float32 tensor of shape `(batch * hypotheses, V)`.
+        token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
+        step: Scalar int32 tensor, number of previous tokens; later columns are ignored.
+        penalty: Positive float; values above 1 make repetitions less probable.
 
     Returns:
-        float32 `(batch * hypotheses, V)`.
+        Float32 tensor of shape `(batch * hypotheses, V)`.
     """
     tokens, is_token = _of_rows(token_ids, step, logits)  # (rows, T)
     tokens = ops.where(is_token, tokens, tokens[:, :1])  # a token twice has one logit all the same
@@ -43,18 +43,19 @@ def penalize_repetition(
 def forbid_repeated_ngrams(
     log_probs: Tensor, token_ids: Tensor, step: int | Tensor, size: int
 ) -> Tensor:
-    """Makes impossible what would end an n-gram that the hypothesis has already.
+    """Makes tokens impossible that would repeat an n-gram of the hypothesis.
 
-    As in fairseq, it changes no other log probability. Known from
-    [Paulus et al., 2018](https://arxiv.org/abs/1705.04304), section 2.5, for trigrams.
+    As in fairseq, no other log probability changes. Used for trigrams by [Paulus et al.,
+    2018](https://arxiv.org/abs/1705.04304), section 2.5.
 
     Args:
-        log_probs: float32 `(batch * hypotheses, V)`.
-        token_ids, step: as for `penalize_repetition`.
-        size: int >= 1, the tokens of an n-gram.
+        log_probs: Float32 tensor of shape `(batch * hypotheses, V)`.
+        token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
+        step: Scalar int32 tensor, number of previous tokens; later columns are ignored.
+        size: Int >= 1, number of tokens of an n-gram.
 
     Returns:
-        float32 `(batch * hypotheses, V)`.
+        Float32 tensor of shape `(batch * hypotheses, V)`.
     """
     tokens, is_token = _of_rows(token_ids, step, log_probs)  # (rows, T)
     rows, columns = ops.shape(tokens)
@@ -70,7 +71,7 @@ def forbid_repeated_ngrams(
 
 
 def _of_rows(token_ids, step, logits):
-    """The tokens of each row of the logits, `(rows, steps)`, and whether there is one."""
+    """Returns the tokens of each row of the logits `(rows, steps)`, and their mask."""
     columns = ops.shape(token_ids)[2]
     tokens = ops.reshape(token_ids, (ops.shape(logits)[0], columns))
     is_token = ops.zeros_like(tokens, dtype="bool") | (ops.arange(columns, dtype="int32") < step)
@@ -78,6 +79,6 @@ def _of_rows(token_ids, step, logits):
 
 
 def _places(tokens):
-    """Row and token of each, int32 `(rows * steps, 2)`."""
+    """Returns row and token indices of all tokens, int32 `(rows * steps, 2)`."""
     rows = ops.zeros_like(tokens) + ops.arange(ops.shape(tokens)[0], dtype="int32")[:, None]
     return ops.reshape(ops.stack([rows, tokens], axis=-1), (-1, 2))

@@ -4,16 +4,13 @@ from keras_attn._types import Tensor
 
 
 def check_rows_or_one(name: str, axes: Sequence[str], values: Tensor, max_lengths: Tensor) -> None:
-    """Refuses what has neither an entry for each sentence nor one for all.
+    """Raises a `ValueError` unless a tensor has one entry per batch entry, or one for all.
 
     Args:
-        name: string, the argument's.
-        axes: tuple of strings, the names of the axes behind the batch.
-        values: `(batch, ...)` or `(1, ...)`.
-        max_lengths: `(batch,)`, for the size of the batch.
-
-    Raises:
-        ValueError: for another shape.
+        name: String, name of the argument.
+        axes: Tuple of strings, names of the axes after the batch.
+        values: Tensor of shape `(batch, ...)` or `(1, ...)`.
+        max_lengths: Tensor of shape `(batch,)`, for the batch size.
     """
     batch, shape = max_lengths.shape[0], tuple(values.shape)
     fits = len(shape) == 1 + len(axes) and (shape[0] in (1, batch) or None in (shape[0], batch))

@@ -17,49 +17,127 @@ from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.rows_or_one import check_rows_or_one
 
 STEPS = 2**16
-"""Tokens after which the random numbers come again, so that no limit needs memory without one."""
+"""Number of tokens after which random numbers repeat, which bounds their memory."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SamplingDecoder(IndependentSearch):
-    """Draws each token at random, by its probability.
+    """Samples each token at random from the predicted distribution.
 
         p(v) proportional to exp(logits[v] / temperature), for the tokens v that are kept
 
-    `top_k` ([Fan et al., 2018](https://arxiv.org/abs/1805.04833)) keeps the most probable tokens;
-    `top_p`, nucleus sampling ([Holtzman et al., 2020](https://arxiv.org/abs/1904.09751)), the
-    fewest tokens, most probable first, whose probabilities sum to `top_p`, and those as probable as
-    the last of them; `min_p` ([Nguyen et al., 2024](https://arxiv.org/abs/2407.01082)) those with
-    at least this share of the probability of the most probable one. A token has to be kept by each
-    of them; `top_p` is of what `top_k` has kept.
+    `top_k` ([Fan et al., 2018](https://arxiv.org/abs/1805.04833)) keeps the most probable tokens.
+    `top_p`, nucleus sampling ([Holtzman et al., 2020](https://arxiv.org/abs/1904.09751)), keeps the
+    smallest set of most probable tokens whose probabilities sum to `top_p`, and tokens with the
+    same probability as the last of them. `min_p` ([Nguyen et al.,
+    2024](https://arxiv.org/abs/2407.01082)) keeps tokens with at least this fraction of the highest
+    probability. A token must pass all three; `top_p` is applied to the result of `top_k`.
 
-    What is drawn for a sentence depends on its seed, not on the batch that it is in, and is the
-    same in Keras and in an exported file but where a random number lies between two tokens within
+    The result of a batch entry depends on its seed, and not on the rest of the batch. It is the
+    same in Keras and in an exported file, except if a random number falls between two tokens within
     the resolution of float32. Random numbers repeat after 65,536 tokens.
 
     Args:
-        decoder: a `StepDecoder`.
-        num_hypotheses: int, hypotheses drawn for each sentence, each on its own. Default 1.
-        temperature: float of at least 1e-30. Below 1 makes probable tokens still more probable.
-            Default 1.
-        top_k: int, most tokens to choose from. Default `None`: no limit.
-        top_p: float in (0, 1]. Default 1: all tokens.
-        min_p: float in [0, 1]. Default 0: all tokens.
-        seed: int, for the seeds of calls without `seeds`. Default `None`: another one each time the
-            layer is made.
-        max_length, relative_max_length, min_length, length_penalty, length_penalty_form,
-            start_token_id, end_token_id, pad_token_id, suppressed_token_ids, repetition_penalty,
-            no_repeat_ngram_size, return_alignments, return_token_log_probs: see `Search`.
-            A length penalty changes nothing.
-        **kwargs: arguments of `keras.layers.Layer`.
+        decoder: `StepDecoder`.
+        num_hypotheses: Positive int, number of hypotheses that are sampled independently for each
+            batch entry. Defaults to `1`.
+        temperature: Float >= 1e-30. Values below 1 make probable tokens more probable. Defaults to
+            `1.0`.
+        top_k: Positive int, maximum number of tokens to sample from. Defaults to `None`, no limit.
+        top_p: Float in (0, 1], probability of the tokens to sample from. Defaults to `1.0`, all
+            tokens.
+        min_p: Float in [0, 1], minimum probability relative to the most probable token. Defaults to
+            `0.0`, all tokens.
+        seed: Int, seed from which calls without `seeds` derive their seeds. Defaults to `None`, a
+            random seed.
+        max_length: Positive int, maximum number of tokens of a hypothesis, including the end token.
+            Decoders with learned positions may have a lower maximum. Defaults to `256`.
+        relative_max_length: Tuple `(factor, margin)`: a hypothesis has at most `factor *
+            source_length + margin` tokens, or none if this is negative. `None` for no such limit.
+            Defaults to `(2, 10)`.
+        min_length: Int >= 0, minimum number of tokens of a hypothesis, without the end token.
+            Defaults to `0`.
+        length_penalty: Float, exponent of the length in the score. It should not be far below 0,
+            because scores below -1e9 are reserved for missing hypotheses. Defaults to `1.0`.
+        length_penalty_form: String, `"average"`, `"average_with_end"`, `"gnmt"` or `"none"`, see
+            `keras_attn.search.length_penalty`. Defaults to `"average"`.
+        start_token_id: Int >= 0, id of the start token. Defaults to `1`.
+        end_token_id: Int >= 0, id of the end token. Defaults to `2`.
+        pad_token_id: Int >= 0, id of padding. Defaults to `0`.
+        suppressed_token_ids: List of ids that are never generated. Defaults to `None`: padding and
+            start, unless they are the end token.
+        repetition_penalty: Positive float. Values above 1 make the previous tokens of a hypothesis
+            less probable, including those of a prefix but not those of a prompt. It changes the
+            logits, see `keras_attn.search.repetition`, and so the `log_probs`, except those of
+            prefix tokens. Defaults to `1.0`, no penalty.
+        no_repeat_ngram_size: Int >= 0, size of the n-grams that a hypothesis may contain only once.
+            Defaults to `0`, no limit.
+        return_alignments: Bool, whether to return the attention weights. Defaults to `False`.
+        return_token_log_probs: Bool, whether to return the log probability of each token. Defaults
+            to `False`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments, returns: see `Search`; `seeds` are new ones by default. `hypotheses` is
-        `num_hypotheses`, in the order in which they were drawn. `scores` are the `log_probs`: the
-        model's own, of the whole vocabulary at temperature 1, or with a `repetition_penalty` those
-        of the logits that it has changed.
+    Call arguments:
+        encoder_outputs: Tensor of shape `(batch, source, features)`, or a dict of tensors for a
+            decoder with `CombinedAttention`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
+            attended to. A dict of masks if `encoder_outputs` is a dict. It is combined with the
+            implicit mask. Defaults to `None`, no masked positions.
+        encoder_state: Nested lists of tensors of shape `(batch, units)`, the final state of the
+            encoder. Defaults to `None`.
+        max_length: Int or scalar int32 tensor that replaces the constructor argument. If the state
+            of the decoder cannot grow in a loop (on JAX, and see
+            `StepDecoder.can_exceed_max_length`), the constructor argument is the upper limit.
+            Defaults to `None`.
+        length_penalty: Float or scalar float32 tensor that replaces the constructor argument.
+            Defaults to `None`.
+        query_features: Tensor of shape `(batch, features)`, for decoders whose queries contain
+            features. Defaults to `None`.
+        prefix_ids: Int tensor of shape `(batch, prefix)`, tokens with which every hypothesis
+            begins, such as a language tag, padded on the right; shape `(1, prefix)` for one prefix
+            for all. Prefix tokens count for limits, lengths and log probabilities. Defaults to
+            `None`, no prefix.
+        seeds: Int32 tensor of shape `(batch,)`, seeds of a search with random sampling; shape
+            `(1,)` for one seed for all. Defaults to `None`.
+        mask: Boolean tensor of shape `(batch, source)`, or a dict of masks, the implicit mask of
+            `encoder_outputs`. Keras passes it if there is no other input.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, or a dict of masks, the
+            implicit mask of `encoder_outputs`. Keras passes it.
+
+    Returns:
+        Dict of the hypotheses of each batch entry, the best one first:
+
+        - `token_ids`: int32 `(batch, hypotheses, time)`, with the end token, if any, and padding.
+        - `lengths`: int32 `(batch, hypotheses)`, numbers of tokens without the end token.
+        - `scores`: float32 `(batch, hypotheses)`, natural-log probability divided by the length
+          penalty, plus the coverage penalty of a beam search.
+        - `log_probs`: float32 `(batch, hypotheses)`, natural-log probability of all tokens,
+          including the end token.
+        - `alignments`: float `(batch, hypotheses, time, source)`, if `return_alignments=True`.
+        - `token_log_probs`: float32 `(batch, hypotheses, time)`, if `return_token_log_probs=True`:
+          the natural-log probability of each token given the previous tokens, with the sum
+          `log_probs`.
+
+        If fewer hypotheses are found than requested, the missing ones have the score and log
+        probability -1e9. A hypothesis for which every next token is impossible, a dead end, is
+        returned without an end token and ranks below all ended hypotheses.
+
+        There are `num_hypotheses` hypotheses, in the order in which they were sampled. The `scores`
+        are the `log_probs`, which are those of the model for the whole vocabulary at temperature 1.
+        The length penalty has no effect.
 
     Raises:
-        ValueError: for arguments out of range, or seeds of another shape.
+        ValueError: If an argument is out of range, or `seeds` has the wrong shape.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import rnn_seq2seq
+    >>> encoder, decoder = rnn_seq2seq(20, 30, units=4, embedding_dim=4)
+    >>> search = SamplingDecoder(decoder, num_hypotheses=2, top_k=10, max_length=3)
+    >>> results = search(**encoder(np.array([[5, 6, 7, 2]])), seeds=np.array([1]))
+    >>> tuple(results["lengths"].shape)
+    (1, 2)
     """
 
     is_stochastic = True
@@ -161,14 +239,14 @@ class SamplingDecoder(IndependentSearch):
         return log_probs
 
     def _draw(self, allowed, uniforms):
-        """Draws a token of those that are kept.
+        """Samples one of the tokens that are kept.
 
         Args:
-            allowed: float32 logits `(rows, V)`.
-            uniforms: float32 `(rows, 2)`, in [0, 1).
+            allowed: Float32 tensor of shape `(rows, V)`, logits.
+            uniforms: Float32 tensor of shape `(rows, 2)` with numbers in [0, 1).
 
         Returns:
-            Tuple of tokens, int32, and their logits, both `(rows, 1)`.
+            Tuple of tokens, int32, and their logits, both of shape `(rows, 1)`.
         """
         tokens = None
         if self.top_k is not None:
@@ -188,7 +266,7 @@ class SamplingDecoder(IndependentSearch):
         return tokens, log_probs
 
     def _nucleus(self, probs):
-        """The probabilities `(rows, V)`, 0 outside of the nucleus."""
+        """Returns the probabilities `(rows, V)` with 0 outside of the nucleus."""
         most = probs.shape[-1]
         if growing_buffer.supports_growth():
             # All tokens below this bound together have less than 1 - top_p: sort the others alone.
@@ -213,7 +291,7 @@ class SamplingDecoder(IndependentSearch):
 
 
 def _for_each(seeds, max_lengths):
-    """Seeds int32 `(batch,)`, of such or `(1,)`, for each sentence."""
+    """Broadcasts int32 seeds `(batch,)` or `(1,)` to `(batch,)`."""
     seeds = ops.convert_to_tensor(seeds)
     check_integers("seeds", seeds)
     seeds = ops.cast(seeds, "int32")

@@ -12,6 +12,7 @@ from keras_attn._layer.argument_checks import check_integers, check_token_ids, i
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, TensorLike
 from keras_attn.decoders.step_decoder import StepDecoder
@@ -23,82 +24,108 @@ from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repeti
 
 
 class Search(Layer):
-    """Base of all searches: the loop around the steps of a decoder.
+    """Base class of searches, which generate sequences with a decoder.
 
-    A search is three functions over a *carry*, a nested dict of tensors: `prepare` makes it (by the
-    search's own `start`), `advance` takes it one token further, `finish` turns its `hypotheses`
-    into results. `call` runs them, with the loop in the graph: see `keras_attn.search.loop`, which
-    tells what a carry holds. A host that runs the loop itself looks at `done`, and at `partial`.
+    A search consists of three functions of a *carry*, a nested dict of tensors. `prepare` creates
+    it (with the method `start` of the subclass), `advance` extends the hypotheses by one token, and
+    `finish` converts its `hypotheses` to results. `call` runs them with the loop in the graph;
+    `keras_attn.search.loop` documents the content of a carry. A host that runs the loop itself uses
+    `done` and `partial`.
 
     Args:
-        decoder: a `StepDecoder`.
-        max_length: int, most tokens of a hypothesis, the end token included; fewer where the
-            decoder has learned fewer positions. Default 256.
-        relative_max_length: tuple `(factor, margin)`: a hypothesis has at most `factor * source
-            length + margin` tokens, none if that is negative. `None` for no such limit. Default
-            `(2, 10)`.
-        min_length: int, fewest tokens of a hypothesis, without the end token. Default 0.
-        length_penalty: float, exponent of the length. Default 1. Not far below zero: a score below
-            -1e9 is one that no hypothesis has.
-        length_penalty_form: `"average"`, `"average_with_end"`, `"gnmt"` or `"none"`, see
-            `keras_attn.search.length_penalty`. Default `"average"`.
-        start_token_id: int >= 0. Default 1.
-        end_token_id: int >= 0. Default 2.
-        pad_token_id: int >= 0. Default 0.
-        suppressed_token_ids: list of int >= 0 that are never chosen. Default `None`: padding and
-            start, unless they are the end too.
-        repetition_penalty: float > 0, above 1 makes the tokens that a hypothesis has less probable,
-            see `keras_attn.search.repetition`. It is applied to the logits; Hugging Face's beam
-            search applies it to the log probabilities. Default 1: as probable as they are. Of this
-            and the next one, a prompt is no part of the hypothesis, a prefix is. `log_probs` are
-            then those of the changed logits, but for the tokens of a prefix.
-        no_repeat_ngram_size: int >= 0, a hypothesis has no sequence of so many tokens twice.
-            Default 0: it may have.
-        return_alignments: bool, whether to return the attention weights. Default `False`.
-        return_token_log_probs: bool, whether to return the log probability of each token. Default
-            `False`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        decoder: `StepDecoder`.
+        max_length: Positive int, maximum number of tokens of a hypothesis, including the end token.
+            Decoders with learned positions may have a lower maximum. Defaults to `256`.
+        relative_max_length: Tuple `(factor, margin)`: a hypothesis has at most `factor *
+            source_length + margin` tokens, or none if this is negative. `None` for no such limit.
+            Defaults to `(2, 10)`.
+        min_length: Int >= 0, minimum number of tokens of a hypothesis, without the end token.
+            Defaults to `0`.
+        length_penalty: Float, exponent of the length in the score. It should not be far below 0,
+            because scores below -1e9 are reserved for missing hypotheses. Defaults to `1.0`.
+        length_penalty_form: String, `"average"`, `"average_with_end"`, `"gnmt"` or `"none"`, see
+            `keras_attn.search.length_penalty`. Defaults to `"average"`.
+        start_token_id: Int >= 0, id of the start token. Defaults to `1`.
+        end_token_id: Int >= 0, id of the end token. Defaults to `2`.
+        pad_token_id: Int >= 0, id of padding. Defaults to `0`.
+        suppressed_token_ids: List of ids that are never generated. Defaults to `None`: padding and
+            start, unless they are the end token.
+        repetition_penalty: Positive float. Values above 1 make the previous tokens of a hypothesis
+            less probable, including those of a prefix but not those of a prompt. It changes the
+            logits, see `keras_attn.search.repetition`, and so the `log_probs`, except those of
+            prefix tokens. Defaults to `1.0`, no penalty.
+        no_repeat_ngram_size: Int >= 0, size of the n-grams that a hypothesis may contain only once.
+            Defaults to `0`, no limit.
+        return_alignments: Bool, whether to return the attention weights. Defaults to `False`.
+        return_token_log_probs: Bool, whether to return the log probability of each token. Defaults
+            to `False`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        encoder_outputs: `(batch, source, features)`, or a dict of several for a decoder with
-            `CombinedAttention`.
-        encoder_mask: boolean `(batch, source)`, True = may be attended; a dict as above. It is
-            joined with the implicit mask. Without any mask, all positions may be attended.
-        encoder_state: last state of the encoder, nested, or `None`.
-        query_features: `(batch, features)`, for a decoder whose queries have them.
-        prefix_ids: int `(batch, prefix)`, what every hypothesis begins with, such as the tag of a
-            language, padded on the right; `(1, prefix)` for all alike. These tokens count like
-            others, for the limit, for the length and with their log probabilities. Default `None`:
-            nothing.
-        seeds: int32 `(batch,)`, of a search that draws at random, what decides what is drawn;
-            `(1,)` for all alike.
-        max_length: int or int32 scalar that replaces the argument above. Where the state of the
-            decoder cannot grow in a loop (on JAX, and see `StepDecoder.can_exceed_max_length`), a
-            larger value is replaced by the argument.
-        length_penalty: float or float32 scalar that replaces the argument above.
-        mask, encoder_outputs_mask: the implicit mask of `encoder_outputs`, or a dict of them,
-            passed by Keras as `mask` if there is no other input.
+        encoder_outputs: Tensor of shape `(batch, source, features)`, or a dict of tensors for a
+            decoder with `CombinedAttention`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
+            attended to. A dict of masks if `encoder_outputs` is a dict. It is combined with the
+            implicit mask. Defaults to `None`, no masked positions.
+        encoder_state: Nested lists of tensors of shape `(batch, units)`, the final state of the
+            encoder. Defaults to `None`.
+        max_length: Int or scalar int32 tensor that replaces the constructor argument. If the state
+            of the decoder cannot grow in a loop (on JAX, and see
+            `StepDecoder.can_exceed_max_length`), the constructor argument is the upper limit.
+            Defaults to `None`.
+        length_penalty: Float or scalar float32 tensor that replaces the constructor argument.
+            Defaults to `None`.
+        query_features: Tensor of shape `(batch, features)`, for decoders whose queries contain
+            features. Defaults to `None`.
+        prefix_ids: Int tensor of shape `(batch, prefix)`, tokens with which every hypothesis
+            begins, such as a language tag, padded on the right; shape `(1, prefix)` for one prefix
+            for all. Prefix tokens count for limits, lengths and log probabilities. Defaults to
+            `None`, no prefix.
+        seeds: Int32 tensor of shape `(batch,)`, seeds of a search with random sampling; shape
+            `(1,)` for one seed for all. Defaults to `None`.
+        mask: Boolean tensor of shape `(batch, source)`, or a dict of masks, the implicit mask of
+            `encoder_outputs`. Keras passes it if there is no other input.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, or a dict of masks, the
+            implicit mask of `encoder_outputs`. Keras passes it.
 
     Returns:
-        Dict of, best hypothesis first:
-        `token_ids` int32 `(batch, hypotheses, time)`, with the end token where there was one, then
-        padding; `lengths` int32 `(batch, hypotheses)`, tokens without the end token;
-        `scores` float32 `(batch, hypotheses)`, as ranked: natural-log probability over length
-        penalty, and the coverage penalty of a beam search; `log_probs` float32
-        `(batch, hypotheses)`, natural-log probability of all tokens and the end token;
-        `alignments` float `(batch, hypotheses, time, source)`, on request;
-        `token_log_probs` float32 `(batch, hypotheses, time)`, on request: natural-log probability
-        of each token and of the end token, given what is before it, whose sum is `log_probs`.
-        A hypothesis that does not exist (fewer were found than asked for) has score and log
-        probability -1e9. A hypothesis after which no token is possible, a dead end, is returned as
-        if the maximum length had cut it there: without an end token, with its own score. It ranks
-        below all hypotheses that have ended.
+        Dict of the hypotheses of each batch entry, the best one first:
+
+        - `token_ids`: int32 `(batch, hypotheses, time)`, with the end token, if any, and padding.
+        - `lengths`: int32 `(batch, hypotheses)`, numbers of tokens without the end token.
+        - `scores`: float32 `(batch, hypotheses)`, natural-log probability divided by the length
+          penalty, plus the coverage penalty of a beam search.
+        - `log_probs`: float32 `(batch, hypotheses)`, natural-log probability of all tokens,
+          including the end token.
+        - `alignments`: float `(batch, hypotheses, time, source)`, if `return_alignments=True`.
+        - `token_log_probs`: float32 `(batch, hypotheses, time)`, if `return_token_log_probs=True`:
+          the natural-log probability of each token given the previous tokens, with the sum
+          `log_probs`.
+
+        If fewer hypotheses are found than requested, the missing ones have the score and log
+        probability -1e9. A hypothesis for which every next token is impossible, a dead end, is
+        returned without an end token and ranks below all ended hypotheses.
 
     Attributes:
-        is_stochastic: bool, whether tokens are drawn at random, with `seeds`.
+        is_stochastic: Bool, whether tokens are sampled at random, with `seeds`.
 
     Raises:
-        ValueError: for arguments out of range, or `seeds` for a search that is not stochastic.
+        ValueError: If an argument is out of range, or `seeds` are passed to a search without
+            sampling.
+
+    Example:
+
+    All searches are called in the same way:
+
+    >>> import numpy as np
+    >>> from keras_attn import GreedyDecoder, rnn_seq2seq
+    >>> encoder, decoder = rnn_seq2seq(20, 30, units=4, embedding_dim=4)
+    >>> search = GreedyDecoder(decoder, max_length=3)
+    >>> isinstance(search, Search)
+    True
+    >>> results = search(**encoder(np.array([[5, 6, 7, 2]])))
+    >>> sorted(results)
+    ['lengths', 'log_probs', 'scores', 'token_ids']
     """
 
     is_stochastic = False
@@ -265,15 +292,19 @@ class Search(Layer):
         prefix_ids: TensorLike | None = None,
         **features: Any,
     ) -> tuple[TensorDict, TensorDict, Tensor]:
-        """All that the steps of a search work with.
+        """Returns everything that the steps of a search need.
 
         Args:
-            encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **features: see
-                Call arguments.
+            encoder_outputs: See the call arguments.
+            encoder_mask: See the call arguments.
+            encoder_state: See the call arguments.
+            max_length: See the call arguments.
+            prefix_ids: See the call arguments.
+            **features: Other call arguments, such as `query_features` and `seeds`.
 
         Returns:
-            Tuple of the carry before the first token, the memory of the decoder, and the maximum
-            lengths, int32 `(batch,)`: the arguments of `advance`.
+            Tuple of the carry before the first token, the memory of the decoder, and the length
+            limits, int32 `(batch,)`: the arguments of `advance`.
         """
         if self.decoder.can_exceed_max_length and not growing_buffer.supports_growth():
             raise ValueError(
@@ -302,14 +333,14 @@ class Search(Layer):
     def compute_max_lengths(
         self, encoder_mask: Tensor, max_length: int | Tensor | None = None
     ) -> Tensor:
-        """Computes the maximum number of tokens of each sentence, the end token included.
+        """Returns the maximum numbers of tokens of the hypotheses, including the end token.
 
         Args:
-            encoder_mask: boolean `(batch, source)`.
-            max_length: int or int32 scalar, or `None` for the search's own.
+            encoder_mask: Boolean tensor of shape `(batch, source)`.
+            max_length: Int or scalar int32 tensor. Defaults to `None`, the constructor argument.
 
         Returns:
-            int32 `(batch,)`.
+            Int32 tensor of shape `(batch,)`.
         """
         if is_number(max_length) and max_length % 1 == 0:
             max_length = int(max_length)
@@ -333,11 +364,18 @@ class Search(Layer):
 
     @property
     def num_open_hypotheses(self) -> int:
-        """int, hypotheses of a sentence that are open at once."""
+        """Int, number of open hypotheses of a batch entry."""
         return 1
 
     def alignments_dtype(self, state: TensorDict) -> Any:
-        """The type of the attention weights in a state of the decoder, which must have some."""
+        """Returns the dtype of the attention weights in a state of the decoder.
+
+        Args:
+            state: State of the decoder.
+
+        Raises:
+            ValueError: If the state has no attention weights.
+        """
         if "alignments" not in state:
             raise ValueError(
                 "return_alignments=True and a coverage_penalty need a decoder with attention. "
@@ -346,17 +384,17 @@ class Search(Layer):
         return state["alignments"].dtype
 
     def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
-        """The carry before the first token."""
+        """Returns the carry before the first token."""
         raise NotImplementedError(f"{type(self).__name__} must override `start`.")
 
     def advance(
         self, carry: TensorDict, memory: TensorDict, max_lengths: Tensor, length_penalty: Tensor
     ) -> TensorDict:
-        """The carry after one more token."""
+        """Returns the carry after the next token."""
         raise NotImplementedError(f"{type(self).__name__} must override `advance`.")
 
     def finish(self, hypotheses: TensorDict) -> TensorDict:
-        """The results, see Returns, of hypotheses whose `num_tokens` count the end token."""
+        """Converts hypotheses to the results of `call`; `num_tokens` include the end token."""
         tokens, num_tokens = hypotheses["token_ids"], hypotheses["num_tokens"][:, :, None]
         time = ops.arange(ops.shape(tokens)[2], dtype="int32")  # (T,)
         is_end = ops.equal(time + 1, num_tokens) & ops.equal(tokens, self.end_token_id)
@@ -377,27 +415,27 @@ class Search(Layer):
         return results
 
     def partial(self, carry: TensorDict) -> Tensor:
-        """The best tokens of each sentence so far, and its result once it is done.
+        """Returns the best tokens so far of each batch entry, and its result when it is done.
 
         Args:
-            carry: as from `advance`.
+            carry: Dict returned by `advance`.
 
         Returns:
-            int32 `(batch, steps)`, with columns for all steps to come where tensors cannot grow;
-            padding follows what has ended.
+            Int32 tensor of shape `(batch, steps)`, with columns for all future steps if tensors
+            cannot grow. Ended hypotheses are followed by padding.
         """
         return carry["hypotheses"]["token_ids"][:, 0]
 
     def next_log_probs(self, step_logits: Tensor, token_ids: Tensor, step: int | Tensor) -> Tensor:
-        """Log probabilities of the next tokens, before `penalties` makes some impossible.
+        """Returns the log probabilities of the next tokens, before `penalties` are added.
 
         Args:
-            step_logits: float32 `(batch * hypotheses, V)`.
-            token_ids: int32 `(batch, hypotheses, steps)`, the tokens so far.
-            step: int32 scalar, how many these are.
+            step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
+            token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
+            step: Scalar int32 tensor, number of previous tokens.
 
         Returns:
-            float32 `(batch * hypotheses, V)`.
+            Float32 tensor of shape `(batch * hypotheses, V)`.
         """
         if self.repetition_penalty != 1:
             step_logits = penalize_repetition(step_logits, token_ids, step, self.repetition_penalty)
@@ -410,24 +448,27 @@ class Search(Layer):
     def forced_tokens(
         self, carry: TensorDict, step_logits: Tensor
     ) -> tuple[Tensor, Tensor, Tensor] | None:
-        """See `prefix.forced_tokens`."""
+        """Returns the next tokens of the prefixes, see `prefix.forced_tokens`."""
         return prefix.forced_tokens(carry, step_logits, self.num_open_hypotheses, self.pad_token_id)
 
     def penalties(self, vocabulary_size: int, step: int | Tensor) -> Tensor:
-        """What is added to the log probability of each token, float32 `(V,)`."""
+        """Returns the penalties that are added to the log probabilities, float32 `(V,)`."""
         return logits.penalties(
             vocabulary_size, self.suppressed_token_ids, self.end_token_id, step, self.min_length
         )
 
     @property
     def penalized_token_ids(self) -> set[int]:
-        """Set of int, the tokens whose log probability `penalties` may lower."""
+        """Set of ints, the tokens whose log probability `penalties` may lower."""
         return {*self.suppressed_token_ids, *([self.end_token_id] if self.min_length else [])}
 
     def may_reach_dead_end(self, vocabulary_size: int) -> bool:
-        """Whether a hypothesis may have no possible continuation, by the rules or the decoder.
+        """Returns whether a hypothesis may have no possible next token.
 
-        A beam search looks for dead ends only then, because that takes about 20 operators a step.
+        Only then, a beam search checks for dead ends, which needs about 20 operators per step.
+
+        Args:
+            vocabulary_size: Int, number of tokens.
         """
         return (
             self.no_repeat_ngram_size > 0
@@ -459,5 +500,5 @@ class Search(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        decoder = keras.saving.deserialize_keras_object(config["decoder"])
+        decoder = deserialize_shared(config["decoder"])
         return cls(**{**config, "decoder": decoder})

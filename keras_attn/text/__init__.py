@@ -1,4 +1,4 @@
-"""Text to batches of ids, and ids back to text."""
+"""Tokenizers, corpora and batches of token ids."""
 
 from keras_attn.text.encoded_sentences import EncodedSentences
 from keras_attn.text.length_bucketed_batches import LengthBucketedBatches

@@ -1,11 +1,15 @@
-"""Telling a whole SentencePiece model from one that was cut off."""
+"""Detection of truncated SentencePiece models."""
 
 
 def is_complete_model(model: bytes) -> bool:
-    """Tells whether the last part of a model, the normaliser's specification, is there.
+    """Returns whether a model contains its last part, the normalizer specification.
 
-    A model is a protocol buffer: pieces (field 1), trainer (2), normaliser (3). One that was cut
-    off after some piece is a valid message too, and SentencePiece loads it as a smaller vocabulary.
+    A model is a protocol buffer: pieces (field 1), trainer (2), normalizer (3). A model that was
+    truncated after a piece is a valid message too, and SentencePiece loads it as a smaller
+    vocabulary.
+
+    Args:
+        model: Bytes of a SentencePiece model.
     """
     position, fields = 0, set()
     try:

@@ -1,4 +1,4 @@
-"""Sentences as ids, in memory or in memory-mapped files."""
+"""Sentences of token ids, in memory or in memory-mapped files."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -10,17 +10,20 @@ from keras_attn.text.tokenizer import SpecialTokenIds
 
 
 class EncodedSentences:
-    """Sentences of ids, stored one after the other; any of them is read at the same cost.
+    """Stores sentences of token ids in two arrays with random access.
 
-    Sentence `i` is `ids[offsets[i]:offsets[i + 1]]`, without start, end and padding ids. Loaded
-    from files, both arrays are memory-mapped: only the pages that are touched take memory, so a
-    corpus may be larger than it.
+    Sentence `i` is `ids[offsets[i]:offsets[i + 1]]`, without start, end and padding ids. `load`
+    memory-maps both arrays: only pages that are read need memory, so a corpus may be larger than
+    the memory.
 
     Args:
-        ids: int32 array `(num_tokens,)`.
-        offsets: int64 array `(num_sentences + 1,)`, starting with 0 and never falling.
-        special_token_ids: `SpecialTokenIds` of the tokenizer. Default: those of tokenizers that
-            `SentencePieceTokenizer.train` makes.
+        ids: Int32 array of shape `(num_tokens,)`.
+        offsets: Int64 array of shape `(num_sentences + 1,)`, non-decreasing from 0 to `num_tokens`.
+        special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`: the ids of
+            tokenizers that `SentencePieceTokenizer.train` creates.
+
+    Raises:
+        ValueError: If `offsets` does not range from 0 to the number of ids.
 
     Example:
 
@@ -43,7 +46,7 @@ class EncodedSentences:
         if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != len(self.ids):
             raise ValueError(
                 "Expected offsets from 0 to the number of ids. Received: "
-                f"offsets={self.offsets!r}, {len(self.ids)} ids."
+                f"offsets={self.offsets!r}, len(ids)={len(self.ids)}."
             )
 
     @classmethod
@@ -52,7 +55,7 @@ class EncodedSentences:
         sentences: Sequence[Sequence[int]],
         special_token_ids: SpecialTokenIds | None = None,
     ) -> "EncodedSentences":
-        """Holds the given sentences in memory."""
+        """Creates an instance in memory from lists of ids."""
         offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
         ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(s, int) for s in sentences)])
         return cls(ids.astype(np.int32), offsets, special_token_ids)
@@ -64,7 +67,12 @@ class EncodedSentences:
         name: str,
         special_token_ids: SpecialTokenIds | None = None,
     ) -> "EncodedSentences":
-        """Maps the files that an `EncodedSentencesWriter` wrote into memory."""
+        """Memory-maps the files written by `EncodedSentencesWriter`.
+
+        Args:
+            directory: Path of the directory.
+            name: String, name of the sentences, such as `"source"`.
+        """
         ids_path, offsets_path = file_paths(directory, name)
         # An empty file cannot be mapped.
         ids = np.memmap(ids_path, "<i4", "r") if ids_path.stat().st_size else np.zeros(0, "<i4")
@@ -78,7 +86,7 @@ class EncodedSentences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Ids of every sentence, special ids not counted: int32 `(num_sentences,)`."""
+        """Int32 array `(num_sentences,)`, number of ids of every sentence, without special ids."""
         return np.diff(self.offsets).astype(np.int32)
 
     def padded(
@@ -91,20 +99,20 @@ class EncodedSentences:
         """Gathers sentences into one array, padded on the right with the id of padding.
 
         Args:
-            rows: int array `(batch,)` of sentence numbers.
-            width: int, columns of the result; no less than the longest sentence with its special
-                ids.
-            start_token_id: id put before every sentence, or None for none.
-            end_token_id: id put after every sentence, or None for none.
+            rows: Int array of shape `(batch,)`, sentence indices.
+            width: Int, number of columns; at least the length of the longest sentence with its
+                special ids.
+            start_token_id: Int, id inserted before every sentence. Defaults to `None`.
+            end_token_id: Int, id appended to every sentence. Defaults to `None`.
 
         Returns:
-            int32 array `(batch, width)`.
+            Int32 array of shape `(batch, width)`.
         """
         starts = self.offsets[rows]  # (B,)
         lengths = self.offsets[rows + 1] - starts  # (B,)
         first = 0 if start_token_id is None else 1
         position = np.arange(width) - first  # (T,)
-        # Where every sentence is empty there is nothing to take from.
+        # `take` needs at least one id, also if all sentences are empty.
         pool = self.ids if len(self.ids) else np.zeros(1, np.int32)
         ids = pool.take(starts[:, None] + position, mode="clip")  # (B, T)
         is_piece = (position >= 0) & (position < lengths[:, None])  # (B, T)
@@ -117,5 +125,5 @@ class EncodedSentences:
 
 
 def file_paths(directory: str | PathLike, name: str) -> tuple[Path, Path]:
-    """Paths of the ids (little-endian int32) and offsets (little-endian int64) of a side."""
+    """Returns the paths of the ids (little-endian int32) and offsets (little-endian int64)."""
     return Path(directory) / f"{name}.ids", Path(directory) / f"{name}.offsets"

@@ -1,4 +1,4 @@
-"""Writing encoded sentences, piece by piece, to files that can be memory-mapped."""
+"""Writer of sentences of token ids to files that can be memory-mapped."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -14,8 +14,9 @@ class EncodedSentencesWriter:
     """Appends sentences of ids to the two files that `EncodedSentences.load` maps.
 
     Args:
-        directory: folder of the files; it must exist.
-        name: what the sentences are, such as `"source"`; the files are named after it.
+        directory: Path of an existing directory.
+        name: String, name of the sentences, such as `"source"`, from which the file names are
+            derived.
     """
 
     def __init__(self, directory: str | PathLike, name: str) -> None:

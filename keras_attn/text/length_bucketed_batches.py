@@ -1,4 +1,4 @@
-"""Batches of pairs of like length, in an order that depends on the seed and the epoch alone."""
+"""Batches of sentence pairs with similar lengths, in an order given by the seed and the epoch."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -14,58 +14,60 @@ from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# No sentence gets longer by sampling than so many times the longest one.
+# Maximum length of a sampled sentence, relative to the longest sentence of the corpus.
 _MOST_GROWTH = 1.25
-# Pairs whose pieces are drawn at a time. More take more memory, fewer have less of the same length.
+# Pairs that are sampled at a time. More need more memory, fewer give batches with more padding.
 _PAIRS_PER_CHUNK = 2**15
 
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 class LengthBucketedBatches:
-    """Cuts a corpus into batches of about as many tokens, with little padding.
+    """Batches of a corpus with about the same number of tokens, and little padding.
 
     The pairs are sorted by the padded length of their longer side, then by the difference of their
-    lengths, and the line is divided into buckets of a few batches each. Every epoch shuffles the
-    pairs inside each bucket, cuts the buckets into batches, and shuffles the batches. All pairs of
-    an epoch are used exactly once. Buckets and cuts depend on the lengths alone, so every epoch has
-    the same number of steps; and what is in step n follows from `(seed, n)` alone, so that a run
-    can be taken up at any step, in the middle of an epoch too. Memory: 8 bytes per pair (about 32
-    while the buckets are made, and 16 once an epoch was shuffled); the ids stay in their files.
+    lengths, and divided into buckets of a few batches each. Each epoch shuffles the pairs inside of
+    each bucket, cuts the buckets into batches, and shuffles the batches. Every pair is used exactly
+    once per epoch. Buckets and batch sizes depend on the lengths alone, so all epochs have the same
+    number of steps. The content of step n depends on `(seed, n)` alone, so a training can resume at
+    any step, also in the middle of an epoch. Memory: 8 bytes per pair (about 32 while the buckets
+    are created, and 16 after an epoch was shuffled); the ids remain in their files.
 
-    With `tokenizers` the lengths are other ones in every epoch. An epoch then goes through the
-    corpus in chunks of up to 32,768 pairs, chosen at random: draws their pieces, sorts them, and
-    cuts them into as many batches as the first chunk of epoch 0 had, of as many tokens as that
-    takes. The pieces of one chunk are in memory.
+    With `tokenizers`, the lengths differ in each epoch. An epoch then processes the corpus in
+    chunks of up to 32,768 randomly selected pairs: it samples their segmentations, sorts them, and
+    cuts them into the number of batches of the first chunk of epoch 0. The ids of one chunk are in
+    memory.
 
     Args:
         corpus: `ParallelCorpus`.
-        tokens_per_batch: int, most tokens of a batch: pairs times the padded length of the longer
-            side, with its end (or start) id. With `tokenizers` about as many.
-        seed: int >= 0, seed of the shuffles. Default 0.
-        shuffle: bool. False gives every epoch the same batches, shortest first (with `tokenizers`
-            the same chunks, shortest first in each). Default True.
-        batches_per_bucket: int >= 1. Larger mixes more, smaller pads less; with 1 an epoch shuffles
-            only the order of the same batches. Without `shuffle` it is 1. Default 4.
-        length_multiple: int >= 1; padded lengths are rounded up to a multiple of it, for hardware
-            that likes 8 or a compiler that should see few shapes. Default 1.
-        batch_multiple: int >= 1; batches are filled up to a multiple of it with empty pairs, which
-            have an end id as source, a start id as target and no label. Set it to the number of
-            replicas: no replica is then without rows, and Keras, which averages the first batch
-            over the replicas to learn its shape, needs parts of the same size. Default 1.
-        tokenizers: pair of `SentencePieceTokenizer`, of the source and of the target, to draw the
-            pieces of every sentence anew in every epoch (subword regularization, see their
-            `sample`). Default None: the pieces of the corpus.
-        sampling_alpha: float, their `alpha`. Sampled pieces are more, and so are the steps of an
-            epoch. A sentence that would be more than a quarter longer than the longest of its side,
-            or longer than a batch, keeps its own pieces, as one with an unknown id does.
-            Default 0.1.
+        tokens_per_batch: Positive int, maximum number of tokens of a batch: number of pairs times
+            the padded length of the longer side, with its end (or start) id. With `tokenizers`, it
+            is approximate.
+        seed: Int >= 0, seed of the shuffles. Defaults to `0`.
+        shuffle: Bool. If `False`, every epoch has the same batches, in order of their lengths (with
+            `tokenizers`: the same chunks). Defaults to `True`.
+        batches_per_bucket: Int >= 1. A larger value mixes the pairs more, a smaller value pads
+            less; with `1`, only the order of the batches is shuffled. Without `shuffle`, it is 1.
+            Defaults to `4`.
+        length_multiple: Int >= 1. Padded lengths are rounded up to a multiple of it, for hardware
+            that prefers multiples of 8 or a compiler that should get few shapes. Defaults to `1`.
+        batch_multiple: Int >= 1. Batches are filled up to a multiple of it with empty pairs, whose
+            source is an end id, whose target is a start id, and which have no label. Set it to the
+            number of replicas, so that all replicas get rows: Keras requires parts of equal size in
+            the first batch. Defaults to `1`.
+        tokenizers: Pair of `SentencePieceTokenizer`, for source and target, to sample the
+            segmentation of each sentence in each epoch (subword regularization, see
+            `SentencePieceTokenizer.sample`). Defaults to `None`: the ids of the corpus.
+        sampling_alpha: Float, argument `alpha` of `sample`. Sampled segmentations are longer, so an
+            epoch has more steps. A sentence keeps the ids of the corpus if its sample exceeds 1.25
+            times the longest sentence of its side or the size of a batch, or if it contains an
+            unknown id. Defaults to `0.1`.
 
     Attributes:
-        steps_per_epoch: int, batches per epoch, the same for every epoch.
+        steps_per_epoch: Int, number of batches of an epoch, equal for all epochs.
 
     Raises:
-        ValueError: an empty corpus, an argument out of its range, or a pair that is longer than
+        ValueError: If the corpus is empty, an argument is out of range, or a pair is longer than
             `tokens_per_batch`.
 
     Example:
@@ -142,18 +144,22 @@ class LengthBucketedBatches:
         self.steps_per_epoch = self._num_chunks * self._steps_per_chunk
 
     def rows(self, step: int) -> np.ndarray:
-        """Numbers of the corpus' pairs in the batch of a global step: int `(batch,)`."""
+        """Returns the corpus indices of the pairs of a global step, ints `(batch,)`."""
         chunk, batch = self._find(step)
         return chunk.rows[batch]
 
     def batch(self, step: int) -> Batch:
-        """The batch of a global step, counted from 0 over all epochs.
+        """Returns the batch of a global step.
+
+        Args:
+            step: Int >= 0, global step, counted over all epochs.
 
         Returns:
-            `({"source_ids", "target_ids"}, labels)`: int32 arrays `(batch, source_length)`, pieces
-            and the end id; `(batch, target_length)`, the start id and pieces; and
-            `(batch, target_length)`, pieces and the end id. Padded on the right. All special ids
-            are those of the side, see `EncodedSentences`.
+            Tuple `({"source_ids", "target_ids"}, labels)` of int32 arrays, padded on the
+            right. `source_ids` `(batch, source_length)` ends with the end id. `target_ids` `(batch,
+            target_length)` begins with the start id. `labels` `(batch, target_length)` ends with
+            the end id. The special ids are those of the side, see
+            `EncodedSentences`.
         """
         chunk, batch = self._find(step)
         rows, source, target = chunk.order[batch], chunk.pairs.source, chunk.pairs.target
@@ -173,7 +179,7 @@ class LengthBucketedBatches:
                     (labels, of_target),
                 )
             )
-            # One real id: a row of nothing but padding would cost an RNN its fast GPU kernel.
+            # One real id: a row that is all padding would disable the fused GPU kernel of an RNN.
             source_ids[len(rows) :, 0] = of_source.end
             target_ids[len(rows) :, 0] = of_target.start
         return {"source_ids": source_ids, "target_ids": target_ids}, labels
@@ -183,26 +189,30 @@ class LengthBucketedBatches:
         return islice(self.stream(epoch * self.steps_per_epoch), self.steps_per_epoch)
 
     def stream(self, start_step: int = 0) -> Iterator[Batch]:
-        """Yields batches without end, from any global step on; as quick to start as epoch 0."""
+        """Yields batches without end, beginning at any global step."""
         _check_at_least("start_step", start_step, 0)
         return map(self.batch, count(start_step))
 
     def dataset(self, start_step: int = 0, num_steps: int | None = None) -> "tf.data.Dataset":
-        """The same batches as a prefetched `tf.data.Dataset`.
+        """Returns the batches as a prefetched `tf.data.Dataset`.
 
         The batches are global: under `MirroredStrategy`, `fit` divides each of them among the
         replicas (set `batch_multiple`). The auto-shard policy is DATA: under a strategy with
-        several workers, all of them make the same batches and each keeps its part. Call `fit` with
-        `shuffle=False`, or Keras warns that it does not shuffle a dataset.
+        several workers, each worker creates all batches and keeps its part. Call `fit` with
+        `shuffle=False`; otherwise Keras warns that it does not shuffle a dataset.
 
         Args:
-            start_step: int, first global step. Default 0.
-            num_steps: int, batches until the dataset ends. Default None: it never ends; pass
-                `steps_per_epoch` to `fit`, and its epochs go on where the last one stopped. For
-                validation data pass `num_steps=batches.steps_per_epoch`.
+            start_step: Int >= 0, first global step. Defaults to `0`.
+            num_steps: Int, number of batches. Defaults to `None`, an endless dataset: pass
+                `steps_per_epoch` to `fit`, and each epoch continues where the previous one ended.
+                For validation data, pass `num_steps=batches.steps_per_epoch`.
 
         Returns:
-            Dataset of `({"source_ids", "target_ids"}, labels)`, int32, `(None, None)` each.
+            Dataset of `({"source_ids", "target_ids"}, labels)`, int32 tensors of shape `(None,
+            None)`.
+
+        Raises:
+            ImportError: If TensorFlow is not installed.
 
         Example:
 
@@ -215,8 +225,9 @@ class LengthBucketedBatches:
             import tensorflow as tf
         except ImportError as error:
             raise ImportError(
-                "A tf.data.Dataset needs tensorflow: `pip install keras-attn[tensorflow]`. Without "
-                "it, `stream` and `epoch` give the same batches as NumPy arrays."
+                "Expected tensorflow for a tf.data.Dataset: `pip install keras-attn[tensorflow]`. "
+                "Without it, use `stream` or `epoch`, which yield the same batches as NumPy "
+                "arrays."
             ) from error
 
         ids = tf.TensorSpec((None, None), tf.int32)
@@ -228,15 +239,15 @@ class LengthBucketedBatches:
         data_policy = tf.data.experimental.AutoShardPolicy.DATA
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = data_policy
-        # There is nothing to tune, and the end of the data would wait for the thread that does it,
-        # which sleeps up to as long as it has run: in each validation, and after the last epoch.
+        # Without autotune: there is nothing to tune, and the end of the dataset would wait for the
+        # sleeping autotune thread, in each validation and after the last epoch.
         options.autotune.enabled = False
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
-        # A buffer of many batches bridges the shuffle between two epochs.
+        # A large buffer hides the shuffle between two epochs.
         return dataset.prefetch(64).with_options(options)
 
     def _find(self, step: int) -> tuple["_Chunk", slice]:
-        """The chunk of a global step, and where in its order the batch lies."""
+        """Returns the chunk of a global step, and the slice of its order that is the batch."""
         chunk, index = divmod(step, self._steps_per_chunk)
         chunk = self._chunk(*divmod(chunk, self._num_chunks))
         batch = chunk.batch_order[index]
@@ -265,7 +276,7 @@ class LengthBucketedBatches:
         return chunk
 
     def _drawn_chunk(self, epoch: int, index: int) -> tuple[ParallelCorpus, np.ndarray]:
-        """Pairs in pieces drawn for this epoch, and their rows in the corpus."""
+        """Returns pairs with segmentations sampled for an epoch, and their corpus indices."""
         rows = np.array_split(self._order_of_pairs(epoch), self._num_chunks)[index]
         seeds = np.random.SeedSequence((self.seed, epoch, index)).generate_state(2)
         sides = []
@@ -280,18 +291,18 @@ class LengthBucketedBatches:
             special = sentences.special_token_ids
             drawn = tokenizer.sample(tokenizer.decode(known), self.sampling_alpha, int(seed))
             for row, pieces in enumerate(drawn):
-                # An unknown id does not tell the text that it stands for.
+                # The text of an unknown id is lost, so such a sentence cannot be sampled.
                 if len(pieces) <= longest and special.unknown not in known[row]:
                     known[row] = pieces
             sides.append(EncodedSentences.from_lists(known, special))
         return ParallelCorpus(*sides), rows
 
     def _order_of_pairs(self, epoch: int) -> np.ndarray:
-        """The order in which the pairs of an epoch go into its chunks, so that all are alike."""
+        """Returns the random order in which an epoch assigns the pairs to chunks."""
         rows = np.arange(len(self.corpus))
         if self._num_chunks == 1:
             return rows
-        seed = self.seed, epoch if self.shuffle else 0, self._num_chunks  # that of no chunk
+        seed = self.seed, epoch if self.shuffle else 0, self._num_chunks  # differs from all chunks
         last = self._last_order  # read once, as in `_chunk`
         if last is None or last[0] != seed:
             last = self._last_order = seed, np.random.default_rng(seed).permutation(rows)
@@ -301,14 +312,14 @@ class LengthBucketedBatches:
         """Cuts pairs into batches of `tokens_per_batch`, or evenly into `num_batches`."""
         widths = self._widths(pairs)  # (N,)
         differences = pairs.source.lengths - pairs.target.lengths  # (N,)
-        # Every other width runs through the differences backwards, so that neighbours are alike.
+        # Reverse the differences for every second width, so that neighbours are similar.
         differences[widths // self.length_multiple % 2 == 1] *= -1
         order = np.lexsort((differences, widths))  # (N,)
         widths = widths[order].astype("int64")  # which many pairs of a bucket fit into
 
         def cut(tokens_per_batch):
             pairs_per_batch = tokens_per_batch // widths  # (N,), never rising
-            # So that a full batch needs no empty pairs.
+            # Round down, so that a full batch needs no empty pairs.
             too_many = pairs_per_batch % self.batch_multiple
             pairs_per_batch -= np.where(pairs_per_batch > self.batch_multiple, too_many, 0)
             bucket_starts = _bucket_starts(pairs_per_batch, self.batches_per_bucket)
@@ -322,11 +333,11 @@ class LengthBucketedBatches:
         return whole._replace(batch_starts=_split_largest(whole.batch_starts, num_batches))
 
     def _widths(self, pairs: ParallelCorpus) -> np.ndarray:
-        """Padded length of the longer side of every pair: int `(N,)`."""
+        """Returns the padded length of the longer side of every pair, ints `(N,)`."""
         return self._padded_length(np.maximum(pairs.source.lengths, pairs.target.lengths) + 1)
 
     def _longest_sentence(self) -> int:
-        """Most pieces of a sentence that fits into a batch."""
+        """Returns the maximum number of ids of a sentence that fits into a batch."""
         return self.tokens_per_batch // self.length_multiple * self.length_multiple - 1
 
     def _width(self, sentences, rows: np.ndarray) -> int:
@@ -338,7 +349,7 @@ class LengthBucketedBatches:
 
 
 class _Cut(NamedTuple):
-    """Pairs in order of their lengths, and where the buckets and the batches start and end."""
+    """Order of the pairs by length, and the boundaries of buckets and batches."""
 
     order: np.ndarray  # (N,)
     bucket_starts: np.ndarray  # (buckets + 1,)
@@ -360,19 +371,19 @@ class _Chunk(NamedTuple):
 
 
 def _bucket_starts(pairs_per_batch: np.ndarray, batches_per_bucket: int) -> np.ndarray:
-    """Starts of the buckets, and the end: each takes as many pairs as its batches can hold."""
+    """Returns the starts of all buckets, and the end."""
     starts = [0]
     while starts[-1] < len(pairs_per_batch):
         start = starts[-1]
         most = batches_per_bucket * pairs_per_batch[start]
-        # A pair more makes the bucket longer and, where it is a longer pair, the batches smaller.
+        # Each added pair needs room and, if it is longer, reduces the pairs per batch.
         room = batches_per_bucket * pairs_per_batch[start : start + most]
         starts.append(start + int(np.count_nonzero(np.arange(1, len(room) + 1) <= room)))
     return np.array(starts)
 
 
 def _batch_starts(pairs_per_batch: np.ndarray, bucket_starts: np.ndarray) -> np.ndarray:
-    """Starts of the batches, and the end: a bucket is cut evenly, small enough for its longest."""
+    """Returns the starts of all batches, and the end. Each bucket is cut evenly."""
     starts = [np.zeros(1, int)]
     for start, end in pairwise(bucket_starts):
         num_batches = -(-(end - start) // pairs_per_batch[end - 1])
@@ -381,7 +392,7 @@ def _batch_starts(pairs_per_batch: np.ndarray, bucket_starts: np.ndarray) -> np.
 
 
 def _split_largest(starts: np.ndarray, num_batches: int) -> np.ndarray:
-    """Halves the batches of most pairs until there are so many."""
+    """Halves the batches with the most pairs until there are `num_batches`."""
     while len(starts) - 1 < num_batches:
         sizes = np.diff(starts)
         largest = sizes.argmax()
@@ -391,4 +402,4 @@ def _split_largest(starts: np.ndarray, num_batches: int) -> np.ndarray:
 
 def _check_at_least(name: str, value: int, least: int) -> None:
     if value < least:
-        raise ValueError(f"Expected {name} to be at least {least}. Received: {name}={value}")
+        raise ValueError(f"Expected {name} >= {least}. Received: {name}={value}.")

@@ -12,31 +12,33 @@ def mask_tokens(
     special_token_ids=(0, 1, 2),
     pad_token_id=0,
 ):
-    """Hides some tokens, for a masked language model to find them.
+    """Masks random tokens for masked language modeling.
 
-    Introduced by [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section 3.1. Of the
-    tokens that are chosen, most are replaced by the mask, some by a random token, and the rest stay
-    what they are, so that a model cannot trust a token because it is not the mask. With a `seed` of
-    its own, each epoch hides other tokens of the same sentences.
+    Introduced by [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section 3.1. Most of the
+    selected tokens are replaced by the mask, some by a random token, and the rest are unchanged, so
+    that a model must predict all tokens. Use a different `seed` in each epoch to mask different
+    tokens.
 
     Args:
-        token_ids: int array `(batch, time)`.
-        vocabulary_size: int, number of ids; random tokens are below it.
-        mask_token_id: int, the id of the mask.
-        seed: int, or a tuple of ints such as `(seed, epoch, step)`: equal seeds hide the same.
-        rate: float in [0, 1], share of the tokens that are chosen. Default 0.15.
-        mask_rate: float, share of the chosen tokens that are replaced by the mask. Default 0.8.
-        random_rate: float, share of the chosen tokens that are replaced by a random one, which is
-            neither special nor the mask. Default 0.1.
-        special_token_ids: ids that are never chosen. Default: padding, start and end, 0 to 2.
-        pad_token_id: int, the label of the tokens that were not chosen. Default 0.
+        token_ids: Int array of shape `(batch, time)`.
+        vocabulary_size: Positive int, number of ids.
+        mask_token_id: Int, id of the mask.
+        seed: Int, or tuple of ints such as `(seed, epoch, step)`. Equal seeds mask the same tokens.
+        rate: Float in [0, 1], fraction of the tokens that are selected. Defaults to `0.15`.
+        mask_rate: Float in [0, 1], fraction of the selected tokens that are replaced by the mask.
+            Defaults to `0.8`.
+        random_rate: Float in [0, 1], fraction of the selected tokens that are replaced by a random
+            token, which is neither special nor the mask. Defaults to `0.1`.
+        special_token_ids: Tuple of ints that are never selected. Defaults to the ids of padding,
+            start and end, `(0, 1, 2)`.
+        pad_token_id: Int, label of the tokens that are not selected. Defaults to `0`.
 
     Returns:
-        Tuple of two int32 arrays `(batch, time)`: the ids with some of them replaced, and the
-        labels, which are `pad_token_id` for all tokens but the chosen ones.
+        Tuple of two int32 arrays of shape `(batch, time)`: the ids with masked tokens, and the
+        labels, which are `pad_token_id` for tokens that are not selected.
 
     Raises:
-        ValueError: for shares out of range, or a mask outside the vocabulary.
+        ValueError: If a rate is out of range, or the mask is not in the vocabulary.
 
     Example:
 
@@ -46,12 +48,12 @@ def mask_tokens(
     """
     if not 0 <= rate <= 1 or mask_rate < 0 or random_rate < 0 or mask_rate + random_rate > 1:
         raise ValueError(
-            "rate, mask_rate, random_rate and mask_rate + random_rate must be in [0, 1]. Received: "
-            f"rate={rate}, mask_rate={mask_rate}, random_rate={random_rate}."
+            "Expected rate, mask_rate, random_rate and mask_rate + random_rate to be in [0, 1]. "
+            f"Received: rate={rate}, mask_rate={mask_rate}, random_rate={random_rate}."
         )
     if not 0 <= mask_token_id < vocabulary_size:
         raise ValueError(
-            f"mask_token_id must be an id below vocabulary_size={vocabulary_size}. "
+            f"Expected mask_token_id in [0, {vocabulary_size}), the range of the vocabulary. "
             f"Received: mask_token_id={mask_token_id}."
         )
     token_ids = np.asarray(token_ids, "int32")

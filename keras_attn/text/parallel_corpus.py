@@ -1,4 +1,4 @@
-"""Parallel text files, encoded once."""
+"""Parallel text files, encoded to token ids."""
 
 import json
 import os
@@ -20,25 +20,38 @@ _REPORT = "corpus.json"
 
 
 class ParallelCorpus:
-    """Sentence pairs as ids: line i of one file belongs to line i of the other.
+    """Sentence pairs as token ids, for instance of two parallel text files.
 
-    Encoding happens once; training then reads ids at any place, in any order, as often as it
-    likes, which makes shuffling over the whole corpus and exact resuming cheap.
+    The text is encoded once. Training then has random access to the ids, which makes it cheap to
+    shuffle the whole corpus and to resume exactly.
 
     Args:
-        source: `EncodedSentences`, the source sides.
-        target: `EncodedSentences`, the target sides, as many.
-        dropped_empty: int, pairs left out because a side has no tokens. Default 0.
-        dropped_long: int, pairs left out because a side is too long. Default 0.
+        source: `EncodedSentences` of the source side.
+        target: `EncodedSentences` of the target side, with the same number of sentences.
+        dropped_empty: Int, number of pairs that were dropped because a side has no tokens. Defaults
+            to `0`.
+        dropped_long: Int, number of pairs that were dropped because a side is too long. Defaults to
+            `0`.
+
+    Raises:
+        ValueError: If the numbers of source and target sentences differ.
 
     Example:
+
+    >>> from keras_attn.text import EncodedSentences, ParallelCorpus
+    >>> source = EncodedSentences.from_lists([[5, 6, 7], [8, 9]])
+    >>> target = EncodedSentences.from_lists([[15, 16], [17, 18]])
+    >>> len(ParallelCorpus(source, target))
+    2
+
+    Text files are encoded with `ParallelCorpus.encode`:
 
     ```python
     corpus = ParallelCorpus.encode(
         "train.en.gz", "train.de.gz", tokenizer, tokenizer, 100, 100, "run/corpus"
     )
     len(corpus), corpus.dropped_empty, corpus.dropped_long     # (29000, 0, 0)
-    corpus = ParallelCorpus.load("run/corpus")                 # later, in no time
+    corpus = ParallelCorpus.load("run/corpus")                 # later, without encoding
     ```
     """
 
@@ -51,7 +64,7 @@ class ParallelCorpus:
     ) -> None:
         if len(source) != len(target):
             raise ValueError(
-                "Expected as many source as target sentences. Received: "
+                "Expected the same number of source and target sentences. Received: "
                 f"{len(source)} source and {len(target)} target sentences."
             )
         self.source = source
@@ -73,22 +86,29 @@ class ParallelCorpus:
         max_target_length: int,
         directory: str | PathLike,
     ) -> "ParallelCorpus":
-        """Encodes two files into a new directory, in bounded memory, and opens it.
+        """Encodes two text files into a new directory, with bounded memory, and opens it.
 
-        The directory appears when it is complete. An error removes what was written; what a killed
-        process left is removed by the next call.
+        The directory appears when it is complete. An error removes partial files. Partial files of
+        a killed process are removed by the next call.
 
         Args:
-            source_path, target_path: text files in UTF-8, plain or `.gz`, one sentence per line.
-            source_tokenizer, target_tokenizer: a `Tokenizer` for each side; may be the same.
-            max_source_length, max_target_length: int, most tokens of a side, without start and
-                end ids. A pair with a longer side is left out and counted, as is one with a side
-                of more than 32 characters for each of these tokens, before it is encoded.
-            directory: folder to make.
+            source_path: Path of a UTF-8 text file, plain or `.gz`, with one sentence per line.
+            target_path: Path of the file whose line i translates line i of the source.
+            source_tokenizer: `Tokenizer` of the source.
+            target_tokenizer: `Tokenizer` of the target; it may be the same.
+            max_source_length: Positive int, maximum number of tokens of a source, without start and
+                end ids. Longer pairs are dropped and counted. Pairs with more than 32 characters
+                per allowed token are dropped without encoding.
+            max_target_length: Positive int, maximum number of tokens of a target, likewise.
+            directory: Path of the directory to create.
+
+        Returns:
+            A `ParallelCorpus`.
 
         Raises:
-            ValueError: unequal line counts, invalid UTF-8, empty files, or no pair is left.
-            FileExistsError: the directory exists already.
+            ValueError: If the files have different numbers of lines, invalid UTF-8 or no lines, or
+                all pairs are dropped.
+            FileExistsError: If the directory exists.
         """
         directory = Path(directory)
         _refuse_existing(directory)
@@ -110,7 +130,7 @@ class ParallelCorpus:
             ):
                 pairs = _read_pairs(source_path, target_path)
                 while chunk := list(islice(pairs, _PAIRS_PER_CHUNK)):
-                    # SentencePiece takes quadratic time for some long lines.
+                    # SentencePiece needs quadratic time for some long lines.
                     short = [pair for pair in chunk if not is_too_long(*pair)]
                     report["dropped_long"] += len(chunk) - len(short)
                     sources, targets = zip(*short, strict=True) if short else ((), ())
@@ -141,7 +161,17 @@ class ParallelCorpus:
 
     @classmethod
     def load(cls, directory: str | PathLike) -> "ParallelCorpus":
-        """Opens a directory made by `encode`; raises `ValueError` if a file of it is damaged."""
+        """Opens a directory created by `encode`.
+
+        Args:
+            directory: Path of the directory.
+
+        Returns:
+            A `ParallelCorpus`.
+
+        Raises:
+            ValueError: If a file is damaged.
+        """
         try:
             report = json.loads(Path(directory, _REPORT).read_text())
             counts = {side: report[f"{side}_tokens"] for side in ("source", "target")}
@@ -150,7 +180,7 @@ class ParallelCorpus:
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"Expected the counts of a corpus in {str(Path(directory, _REPORT))!r}. Received: "
-                f"{error!r}. The corpus was damaged: remove the directory and encode again."
+                f"{error!r}. Remove the damaged directory and encode again."
             ) from error
         for side, num_tokens in counts.items():
             sizes = (4 * num_tokens, 8 * (kept + 1))
@@ -158,7 +188,7 @@ class ParallelCorpus:
                 if path.stat().st_size != size:
                     raise ValueError(
                         f"Expected {size} bytes in {str(path)!r}. Received: {path.stat().st_size} "
-                        "bytes. The corpus was damaged: remove the directory and encode again."
+                        "bytes. Remove the damaged directory and encode again."
                     )
         return cls(
             EncodedSentences.load(directory, "source", special[0]),
@@ -176,7 +206,7 @@ def _refuse_existing(directory: Path) -> None:
 
 
 def _read_pairs(source_path, target_path) -> Iterator[tuple[str, str]]:
-    """Yields the line pairs; raises, naming both counts, where one file ends before the other."""
+    """Yields the pairs of lines. Raises a `ValueError` if the numbers of lines differ."""
     count = 0
     lines = zip_longest(read_lines(source_path), read_lines(target_path))
     for count, (source, target) in enumerate(lines, start=1):
@@ -186,22 +216,23 @@ def _read_pairs(source_path, target_path) -> Iterator[tuple[str, str]]:
             if source is None:
                 num_source, num_target = num_target, num_source
             raise ValueError(
-                "Expected two files with as many lines. Received: "
+                "Expected two files with the same number of lines. Received: "
                 f"{str(source_path)!r} with {num_source} and {str(target_path)!r} with "
-                f"{num_target} lines. Line i of one must translate line i of the other."
+                f"{num_target} lines. Line i of the target must translate line i of the source."
             )
         yield source, target
     if count == 0:
         raise ValueError(
-            "Expected sentence pairs, one sentence per line. Received: "
-            f"{str(source_path)!r} and {str(target_path)!r}, which are empty."
+            "Expected sentence pairs, one sentence per line. Received: the empty files "
+            f"{str(source_path)!r} and {str(target_path)!r}."
         )
 
 
 def _check_report(report: dict, source_path, target_path) -> None:
     if report["kept"] == 0:
         raise ValueError(
-            f"No pair of {str(source_path)!r} and {str(target_path)!r} is left: "
-            f"{report['dropped_empty']} have an empty side and {report['dropped_long']} a side "
-            "longer than max_source_length or max_target_length."
+            "Expected at least one pair within the maximum lengths. Received: "
+            f"{str(source_path)!r} and {str(target_path)!r}, with {report['dropped_empty']} pairs "
+            f"with an empty side and {report['dropped_long']} longer pairs. Increase "
+            "max_source_length or max_target_length."
         )

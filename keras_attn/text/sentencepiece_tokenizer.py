@@ -1,4 +1,4 @@
-"""SentencePiece as a `Tokenizer`."""
+"""SentencePiece tokenizer."""
 
 import io
 from collections.abc import Sequence
@@ -6,45 +6,44 @@ from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.tokenizer import SpecialTokenIds
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
 
-if TYPE_CHECKING:
-    pass
-
-# The sums of unigram training depend on how the work is divided: a fixed number of threads, not
-# the number of cores, makes the same files give the same model on every machine.
+# The sums of unigram training depend on the number of threads. A fixed number, independent of the
+# cores, gives the same model on every machine.
 _NUM_THREADS = 16
 _SEED_LOCK = Lock()
 
 
 class SentencePieceTokenizer:
-    """Subword tokenizer that works on raw text and can be undone exactly.
+    """Subword tokenizer for raw text, with lossless detokenization.
 
-    Kudo and Richardson, 2018, "SentencePiece" (https://arxiv.org/abs/1808.06226); `"unigram"` is
-    Kudo, 2018 (https://arxiv.org/abs/1804.10959), `"bpe"` is Sennrich et al., 2016
-    (https://arxiv.org/abs/1508.07909). The same model bytes give the same ids here, in a
-    TensorFlow graph (`to_tensorflow`) and in the serving runtime.
+    [Kudo and Richardson, 2018](https://arxiv.org/abs/1808.06226) introduced SentencePiece. The
+    model type `"unigram"` is by [Kudo, 2018](https://arxiv.org/abs/1804.10959), `"bpe"` by
+    [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909). The same model bytes give the same
+    ids here, in a TensorFlow graph (`to_tensorflow`) and in the runtime.
 
     Args:
-        model: bytes of a SentencePiece model, as `train` or `spm_train` makes it.
-        pad_token_id: int, the id of padding. Default: that of the model, if it has one.
-        start_token_id: int, the first input of a decoder, as above.
-        end_token_id: int, the end of a sentence, as above.
+        model: Bytes of a SentencePiece model, as `train` or `spm_train` creates it.
+        pad_token_id: Int, id of padding. Defaults to the id in the model, if it has one.
+        start_token_id: Int, id of the first input of a decoder, as above.
+        end_token_id: Int, id of the end of a sentence, as above.
 
     Attributes:
-        model: the bytes above; two tokenizers with equal `model` share one vocabulary.
-        vocabulary_size: int, number of ids.
-        pad_token_id, start_token_id, end_token_id, unknown_token_id: ints. A tokenizer made by
-            `train` has pad 0, start 1, end 2 and unknown 3.
+        model: Bytes of the model. Tokenizers with equal bytes have the same vocabulary.
+        vocabulary_size: Int, number of ids.
+        pad_token_id: Int, `0` in models that `train` creates.
+        start_token_id: Int, `1` in models that `train` creates.
+        end_token_id: Int, `2` in models that `train` creates.
+        unknown_token_id: Int, `3` in models that `train` creates.
 
     Raises:
-        ValueError: the bytes are no complete model, the model lacks a special id that is not given,
-            or an id is outside of the vocabulary.
+        ValueError: If the bytes are not a complete model, the model lacks a special id that is not
+            given, or an id is outside of the vocabulary.
+        ImportError: If `sentencepiece` is not installed.
 
     Example:
 
@@ -68,15 +67,16 @@ class SentencePieceTokenizer:
         self.model = bytes(model)
         if not is_complete_model(self.model):
             raise ValueError(
-                "Expected the bytes of a whole SentencePiece model; these are something else or "
-                f"were cut off. Received: model of {len(self.model)} bytes. Train the tokenizer or "
-                "copy its file again."
+                "Expected the bytes of a complete SentencePiece model. Received: a truncated or "
+                f"different file of {len(self.model)} bytes. Train the tokenizer or copy its file "
+                "again."
             )
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
         except RuntimeError as error:
             raise ValueError(
-                f"SentencePiece cannot read the model. Received: model of {len(self.model)} bytes."
+                f"Expected a SentencePiece model. Received: {len(self.model)} bytes that "
+                "SentencePiece cannot read. Train the tokenizer or copy its file again."
             ) from error
         self.vocabulary_size = self._processor.get_piece_size()
         self.unknown_token_id = self._processor.unk_id()
@@ -110,30 +110,34 @@ class SentencePieceTokenizer:
         max_sentences: int = 1_000_000,
         user_defined_symbols: Sequence[str] = (),
     ) -> "SentencePieceTokenizer":
-        """Learns a vocabulary from text files. The same files always give the same bytes.
+        """Trains a vocabulary on text files. The same files always give the same bytes.
 
-        The files are streamed; at most `max_sentences` lines, sampled evenly, are held in memory.
+        The files are streamed. At most `max_sentences` lines, sampled evenly, are held in memory.
 
         Args:
-            files: a path or several, plain or `.gz`, one sentence per line. Pass both languages
-                for a shared vocabulary.
-            vocabulary_size: int, most ids, the four special ones included. A small text may not
-                fill them: the attribute `vocabulary_size` tells the number that it did.
-            model_type: `"unigram"` (default), `"bpe"` or `"char"`.
-            byte_fallback: bool, spells characters outside the vocabulary as bytes (256 further
-                ids) instead of one unknown id. Default False.
-            normalizer: `"nmt_nfkc"` (default: Unicode NFKC, white space collapsed) or
-                `"identity"`, for text whose spaces, tabs and newlines matter: every one of them
-                survives `encode` and `decode`.
-            character_coverage: float in (0, 1], share of the characters of the text that get an
-                id of their own. Default 1: all. Lower it (0.9995) for Chinese, Japanese or noisy
-                text, where the rare characters would fill the vocabulary.
-            max_sentences: int, lines kept for training. Default 1,000,000.
-            user_defined_symbols: string or strings that are always one piece, such as `("<2de>",)`.
+            files: Path or list of paths of text files, plain or `.gz`, with one sentence per line.
+                Pass the files of both languages for a shared vocabulary.
+            vocabulary_size: Positive int, maximum number of ids, including the four special ids. A
+                small text may give a smaller vocabulary: see the attribute `vocabulary_size`.
+            model_type: String, `"unigram"`, `"bpe"` or `"char"`. Defaults to `"unigram"`.
+            byte_fallback: Bool, whether characters outside of the vocabulary are encoded as bytes
+                (256 additional ids) instead of one unknown id. Defaults to `False`.
+            normalizer: String, `"nmt_nfkc"` (Unicode NFKC, white space collapsed) or `"identity"`
+                for text whose spaces, tabs and newlines are significant and survive `encode` and
+                `decode`. Defaults to `"nmt_nfkc"`.
+            character_coverage: Float in (0, 1], fraction of the characters of the text that get an
+                id. Use a lower value such as 0.9995 for Chinese, Japanese or noisy text, where rare
+                characters would fill the vocabulary. Defaults to `1.0`.
+            max_sentences: Positive int, number of lines used for training. Defaults to `1_000_000`.
+            user_defined_symbols: String or list of strings that are always one piece, such as
+                `("<2de>",)`. Defaults to `()`.
+
+        Returns:
+            A `SentencePieceTokenizer`.
 
         Raises:
-            ValueError: no text in the files, invalid UTF-8, an unknown option, or a vocabulary
-                size that cannot hold the characters of the text.
+            ValueError: If the files have no text or invalid UTF-8, an option is unknown, or
+                `vocabulary_size` is too small for the characters of the text.
         """
         sentencepiece = _import_sentencepiece()
         _check_choice("model_type", model_type, ("unigram", "bpe", "char"))
@@ -148,7 +152,7 @@ class SentencePieceTokenizer:
                 "remove_extra_whitespaces": False,
                 "allow_whitespace_only_pieces": True,
             }
-            # Lines hold no newline and the trainer reserves the tab: both need a piece by name.
+            # The trainer sees neither newlines nor tabs, so both are defined as symbols.
             symbols += [symbol for symbol in ("\n", "\t") if symbol not in symbols]
         sentences, special = TrainingSentences(files), SpecialTokenIds()
         model = io.BytesIO()
@@ -177,19 +181,28 @@ class SentencePieceTokenizer:
         except RuntimeError as error:
             sentences.check()
             raise ValueError(
-                f"SentencePiece could not train. Received: vocabulary_size={vocabulary_size}, "
-                f"model_type={model_type!r}, files={[str(file) for file in files]}. Its reason: "
-                f"{error}"
+                "Expected text and options that SentencePiece can train with. Received: "
+                f"vocabulary_size={vocabulary_size}, model_type={model_type!r}, "
+                f"files={[str(file) for file in files]}. The error of SentencePiece: {error}"
             ) from error
         sentences.check()
         return cls(model.getvalue())
 
     @classmethod
     def load(cls, path: str | PathLike, **special_ids: int) -> "SentencePieceTokenizer":
-        """Reads a model file, with special ids as in the constructor.
+        """Reads a model file.
+
+        Args:
+            path: Path of the file.
+            pad_token_id: Int, as in the constructor.
+            start_token_id: Int, as in the constructor.
+            end_token_id: Int, as in the constructor.
+
+        Returns:
+            A `SentencePieceTokenizer`.
 
         Raises:
-            ValueError: the file is damaged; the error names it.
+            ValueError: If the file is damaged.
         """
         try:
             return cls(Path(path).read_bytes(), **special_ids)
@@ -197,43 +210,57 @@ class SentencePieceTokenizer:
             raise ValueError(f"{error} The file is {str(path)!r}.") from error
 
     def save(self, path: str | PathLike) -> None:
-        """Writes the model file, whole or not at all: a kill or a full disk leaves no half file."""
+        """Writes the model file atomically: a killed process or a full disk leaves no partial file.
+
+        Args:
+            path: Path of the file.
+        """
         with atomic_replace(path) as partial:
             partial.write_bytes(self.model)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns one list of ids per text, without start, end or padding ids."""
+        """Returns one list of ids per text, without start, end and padding ids.
+
+        Args:
+            texts: List of strings.
+        """
         _check_texts(texts)
         return self._processor.encode(list(texts))
 
     def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
-        """Like `encode`, with pieces drawn at random: subword regularization.
+        """Encodes texts with random segmentations (subword regularization).
 
-        A model that meets a text in many segmentations learns how its pieces are made up. It needs
-        more training for it.
+        A model that sees a text in many segmentations learns the composition of its pieces. It
+        needs longer training.
 
         Args:
-            texts: list of strings.
-            alpha: float in [0, 1]. For a `"bpe"` model the probability to skip a merge
-                (BPE-dropout, Provilkov et al., 2020, https://arxiv.org/abs/1910.13267, who use
-                0.1): 0 is `encode`, 1 spells characters. For `"unigram"` the exponent of the
-                probability of a segmentation (Kudo, 2018, who uses 0.1 to 0.5): 0 draws all of
-                them alike, and larger values favour the best.
-            seed: int in [0, 2**32). The same seed gives the same pieces.
+            texts: List of strings.
+            alpha: Float in [0, 1]. For a `"bpe"` model, the probability of skipping a merge
+                (BPE-dropout, [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267), who use
+                0.1): 0 is `encode`, 1 splits into characters. For `"unigram"`, the exponent of the
+                probability of a segmentation ([Kudo, 2018](https://arxiv.org/abs/1804.10959), who
+                uses 0.1 to 0.5): 0 samples all segmentations uniformly, larger values favor the
+                best one.
+            seed: Int in [0, 2**32). The same seed gives the same segmentations.
+
+        Returns:
+            One list of ids per text, without start, end and padding ids.
 
         Raises:
-            ValueError: the model knows one segmentation only (`"char"`), or alpha is out of range.
+            ValueError: If the model has only one segmentation (`"char"`), or `alpha` is out of
+                range.
         """
         _check_texts(texts)
         if not 0.0 <= alpha <= 1.0:
-            raise ValueError(f"Expected alpha to be in [0, 1]. Received: alpha={alpha}")
-        # The generator belongs to a thread and takes the seed when the thread first uses it.
+            raise ValueError(f"Expected alpha to be in [0, 1]. Received: alpha={alpha}.")
+        # The generator is thread-local and takes the seed at its first use in a thread.
         with _SEED_LOCK, ThreadPoolExecutor(1) as new_thread:
             ids = new_thread.submit(self._sample, list(texts), alpha, seed).result()
         if any(ids) or not any(self.encode(texts)):
             return ids
         raise ValueError(
-            "Expected a unigram or bpe model. Received: a model with one way to divide a text."
+            "Expected a unigram or bpe model. Received: a model with a single segmentation per "
+            "text."
         )
 
     def _sample(self, texts, alpha, seed):
@@ -243,26 +270,33 @@ class SentencePieceTokenizer:
         )
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Returns one text per row of ids (lists or an array); special ids vanish, unknown is ⁇.
+        """Returns one text per row of ids. Special ids are removed; unknown ids become `⁇`.
+
+        Args:
+            ids: List of lists of ids, or an int array of shape `(batch, length)`.
+
+        Returns:
+            List of strings.
 
         Raises:
-            ValueError: an id is outside `[0, vocabulary_size)`, or `ids` are those of one text.
+            ValueError: If an id is outside of `[0, vocabulary_size)`, or `ids` is a single row.
         """
         if isinstance(ids, str) or any(not hasattr(row, "__iter__") for row in ids):
             raise ValueError(
-                f"Expected rows of ids, one for each text. Received: ids={ids!r}. Write [ids]."
+                f"Expected one row of ids per text. Received: ids={ids!r}. Pass [ids]."
             )
         rows = [[int(token) for token in row] for row in ids]
         for row in rows:
             if row and not 0 <= min(row) <= max(row) < self.vocabulary_size:
                 raise ValueError(
                     f"Expected ids from 0 to {self.vocabulary_size - 1}. Received: a row with ids "
-                    f"from {min(row)} to {max(row)}. Is it from a model with another vocabulary?"
+                    f"from {min(row)} to {max(row)}. Use the tokenizer that the model was trained "
+                    "with."
                 )
         return self._processor.decode(rows) if rows else []
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Returns the piece of each id of one row, as pictures and tables show them: `▁house`."""
+        """Returns the piece of each id of one row, such as `▁house`."""
         return self._processor.id_to_piece([int(token) for token in ids])
 
     def to_tensorflow(
@@ -271,11 +305,15 @@ class SentencePieceTokenizer:
         end_token_id: int | None = None,
         pad_token_id: int | None = None,
     ):
-        """Returns the same tokenizer as a `tf.Module`, for use inside a SavedModel.
+        """Returns the tokenizer as a `tf.Module`, for use inside a SavedModel.
 
         Args:
-            start_token_id, end_token_id: ids that `encode` puts around the pieces. Default: none.
-            pad_token_id: id that `encode` pads with. Default: that of this tokenizer.
+            start_token_id: Int, id that `encode` inserts before the pieces. Defaults to `None`.
+            end_token_id: Int, id that `encode` appends to the pieces, Defaults to `None`.
+            pad_token_id: Int, id of padding. Defaults to that of this tokenizer.
+
+        Returns:
+            A `keras_attn.text.tensorflow_tokenizer.TensorFlowTokenizer`.
         """
         from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
 
@@ -287,12 +325,12 @@ class SentencePieceTokenizer:
 
 def _check_texts(texts):
     if isinstance(texts, (str, bytes)):
-        raise ValueError(f"Expected a list of texts. Received: texts={texts[:40]!r}. Write [text].")
+        raise ValueError(f"Expected a list of texts. Received: texts={texts[:40]!r}. Pass [text].")
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise ValueError(f"Expected {name} to be one of {choices}. Received: {name}={value!r}")
+        raise ValueError(f"Expected {name} to be one of {choices}. Received: {name}={value!r}.")
 
 
 def _import_sentencepiece():
@@ -300,6 +338,6 @@ def _import_sentencepiece():
         import sentencepiece
     except ImportError as error:
         raise ImportError(
-            "SentencePieceTokenizer needs sentencepiece: `pip install keras-attn[text]`."
+            "Expected sentencepiece for SentencePieceTokenizer: `pip install keras-attn[text]`."
         ) from error
     return sentencepiece

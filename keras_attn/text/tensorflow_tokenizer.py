@@ -1,4 +1,4 @@
-"""SentencePiece inside a TensorFlow graph. Importing this file imports TensorFlow."""
+"""SentencePiece inside a TensorFlow graph. Importing this module imports TensorFlow."""
 
 import hashlib
 
@@ -7,24 +7,25 @@ try:
     import tensorflow_text
 except ImportError as error:
     raise ImportError(
-        "A tokenizer in the graph needs tensorflow and tensorflow-text: "
+        "Expected tensorflow and tensorflow-text for a tokenizer in the graph: "
         "`pip install keras-attn[tensorflow]`."
     ) from error
 
 
 class TensorFlowTokenizer(tf.Module):
-    """The in-graph form of `SentencePieceTokenizer`: strings to padded ids, and ids to strings.
+    """SentencePiece tokenizer in a TensorFlow graph: strings to padded ids, and ids to strings.
 
-    Make it an attribute of the `tf.Module` that is saved: the model then travels inside the
-    SavedModel. The process that loads the SavedModel must `import tensorflow_text`, which
-    registers the operations.
+    Assign it to an attribute of the `tf.Module` that is saved, so that the SavedModel contains the
+    vocabulary. A process that loads the SavedModel must `import tensorflow_text`, which registers
+    the operations.
 
     Args:
-        model: bytes of a SentencePiece model.
-        unknown_token_id: int, the id that stands for ids outside of the vocabulary in `decode`.
-        pad_token_id: int, the id that `encode` pads with.
-        start_token_id, end_token_id: ids that `encode` puts around the pieces. Default: none.
-        name: optional name of the module.
+        model: Bytes of a SentencePiece model.
+        unknown_token_id: Int, id that replaces ids outside of the vocabulary in `decode`.
+        pad_token_id: Int, id of padding.
+        start_token_id: Int, id that `encode` inserts before the pieces. Defaults to `None`.
+        end_token_id: Int, id that `encode` appends to the pieces. Defaults to `None`.
+        name: String, name of the module. Defaults to `None`.
 
     Example:
 
@@ -54,7 +55,7 @@ class TensorFlowTokenizer(tf.Module):
         self._start_token_id = start_token_id
         self._end_token_id = end_token_id
         self._pad_token_id = pad_token_id
-        # Loaded tokenizers of one name share one resource: two vocabularies need two names.
+        # Loaded tokenizers with the same name share one resource, so the name depends on the model.
         self._tokenizer = tensorflow_text.SentencepieceTokenizer(
             model=model,
             out_type=tf.int32,
@@ -62,10 +63,16 @@ class TensorFlowTokenizer(tf.Module):
         )
 
     def encode(self, texts: tf.Tensor) -> tf.Tensor:
-        """Strings `(batch,)` to ids `(batch, source_length)` int32, padded on the right.
+        """Encodes strings.
+
+        Args:
+            texts: String tensor of shape `(batch,)`.
+
+        Returns:
+            Int32 tensor of shape `(batch, source_length)`, padded on the right.
 
         Raises:
-            ValueError: `texts` does not have rank 1.
+            ValueError: If `texts` does not have rank 1.
         """
         texts = _vector(texts)
         parts = [self._tokenizer.tokenize(texts)]  # ragged, (B, S)
@@ -76,27 +83,34 @@ class TensorFlowTokenizer(tf.Module):
         return tf.concat(parts, axis=1).to_tensor(self._pad_token_id)  # (B, S)
 
     def has_tokens(self, texts: tf.Tensor) -> tf.Tensor:
-        """Whether there are pieces of each of the strings `(batch,)`, boolean `(batch,)`."""
+        """Returns whether each string of shape `(batch,)` has any pieces, boolean `(batch,)`."""
         return self._tokenizer.tokenize(_vector(texts)).row_lengths() > 0
 
     def decode(self, ids: tf.Tensor, lengths: tf.Tensor | None = None) -> tf.Tensor:
-        """Ids `(..., length)` int32 to strings `(...)`.
+        """Decodes ids.
 
-        The control ids of the SentencePiece model vanish, such as start, end and padding. A model
-        may have more ids than the tokenizer: those are unknown, as ids below 0.
+        Start, end and padding ids are removed. Ids outside of the vocabulary are treated as
+        unknown, because a model may have more ids than the tokenizer.
+
+        The control ids of the SentencePiece model are dropped, such as start, end and padding. Ids
+        outside of the vocabulary of the tokenizer are decoded as unknown.
 
         Args:
-            ids: int32 `(..., length)`.
-            lengths: int32 `(...)`, how many ids of each row are text. Default: all.
+            ids: Int32 tensor of shape `(..., length)`.
+            lengths: Int32 tensor of shape `(...)`, numbers of ids of each row that are text.
+                Defaults to `None`, all of them.
+
+        Returns:
+            String tensor of shape `(...)`.
 
         Raises:
-            ValueError: `ids` is a scalar.
+            ValueError: If `ids` is a scalar.
         """
         ids = tf.convert_to_tensor(ids, tf.int32)
         if ids.shape.rank == 0:
-            raise ValueError("Expected ids of shape (..., length). Received: a scalar")
+            raise ValueError("Expected ids of shape (..., length). Received: a scalar.")
         shape = tf.shape(ids)
-        # Not -1: it cannot be inferred where another dimension is 0.
+        # Not -1, which cannot be inferred for empty tensors.
         rows = tf.reshape(ids, (tf.reduce_prod(shape[:-1]), shape[-1]))  # (product of ..., T)
         is_known = (rows >= 0) & (rows < self._tokenizer.vocab_size())
         rows = tf.where(is_known, rows, self._unknown_token_id)
@@ -109,5 +123,5 @@ class TensorFlowTokenizer(tf.Module):
 def _vector(texts):
     texts = tf.convert_to_tensor(texts, tf.string)
     if texts.shape.rank != 1:
-        raise ValueError(f"Expected texts of shape (batch,). Received: shape={texts.shape}")
+        raise ValueError(f"Expected texts of shape (batch,). Received: shape={texts.shape}.")
     return texts

@@ -1,4 +1,4 @@
-"""The interface of tokenizers, and their special ids."""
+"""The interface of tokenizers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -37,17 +37,17 @@ class SpecialTokenIds(NamedTuple):
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Text to ids and back: the interface that corpora and callbacks rely on.
+    """Interface of tokenizers, which convert texts to ids and back.
 
-    A class needs no base class to be a `Tokenizer`: these attributes and two methods are enough.
-    Exports with a vocabulary, and pieces drawn anew in each epoch, need a `SentencePieceTokenizer`.
+    A class needs these attributes and methods, but no base class. Exporting a vocabulary, and
+    sampling segmentations in each epoch, require a `SentencePieceTokenizer`.
 
     Attributes:
-        vocabulary_size: int, number of ids; every id lies in `[0, vocabulary_size)`.
-        pad_token_id: int, fills rows on the right, and marks labels that do not count.
-        start_token_id: int, first input of a decoder.
-        end_token_id: int, ends every source sentence and every label row.
-        unknown_token_id: int, stands for text outside the vocabulary.
+        vocabulary_size: Int, number of ids. Every id is in `[0, vocabulary_size)`.
+        pad_token_id: Int. It pads rows on the right and marks labels that do not count.
+        start_token_id: Int. First input of a decoder.
+        end_token_id: Int. It ends every source sentence and every row of labels.
+        unknown_token_id: Int. It represents text outside of the vocabulary.
 
     Source and target may have tokenizers with different special ids. The encoder then needs those
     of the source (`pad_token_id`, `end_token_id`), the search those of the target, and the loss the
@@ -73,9 +73,9 @@ class Tokenizer(Protocol):
     unknown_token_id: int
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns one list of ids per text, without start, end or padding ids."""
+        """Returns one list of ids per text, without start, end and padding ids."""
         ...
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Returns one text per row of ids; start, end and padding ids vanish."""
+        """Returns one text per row of ids. Start, end and padding ids are removed."""
         ...

@@ -16,7 +16,7 @@ class BestCheckpoint(keras.callbacks.Callback):
 
     The file is replaced in one step: a kill leaves the former best. Unlike
     `keras.callbacks.ModelCheckpoint` it can save another model than the one that is trained, such
-    as a search model with the same layers, and knows the best value again after `fit` resumed.
+    as a `GenerationModel` with the same layers, and knows the best value again after `fit` resumed.
     An epoch that ends with NaN or infinite weights does not count.
     While it trains, no other training can use the path.
 

@@ -8,6 +8,7 @@ from keras_attn._layer.argument_checks import check_positive_integer, is_number
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._random.draw_index import draw_index
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.decoders.step_decoder import StepDecoder
@@ -35,8 +36,8 @@ class ScheduledSampling(Layer):
     It is trained in the place of the decoder, and searches have the decoder itself:
 
     ```python
-    trainer = training_model(encoder, ScheduledSampling(decoder, 0.25))
-    translator = search_model(encoder, BeamDecoder(decoder))
+    trainer = TrainingModel(encoder, ScheduledSampling(decoder, 0.25))
+    translator = GenerationModel(encoder, BeamDecoder(decoder))
     ```
 
     Args:
@@ -98,6 +99,10 @@ class ScheduledSampling(Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
+
+    @property
+    def reads_prompts(self):
+        return self.decoder.reads_prompts
 
     def build(
         self,
@@ -178,9 +183,6 @@ class ScheduledSampling(Layer):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        parts = {
-            name: keras.saving.deserialize_keras_object(config[name])
-            for name in ("decoder", "probability")
-        }
+    def from_config(cls, config):
+        parts = {name: deserialize_shared(config[name]) for name in ("decoder", "probability")}
         return cls(**{**config, **parts})

@@ -14,7 +14,7 @@ from keras_attn._types import ActivationLike, InitializerLike, StaticShape, Tens
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class FeedForward(Layer):
-    """Two dense layers at each position, the first one larger.
+    """Position-wise feed-forward network: two dense layers with an activation in between.
 
         relu, gelu, ...   y = W_2 f(W_1 x + b_1) + b_2
         swiglu            y = W_2 (silu(W_g x + b_g) * (W_1 x + b_1)) + b_2
@@ -23,23 +23,23 @@ class FeedForward(Layer):
     [Shazeer, 2020](https://arxiv.org/abs/2002.05202), equation 6.
 
     Args:
-        intermediate_dim: int, size between the two layers.
-        activation: `"relu"`, `"gelu"`, `"swiglu"`, or any activation of Keras. Gelu is the exact
-            one, x * P(X <= x) for a standard normal X. Default `"relu"`.
-        dropout: float in [0, 1), after the activation. Default 0.
-        use_bias: bool. Default `True`.
-        kernel_initializer: initializer of the matrices. Default `"glorot_uniform"`.
-        seed: int, seed of the dropout. Default `None`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        intermediate_dim: Positive int, size between the two layers.
+        activation: String or function: `"relu"`, `"gelu"`, `"swiglu"`, or any activation of Keras.
+            Gelu is exact, x P(X <= x) for a standard normal X. Defaults to `"relu"`.
+        dropout: Float in [0, 1), dropout rate after the activation. Defaults to `0.0`.
+        use_bias: Bool, whether the layers have biases. Defaults to `True`.
+        kernel_initializer: Initializer of the matrices. Defaults to `"glorot_uniform"`.
+        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: `(..., features)`.
+        inputs: Tensor of shape `(..., features)`.
 
     Returns:
-        `(..., features)`.
+        Tensor of shape `(..., features)`.
 
     Raises:
-        ValueError: for arguments out of range.
+        ValueError: If `intermediate_dim` is not a positive integer, or `dropout` is not in [0, 1).
 
     Example:
 
@@ -69,7 +69,7 @@ class FeedForward(Layer):
         self.use_bias = use_bias
         self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
         self.seed = seed
-        # The gate and what it multiplies come from one product.
+        # One matrix product computes both the gate and the gated values.
         self.expansion = self._dense(intermediate_dim * (2 if self.is_gated else 1), "expansion")
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
@@ -117,8 +117,11 @@ class FeedForward(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 def erf_gelu(x: Tensor) -> Tensor:
-    """Gelu, [Hendrycks and Gimpel, 2016](https://arxiv.org/abs/1606.08415), with an operator that
-    ONNX has: erf instead of Keras' erfc."""
+    """Gelu, 0.5 x (1 + erf(x / sqrt(2))).
+
+    Introduced by [Hendrycks and Gimpel, 2016](https://arxiv.org/abs/1606.08415). Keras computes it
+    with erfc, which ONNX does not have.
+    """
     return 0.5 * x * (1.0 + ops.erf(x * 0.5**0.5))
 
 

@@ -9,47 +9,57 @@ from keras_attn._types import Mask, PositionBias, StaticShape, Tensor, TensorDic
 from keras_attn.attention.cache_view import CacheView
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
-WITHOUT_MEMORY = " Or make the block with cross_attention=False."
+WITHOUT_MEMORY = " Or create the block with cross_attention=False."
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TransformerDecoderBlock(TransformerEncoderBlock):
-    """Causal self-attention, attention to a memory, and a feed-forward network.
+    """Transformer decoder block: causal self-attention, cross-attention, feed-forward network.
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1. Without
-    `cross_attention` it is the block of a causal language model.
+        pre-norm    y = x + f(norm(x))
+        post-norm   y = norm(x + f(x))              (f: self-attention, cross-attention,
+        feed-forward)
 
-    Besides `call`, which is given all positions, there are `prepare_memory`, `initial_state` and
-    `step`, which go through them one by one, as `keras_attn.StepDecoder` does.
+    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1. With
+    `cross_attention=False`, it is the block of a causal language model.
+
+    `call` processes all positions at once. `prepare_memory`, `initial_state` and `step` process
+    them one by one, as in `StepDecoder`.
 
     Args:
-        num_heads, intermediate_dim: see `TransformerEncoderBlock`.
-        cross_attention: bool, whether the block attends to a memory. Default `True`.
-        **kwargs: arguments of `TransformerEncoderBlock`. `num_key_value_heads`, `sliding_window`,
-            `flash_attention` and `rotary` are of the self-attention alone.
+        num_heads: Positive int, number of query heads.
+        intermediate_dim: Positive int, size between the two layers of the feed-forward network.
+        cross_attention: Bool, whether the block attends to a memory. Defaults to `True`.
+        **kwargs: Other arguments of `TransformerEncoderBlock`. `num_key_value_heads`,
+            `sliding_window` and `rotary` apply to the self-attention only.
 
     Call arguments:
-        inputs: `(batch, target, features)`.
-        encoder_outputs: `(batch, source, encoder features)`, needed for cross-attention.
-        encoder_mask: boolean `(batch, source)`, True = may be attended. It is joined with
-            `encoder_outputs_mask`.
-        attention_mask: of the self-attention, besides the causal one, see
-            `TransformerEncoderBlock`. It is joined with the implicit mask of `inputs`.
-        position_bias: of the self-attention, see `MultiHeadAttention`.
-        encoder_outputs_mask: boolean `(batch, source)`, the implicit mask of `encoder_outputs`,
-            passed by Keras.
-        mask, inputs_mask: boolean `(batch, target)`, the implicit mask of `inputs`, passed by Keras
-            or a wrapper.
+        inputs: Tensor of shape `(batch, target, features)`.
+        encoder_outputs: Tensor of shape `(batch, source, encoder_features)`. Required for
+            cross-attention. Defaults to `None`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
+            attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
+        attention_mask: Boolean tensor of shape `(batch, target)` or `(batch, target, target)`, mask
+            of the self-attention. It is combined with the causal mask and the implicit mask of
+            `inputs`. Defaults to `None`.
+        position_bias: Bias of the scores of the self-attention, see `MultiHeadAttention`. Defaults
+            to `None`.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
+            `encoder_outputs`. Keras passes it.
+        mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Wrappers of
+            Keras pass it.
+        inputs_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Keras
+            passes it.
 
     Returns:
-        `(batch, target, features)`.
+        Tensor of shape `(batch, target, features)`.
 
     Masking:
-        No position sees one after it, nor padding of the source. Padding of the target on the right
-        cannot influence the positions before it.
+        A position attends neither to later positions nor to masked positions of the source. Padding
+        on the right of the target does not affect previous positions.
 
     Raises:
-        ValueError: for arguments out of range, or if `encoder_outputs` is missing.
+        ValueError: If an argument is out of range, or `encoder_outputs` is missing.
 
     Example:
 
@@ -108,16 +118,19 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         position_bias: PositionBias | None = None,
         padding: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
-        """All positions at once, for a memory that is prepared.
+        """Processes all positions at once, given a prepared memory.
 
         Args:
-            inputs, attention_mask, position_bias: see Call arguments.
-            memory: as from `prepare_memory`.
-            padding: boolean `(batch, target)` or `None`, True at real positions.
+            inputs: Tensor of shape `(batch, target, features)`.
+            memory: Dict returned by `prepare_memory`.
+            attention_mask: Mask of the self-attention, see the call arguments. Defaults to `None`.
+            position_bias: Bias of the self-attention, see the call arguments. Defaults to `None`.
+            padding: Boolean tensor of shape `(batch, target)`; `True` marks real positions.
+                Defaults to `None`.
 
         Returns:
-            Tuple of outputs `(batch, target, features)` and the weights `(batch, heads, target,
-            source)` of the cross-attention, `None` without one.
+            Tuple of the outputs `(batch, target, features)` and the weights `(batch, heads, target,
+            source)` of the cross-attention, `None` without cross-attention.
         """
 
         def attend(x):
@@ -134,7 +147,15 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     def prepare_memory(
         self, encoder_outputs: Tensor | None, encoder_mask: Mask | None = None
     ) -> TensorDict:
-        """Keys, values and mask of the cross-attention; an empty dict without one."""
+        """Returns keys, values and mask of the cross-attention.
+
+        Args:
+            encoder_outputs: Tensor of shape `(batch, source, encoder_features)`.
+            encoder_mask: Boolean tensor of shape `(batch, source)`. Defaults to `None`.
+
+        Returns:
+            Dict, which is empty without cross-attention.
+        """
         if not self.cross_attention:
             return {}
         value = check_second_input(self, "encoder_outputs", encoder_outputs, WITHOUT_MEMORY)
@@ -143,7 +164,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     def initial_state(
         self, batch: int | Tensor, capacity: int, growing: bool | None = None
     ) -> TensorDict:
-        """A cache of no positions, see `keras_attn._decoding_state.kv_cache.new_cache`."""
+        """Returns an empty cache, see `keras_attn._decoding_state.kv_cache.new_cache`."""
         return self.self_attention.new_cache(batch, capacity, growing)
 
     def step(
@@ -154,19 +175,22 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         view: CacheView,
         position_bias: PositionBias | None = None,
     ) -> tuple[Tensor, Any, TensorDict]:
-        """New positions, given those in the state.
+        """Processes new positions, given the cached previous positions.
 
         Args:
-            inputs: `(rows, new positions, features)`, or `(rows, features)` for a single one; a
-                row for each row of the state or, with beams in the view, for each beam.
-            state: as from `initial_state` or the step before.
-            memory: as from `prepare_memory`.
-            view: a `CacheView`, which slots of the state are new and what may be attended to.
-            position_bias: of the self-attention, see `MultiHeadAttention`.
+            inputs: Tensor of shape `(rows, new_positions, features)`, or `(rows, features)` for a
+                single position. It has one row for each row of the state or, with beams in the
+                view, for each beam.
+            state: Dict returned by `initial_state` or by the previous step.
+            memory: Dict returned by `prepare_memory`.
+            view: `CacheView` with the slots of the new positions and the slots that may be attended
+                to.
+            position_bias: Bias of the self-attention, see `MultiHeadAttention`. Defaults to `None`.
 
         Returns:
-            Tuple of outputs, shaped as `inputs`, the weights `(batch, heads, beams * new positions,
-            source)` of the cross-attention, `None` without one, and the new state.
+            Tuple of the outputs, with the shape of `inputs`, the weights `(batch, heads, beams *
+            new_positions, source)` of the cross-attention, `None` without cross-attention, and the
+            new state.
         """
         new_state = {}
 
@@ -179,7 +203,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         return outputs, weights, new_state
 
     def _rest(self, inputs, memory):
-        """What follows the self-attention, and the weights of the cross-attention."""
+        """Applies cross-attention and feed-forward network; returns outputs and weights."""
         outputs, found = inputs, [cast(Tensor | None, None)]
         if self.cross_attention:
 

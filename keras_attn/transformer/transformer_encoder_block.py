@@ -34,54 +34,65 @@ NORMALIZATIONS = {
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TransformerEncoderBlock(Layer):
-    """Self-attention and a feed-forward network, each with a residual connection and a norm.
+    """Transformer encoder block: self-attention and a feed-forward network.
 
         pre-norm    y = x + f(norm(x))
-        post-norm   y = norm(x + f(x))              for f = attention, then f = feed-forward
+        post-norm   y = norm(x + f(x))              (f: attention, then feed-forward)
 
     Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1 (post-norm);
-    pre-norm by [Wang et al., 2019](https://arxiv.org/abs/1906.01787). A pre-norm stack needs one
-    more norm after its last block.
+    pre-norm by [Wang et al., 2019](https://arxiv.org/abs/1906.01787). A stack of pre-norm blocks
+    needs a normalization after the last block.
 
     Args:
-        num_heads: int, query heads.
-        intermediate_dim: int, size inside of the feed-forward network.
-        key_dim: int, size of each head. Default: features / num_heads.
-        num_key_value_heads: int, see `MultiHeadAttention`. Default: `num_heads`.
-        activation: of the feed-forward network, see `FeedForward`. Default `"relu"`.
-        normalization: `"layer"` ([Ba et al., 2016](https://arxiv.org/abs/1607.06450)) or `"rms"`
-            ([Zhang and Sennrich, 2019](https://arxiv.org/abs/1910.07467)). Default `"layer"`.
-        normalize_first: bool, pre-norm or post-norm. Default `True`, pre-norm.
-        dropout: float in [0, 1), on the output of attention and of the feed-forward network.
-            Default 0.
-        attention_dropout: float in [0, 1), on the attention weights. Default: `dropout`.
-        activation_dropout: float in [0, 1), inside of the feed-forward network. Default: `dropout`.
-        use_bias: bool, whether products have biases. Default `True`.
-        sliding_window: int, see `MultiHeadAttention`. Default `None`.
-        flash_attention: bool, see `MultiHeadAttention`; needs `attention_dropout=0`. Default
-            `None`.
-        rotary: a `RotaryPositions`, see `MultiHeadAttention`. Default `None`.
-        epsilon: float, of the norms. Default 1e-5.
-        kernel_initializer: initializer of the matrices. Default `"glorot_uniform"`.
-        seed: int, seed of the dropout. Default `None`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        num_heads: Positive int, number of query heads.
+        intermediate_dim: Positive int, size between the two layers of the feed-forward network.
+        key_dim: Positive int, size of each head. Defaults to features / num_heads.
+        num_key_value_heads: Positive int, number of heads of keys and values, which groups of query
+            heads share; see `MultiHeadAttention`. Defaults to `num_heads`.
+        activation: Activation of the feed-forward network: `"relu"`, `"gelu"`, `"swiglu"`, or any
+            activation of Keras. Defaults to `"relu"`.
+        normalization: String, `"layer"` ([Ba et al., 2016](https://arxiv.org/abs/1607.06450)) or
+            `"rms"` ([Zhang and Sennrich, 2019](https://arxiv.org/abs/1910.07467)). Defaults to
+            `"layer"`.
+        normalize_first: Bool, `True` for pre-norm, `False` for post-norm. Defaults to `True`.
+        dropout: Float in [0, 1), dropout rate of the outputs of attention and feed-forward network.
+            Defaults to `0.0`.
+        attention_dropout: Float in [0, 1), dropout rate of the attention weights. Defaults to
+            `dropout`.
+        activation_dropout: Float in [0, 1), dropout rate inside of the feed-forward network.
+            Defaults to `dropout`.
+        use_bias: Bool, whether the projections and the dense layers have biases. Defaults to
+            `True`.
+        sliding_window: Positive int: a query attends only to keys that are fewer positions away.
+            Defaults to `None`, no limit.
+        flash_attention: Bool, whether attention is computed blockwise, with memory linear in the
+            length; see `MultiHeadAttention`. It requires `attention_dropout=0`. Defaults to `None`,
+            no.
+        rotary: `RotaryPositions` layer that rotates queries and keys. Defaults to `None`.
+        epsilon: Positive float, added to the variance in the normalizations. Defaults to `1e-5`.
+        kernel_initializer: Initializer of the matrices. Defaults to `"glorot_uniform"`.
+        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: `(batch, time, features)`.
-        attention_mask: boolean `(batch, time)` or `(batch, time, time)`, True = may be attended.
-            It is joined with the implicit mask.
-        position_bias: see `MultiHeadAttention`.
-        mask, inputs_mask: boolean `(batch, time)`, the implicit mask of `inputs`, passed by Keras
-            or a wrapper.
+        inputs: Tensor of shape `(batch, time, features)`.
+        attention_mask: Boolean tensor of shape `(batch, time)` or `(batch, time, time)`; `True`
+            marks positions that may be attended to. It is combined with the implicit mask. Defaults
+            to `None`.
+        position_bias: Bias of the attention scores, see `MultiHeadAttention`. Defaults to `None`.
+        mask: Boolean tensor of shape `(batch, time)`, the implicit mask of `inputs`. Wrappers of
+            Keras pass it.
+        inputs_mask: Boolean tensor of shape `(batch, time)`, the implicit mask of `inputs`. Keras
+            passes it.
 
     Returns:
-        `(batch, time, features)`.
+        Tensor of shape `(batch, time, features)`.
 
     Masking:
-        Padding gets weight 0; outputs at padding have no meaning.
+        Masked positions get a weight of exactly 0. Outputs at masked positions are undefined.
 
     Raises:
-        ValueError: for arguments out of range.
+        ValueError: If an argument is out of range, or `inputs` does not have rank 3.
 
     Example:
 
@@ -117,7 +128,7 @@ class TransformerEncoderBlock(Layer):
         check_positive_integer("num_heads", num_heads)
         if normalization not in NORMALIZATIONS:
             raise ValueError(
-                f"normalization must be one of {tuple(NORMALIZATIONS)}. "
+                f"Expected normalization to be one of {tuple(NORMALIZATIONS)}. "
                 f"Received: normalization={normalization!r}."
             )
         self.num_heads = num_heads
@@ -204,18 +215,18 @@ class TransformerEncoderBlock(Layer):
         return norm(inputs + self.residual_dropout(sublayer(inputs)))
 
     def new_norm(self, name: str) -> keras.layers.Layer:
-        """A layer of the kind that normalizes in this block."""
+        """Creates a normalization layer of the kind that the block uses."""
         norm = NORMALIZATIONS[self.normalization](
             epsilon=self.epsilon, dtype=self.dtype_policy, name=name
         )
-        norm.supports_masking = True  # which Keras' RMSNormalization does not say of itself
+        norm.supports_masking = True  # Keras' RMSNormalization does not set it
         return norm
 
     def _attention(self, name, features, **kwargs):
         if self.key_dim is None and features % self.num_heads:
             raise ValueError(
-                "num_heads must divide the features unless key_dim is given. "
-                f"Received: num_heads={self.num_heads}, features={features}."
+                "Expected num_heads to divide the number of features. "
+                f"Received: num_heads={self.num_heads}, features={features}. Or pass key_dim."
             )
         return MultiHeadAttention(
             self.num_heads,
@@ -231,9 +242,9 @@ class TransformerEncoderBlock(Layer):
         )
 
     def _seed(self, part):
-        """With one seed, all parts would drop the same."""
+        """Returns a seed for a part of the block, so that the parts drop different features."""
         parts = ("residual", "feed_forward", "self_attention", "cross_attention_layer")
-        # Far apart: the blocks of a stack have consecutive seeds.
+        # Offsets of 1000, because the blocks of a stack have consecutive seeds.
         return None if self.seed is None else self.seed + 1000 * parts.index(part)
 
     def compute_output_shape(self, inputs_shape: StaticShape, *args: Any) -> tuple[int | None, ...]:

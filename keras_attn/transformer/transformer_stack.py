@@ -10,6 +10,7 @@ from keras_attn._layer.argument_checks import check_dropout, check_layers, check
 from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.layer_template import LayerTemplate, check_template_dtype, with_dtype
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import PositionBias, StaticShape, Tensor, TensorDict
@@ -17,7 +18,7 @@ from keras_attn.attention.cache_view import CacheView
 
 
 def check_block(block: object) -> None:
-    """Raises a `ValueError` unless a stack can copy the block: for a class, a number or `None`."""
+    """Raises a `ValueError` unless a stack can copy the block."""
     needed = ("normalize_first", "new_norm", "seed")
     if not isinstance(block, keras.layers.Layer) or not all(hasattr(block, x) for x in needed):
         kind = f"the class {block.__name__}" if isinstance(block, type) else repr(block)
@@ -29,23 +30,24 @@ def check_block(block: object) -> None:
 
 
 class TransformerStack(Layer):
-    """What Transformer encoders and decoders are made of: embedding, positions, blocks, last norm.
+    """Embedding, positions, Transformer blocks and final normalization of encoders and decoders.
 
     Args:
-        block: the template of all blocks; each layer is a new one like it.
-        embedding: layer that turns ids into vectors; `None` for inputs that are vectors already.
-        num_layers: int.
-        positions: layer `(vectors, start_index) -> vectors` that adds positions, such as
-            `SinusoidalPositions`; or `None`.
-        position_bias: layer whose result all blocks add to their scores, such as `AlibiBias`; or
-            `None`.
-        scale_embedding: bool, whether embeddings are multiplied by the square root of their size.
-        dropout: float in [0, 1), on the embedded inputs.
-        seed: int, seed of the dropout.
-        **kwargs: arguments of `keras.layers.Layer`.
+        block: Transformer block, the template of all blocks. Each layer is a new block with the
+            same configuration.
+        embedding: Layer that turns ids into vectors; `None` if the inputs are vectors.
+        num_layers: Positive int, number of blocks.
+        positions: Layer that adds positions to `(vectors, start_index)`, such as
+            `SinusoidalPositions`, or `None`.
+        position_bias: Layer that computes a bias of the attention scores of all blocks, such as
+            `AlibiBias`, or `None`.
+        scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
+        dropout: Float in [0, 1), dropout rate of the embedded inputs.
+        seed: Int or `None`, seed of the dropout.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
-        ValueError: for arguments out of range.
+        ValueError: If an argument is out of range or of the wrong kind.
     """
 
     is_container = True
@@ -80,7 +82,7 @@ class TransformerStack(Layer):
             self.block_template.new_layer(
                 name=f"block_{index}",
                 dtype=self.dtype_policy,
-                # With one seed, all blocks and the input would drop the same features.
+                # Different seeds, so that the blocks and the input drop different features.
                 seed=None if block.seed is None else block.seed + 1 + index,
             )
             for index in range(num_layers)
@@ -88,21 +90,26 @@ class TransformerStack(Layer):
         for name, layer in (("positions", positions), ("position_bias", position_bias)):
             if layer is not None and not isinstance(layer, keras.layers.Layer):
                 raise ValueError(
-                    f"{name} must be a layer, such as SinusoidalPositions(), or None. "
+                    f"Expected {name} to be a layer, such as SinusoidalPositions(), or None. "
                     f"Received: {name}={layer!r}."
                 )
         heads = [getattr(each, "num_heads", None) for each in (position_bias, block)]
         if None not in heads and heads[0] != heads[1]:
             raise ValueError(
-                "position_bias must have as many heads as the block. Received: "
-                f"{heads[0]} of the bias, {heads[1]} of the block."
+                "Expected position_bias with the number of heads of the block. Received: "
+                f"position_bias with num_heads={heads[0]}, block with num_heads={heads[1]}."
             )
         self.input_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
-        # The output of a pre-norm block is a sum that nothing has normalized.
+        # The output of a pre-norm block is not normalized.
         self.final_norm = self.blocks[0].new_norm("final_norm") if block.normalize_first else None
 
     def build(self, inputs_shape: StaticShape, *memory_shapes: Any) -> None:
-        """Builds all parts; `memory_shapes` are the other arguments of the blocks' `build`."""
+        """Builds all layers.
+
+        Args:
+            inputs_shape: Tuple, shape of the inputs.
+            *memory_shapes: The other arguments of the `build` method of the blocks.
+        """
         shape = build_embedding(self.embedding, inputs_shape)
         if self.positions is not None:
             ensure_built(self.positions, shape)
@@ -116,17 +123,17 @@ class TransformerStack(Layer):
 
     @property
     def max_length(self) -> int | None:
-        """int, number of positions, where each has a learned vector; else `None`."""
+        """Int, number of positions if they are learned, otherwise `None`."""
         return getattr(self.positions, "max_length", None)
 
     def embed(self, inputs: Tensor, start_index: int | Tensor = 0) -> Tensor:
-        """Vectors `(batch, time, features)` for the first block."""
+        """Returns the input vectors `(batch, time, features)` of the first block."""
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         vectors = ops.cast(vectors, self.compute_dtype)
         if getattr(self.embedding, "supports_masking", True):
-            # Without the implicit mask, which only the first block would see. Encoders pass their
-            # mask to each block. Decoders have none: a start token may be 0, and steps know nothing
-            # of padding.
+            # Copy to remove the implicit mask, which would only reach the first block. Encoders
+            # pass their mask to each block. Decoders have none: the start token may have the id 0,
+            # and steps have no padding.
             vectors = ops.copy(vectors)
         if self.scale_embedding:
             vectors = vectors * vectors.shape[-1] ** 0.5
@@ -136,9 +143,10 @@ class TransformerStack(Layer):
         return self.input_dropout(vectors)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
-        """What the blocks add to their scores, or `None`.
+        """Returns the bias of the attention scores, or `None`.
 
-        The blockwise form asks the layer itself, for a part of the scores at a time.
+        With blockwise attention, it is the layer itself, which is called for each block of the
+        scores.
         """
         if self.position_bias is None or self.blocks[0].flash_attention:
             return self.position_bias
@@ -152,19 +160,19 @@ class TransformerStack(Layer):
         view: CacheView,
         position_bias: PositionBias | None = None,
     ) -> tuple[Tensor, Any, TensorDict]:
-        """New positions, given those in caches.
+        """Processes new positions, given the cached previous positions.
 
         Args:
-            vectors: as from `embed`, or one for each beam.
-            shared: dict with `caches` and, if there are any, `archives`, one of each for each
+            vectors: Vectors returned by `embed`, or one vector for each beam.
+            shared: Dict with a list of `caches` and optionally a list of `archives`, one for each
                 block; see `keras_attn._decoding_state.kv_cache`.
-            memories: what each block attends to.
-            view: a `CacheView` of the caches, which all have the same slots. The stack sets its
+            memories: List with the memory of each block.
+            view: `CacheView` of the caches, which all have the same slots. The stack sets its
                 `archive`.
-            position_bias: as from `bias`.
+            position_bias: Bias returned by `bias`. Defaults to `None`.
 
         Returns:
-            Tuple of the outputs of the last block, the weights of its cross-attention, and the dict
+            Tuple of the outputs of the last block, the weights of its cross-attention, and `shared`
             with the new caches.
         """
         archives = shared.get("archives", [None] * self.num_layers)
@@ -178,11 +186,11 @@ class TransformerStack(Layer):
         return vectors, weights, {**shared, "caches": caches}
 
     def normalize(self, outputs: Tensor) -> Tensor:
-        """Outputs of the stack from those of its last block."""
+        """Applies the final normalization to the outputs of the last block."""
         return outputs if self.final_norm is None else self.final_norm(outputs)
 
     def serialize_arguments(self) -> dict[str, Any]:
-        """The arguments of the stack, serialized: what an encoder or decoder adds to its config."""
+        """Returns the serialized arguments, for the config of an encoder or decoder."""
         return {
             "block": self.block_template.config(),
             "embedding": serialize_shared(self.embedding),
@@ -196,9 +204,9 @@ class TransformerStack(Layer):
 
     @staticmethod
     def deserialize_arguments(config: dict[str, Any]) -> dict[str, Any]:
-        """The config of an encoder or decoder, with layers in place of their configs."""
+        """Returns the config of an encoder or decoder with deserialized layers."""
         layers = {
-            name: keras.saving.deserialize_keras_object(config[name])
+            name: deserialize_shared(config[name])
             for name in ("embedding", "positions", "position_bias")
         }
         block = with_dtype(config["block"], config["dtype"])

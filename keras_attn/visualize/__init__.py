@@ -1,4 +1,4 @@
-"""Pictures of attention: heat maps, and a page to explore translations in."""
+"""Visualization of attention: heat maps, and an interactive HTML page."""
 
 from keras_attn.visualize.heat_maps import plot_alignments, plot_attention_grid
 from keras_attn.visualize.write_alignment_html import write_alignment_html

@@ -1,4 +1,4 @@
-"""What all pictures of attention ask of their weights, and how they show a token."""
+"""Checks of attention weights, and labels of tokens."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,38 +7,43 @@ import numpy as np
 
 from keras_attn._types import TensorLike
 
-WORD_START = "\u2581"  # how SentencePiece writes the space before a word
+WORD_START = "\u2581"  # SentencePiece's symbol for the space before a word
 VISIBLE_SPACE = "\u2423"
 
 
 def checked_alignments(
     alignments: TensorLike, source_tokens: Sequence[Any], target_tokens: Sequence[Any]
 ) -> np.ndarray:
-    """The weights as a float32 matrix `(target_length, source_length)`.
+    """Returns attention weights as a float32 matrix `(target_length, source_length)`.
+
+    Args:
+        alignments: Array-like of shape `(target_length, source_length)`.
+        source_tokens: List of `source_length` strings.
+        target_tokens: List of `target_length` strings.
 
     Raises:
-        ValueError: if they are not a matrix, are empty, do not fit the tokens or have numbers
-            outside 0 to 1.
+        ValueError: If the weights are not a matrix, are empty, do not match the tokens, or are
+            outside of [0, 1].
     """
     alignments = np.asarray(alignments, dtype="float32")
     expected = (len(target_tokens), len(source_tokens))
     if alignments.shape != expected or alignments.size == 0:
         raise ValueError(
-            "`alignments` must have a row for each target token and a column for each source "
-            "token, and at least one of each; choose one hypothesis and cut off the padding. "
-            f"Received: alignments.shape={alignments.shape}, {expected[0]} target tokens and "
-            f"{expected[1]} source tokens"
+            "Expected alignments with one row per target token and one column per source token, "
+            "and at least one of each. "
+            f"Received: alignments with shape {alignments.shape}, {expected[0]} target tokens and "
+            f"{expected[1]} source tokens. Select one hypothesis and remove the padding."
         )
-    # Written so that NaN fails too. Sums of float16 weights may pass 1 by a little.
+    # The condition also fails for NaN. Sums of float16 weights may slightly exceed 1.
     if not np.all((alignments >= 0.0) & (alignments <= 1.001)):
         raise ValueError(
-            "`alignments` must be attention weights from 0 to 1 (after the softmax). "
-            f"Received: numbers from {alignments.min()} to {alignments.max()}"
+            "Expected alignments to be attention weights in [0, 1], after the softmax. "
+            f"Received: alignments from {alignments.min()} to {alignments.max()}."
         )
     return alignments
 
 
 def label_of(token: Any) -> str:
-    """A token as people read it; never empty."""
+    """Returns a readable label of a token, which is never empty."""
     text = token.replace(WORD_START, " ").replace("\n", "\\n").replace("\t", "\\t")
     return text.strip() or VISIBLE_SPACE

@@ -1,4 +1,4 @@
-"""Heat maps of attention."""
+"""Heat maps of attention weights."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,36 +17,37 @@ def plot_alignments(
     title: str | None = None,
     cmap: Any = "gray",
 ) -> Any:
-    """Draws where a translation looked in its source, as a heat map.
+    """Plots the attention weights of one output sequence as a heat map.
 
-    Row t shows the attention weights over the source while target token t was written:
+    Row t shows the weights over the source at the step that produced target token t:
 
-        pixel (t, s) = alpha_ts,   black for 0 and white for 1
+        pixel (t, s) = alpha_ts        (black: 0, white: 1)
 
     as in figure 3 of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473): the source runs from
     left to right along the top, the output from top to bottom.
 
+    The marks of word starts are removed from the labels; spaces, line breaks and tabs are shown as
+    visible characters. If Matplotlib's default font lacks a character, an installed font that has
+    it is used.
+
     Args:
-        alignments: Array-like `(target_length, source_length)` of numbers from 0 to 1; padding is
-            cut off before. A tensor of any backend that NumPy can read.
+        alignments: Array-like of shape `(target_length, source_length)` with numbers in [0, 1],
+            without padding. Tensors of any backend that NumPy can read are accepted.
         source_tokens: List of `source_length` strings: words, characters or SentencePiece pieces.
-        target_tokens: List of `target_length` strings, with the end token if `alignments` has it.
-        ax: The `matplotlib.axes.Axes` to draw on. Default `None`: those of a new figure, as large
-            as the tokens need.
-        title: String. Drawn above the picture. Default `None`: no title.
-        cmap: A Matplotlib colour map, or its name. Default `"gray"`, as in the paper.
+        target_tokens: List of `target_length` strings, with the end token if `alignments` includes
+            it.
+        ax: `matplotlib.axes.Axes` to draw on. Defaults to `None`: a new figure, sized by the number
+            of tokens.
+        title: String, title above the picture. Defaults to `None`.
+        cmap: Matplotlib color map, or its name. Defaults to `"gray"`, as in the paper.
 
     Returns:
-        The `matplotlib.axes.Axes`; `ax.figure.savefig("attention.png")` writes it to a file.
+        The `matplotlib.axes.Axes`. Save the picture with `ax.figure.savefig("attention.png")`.
 
     Raises:
-        ValueError: if `alignments` is not a matrix, is empty, does not fit the tokens or has
-            numbers outside 0 to 1.
-        ImportError: if Matplotlib is not installed.
-
-    Tokens are shown as people read them: the mark of a word start is left out, a token that is only
-    a space is drawn as one that can be seen, and so are line breaks and tabs. Scripts that
-    Matplotlib's default font lacks are drawn with an installed font that has them.
+        ValueError: If `alignments` is not a matrix, is empty, does not match the tokens, or has
+            numbers outside of [0, 1].
+        ImportError: If Matplotlib is not installed.
 
     Example:
 
@@ -63,18 +64,18 @@ def plot_alignments(
         raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
 
     if ax is None:
-        # In inches: a cell for each token, and room for the labels.
+        # In inches: one cell per token, and space for the labels.
         size = [min(1.2 + 0.32 * len(labels), 30.0) for labels in (source_labels, target_labels)]
         _, ax = plt.subplots(figsize=size, layout="constrained")
     ax.imshow(alignments, cmap=cmap, vmin=0.0, vmax=1.0, interpolation="nearest", aspect="equal")
 
-    # parse_math=False: a "$" in a text is a dollar, not the start of a formula.
+    # parse_math=False: a "$" is a dollar sign, not the start of a formula.
     text = {"parse_math": False, "family": _font_families(source_labels + target_labels)}
     ax.set_xticks(range(len(source_labels)), source_labels, **text)
     ax.set_yticks(range(len(target_labels)), target_labels, **text)
     ax.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
     for label in ax.get_xticklabels():
-        # Wider than a cell: written upwards.
+        # Labels that are wider than a cell are vertical.
         label.set_rotation(90 if len(label.get_text()) > 2 else 0)
     if title is not None:
         ax.set_title(title, parse_math=False, family=_font_families([title]))
@@ -88,22 +89,24 @@ def plot_attention_grid(
     title: str | None = None,
     cmap: Any = "gray",
 ) -> Any:
-    """Draws the attention of several heads and layers, a row of heat maps for each layer.
+    """Plots the attention weights of several heads and layers, with one row per layer.
 
     Args:
-        scores: Dict from the name of a layer to array-like `(heads, target_length,
-            source_length)`, or without the first axis for attention that has no heads, numbers from
-            0 to 1; padding is cut off before. What `keras_attn.record_attention_scores` collects,
-            one sentence of it.
-        source_tokens, target_tokens, cmap: As in `plot_alignments`.
-        title: String. Drawn above the picture. Default `None`: no title.
+        scores: Dict from layer names to array-likes of shape `(heads, target_length,
+            source_length)`, or `(target_length, source_length)` for attention with one head, with
+            numbers in [0, 1], without padding. For instance one batch entry of the result of
+            `keras_attn.record_attention_scores`.
+        source_tokens: List of `source_length` strings, see `plot_alignments`.
+        target_tokens: List of `target_length` strings, see `plot_alignments`.
+        title: String, title above the picture. Defaults to `None`.
+        cmap: Matplotlib color map, or its name. Defaults to `"gray"`.
 
     Returns:
-        The `matplotlib.figure.Figure`; `figure.savefig("heads.png")` writes it to a file.
+        The `matplotlib.figure.Figure`. Save the picture with `figure.savefig("heads.png")`.
 
     Raises:
-        ValueError: if `scores` is empty, or one of the heat maps cannot be drawn.
-        ImportError: if Matplotlib is not installed.
+        ValueError: If `scores` is empty, or an array does not match the tokens.
+        ImportError: If Matplotlib is not installed.
 
     Example:
 
@@ -116,9 +119,9 @@ def plot_attention_grid(
     scores = {name: heads[None] if heads.ndim == 2 else heads for name, heads in scores.items()}
     if not scores or any(heads.ndim != 3 for heads in scores.values()):
         raise ValueError(
-            "`scores` must have `(heads, target_length, source_length)` weights for at least one "
-            "layer; choose one sentence of the batch. Received: "
-            f"{ {name: heads.shape for name, heads in scores.items()} }"
+            "Expected scores with weights of shape (heads, target_length, source_length) for at "
+            "least one layer. Received: scores with shapes "
+            f"{ {name: heads.shape for name, heads in scores.items()} }. Select one batch entry."
         )
     try:
         import matplotlib.pyplot as plt
@@ -126,7 +129,7 @@ def plot_attention_grid(
         raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
 
     rows, columns = len(scores), max(len(heads) for heads in scores.values())
-    # In inches: cells a third as large as those of a single picture, labels on the outside only.
+    # In inches: cells of a third of the size in `plot_alignments`, labels on the outside only.
     width = columns * (0.4 + 0.12 * len(source_tokens)) + 1.2
     height = rows * (0.4 + 0.12 * len(target_tokens)) + 1.2
     figure, axes = plt.subplots(
@@ -152,10 +155,15 @@ def plot_attention_grid(
 
 
 def _font_families(texts):
-    """The default fonts, then for each character they lack an installed font that has it.
+    """Returns the default fonts, and installed fonts for characters that the default font lacks.
 
-    Matplotlib looks for each character in the fonts in this order. Where no installed font has it,
-    Matplotlib draws a box and warns.
+    Matplotlib searches the fonts in this order. If no installed font has a character, Matplotlib
+    draws a box and warns.
+    <<<*
+    raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
+    ===>
+    raise ImportError("Expected Matplotlib: `pip install keras-attn[plot]`.") from error
+    >>>
     """
     import matplotlib
     from matplotlib import font_manager

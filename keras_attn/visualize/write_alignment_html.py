@@ -17,25 +17,23 @@ TEMPLATE = Path(__file__).with_name("alignments.html")
 def write_alignment_html(
     path: str | PathLike[str], examples: Iterable[Mapping[str, Any]], title: str = "Attention"
 ) -> None:
-    """Writes a page to explore translations in: point at a word and see what it looked at.
+    """Writes an interactive HTML page that shows the attention of each word.
 
-    One file with everything in it, which needs no network. The words are coloured by their weights,
-    lines lead to them, and a heat map stands below. The keyboard alone is enough, scripts may run
-    in either direction, and where there are several heads or layers, they can be chosen.
+    The page is a single file without external resources. Pointing at a word highlights the words
+    that it attends to. A heat map is shown below. The page supports keyboard navigation,
+    right-to-left scripts, and the selection of heads and layers.
 
     Args:
-        path: name of the file; an existing one is replaced.
-        examples: list of dicts, one for each sentence:
-            `source_tokens`: list of strings, as in `plot_alignments`;
-            `target_tokens`: list of strings;
-            `alignments`: array-like `(target_length, source_length)` or `(heads, target_length,
-            source_length)` of numbers from 0 to 1, or a dict of these by the name of their layer;
-            padding is cut off before.
-        title: String. Heading of the page. Default `"Attention"`.
+        path: Path of the file. An existing file is replaced.
+        examples: List of dicts, one per sentence, with the keys `"source_tokens"` and
+            `"target_tokens"` (lists of strings, see `plot_alignments`) and `"alignments"`: an
+            array-like of shape `(target_length, source_length)` or `(heads, target_length,
+            source_length)` with numbers in [0, 1], without padding, or a dict from layer names to
+            such arrays.
+        title: String, heading of the page. Defaults to `"Attention"`.
 
     Raises:
-        ValueError: if there is no example, one lacks something, or its weights do not fit its
-            tokens.
+        ValueError: If there is no example, a key is missing, or weights do not match their tokens.
 
     Example:
 
@@ -51,10 +49,10 @@ def write_alignment_html(
     """
     examples = [_page_data(example) for example in examples]
     if not examples:
-        raise ValueError("`examples` must have at least one sentence. Received: examples=[]")
+        raise ValueError("Expected at least one example. Received: examples=[].")
     parts = {
         "title": html.escape(title),
-        # Inside of a script element, "<" could end it.
+        # Escaped, because "<" could end the script element.
         "examples": json.dumps(examples, separators=(",", ":")).replace("<", "\\u003c"),
     }
     template = TEMPLATE.read_text(encoding="utf-8")
@@ -64,12 +62,12 @@ def write_alignment_html(
 
 
 def _page_data(example):
-    """What the page needs of an example: labels, texts, and weights by their names."""
+    """Returns the labels, texts and weights of an example for the page."""
     missing = {"source_tokens", "target_tokens", "alignments"} - set(example)
     if missing:
         raise ValueError(
-            "An example must have source_tokens, target_tokens and alignments. Received: an "
-            f"example without {', '.join(sorted(missing))}"
+            "Expected an example with source_tokens, target_tokens and alignments. Received: an "
+            f"example without {', '.join(sorted(missing))}."
         )
     source, target = example["source_tokens"], example["target_tokens"]
     alignments = example["alignments"]
@@ -80,7 +78,7 @@ def _page_data(example):
         for name, matrix in _heads(layer, matrices)
     ]
     if not weights:
-        raise ValueError("`alignments` must have a layer and a head. Received: none")
+        raise ValueError("Expected alignments of at least one layer and head. Received: none.")
     return {
         "source": [label_of(token) for token in source],
         "target": [label_of(token) for token in target],
@@ -90,7 +88,7 @@ def _page_data(example):
 
 
 def _heads(layer, matrices):
-    """Names and matrices of a layer: its mean first, where it has several heads."""
+    """Returns the names and matrices of a layer: the mean of several heads, then each head."""
     matrices = np.asarray(matrices, dtype="float32")
     if matrices.ndim != 3:
         return [(layer, matrices)]
@@ -101,6 +99,6 @@ def _heads(layer, matrices):
 
 
 def _text(tokens):
-    """The tokens as a line of text: SentencePiece pieces know where the spaces are."""
+    """Joins tokens to a line of text."""
     is_pieces = any(token.startswith(WORD_START) for token in tokens)
     return ("" if is_pieces else " ").join(tokens).replace(WORD_START, " ").strip()

@@ -47,7 +47,7 @@ def test_equals_the_equations(chunk_size):
 
 @pytest.mark.parametrize("chunk_size", [0, 1.5])
 def test_a_chunk_holds_something(chunk_size):
-    with pytest.raises(ValueError, match="chunk_size must be a positive integer. Received: chunk"):
+    with pytest.raises(ValueError, match="chunk_size to be a positive integer. Received: chunk"):
         BahdanauAttention(6, chunk_size=chunk_size)
 
 

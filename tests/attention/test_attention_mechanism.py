@@ -120,7 +120,7 @@ def test_the_implicit_mask_and_the_argument_both_count():
 def test_inputs_of_another_rank_are_refused(make_mechanism, name):
     inputs = {"query": QUERY, "value": VALUE, "key": KEY}
     inputs[name] = inputs[name][:, 0]
-    with pytest.raises(ValueError, match=rf"{name} must have shape .* Received: {name} with"):
+    with pytest.raises(ValueError, match=rf"{name} of shape .* Received: {name} with"):
         make_mechanism()(**inputs)
 
 
@@ -149,6 +149,6 @@ def test_a_mechanism_must_say_how_it_scores():
     [CosineAttention, ScaledDotProductAttention, lambda: LuongAttention("dot")],
 )
 def test_a_dot_product_needs_one_size(make_dot):
-    message = "queries and keys of one size. Received: query_dim=4, key_dim=3"
+    message = "queries and keys of the same size. Received: query_dim=4, key_dim=3"
     with pytest.raises(ValueError, match=message):
         make_dot()(QUERY, VALUE, KEY[:, :, :3])

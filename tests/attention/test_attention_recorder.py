@@ -5,9 +5,9 @@ import pytest
 from keras_attn import (
     LuongAttention,
     MultiHeadAttention,
+    TrainingModel,
     record_attention_scores,
     rnn_seq2seq,
-    training_model,
     transformer_tiny,
 )
 from tests.backend import requires_tensorflow
@@ -19,7 +19,7 @@ IDS = {"source_ids": SOURCE_IDS, "target_ids": TARGET_IDS}
 
 
 def test_every_layer_and_head_of_a_model_is_recorded_without_changing_it():
-    model = training_model(*transformer_tiny(12, 12, num_layers=2))
+    model = TrainingModel(*transformer_tiny(12, 12, num_layers=2))
     logits = numpy(model(IDS))
     with record_attention_scores() as scores:
         assert_close(numpy(model(IDS)), logits, 1e-6)

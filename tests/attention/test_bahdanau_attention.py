@@ -43,5 +43,5 @@ def test_normalizing_takes_the_length_of_the_vector_away():
 
 @pytest.mark.parametrize("units", [0, -1, 2.5, None, "8"])
 def test_units_must_be_a_positive_integer(units):
-    with pytest.raises(ValueError, match="units must be a positive integer. Received: units="):
+    with pytest.raises(ValueError, match="units to be a positive integer. Received: units="):
         BahdanauAttention(units)

@@ -8,11 +8,11 @@ from keras_attn import (
     BeamDecoder,
     CombinedAttention,
     CoverageAttention,
+    GenerationModel,
     IntraDecoderAttention,
     LuongAttention,
     MultiHeadAttention,
     RNNDecoder,
-    search_model,
 )
 from keras_attn.testing import check_decoder, check_layer
 from tests.backend import requires_tensorflow
@@ -164,7 +164,7 @@ def test_a_decoder_with_several_memories():
         (({},), "attentions must be a dict"),
         (([LuongAttention()],), "attentions must be a dict"),
         (({"a": LuongAttention()}, "sum"), "combination must be one of .* combination='sum'"),
-        (({"a": LuongAttention()}, "gate"), "units must be a positive integer"),
+        (({"a": LuongAttention()}, "gate"), "units to be a positive integer"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
@@ -197,7 +197,7 @@ def make_translator():
     cell = AttentionRNNCell(keras.layers.GRUCell(4), attention, attention_units=5, query=query)
     decoder = RNNDecoder(cell, keras.layers.Embedding(50, 3), keras.layers.Dense(50), "zero")
     search = BeamDecoder(decoder, beam_width=3, max_length=12, name="search")
-    translator = search_model(TwoSources(name="encoder"), search)
+    translator = GenerationModel(TwoSources(name="encoder"), search)
     keras.utils.set_random_seed(4)
     for weight in translator.weights:
         weight.assign(keras.random.normal(weight.shape, stddev=0.7))

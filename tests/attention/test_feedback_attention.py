@@ -281,25 +281,25 @@ def test_the_noise_of_each_step_is_its_own():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: MonotonicAttention(BahdanauAttention(5), "soft"), "mode must be one of .*'soft'"),
-        (lambda: MonotonicAttention("luong"), "mechanism must be an AttentionMechanism"),
-        (lambda: MonotonicAttention(CoverageAttention(5)), "mechanism must be an AttentionMech"),
+        (lambda: MonotonicAttention(BahdanauAttention(5), "soft"), "mode to be one of .*'soft'"),
+        (lambda: MonotonicAttention("luong"), "mechanism to be an AttentionMechanism"),
+        (lambda: MonotonicAttention(CoverageAttention(5)), "mechanism to be an AttentionMech"),
         (
             lambda: MonotonicAttention(LuongAttention(), sigmoid_noise=-1.0),
-            "sigmoid_noise must not be negative. Received: sigmoid_noise=-1.0",
+            "sigmoid_noise >= 0. Received: sigmoid_noise=-1.0",
         ),
         (
             lambda: MonotonicAttention(LuongAttention(), probability_fn="sparsemax"),
-            "not made by a probability_fn.* Received: probability_fn='sparsemax'",
+            "for monotonic attention. Received: probability_fn='sparsemax'",
         ),
         (
             lambda: LocalAttention(LuongAttention(), alignment="m"),
-            "alignment must be one of .* Received: alignment='m'",
+            "alignment to be one of .* Received: alignment='m'",
         ),
-        (lambda: LocalAttention(CoverageAttention(5)), "mechanism must be an AttentionMechanism"),
-        (lambda: LocationSensitiveAttention(0), "units must be a positive integer"),
-        (lambda: LocationSensitiveAttention(5, filters=0), "filters must be a positive integer"),
-        (lambda: LocationSensitiveAttention(5, kernel_size=-1), "kernel_size must be a positive"),
+        (lambda: LocalAttention(CoverageAttention(5)), "mechanism to be an AttentionMechanism"),
+        (lambda: LocationSensitiveAttention(0), "units to be a positive integer"),
+        (lambda: LocationSensitiveAttention(5, filters=0), "filters to be a positive integer"),
+        (lambda: LocationSensitiveAttention(5, kernel_size=-1), "kernel_size to be a positive"),
     ],
 )
 def test_bad_arguments_are_refused(make, message):

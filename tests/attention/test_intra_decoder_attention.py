@@ -76,7 +76,7 @@ def test_the_number_of_steps_must_be_known():
     ],
 )
 def test_a_mechanism_that_does_not_score_a_query_and_a_key_is_refused(make_mechanism):
-    with pytest.raises(ValueError, match="AttentionMechanism that scores a query and a key"):
+    with pytest.raises(ValueError, match="scores pairs of a query and a key"):
         IntraDecoderAttention(make_mechanism())
 
 

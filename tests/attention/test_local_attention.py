@@ -120,5 +120,5 @@ def test_a_mask_for_each_query():
     "mechanism", [LocationAttention(5), MultiHeadAttention(2, 3), None, "luong"]
 )
 def test_what_has_no_score_of_a_position_is_refused(mechanism):
-    with pytest.raises(ValueError, match="mechanism must be an AttentionMechanism.*Received: mech"):
+    with pytest.raises(ValueError, match="mechanism to be an AttentionMechanism.*Received: mech"):
         LocalAttention(mechanism)

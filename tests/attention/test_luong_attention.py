@@ -50,5 +50,5 @@ def test_an_unknown_score_is_refused():
 
 @pytest.mark.parametrize("units", [None, 0, 2.5])
 def test_concat_needs_units(units):
-    with pytest.raises(ValueError, match='"concat" needs units.* Received: units='):
+    with pytest.raises(ValueError, match='units to be a positive .*"concat". Received: units='):
         LuongAttention("concat", units=units)

@@ -143,7 +143,7 @@ def test_attention_over_axes_is_a_good_layer():
 
 def test_a_mask_without_the_attended_axes_is_refused():
     layer = MultiHeadAttention(2, 4, attention_axes=2)
-    with pytest.raises(ValueError, match=r"attention_mask must end with .* with shape \(4, 5\)"):
+    with pytest.raises(ValueError, match=r"attention_mask to end with .* with shape \(4, 5\)"):
         layer(IMAGE, WIDER, attention_mask=np.ones((4, 5), bool))
 
 
@@ -627,15 +627,15 @@ def test_half_precision_goes_through_the_cache_with_float32_biases(growing):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_heads": 0}, "num_heads must be a positive integer. Received: num_heads=0"),
+        ({"num_heads": 0}, "num_heads to be a positive integer. Received: num_heads=0"),
         ({"num_heads": 1.5}, "Received: num_heads=1.5"),
-        ({"key_dim": -1}, "key_dim must be a positive integer. Received: key_dim=-1"),
-        ({"value_dim": 0}, "value_dim must be a positive integer. Received: value_dim=0"),
-        ({"output_shape": 0}, "output_shape must be a positive integer. Received: output_shape=0"),
-        ({"sliding_window": 0}, "sliding_window must be .* Received: sliding_window=0"),
-        ({"num_key_value_heads": 0}, "must be .* Received: num_key_value_heads=0"),
+        ({"key_dim": -1}, "key_dim to be a positive integer. Received: key_dim=-1"),
+        ({"value_dim": 0}, "value_dim to be a positive integer. Received: value_dim=0"),
+        ({"output_shape": 0}, "output_shape to be a positive integer. Received: output_shape=0"),
+        ({"sliding_window": 0}, "sliding_window to be .* Received: sliding_window=0"),
+        ({"num_key_value_heads": 0}, "to be .* Received: num_key_value_heads=0"),
         ({"num_key_value_heads": 3}, "must divide num_heads. Received: num_key_value_heads=3"),
-        ({"dropout": 1.0}, r"dropout must be in \[0, 1\). Received: dropout=1.0"),
+        ({"dropout": 1.0}, r"dropout to be in \[0, 1\). Received: dropout=1.0"),
         ({"dropout": -0.1}, "Received: dropout=-0.1"),
         ({"dropout": 0.1, "flash_attention": True}, "Received: flash_attention=True, dropout=0.1"),
     ],
@@ -656,7 +656,7 @@ def test_inputs_have_a_time_axis_and_the_same_rank(name):
 
 @pytest.mark.parametrize("axes", [0, 2, -1, -3, (1, 1), (1, -2)])
 def test_attention_axes_are_between_batch_and_features(axes):
-    with pytest.raises(ValueError, match="attention_axes must be different axes between .* rank 3"):
+    with pytest.raises(ValueError, match="attention_axes to be distinct axes between .* rank 3"):
         MultiHeadAttention(2, 4, attention_axes=axes)(X)
 
 
@@ -666,7 +666,7 @@ def test_a_mask_of_another_rank_is_refused():
 
 
 def test_rotary_positions_need_heads_of_even_size():
-    with pytest.raises(ValueError, match="head_dim must be even.* Received: head_dim=3"):
+    with pytest.raises(ValueError, match="even head_dim.* Received: head_dim=3"):
         MultiHeadAttention(2, 3, rotary=RotaryPositions())(X)
 
 

@@ -69,7 +69,7 @@ def test_cosine_does_not_see_lengths():
 
 @pytest.mark.parametrize("sharpness", [0.0, -1.0, float("nan")])
 def test_a_sharpness_must_be_positive(sharpness):
-    with pytest.raises(ValueError, match="initial_sharpness must be positive. Received: initial_"):
+    with pytest.raises(ValueError, match="initial_sharpness > 0. Received: initial_"):
         CosineAttention(sharpness)
 
 
@@ -90,7 +90,7 @@ def test_location_gives_no_weight_beyond_its_length():
 
 @pytest.mark.parametrize("max_length", [0, 2.5, None])
 def test_location_needs_a_length(max_length):
-    with pytest.raises(ValueError, match="max_length must be a positive integer. Received: max_"):
+    with pytest.raises(ValueError, match="max_length to be a positive integer. Received: max_"):
         LocationAttention(max_length)
 
 

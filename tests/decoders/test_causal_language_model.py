@@ -5,20 +5,19 @@ import itertools
 import keras
 import numpy as np
 import pytest
-from keras import ops, tree
+from keras import tree
 
 from keras_attn import (
     AlibiBias,
     BeamDecoder,
     CausalLanguageModel,
+    GenerationModel,
     GreedyDecoder,
     LearnedPositions,
-    PromptEncoder,
     RelativePositionBias,
     RotaryPositions,
     SinusoidalPositions,
     TransformerDecoderBlock,
-    search_model,
 )
 from keras_attn._backend.gather import reorder
 from keras_attn.testing import check_layer, search_oracles
@@ -237,7 +236,7 @@ def tables(model, limit):
 def test_searches_find_the_best_continuations(name):
     limit, model = 4, made(name, scale=1.0)
     lookups = [table.__getitem__ for table in tables(model, limit)]
-    encoded = PromptEncoder()(PROMPT_IDS)
+    encoded = {"encoder_outputs": PROMPT_IDS, "encoder_mask": PROMPT_IDS != 0}
     arguments = {"max_length": limit, "relative_max_length": None}
 
     exact = BeamDecoder(model, beam_width=24, num_hypotheses=3, stop="exact", **arguments)
@@ -258,7 +257,7 @@ def test_searches_find_the_best_continuations(name):
 def test_an_empty_prompt_is_the_start_token():
     model = made("rotary, fixed cache")
     arguments = {"max_length": 4, "relative_max_length": None}
-    generator = search_model(PromptEncoder(), BeamDecoder(model, beam_width=2, **arguments))
+    generator = GenerationModel(None, BeamDecoder(model, beam_width=2, **arguments))
     empty, start = numpy(generator(np.zeros((1, 3), "int32"))), numpy(generator(np.array([[1]])))
     assert_close(empty, start)
 
@@ -286,19 +285,19 @@ def test_a_generator_is_saved_with_its_search(tmp_path):
     search = BeamDecoder(
         model, beam_width=3, num_hypotheses=2, max_length=5, relative_max_length=None
     )
-    generator = search_model(PromptEncoder(VOCABULARY_SIZE), search)
+    generator = GenerationModel(None, search)
     expected = numpy(generator(PROMPT_IDS))
     assert (expected["lengths"] > 0).any()
     generator.save(tmp_path / "generator.keras")
     loaded = keras.models.load_model(tmp_path / "generator.keras")
     assert_close(numpy(loaded(PROMPT_IDS)), expected)
-    assert loaded.layers[1].vocabulary_size == VOCABULARY_SIZE
+    assert loaded.encoder is None and loaded.source_encoder.vocabulary_size == VOCABULARY_SIZE
 
 
 def test_a_graph_of_known_prompt_length_can_archive():
     model = made("rotary, archive")
     search = BeamDecoder(model, beam_width=2, max_length=5, relative_max_length=None)
-    generator = search_model(PromptEncoder(), search)
+    generator = GenerationModel(None, search)
     expected = numpy(generator(PROMPT_IDS))
     assert_close(generator.predict(PROMPT_IDS, verbose=0), expected)
 
@@ -308,14 +307,6 @@ def test_blocks_that_attend_to_a_memory_are_refused():
         CausalLanguageModel(
             TransformerDecoderBlock(2, 12), keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8)
         )
-
-
-def test_prompt_encoder_keeps_its_arguments():
-    encoder = PromptEncoder(9, pad_token_id=4)
-    encoded = encoder(np.array([[5, 4]]))
-    assert ops.convert_to_numpy(encoded["encoder_mask"]).tolist() == [[True, False]]
-    copy = PromptEncoder.from_config(encoder.get_config())
-    assert copy.vocabulary_size == 9 and copy.pad_token_id == 4
 
 
 def test_prompt_and_continuation_share_the_learned_positions():

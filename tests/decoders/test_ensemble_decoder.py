@@ -11,12 +11,12 @@ from keras_attn import (
     EnsembleDecoder,
     GreedyDecoder,
     LearnedPositions,
-    PromptEncoder,
     RNNDecoder,
     SinusoidalPositions,
     TransformerDecoder,
     TransformerDecoderBlock,
 )
+from keras_attn.encoders.prompt_encoder import PromptEncoder
 from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import oracles
 from tests.contracts import assert_close, numpy, randomize
@@ -208,10 +208,10 @@ def test_language_models_go_on_behind_one_prompt():
         ({"decoders": []}, r"at least one StepDecoder. Received: decoders=\[\]"),
         ({"decoders": [keras.layers.Dense(3)]}, r"Received: decoders=\['Dense'\]"),
         ({"average": "harmonic"}, "average='harmonic'"),
-        ({"member_weights": [1.0]}, r"member_weights=\[1.0\] of 2 decoders"),
-        ({"member_weights": [1.0, 0.0]}, "positive and finite"),
-        ({"member_weights": [1.0, float("inf")]}, "positive and finite"),
-        ({"member_weights": [1.0, "2"]}, "positive and finite"),
+        ({"member_weights": [1.0]}, r"member_weights=\[1.0\] for 2 decoders"),
+        ({"member_weights": [1.0, 0.0]}, "positive, finite"),
+        ({"member_weights": [1.0, float("inf")]}, "positive, finite"),
+        ({"member_weights": [1.0, "2"]}, "positive, finite"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments, message):
@@ -220,15 +220,15 @@ def test_arguments_out_of_range_are_refused(arguments, message):
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match=r"Received: decoders of \[5, 6\] tokens"):
+    with pytest.raises(ValueError, match=r"Received: vocabulary sizes \[5, 6\]"):
         EnsembleDecoder([transformer(), transformer(6)])
     ensemble = EnsembleDecoder([transformer(), transformer()])
-    with pytest.raises(ValueError, match=r"decoders \['0', '1'\]. Received: \['0', '2'\]"):
+    with pytest.raises(ValueError, match=r"keys \['0', '1'\]. Received: \['0', '2'\]"):
         ensemble(TOKEN_IDS, {"0": outputs(), "2": outputs()})
     lengths = {"0": outputs(), "1": outputs(source=4)}
     assert tuple(ensemble(TOKEN_IDS, lengths).shape) == (3, 4, 5)
     memory = ensemble.prepare_memory(lengths)
-    with pytest.raises(ValueError, match=r"sources of \[4, 6\] positions"):
+    with pytest.raises(ValueError, match=r"source lengths \[4, 6\]"):
         ensemble.initial_state(memory, alignments=True, max_length=4)
 
 

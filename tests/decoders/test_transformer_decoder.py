@@ -208,7 +208,7 @@ def test_a_search_stays_within_a_fixed_cache():
     ids=lambda block: type(block).__name__,
 )
 def test_blocks_without_cross_attention_are_refused(block):
-    with pytest.raises(ValueError, match="needs cross-attention"):
+    with pytest.raises(ValueError, match="a block with cross-attention"):
         TransformerDecoder(block, keras.layers.ReversibleEmbedding(5, 8))
 
 

@@ -2,7 +2,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn import EnsembleEncoder, PromptEncoder, RNNEncoder, rnn_seq2seq, transformer_tiny
+from keras_attn import EnsembleEncoder, RNNEncoder, rnn_seq2seq, transformer_tiny
+from keras_attn.encoders.prompt_encoder import PromptEncoder
 from keras_attn.testing import check_layer
 from tests.contracts import assert_identical, numpy
 
@@ -60,9 +61,9 @@ def test_it_tells_an_export_what_all_encoders_read():
     "make, message",
     [
         (lambda: [], "at least one"),
-        (lambda: [transformer(), recurrent(12)], r"one vocabulary_size. .* with \[10, 12\]"),
-        (lambda: [transformer(), recurrent(pad_token_id=4)], r"one pad_token_id. .* \[0, 4\]"),
-        (lambda: [transformer(), PromptEncoder(10)], r"one end_token_id. .* \[2, None\]"),
+        (lambda: [transformer(), recurrent(12)], r"same vocabulary_size. .*=\[10, 12\]"),
+        (lambda: [transformer(), recurrent(pad_token_id=4)], r"same pad_token_id. .*=\[0, 4\]"),
+        (lambda: [transformer(), PromptEncoder(10)], r"same end_token_id. .*=\[2, None\]"),
     ],
 )
 def test_encoders_that_read_something_else_are_refused(make, message):

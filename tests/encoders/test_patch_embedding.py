@@ -90,7 +90,7 @@ def test_refuses_images_that_cannot_be_cut(shape):
 
 @pytest.mark.parametrize("wrong", [(0, 5), (2, 0)], ids=str)
 def test_refuses_sizes_below_one(wrong):
-    with pytest.raises(ValueError, match="must be a positive integer"):
+    with pytest.raises(ValueError, match="to be a positive integer"):
         PatchEmbedding(*wrong)
 
 

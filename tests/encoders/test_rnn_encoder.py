@@ -264,13 +264,13 @@ def test_ids_outside_the_vocabulary_are_refused():
 
 @pytest.mark.parametrize("num_layers", [0, -1, 1.5])
 def test_the_number_of_layers_is_checked(num_layers):
-    with pytest.raises(ValueError, match="num_layers must be a positive integer. Received: num_la"):
+    with pytest.raises(ValueError, match="num_layers to be a positive integer. Received: num_la"):
         RNNEncoder(keras.layers.GRUCell(4), num_layers=num_layers)
 
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.0])
 def test_the_dropout_is_checked(dropout):
-    with pytest.raises(ValueError, match=r"dropout must be in \[0, 1\). Received: dropout="):
+    with pytest.raises(ValueError, match=r"dropout to be in \[0, 1\). Received: dropout="):
         RNNEncoder(keras.layers.GRUCell(4), dropout=dropout)
 
 

@@ -189,8 +189,8 @@ def test_a_seed_makes_the_same_dropout_which_is_off_outside_of_training():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_layers": 0}, "num_layers must be a positive integer. Received: num_layers=0"),
-        ({"dropout": 1.0}, r"dropout must be in \[0, 1\). Received: dropout=1.0"),
+        ({"num_layers": 0}, "num_layers to be a positive integer. Received: num_layers=0"),
+        ({"dropout": 1.0}, r"dropout to be in \[0, 1\). Received: dropout=1.0"),
     ],
 )
 def test_arguments_are_checked(arguments, message):
@@ -200,9 +200,9 @@ def test_arguments_are_checked(arguments, message):
 
 def test_positions_of_other_kinds_are_refused():
     block = TransformerEncoderBlock(2, 12)
-    with pytest.raises(ValueError, match="positions must be a layer.*'sinusoidal'"):
+    with pytest.raises(ValueError, match="positions to be a layer.*'sinusoidal'"):
         TransformerEncoder(block, None, num_layers=1, positions="sinusoidal")
-    with pytest.raises(ValueError, match="as many heads as the block. Received: 1 .* 2 of the"):
+    with pytest.raises(ValueError, match="number of heads of the block. Received: .*=1, .*=2"):
         TransformerEncoder(block, None, num_layers=1, position_bias=AlibiBias(1))
     with pytest.raises(ValueError, match="rotary must be a RotaryPositions or None.*True"):
         TransformerEncoderBlock(2, 12, rotary=True).build((None, None, 8))

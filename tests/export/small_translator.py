@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_attn import BeamDecoder, rnn_seq2seq, search_model
+from keras_attn import BeamDecoder, GenerationModel, rnn_seq2seq
 
 SOURCE = ["the cat sleeps", "a dog eats the bone", "two birds sing in a tree", "the dog sleeps"]
 TARGET = ["die katze schläft", "ein hund frisst den knochen", "zwei vögel singen", "ein baum"]
@@ -14,7 +14,7 @@ def make_translator(attention="bahdanau", cell="lstm", vocabulary_sizes=(45, 46)
         *vocabulary_sizes, attention=attention, cell=cell, embedding_dim=8, units=8, seed=7
     )
     arguments = {"beam_width": 3, "num_hypotheses": 2, "max_length": 30, **search}
-    model = search_model(encoder, BeamDecoder(decoder, **arguments))
+    model = GenerationModel(encoder, BeamDecoder(decoder, **arguments))
     keras.utils.set_random_seed(4)
     for weight in model.weights:
         weight.assign(keras.random.normal(weight.shape, stddev=0.7))

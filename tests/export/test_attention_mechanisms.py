@@ -10,6 +10,7 @@ from keras_attn import (
     BeamDecoder,
     CosineAttention,
     CoverageAttention,
+    GenerationModel,
     LinearScoreAttention,
     LocalAttention,
     LocationAttention,
@@ -20,7 +21,6 @@ from keras_attn import (
     RNNDecoder,
     RNNEncoder,
     ScaledDotProductAttention,
-    search_model,
 )
 from keras_attn.export import export_functional_onnx, export_onnx
 from keras_attn.masks import padding_mask
@@ -103,7 +103,7 @@ def test_inside_of_a_search(name, tmp_path):
     )
     cell = AttentionRNNCell(keras.layers.GRUCell(8), MECHANISMS[name](), attention_units=8)
     decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(46, 8), name="decoder")
-    translator = search_model(encoder, BeamDecoder(decoder, beam_width=3, max_length=30))
+    translator = GenerationModel(encoder, BeamDecoder(decoder, beam_width=3, max_length=30))
     keras.utils.set_random_seed(4)
     for weight in translator.weights:
         weight.assign(keras.random.normal(weight.shape, stddev=0.7))

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from keras_attn_runtime import StreamingTranslator, Translator
 
-from keras_attn import BeamDecoder, ensemble_model, search_model, transformer_seq2seq
+from keras_attn import BeamDecoder, GenerationModel, ensemble_model, transformer_seq2seq
 from keras_attn.export import export_onnx, export_onnx_steps, export_saved_model
 from tests.contracts import assert_close, numpy, randomize
 from tests.export.small_graphs import assert_no_weights_in_loops, loop_bodies
@@ -18,7 +18,7 @@ def ensemble(translator, tokenizers):
     """An RNN and a Transformer."""
     sizes = [each.vocabulary_size for each in tokenizers]
     encoder, decoder = transformer_seq2seq(*sizes, 1, 2, 8, 16, share_embeddings=False)
-    other = search_model(
+    other = GenerationModel(
         encoder, BeamDecoder(decoder, beam_width=3, num_hypotheses=2, max_length=30)
     )
     randomize(other, scale=0.7, seed=3)
@@ -71,7 +71,7 @@ def test_a_prefix_is_for_all_models(tmp_path, tokenizers):
     path = tmp_path / "ensemble.onnx"
     ensemble = ensemble_model(models)
     export_onnx(ensemble, path, *tokenizers, target_prefix=True)
-    encoder, search = ensemble.layers[1:]
+    encoder, search = ensemble.encoder, ensemble.search
     (prefix_ids,) = tokenizers[1].encode(["ein"])
     for each, ids in zip(
         Translator(path).translate(SOURCE, target_prefix="ein"),

@@ -9,7 +9,6 @@ import pytest
 import keras_attn
 from keras_attn import export
 from keras_attn.export.passes.precisions import PRECISIONS
-from keras_attn.models.encoder_and_search import encoder_and_search
 from keras_attn.training import ModelCard, RunDirectory
 from keras_attn_commands import export as command
 from keras_attn_commands import main as program
@@ -120,7 +119,7 @@ def test_the_search_may_be_another_than_in_the_training(run, tmp_path, monkeypat
     settings += ["suppressed_token_ids=[0, 1, 3]", "relative_max_length=None", "min_length=2"]
     settings += ["return_alignments=False"]
     assert main([*start, *(part for each in settings for part in ("--search", each))]) == 0
-    search = encoder_and_search(calls.pop())[1]
+    search = calls.pop().search
     assert search.beam_width == search.num_hypotheses == 1
     assert search.length_penalty_form == "gnmt" and search.relative_max_length is None
     assert search.min_length == 2 and search.return_alignments is False
@@ -128,7 +127,7 @@ def test_the_search_may_be_another_than_in_the_training(run, tmp_path, monkeypat
     assert search.max_length == 30  # as before
     options = ["--search-class", "SamplingDecoder", "--search", "temperature=0.5"]
     assert main([*start, *options]) == 0
-    search = encoder_and_search(calls.pop())[1]
+    search = calls.pop().search
     assert type(search).__name__ == "SamplingDecoder" and search.temperature == 0.5
     for wrong, message in [
         ("beam=1", "beam_width"),

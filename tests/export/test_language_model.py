@@ -10,10 +10,9 @@ from keras_attn import (
     AlibiBias,
     BeamDecoder,
     CausalLanguageModel,
-    PromptEncoder,
+    GenerationModel,
     RotaryPositions,
     TransformerDecoderBlock,
-    search_model,
 )
 from keras_attn.export import (
     export_onnx,
@@ -55,12 +54,8 @@ def generator(
     search = make_search(
         model, num_hypotheses=2, max_length=9, relative_max_length=None, **arguments
     )
-    encoder = PromptEncoder(
-        VOCABULARY_SIZE,
-        pad_token_id=search.pad_token_id,
-        start_token_id=search.start_token_id if start_prompts else None,
-    )
-    return search_model(encoder, search, name="generator")
+    start_token_id = search.start_token_id if start_prompts else None
+    return GenerationModel(None, search, source_start_token_id=start_token_id, name="generator")
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +186,7 @@ def test_the_start_token_alone_is_streamed_and_scored(tokenizer, tmp_path):
     assert written.text and list(translator.stream(""))[-1] == written.text
     (scored,) = translator.score([""], ["abc"])
     (ids,) = tokenizer.encode(["abc"])
-    decoder = model.layers[-1].decoder
+    decoder = model.decoder
     log_probs = numpy(keras.ops.log_softmax(decoder(np.array([[1, *ids]]))))[0]  # (T, V)
     expected = sum(row[token] for row, token in zip(log_probs, [*ids, 2], strict=True))
     assert scored.text == "abc" and abs(scored.log_prob - expected) < 1e-4

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from keras_attn import BeamDecoder, search_model, transformer_seq2seq
+from keras_attn import BeamDecoder, GenerationModel, transformer_seq2seq
 from keras_attn.export import export_onnx
 from tests.export.small_translator import make_translator, session
 
@@ -22,7 +22,7 @@ def make_transformer():
     search = BeamDecoder(
         decoder, beam_width=3, num_hypotheses=2, max_length=12, return_token_log_probs=True
     )
-    return search_model(encoder, search)
+    return GenerationModel(encoder, search)
 
 
 MODELS = {

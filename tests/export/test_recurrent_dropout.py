@@ -9,9 +9,9 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     BeamDecoder,
+    GenerationModel,
     RNNDecoder,
     RNNEncoder,
-    search_model,
 )
 from keras_attn.export import (
     export_functional_onnx,
@@ -66,7 +66,7 @@ def make_translator(tokenizers, rates):
     encoder = RNNEncoder(layers.LSTMCell(8, **rates), layers.Embedding(source, 8))
     cell = AttentionRNNCell(layers.LSTMCell(8, **rates), BahdanauAttention(8))
     decoder = RNNDecoder(cell, layers.Embedding(target, 8), layers.Dense(target))
-    model = search_model(encoder, BeamDecoder(decoder, beam_width=2, max_length=8))
+    model = GenerationModel(encoder, BeamDecoder(decoder, beam_width=2, max_length=8))
     rng = np.random.default_rng(3)
     for weight in model.weights:
         weight.assign(rng.normal(scale=0.7, size=weight.shape))

@@ -10,7 +10,6 @@ from keras_attn_runtime import SentenceError, Translator
 
 from keras_attn import replace_search
 from keras_attn.export import export_onnx
-from keras_attn.models.encoder_and_search import encoder_and_search
 from tests import oracles
 from tests.export.small_translator import SOURCE, TARGET
 
@@ -46,7 +45,7 @@ def just_too_long(tokenizers):
 
 def test_scores_as_teacher_forcing_does(scored, translator, tokenizers):
     assert [each.text for each in scored] == TARGETS and all(each.ended for each in scored)
-    encoder, search = encoder_and_search(translator)
+    encoder, search = translator.encoder, translator.search
     for text, target, each in zip(SOURCE, TARGETS, scored, strict=True):
         (source_ids,), (ids,) = (
             tokenizer.encode([side])

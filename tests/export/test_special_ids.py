@@ -10,7 +10,7 @@ import sentencepiece
 import tensorflow as tf
 from keras_attn_runtime import Translator
 
-from keras_attn import BeamDecoder, RNNDecoder, RNNEncoder, search_model
+from keras_attn import BeamDecoder, GenerationModel, RNNDecoder, RNNEncoder
 from keras_attn.export import export_onnx, export_onnx_text, export_saved_model
 from keras_attn.export.formats.export_onnx_text import _run
 from keras_attn.text import SentencePieceTokenizer
@@ -64,7 +64,7 @@ def model(tokenizers):
         start_token_id=2,
         end_token_id=3,
     )
-    model = search_model(encoder, search)
+    model = GenerationModel(encoder, search)
     keras.utils.set_random_seed(8)
     for weight in model.weights:
         weight.assign(keras.random.normal(weight.shape, stddev=1.5))

@@ -3,7 +3,7 @@ import json
 import onnx
 import pytest
 
-from keras_attn import BeamDecoder, search_model, transformer_seq2seq
+from keras_attn import BeamDecoder, GenerationModel, transformer_seq2seq
 from keras_attn.export import export_onnx
 from keras_attn.export.formats.file_format import describe
 from keras_attn.export.passes.graph import nested_graphs
@@ -17,7 +17,7 @@ def export(directory, num_layers, cache_block_size=None, **options):
         20, 20, num_layers=num_layers, num_heads=2, embedding_dim=8, intermediate_dim=16, seed=1
     )
     decoder.cache_block_size = cache_block_size
-    model = search_model(encoder, BeamDecoder(decoder, beam_width=3, max_length=8))
+    model = GenerationModel(encoder, BeamDecoder(decoder, beam_width=3, max_length=8))
     report = export_onnx(model, directory / "model.onnx", **options)
     return loop_bodies(onnx.load(directory / "model.onnx"))[-1], report
 
@@ -81,6 +81,6 @@ def test_the_file_tells_how_many_positions_the_model_has_learned():
     encoder, decoder = transformer_seq2seq(
         9, 9, num_layers=1, num_heads=2, embedding_dim=8, positions="learned", max_length=20
     )
-    model = search_model(encoder, BeamDecoder(decoder, beam_width=2))
+    model = GenerationModel(encoder, BeamDecoder(decoder, beam_width=2))
     settings = json.loads(describe(SearchFunction(model))["keras_attn.settings"])
     assert settings["source"]["max_length"] == 19  # and the end token

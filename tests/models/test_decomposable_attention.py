@@ -214,7 +214,7 @@ def test_exported_with_its_attention(max_distance, tmp_path):
 
 
 def test_a_distance_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="max_distance must be a positive integer. Received: max"):
+    with pytest.raises(ValueError, match="max_distance to be a positive integer. Received: max"):
         make_model(max_distance=0)
 
 

@@ -4,13 +4,12 @@ import pytest
 
 from keras_attn import (
     BeamDecoder,
+    GenerationModel,
     ensemble_model,
     record_attention_scores,
     rnn_seq2seq,
-    search_model,
     transformer_seq2seq,
 )
-from keras_attn.models.encoder_and_search import encoder_and_search
 from keras_attn.testing import search_oracles
 from tests import oracles
 from tests.contracts import assert_close, assert_identical, numpy
@@ -30,7 +29,7 @@ def transformer(seed=2, heads=2, **search):
 
 def translator(encoder, decoder, seed, **search):
     arguments = {"beam_width": 3, "num_hypotheses": 2, "max_length": 6, **search}
-    model = search_model(encoder, BeamDecoder(decoder, **arguments))
+    model = GenerationModel(encoder, BeamDecoder(decoder, **arguments))
     generator = np.random.default_rng(seed)
     model.set_weights([generator.normal(0, 0.7, weight.shape) for weight in model.weights])
     return model
@@ -47,10 +46,7 @@ def test_the_models_choose_together():
     ensemble = ensemble_model(models, [2, 1])
     results = numpy(ensemble(SOURCE_IDS))
     for row, ids in enumerate(SOURCE_IDS):
-        encoded = [
-            (search.decoder, encoder(ids[None][:, ids != 0]))
-            for encoder, search in map(encoder_and_search, models)
-        ]
+        encoded = [(model.decoder, model.encoder(ids[None][:, ids != 0])) for model in models]
 
         def log_probs(before, encoded=encoded):
             ids = np.array([[1, *before]], "int32")
@@ -73,12 +69,12 @@ def test_it_shares_the_weights_and_can_be_saved(tmp_path):
     assert {id(weight) for weight in ensemble.weights} == own
     ensemble.save(tmp_path / "ensemble.keras")
     loaded = keras.models.load_model(tmp_path / "ensemble.keras")
-    decoder = loaded.get_layer("search").decoder
+    decoder = loaded.search.decoder
     assert decoder.member_weights == [1, 2, 3] and decoder.average == "geometric"
     expected = numpy(ensemble(SOURCE_IDS))
     assert_close(numpy(loaded(SOURCE_IDS)), expected)
-    encoder, _ = encoder_and_search(models[2])
-    assert_identical(loaded.get_layer("encoder").encoders[2].get_weights(), encoder.get_weights())
+    weights = models[2].encoder.get_weights()
+    assert_identical(loaded.encoder.encoders[2].get_weights(), weights)
     models[0].set_weights([0 * weight for weight in models[0].get_weights()])
     assert (numpy(ensemble(SOURCE_IDS))["scores"] != expected["scores"]).any()
 
@@ -92,7 +88,7 @@ def test_the_attention_of_each_model_is_recorded_apart(tmp_path):
         models.append(keras.models.load_model(tmp_path / "model.keras"))
     ensemble = ensemble_model(models)
     with record_attention_scores() as scores:
-        ensemble.get_layer("encoder")(SOURCE_IDS)
+        ensemble.encoder(SOURCE_IDS)
     (first, second) = scores
     assert second == f"{first}#2"
     assert scores[first].shape == (2, 2, 4, 4) and scores[second].shape == (2, 4, 4, 4)
@@ -100,23 +96,26 @@ def test_the_attention_of_each_model_is_recorded_apart(tmp_path):
 
 def test_it_searches_as_the_first_model_does():
     models = [recurrent(beam_width=4, max_length=3, name="first"), transformer()]
-    search = ensemble_model(models).get_layer("search")
+    search = ensemble_model(models).search
     assert search.beam_width == 4 and search.max_length == 3
 
 
 def with_prefix(model):
     """A model that begins what it says in its own way, which an ensemble would lose."""
-    encoder, search = encoder_and_search(model)
     ids = keras.Input((None,), dtype="int32")
-    return keras.Model(ids, search(**encoder(ids), prefix_ids=np.array([[5]], "int32")))
+    found = model.search(**model.encoder(ids), prefix_ids=np.array([[5]], "int32"))
+    return keras.Model(ids, found)
 
 
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: [], "at least one search model"),
-        (lambda: [keras.Sequential([keras.layers.Dense(2)])], "Expected a functional search model"),
-        (lambda: [recurrent(), with_prefix(recurrent())], "prefix_ids"),
+        (lambda: [], "at least one GenerationModel"),
+        (
+            lambda: [keras.Sequential([keras.layers.Dense(2)])],
+            "Received: model=Sequential",
+        ),
+        (lambda: [recurrent(), with_prefix(recurrent())], "Received: model=Functional"),
         (lambda: [recurrent(), transformer(end_token_id=4)], "same special token ids"),
         (lambda: [recurrent(), recurrent(source=12)], "one vocabulary_size"),
         (lambda: [recurrent(), recurrent(target=12)], r"decoders of \[11, 12\] tokens"),

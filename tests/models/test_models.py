@@ -9,19 +9,16 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     BeamDecoder,
+    GenerationModel,
     GreedyDecoder,
     LuongAttention,
-    PatchEmbedding,
     RNNDecoder,
     RNNEncoder,
     SamplingDecoder,
-    TransformerEncoder,
-    TransformerEncoderBlock,
+    TrainingModel,
     ensemble_model,
     replace_search,
     rnn_seq2seq,
-    search_model,
-    training_model,
 )
 from keras_attn.training import compile_for_training
 from tests.contracts import assert_close, assert_identical, numpy
@@ -35,7 +32,7 @@ SMALL = {"embedding_dim": 4, "units": 5, "dropout": 0.0}
 
 def make_models(encoder, decoder):
     search = BeamDecoder(decoder, beam_width=3, num_hypotheses=2, max_length=6, name="search")
-    return training_model(encoder, decoder), search_model(encoder, search)
+    return TrainingModel(encoder, decoder), GenerationModel(encoder, search)
 
 
 @pytest.fixture(
@@ -73,7 +70,7 @@ def test_the_translator_is_rebuilt_from_a_saved_trainer(models, tmp_path):
     trainer.save(tmp_path / "trainer.keras")
     loaded = keras.models.load_model(tmp_path / "trainer.keras")
     assert weights_of(loaded) == weights_of(trainer)
-    rebuilt = make_models(loaded.get_layer("encoder"), loaded.get_layer("decoder"))
+    rebuilt = make_models(loaded.encoder, loaded.decoder)
     assert_close(numpy(rebuilt[0](INPUTS)), numpy(trainer(INPUTS)))
     assert_close(numpy(rebuilt[1](SOURCE_IDS)), numpy(translator(SOURCE_IDS)))
 
@@ -84,7 +81,7 @@ def test_the_trainer_is_rebuilt_from_a_saved_translator(models, tmp_path):
     loaded = keras.models.load_model(tmp_path / "translator.keras")
     assert weights_of(loaded) == weights_of(translator)
     assert_close(numpy(loaded(SOURCE_IDS)), numpy(translator(SOURCE_IDS)))
-    rebuilt = training_model(loaded.get_layer("encoder"), loaded.get_layer("search").decoder)
+    rebuilt = TrainingModel(loaded.encoder, loaded.decoder)
     assert_close(numpy(rebuilt(INPUTS)), numpy(trainer(INPUTS)))
 
 
@@ -92,9 +89,8 @@ def test_a_shared_embedding_is_one_layer_also_after_loading(tmp_path):
     _, translator = make_models(*rnn_seq2seq(10, 10, **SMALL, share_embeddings=True, seed=1))
     translator.save(tmp_path / "translator.keras")
     loaded = keras.models.load_model(tmp_path / "translator.keras")
-    decoder = loaded.get_layer("search").decoder
     assert weights_of(loaded) == weights_of(translator)
-    assert loaded.get_layer("encoder").embedding is decoder.embedding
+    assert loaded.encoder.embedding is loaded.decoder.embedding
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -149,23 +145,14 @@ def test_arguments_are_checked(arguments, message):
 
 def test_parts_in_the_wrong_place_are_named(models):
     encoder, decoder = rnn_seq2seq(10, 11, units=4, embedding_dim=4)
-    with pytest.raises(ValueError, match="and then a search.*Received: search=RNNDecoder"):
-        search_model(encoder, decoder)
-    with pytest.raises(ValueError, match="then a decoder. Received: encoder=RNNDecoder"):
-        training_model(decoder, encoder)
+    with pytest.raises(ValueError, match="be a Search, .* Received: search=RNNDecoder"):
+        GenerationModel(encoder, decoder)
+    with pytest.raises(ValueError, match="Received: encoder=RNNDecoder. Pass the encoder first"):
+        TrainingModel(decoder, encoder)
     with pytest.raises(ValueError, match="decoder must be a StepDecoder. Received: decoder=Dense"):
         BeamDecoder(keras.layers.Dense(3))
-    with pytest.raises(ValueError, match="must be a list .*Received: models='translator'"):
-        ensemble_model(search_model(encoder, BeamDecoder(decoder)))
-
-
-def test_settings_are_those_of_models_of_ids():
-    images = keras.Input((8, 8, 3))
-    _, decoder = rnn_seq2seq(10, 11, units=4, embedding_dim=4)
-    encoder = TransformerEncoder(TransformerEncoderBlock(2, 8), PatchEmbedding(4, 4), num_layers=1)
-    captioner = keras.Model(images, GreedyDecoder(decoder)(**encoder(images)))
-    with pytest.raises(ValueError, match=r"of ids, .*an input of shape \(None, 8, 8, 3\)"):
-        replace_search(captioner, max_length=5)
+    with pytest.raises(ValueError, match="to be a list .*Received: models='generation_model'"):
+        ensemble_model(GenerationModel(encoder, BeamDecoder(decoder)))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +184,7 @@ def test_two_searches_with_one_decoder_are_loaded_with_one(tmp_path):
 
 
 def test_a_compiled_model_is_loaded_where_only_the_package_was_imported(tmp_path):
-    trainer = training_model(*rnn_seq2seq(10, 10, **SMALL))
+    trainer = TrainingModel(*rnn_seq2seq(10, 10, **SMALL))
     compile_for_training(trainer).save(tmp_path / "trainer.keras")
     code = "import sys, keras, keras_attn; print(keras.models.load_model(sys.argv[1]).loss)"
     arguments = [sys.executable, "-c", code, tmp_path / "trainer.keras"]
@@ -209,20 +196,20 @@ def test_other_settings_of_a_search_leave_the_model_as_it_is(models):
     _, translator = models
     before = numpy(translator(SOURCE_IDS))
     other = replace_search(translator, beam_width=1, num_hypotheses=1, max_length=3)
-    encoder, search = translator.get_layer("encoder"), translator.get_layer("search")
+    encoder, search = translator.encoder, translator.search
     expected = BeamDecoder(search.decoder, beam_width=1, max_length=3)(**encoder(SOURCE_IDS))
     assert_close(numpy(other(SOURCE_IDS)), numpy(expected))
     assert_identical(numpy(translator(SOURCE_IDS)), before)
-    assert other.name == translator.name and other.get_layer("search") is not search
-    greedy = search_model(encoder, GreedyDecoder(search.decoder, max_length=6, name="greedy"))
+    assert other.name == translator.name and other.search is not search
+    greedy = GenerationModel(encoder, GreedyDecoder(search.decoder, max_length=6, name="greedy"))
     (length,) = replace_search(greedy, max_length=2)(SOURCE_IDS[:1])["lengths"][0]
     assert length <= 2
 
 
 def test_another_class_of_search_takes_over_what_it_has_too(models):
-    encoder, search = models[1].get_layer("encoder"), models[1].get_layer("search")
+    encoder, search = models[1].encoder, models[1].search
     sampler = replace_search(models[1], SamplingDecoder, temperature=0.5, max_length=3, seed=1)
-    made = sampler.get_layer("search")
+    made = sampler.search
     assert type(made) is SamplingDecoder and made.decoder is search.decoder
     assert made.num_hypotheses == search.num_hypotheses and made.temperature == 0.5
     expected = SamplingDecoder(
@@ -241,22 +228,22 @@ def test_another_class_of_search_takes_over_what_it_has_too(models):
     )
     greedy = replace_search(sampler, GreedyDecoder)
     beam = replace_search(greedy, BeamDecoder, beam_width=1)
-    assert beam.get_layer("search").beam_width == 1
+    assert beam.search.beam_width == 1
     many = replace_search(models[1], SamplingDecoder, num_hypotheses=10)
-    assert replace_search(many, BeamDecoder).get_layer("search").num_hypotheses == 4
+    assert replace_search(many, BeamDecoder).search.num_hypotheses == 4
     with pytest.raises(ValueError, match="arguments of GreedyDecoder: .* Received: beam_width"):
         replace_search(models[1], GreedyDecoder, beam_width=1)
 
 
 def test_settings_follow_from_others(models):
-    fewer = replace_search(models[1], beam_width=1).get_layer("search")
+    fewer = replace_search(models[1], beam_width=1).search
     assert fewer.num_hypotheses == 1
-    more = replace_search(models[1], beam_width=5).get_layer("search")
+    more = replace_search(models[1], beam_width=5).search
     assert more.num_hypotheses == 2
     special = replace_search(models[1], start_token_id=5, end_token_id=1)
-    assert special.get_layer("search").suppressed_token_ids == [0, 5]
+    assert special.search.suppressed_token_ids == [0, 5]
     chosen = replace_search(models[1], suppressed_token_ids=[3])
-    other = replace_search(chosen, start_token_id=5).get_layer("search")
+    other = replace_search(chosen, start_token_id=5).search
     assert other.suppressed_token_ids == [3]
 
 

@@ -10,10 +10,10 @@ from keras_attn import (
     RelativePositionBias,
     RotaryPositions,
     SinusoidalPositions,
+    TrainingModel,
     TransformerDecoder,
     TransformerEncoder,
     rnn_seq2seq,
-    training_model,
     transformer_base,
     transformer_big,
     transformer_seq2seq,
@@ -47,7 +47,7 @@ def rnn_then_transformer():
 
 def test_all_layers_have_the_precision_asked_for():
     encoder, decoder = small(positions="learned", dtype="mixed_bfloat16")
-    trainer = training_model(encoder, decoder)
+    trainer = TrainingModel(encoder, decoder)
     for layer in flatten_layers([encoder, decoder]):
         assert layer.dtype_policy.name == "mixed_bfloat16", layer.path
     assert {weight.dtype for weight in trainer.weights} == {"float32"}
@@ -90,7 +90,7 @@ def test_learns_searches_and_comes_back_from_a_file(name, tmp_path):
     loaded = keras.models.load_model(tmp_path / "translator.keras")
     assert weights_of(loaded) == weights_of(translator) == weights_of(trainer)
     assert_close(numpy(loaded(SOURCE_IDS)), results)
-    encoder, decoder = loaded.get_layer("encoder"), loaded.get_layer("search").decoder
+    encoder, decoder = loaded.encoder, loaded.decoder
     assert_close(numpy(decoder(TARGET_IDS, **encoder(SOURCE_IDS))), logits)
     assert (encoder.embedding is decoder.embedding) == (name == "one embedding")
 
@@ -170,7 +170,7 @@ def test_a_seed_makes_the_same_weights_whatever_is_drawn_before_they_are_built(m
         models = make(seed=3)
         for _ in range(draws):
             random.random()
-        training_model(*models)
+        TrainingModel(*models)
         return [weight for part in models for weight in part.get_weights()]
 
     assert_identical(weights(0), weights(5))
@@ -220,7 +220,7 @@ def test_well_known_sizes(make, layers, heads, features, intermediate, dropout):
 
 def test_the_number_of_weights_is_that_of_the_sizes():
     encoder, decoder = transformer_tiny(100, 100, share_embeddings=True, num_layers=1)
-    trainer = training_model(encoder, decoder)
+    trainer = TrainingModel(encoder, decoder)
     assert weights_of(trainer) == 100 * 128 + blocks_of(1, 128, 256)
 
 
@@ -229,8 +229,8 @@ def test_the_number_of_weights_is_that_of_the_sizes():
     [
         ({"positions": "cosine"}, "positions must be one of .* Received: positions='cosine'"),
         ({"share_embeddings": True}, "Received: source_vocabulary_size=10, target_vocabulary_size"),
-        ({"num_layers": 0}, "num_layers must be a positive integer. Received: num_layers=0"),
-        ({"num_heads": 0}, "num_heads must be a positive integer. Received: num_heads=0"),
+        ({"num_layers": 0}, "num_layers to be a positive integer. Received: num_layers=0"),
+        ({"num_heads": 0}, "num_heads to be a positive integer. Received: num_heads=0"),
         ({"dropout": 1.0}, "Received: dropout=1.0"),
         ({"normalization": "batch"}, "Received: normalization='batch'"),
     ],

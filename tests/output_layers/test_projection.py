@@ -50,15 +50,14 @@ def masked_model():
 def translator(build):
     def make():
         encoder, decoder = build()
-        return keras_attn.training_model(encoder, decoder)
+        return keras_attn.TrainingModel(encoder, decoder)
 
     return make
 
 
 def model_of_prompts():
-    encoder = keras_attn.PromptEncoder(VOCABULARY_SIZE)
-    decoder = language_model().layers[-1]
-    return keras_attn.training_model(encoder, decoder)
+    prompts = keras.Input((None,), dtype="int32", name="source_ids")
+    return keras_attn.TrainingModel(None, language_model().layers[-1], inputs=prompts)
 
 
 MODELS = {

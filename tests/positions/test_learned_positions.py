@@ -70,11 +70,11 @@ def test_an_unknown_length_beyond_the_table_gets_its_last_row():
 
 def test_known_positions_outside_the_table_are_refused():
     layer = built()
-    with pytest.raises(ValueError, match="max_length - 1 = 11. Received: start_index=8 and 5 col"):
+    with pytest.raises(ValueError, match="max_length - 1 = 11. Received: start_index=8 and 5 tim"):
         layer(INPUTS, start_index=8)
-    with pytest.raises(ValueError, match="Received: start_index=-1 and 5 columns"):
+    with pytest.raises(ValueError, match="Received: start_index=-1 and 5 time steps"):
         layer(INPUTS, start_index=-1)
-    with pytest.raises(ValueError, match="Received: start_index=0 and 13 columns"):
+    with pytest.raises(ValueError, match="Received: start_index=0 and 13 time steps"):
         layer(keras.Input((13, 4)))
 
 

@@ -71,5 +71,5 @@ def test_stacks_with_other_cells():
 @pytest.mark.parametrize("name", ["units", "output_units"])
 @pytest.mark.parametrize("value", [0, -3, 1.5, "4"])
 def test_sizes_must_be_positive_integers(name, value):
-    with pytest.raises(ValueError, match=f"{name} must be a positive integer. Received: {name}="):
+    with pytest.raises(ValueError, match=f"{name} to be a positive integer. Received: {name}="):
         RNNCell(**{"units": 4, name: value})

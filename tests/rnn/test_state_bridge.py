@@ -92,5 +92,5 @@ def test_is_a_good_layer():
 
 
 def test_an_unknown_mode_is_refused():
-    with pytest.raises(ValueError, match="mode must be one of .* Received: mode='average'"):
+    with pytest.raises(ValueError, match="mode to be one of .* Received: mode='average'"):
         StateBridge([4], "average")

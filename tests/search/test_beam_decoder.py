@@ -305,8 +305,8 @@ def test_padding_and_batch_of_the_contract_notice_a_search_that_depends_on_them(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"beam_width": 0}, "beam_width must be a positive integer. Received: beam_width=0"),
-        ({"beam_width": 2.0}, "beam_width must be a positive integer. Received: beam_width=2.0"),
+        ({"beam_width": 0}, "beam_width to be a positive integer. Received: beam_width=0"),
+        ({"beam_width": 2.0}, "beam_width to be a positive integer. Received: beam_width=2.0"),
         ({"num_hypotheses": 5}, "between 1 and beam_width. Received: num_hypotheses=5, beam_wid"),
         ({"num_hypotheses": 0}, "between 1 and beam_width. Received: num_hypotheses=0"),
         ({"stop": "early"}, "stop must be one of .* Received: stop='early'"),

@@ -14,17 +14,17 @@ from keras_attn import (
     BahdanauAttention,
     BeamDecoder,
     CombinedAttention,
+    GenerationModel,
     GreedyDecoder,
     IntraDecoderAttention,
     LuongAttention,
     RNNDecoder,
     SamplingDecoder,
     Search,
+    TrainingModel,
     TransformerDecoder,
     TransformerDecoderBlock,
     rnn_seq2seq,
-    search_model,
-    training_model,
     transformer_seq2seq,
 )
 from tests.backend import precision, requires_tensorflow
@@ -52,7 +52,7 @@ def encoder_and_decoder():
 @pytest.fixture(params=SEARCHES)
 def translator(request, encoder_and_decoder):
     encoder, decoder = encoder_and_decoder
-    return search_model(encoder, SEARCHES[request.param](decoder))
+    return GenerationModel(encoder, SEARCHES[request.param](decoder))
 
 
 def test_predict_gives_what_a_call_gives(translator):
@@ -242,10 +242,10 @@ def test_search_with_a_decoder_of_another_dtype_than_the_encoder(name, dtype):
     decoder = RNNDecoder(cell, embedding, dtype=dtype)
     with precision(other):
         encoder = rnn_seq2seq(10, 11, embedding_dim=6, units=6, seed=0)[0]
-    found = search_model(encoder, SEARCHES[name](decoder)).predict(IDS, verbose=0)
+    found = GenerationModel(encoder, SEARCHES[name](decoder)).predict(IDS, verbose=0)
     assert np.isfinite(found["log_probs"]).all()
     ids = {"source_ids": IDS, "target_ids": IDS}
-    logits = training_model(encoder, decoder).predict(ids, verbose=0)
+    logits = TrainingModel(encoder, decoder).predict(ids, verbose=0)
     assert np.isfinite(logits).all()
 
 
@@ -296,7 +296,7 @@ def test_a_model_of_a_sampler_draws_what_its_layers_draw(encoder_and_decoder):
         SamplingDecoder(decoder, num_hypotheses=2, max_length=8, seed=1) for _ in range(2)
     )
     expected = numpy(search(**encoder(IDS)))["token_ids"]
-    found = search_model(encoder, other).predict_on_batch(IDS)["token_ids"]
+    found = GenerationModel(encoder, other).predict_on_batch(IDS)["token_ids"]
     np.testing.assert_array_equal(found, expected)
 
 

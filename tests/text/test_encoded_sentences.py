@@ -64,5 +64,5 @@ def test_files_are_mapped_not_read(tmp_path):
 
 def test_offsets_that_do_not_fit_are_refused():
     for offsets in ([], [1, 3], [0, 2]):
-        with pytest.raises(ValueError, match="Expected offsets from 0.*3 ids"):
+        with pytest.raises(ValueError, match=r"Expected offsets from 0.*len\(ids\)=3"):
             EncodedSentences(np.array([4, 5, 6], np.int32), np.array(offsets, np.int64))

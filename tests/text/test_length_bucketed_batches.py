@@ -223,9 +223,9 @@ def test_bad_arguments_are_refused():
         ("length_multiple", 0),
         ("batch_multiple", 0),
     ):
-        with pytest.raises(ValueError, match=f"{name} to be at least.*{name}={value}"):
+        with pytest.raises(ValueError, match=f"{name} >= .*{name}={value}"):
             LengthBucketedBatches(corpus, 100, **{name: value})
-    with pytest.raises(ValueError, match="start_step to be at least 0. Received: start_step=-1"):
+    with pytest.raises(ValueError, match="start_step >= 0. Received: start_step=-1"):
         LengthBucketedBatches(corpus, 100).stream(-1)
 
 

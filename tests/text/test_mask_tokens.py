@@ -48,7 +48,7 @@ def test_the_seed_decides():
     ids=str,
 )
 def test_refuses_shares_out_of_range(wrong):
-    with pytest.raises(ValueError, match="must be in"):
+    with pytest.raises(ValueError, match="to be in"):
         mask_tokens(IDS, VOCABULARY_SIZE, MASK, 0, **wrong)
 
 

@@ -6,11 +6,10 @@ from keras import ops
 from keras_attn import (
     BeamDecoder,
     CausalLanguageModel,
-    PromptEncoder,
+    GenerationModel,
+    TrainingModel,
     TransformerDecoderBlock,
     rnn_seq2seq,
-    search_model,
-    training_model,
     transformer_seq2seq,
 )
 from keras_attn.decoders.step_decoder import StepDecoder
@@ -53,7 +52,7 @@ class Ids(keras.layers.Layer):
 def make_language_model():
     block = TransformerDecoderBlock(2, 16, cross_attention=False)
     embedding = keras.layers.ReversibleEmbedding(TOKENS, 8)
-    return PromptEncoder(TOKENS), CausalLanguageModel(block, embedding, num_layers=1)
+    return None, CausalLanguageModel(block, embedding, num_layers=1)
 
 
 def make_decoder_of_a_user():
@@ -124,9 +123,9 @@ def test_a_schedule_is_asked_for_each_step_of_training():
 def test_a_decoder_learns_as_the_search_uses_it(make, tmp_path):
     encoder, decoder = make()
     schedule = keras.optimizers.schedules.PolynomialDecay(0.0, 10, 0.5)
-    trainer = training_model(encoder, ScheduledSampling(decoder, schedule, seed=1))
-    translator = search_model(encoder, BeamDecoder(decoder, max_length=4, stop="exact"))
-    plain = training_model(encoder, decoder)
+    trainer = TrainingModel(encoder, ScheduledSampling(decoder, schedule, seed=1))
+    translator = GenerationModel(encoder, BeamDecoder(decoder, max_length=4, stop="exact"))
+    plain = TrainingModel(encoder, decoder)
     inputs = {"source_ids": SOURCE_IDS, "target_ids": TARGET_IDS}
     labels = np.array([[8, 9, 10, 2], [11, 2, 0, 0]])
     compile_for_training(trainer, learning_rate=0.02, label_smoothing=0.0)
@@ -149,9 +148,9 @@ def test_a_decoder_learns_as_the_search_uses_it(make, tmp_path):
 @pytest.mark.parametrize("make", [make_language_model, make_decoder_of_a_user])
 def test_other_decoders_can_be_trained_so(make):
     encoder, decoder = make()
-    trainer = training_model(encoder, ScheduledSampling(decoder, 0.5, seed=1))
+    trainer = TrainingModel(encoder, ScheduledSampling(decoder, 0.5, seed=1))
     inputs = {"source_ids": SOURCE_IDS, "target_ids": TARGET_IDS}
-    assert_close(numpy(trainer(inputs)), numpy(training_model(encoder, decoder)(inputs)))
+    assert_close(numpy(trainer(inputs)), numpy(TrainingModel(encoder, decoder)(inputs)))
     assert np.isfinite(numpy(trainer(inputs, training=True))).all()
 
 

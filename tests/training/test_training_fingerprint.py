@@ -20,11 +20,11 @@ def recurrent(units=8):
     encoder, decoder = keras_attn.rnn_seq2seq(
         12, 12, embedding_dim=8, units=units, num_layers=2, dropout=0.1
     )
-    return keras_attn.training_model(encoder, ScheduledSampling(decoder, 0.25))
+    return keras_attn.TrainingModel(encoder, ScheduledSampling(decoder, 0.25))
 
 
 def transformer(num_heads=2):
-    return keras_attn.training_model(
+    return keras_attn.TrainingModel(
         *keras_attn.transformer_seq2seq(
             12, 12, embedding_dim=8, num_layers=1, num_heads=num_heads, intermediate_dim=8
         )

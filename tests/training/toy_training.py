@@ -60,4 +60,4 @@ def toy_translator(dropout=0.0, units=8):
     encoder, decoder = keras_attn.rnn_seq2seq(
         VOCABULARY_SIZE, VOCABULARY_SIZE, embedding_dim=8, units=units, dropout=dropout
     )
-    return keras_attn.training_model(encoder, decoder)
+    return keras_attn.TrainingModel(encoder, decoder)

@@ -89,9 +89,9 @@ def test_a_mask_is_passed_on():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"intermediate_dim": 0}, "must be a positive integer. Received: intermediate_dim=0"),
+        ({"intermediate_dim": 0}, "to be a positive integer. Received: intermediate_dim=0"),
         ({"intermediate_dim": 2.0}, "Received: intermediate_dim=2.0"),
-        ({"dropout": 1.0}, r"dropout must be in \[0, 1\). Received: dropout=1.0"),
+        ({"dropout": 1.0}, r"dropout to be in \[0, 1\). Received: dropout=1.0"),
         ({"dropout": -0.5}, "Received: dropout=-0.5"),
         ({"activation": "cosine"}, "cosine"),
     ],

@@ -241,7 +241,7 @@ def test_a_sentence_of_padding_alone_gives_a_finite_result():
 
 
 def test_cross_attention_needs_a_memory():
-    with pytest.raises(ValueError, match="needs encoder_outputs .*Received: encoder_outputs=None"):
+    with pytest.raises(ValueError, match="encoder_outputs .*Received: encoder_outputs=None"):
         TransformerDecoderBlock(2, 12)(INPUTS)
     with pytest.raises(ValueError, match=r"value must have shape .* with shape \(2, 7\)"):
         TransformerDecoderBlock(2, 12)(INPUTS, ENCODED[:, 0])
@@ -250,10 +250,10 @@ def test_cross_attention_needs_a_memory():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_heads": 0}, "num_heads must be a positive integer. Received: num_heads=0"),
-        ({"normalization": "batch"}, "must be one of .* Received: normalization='batch'"),
+        ({"num_heads": 0}, "num_heads to be a positive integer. Received: num_heads=0"),
+        ({"normalization": "batch"}, "to be one of .* Received: normalization='batch'"),
         ({"dropout": 1.0}, "Received: dropout=1.0"),
-        ({"num_heads": 3}, "num_heads must divide .* Received: num_heads=3, features=8"),
+        ({"num_heads": 3}, "num_heads to divide .* Received: num_heads=3, features=8"),
     ],
 )
 def test_arguments_are_checked(arguments, message):

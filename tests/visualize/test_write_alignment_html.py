@@ -91,11 +91,11 @@ def test_the_page_asks_for_nothing_from_elsewhere(page):
 @pytest.mark.parametrize(
     "examples, message",
     [
-        ([], "at least one sentence"),
+        ([], "at least one example"),
         ([{"source_tokens": ["a"], "target_tokens": ["b"]}], "without alignments"),
-        ([{**EXAMPLES[0], "alignments": ALIGNMENTS.T}], "row for each target token"),
-        ([{**EXAMPLES[0], "alignments": {}}], "a layer and a head"),
-        ([{**EXAMPLES[0], "alignments": 2 * ALIGNMENTS}], "weights from 0 to 1"),
+        ([{**EXAMPLES[0], "alignments": ALIGNMENTS.T}], "one row per target token"),
+        ([{**EXAMPLES[0], "alignments": {}}], "at least one layer and head"),
+        ([{**EXAMPLES[0], "alignments": 2 * ALIGNMENTS}], r"weights in \[0, 1\]"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(examples, message, tmp_path):

@@ -64,6 +64,17 @@ class ParityReport:
             + "".join(f"; {part}" for part in (self.precision, self.cuda) if part is not None)
         )
 
+    def entries(self):
+        """The figures for the metadata of a file: a dictionary that JSON can hold."""
+        names = ("sentences", "best_equal", "all_equal", "largest_difference")
+        entries = {name: getattr(self, name) for name in names}
+        if self.precision is not None:
+            entries |= {
+                "precision": self.precision.precision,
+                "best_equal_to_float32": self.precision.best_equal,
+            }
+        return entries
+
     def _low_agreement(self):
         """A warning that the text of a report starts with, or nothing."""
         low = []

@@ -5,7 +5,7 @@ from typing import Any
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.cuda_report import CudaReport
 from keras_attn.export.checks.search_comparison import SearchComparison
-from keras_attn.export.formats.file_format import describe
+from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import new_onnx_file
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.passes.precisions import PRECISIONS, lower_precisions
@@ -23,15 +23,15 @@ def export_onnx(
     source_tokenizer: Any = None,
     target_tokenizer: Any = None,
     *,
-    alignments: Any = None,
-    sentences: Sequence[Any] | None = None,
-    precision: str = "float32",
-    external_data: bool | str = False,
-    target_prefix: bool = False,
-    allow_nonfinite: bool = False,
-    card: Any = None,
-) -> Any:
-    """Writes a search model as one ONNX file, with its search loop and its vocabularies inside.
+    alignments=None,
+    sentences=None,
+    precision="float32",
+    external_data=False,
+    target_prefix=False,
+    allow_nonfinite=False,
+    card=None,
+):
+    """Writes a `GenerationModel` as one ONNX file, with its search loop and its vocabularies.
 
     Opset 18, or 21 with weights of 4 bits; operators of the standard domain only. Inputs:
     `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`, `length_penalty` float32
@@ -46,7 +46,7 @@ def export_onnx(
     three sizes, some of them cut by `max_length`.
 
     Args:
-        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        model: a `GenerationModel`.
         path: name of the file; an existing one is replaced.
         source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s, stored in the file.
             Leave `target_tokenizer` out if both languages share one.
@@ -79,7 +79,7 @@ def export_onnx(
     Raises:
         ExportError: a check failed. No file is written; an existing one stays as it was.
         ImportError: tf2onnx, onnx or onnxruntime is missing.
-        ValueError: `model` is not a search model, or an argument does not fit it.
+        ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
 
     Example:
 
@@ -114,5 +114,6 @@ def export_onnx(
             runs = [file.write(converted), *map(file.write_other, emulation)]
             found = [comparison.compare_precision(precision, float32, run) for run in runs]
             report.precision = max(found, key=lambda each: each.mean_difference)
+        file.add_metadata(describe_card(card, report))
     report.cuda = CudaReport.of(converted)
     return report

@@ -6,7 +6,7 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.formats.external_data import require_one_file
-from keras_attn.export.formats.file_format import describe
+from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import write_model
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.require import require, require_utf8
@@ -24,13 +24,13 @@ def export_onnx_steps(
     source_tokenizer: Any = None,
     target_tokenizer: Any = None,
     *,
-    alignments: Any = None,
-    sentences: Sequence[Any] | None = None,
-    target_prefix: bool = False,
-    allow_nonfinite: bool = False,
-    card: Any = None,
-) -> Any:
-    """Writes a search model as three ONNX files, for a host that runs the loop of the search.
+    alignments=None,
+    sentences=None,
+    target_prefix=False,
+    allow_nonfinite=False,
+    card=None,
+):
+    """Writes a `GenerationModel` as three ONNX files, for a host that runs the loop of the search.
 
     So the host sees each token when it is there, and every tensor between two steps. The files are
     the parts of the search that `export_onnx` puts around a loop, see `SteppedSearch`:
@@ -47,7 +47,7 @@ def export_onnx_steps(
     Sentences that have ended stay in the batch.
 
     Args:
-        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        model: a `GenerationModel`.
         directory: name of the directory; that of an earlier export is replaced.
         source_tokenizer, target_tokenizer, alignments, sentences, target_prefix, allow_nonfinite,
             card: as for `export_onnx`.
@@ -58,7 +58,7 @@ def export_onnx_steps(
     Raises:
         ExportError: a check failed. No directory is written; an existing one stays as it was.
         ImportError: tf2onnx, onnx or onnxruntime is missing.
-        ValueError: `model` is not a search model, or an argument does not fit it.
+        ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
     """
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     import onnx
@@ -68,7 +68,7 @@ def export_onnx_steps(
     require_one_file(function.weights)
     check_finite(function.weights, allow_nonfinite)
     comparison = SearchComparison(function, source_tokenizer, sentences)
-    metadata = describe(function, source_tokenizer, target_tokenizer, card)
+    metadata = describe(function, source_tokenizer, target_tokenizer, card) | describe_card(card)
     with (
         without_tensor_float_32(),
         atomic_replace(directory, is_file=False) as partial,

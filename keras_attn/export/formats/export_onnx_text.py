@@ -34,13 +34,13 @@ def export_onnx_text(
     source_tokenizer: Any,
     target_tokenizer: Any = None,
     *,
-    sentences: Sequence[Any] | None = None,
-    precision: str = "float32",
-    target_prefix: bool = False,
-    max_source_characters: int | None = None,
-    allow_nonfinite: bool = False,
-) -> Any:
-    """Writes a search model as one ONNX file from strings to strings.
+    sentences=None,
+    precision="float32",
+    target_prefix=False,
+    max_source_characters=None,
+    allow_nonfinite=False,
+):
+    """Writes a `GenerationModel` as one ONNX file from strings to strings.
 
     It is the file of `export_onnx` with the tokenizers around it, as operators of
     onnxruntime-extensions, whose library a session has to register. Inputs: `text` string
@@ -70,7 +70,7 @@ def export_onnx_text(
     Raises:
         ExportError: a check failed. No file is written; an existing one stays as it was.
         ImportError: tf2onnx, onnx, onnxruntime or onnxruntime-extensions is missing.
-        ValueError: `model` is not a search model, or an argument does not fit it.
+        ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
 
     Example:
 

@@ -20,13 +20,13 @@ def export_saved_model(
     source_tokenizer: Any = None,
     target_tokenizer: Any = None,
     *,
-    alignments: Any = None,
-    sentences: Sequence[Any] | None = None,
-    target_prefix: bool = False,
-    max_source_characters: int | None = None,
-    allow_nonfinite: bool = False,
-) -> Any:
-    """Writes a search model as a TensorFlow SavedModel, for TensorFlow Serving among others.
+    alignments=None,
+    sentences=None,
+    target_prefix=False,
+    max_source_characters=None,
+    allow_nonfinite=False,
+):
+    """Writes a `GenerationModel` as a TensorFlow SavedModel, for TensorFlow Serving among others.
 
     Signature `ids`: inputs `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`,
     `length_penalty` float32 `()`, and of a search that draws at random `seeds` int32 `(batch,)`, or
@@ -50,7 +50,7 @@ def export_saved_model(
     A model of mixed precision keeps it.
 
     Args:
-        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        model: a `GenerationModel`.
         directory: name of the directory; an existing SavedModel is replaced, any other directory
             with content is refused.
         source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s. Leave
@@ -78,7 +78,7 @@ def export_saved_model(
         ExportError: the SavedModel disagrees with Keras. No directory is written.
         ImportError: tensorflow_text is missing and there are tokenizers.
         OSError: it cannot be written, for instance to a full disk. No directory is written.
-        ValueError: `model` is not a search model, or an argument does not fit it.
+        ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
     """
     require("tensorflow", *(["tensorflow_text"] if source_tokenizer is not None else []))
     require_utf8(directory)

@@ -8,6 +8,8 @@ import json
 import math
 from typing import Any
 
+from keras_attn.training.model_card import ModelCard
+
 FORMAT = "2"
 PREFIX = "keras_attn."
 SEARCH_INPUTS = ("max_length", "length_penalty", "prefix_ids", "seeds")
@@ -25,21 +27,19 @@ def describe(
     Args:
         function: `SearchFunction`.
         source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s, stored in the file.
-        card: `ModelCard`, or `None` for none.
+        card: `ModelCard` with the languages, or `None` if they are not known.
 
     Returns:
         Dictionary of strings.
     """
-    target_tokenizer = target_tokenizer or source_tokenizer
-    card = {} if card is None else card.entries()
-    languages = {side: card.pop(f"{side}_language", None) for side in ("source", "target")}
+    target_tokenizer, card = target_tokenizer or source_tokenizer, card or ModelCard()
     settings = {
         "kind": "generation",
         "inputs": {
             "source_ids": {"kind": "ids", "dtype": "int32", "shape": ["batch", "source_length"]}
         },
-        "source": _side(function.source, source_tokenizer, languages["source"]),
-        "target": _side(function.target, target_tokenizer, languages["target"]),
+        "source": _side(function.source, source_tokenizer, card.source_language),
+        "target": _side(function.target, target_tokenizer, card.target_language),
         "search": _search(function),
         "versions": _versions(),
     }
@@ -51,9 +51,24 @@ def describe(
     # SentencePiece ends the process over a damaged vocabulary: the runtime checks before it loads.
     content = json.dumps(entries, sort_keys=True).encode()
     entries[f"{PREFIX}checksum"] = hashlib.sha256(content).hexdigest()
-    if card:
-        entries[f"{PREFIX}card"] = _json(card)
     return entries
+
+
+def describe_card(card=None, report=None):
+    """Returns the metadata for people, which can be added to a file that is written already.
+
+    Args:
+        card: `ModelCard`, or `None` for none.
+        report: `ParityReport` of the comparison with Keras, or `None` for none.
+
+    Returns:
+        Dictionary of strings, which is empty if nothing is known.
+    """
+    entries = (card or ModelCard()).entries()
+    entries = {name: value for name, value in entries.items() if not name.endswith("_language")}
+    if report is not None:
+        entries["parity"] = report.entries()
+    return {f"{PREFIX}card": _json(entries)} if entries else {}
 
 
 def _side(side, tokenizer, language):

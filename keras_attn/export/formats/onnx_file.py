@@ -1,5 +1,6 @@
 import contextlib
 import hashlib
+import os
 import tempfile
 from collections.abc import Iterator
 from os import PathLike
@@ -19,6 +20,7 @@ from keras_attn.export.passes import lower_constants
 from keras_attn.export.require import require_utf8
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 
+CHECKSUM = "keras_attn.file_checksum"
 FIRST_BYTES = b"\x08"
 """What an ONNX file begins with, the tag of its `ir_version`: other files are the user's."""
 
@@ -51,7 +53,15 @@ class OnnxFile:
         """
         return write_model(model, self._path, self._external_data)
 
-    def write_other(self, model: Any) -> Any:
+    def add_metadata(self, entries):
+        """Adds entries to the metadata of the file that `write` wrote.
+
+        Args:
+            entries: dictionary of strings.
+        """
+        add_metadata(self._path / MODEL if self._path.is_dir() else self._path, entries)
+
+    def write_other(self, model):
         """Writes a model that is only compared; arguments, results and errors as of `write`."""
         path = Path(tempfile.mkdtemp(dir=self._others)) / "model"
         return write_model(model, path, self._external_data)
@@ -100,12 +110,34 @@ def write_model(model: Any, path: Path, external_data: Any = False) -> Any:
 
 def _save(model, path):
     """Writes the file, with a checksum of all before it, which the runtime verifies."""
-    import onnx
-
     content = model.SerializeToString()
-    digest = hashlib.sha256(content).hexdigest()
-    entry = onnx.StringStringEntryProto(key="keras_attn.file_checksum", value=digest)
     with open(path, "wb") as file:
         file.write(content)
-        # Two protobuf messages in a row are one: this adds the entry to the metadata.
-        file.write(onnx.ModelProto(metadata_props=[entry]).SerializeToString())
+        file.write(_serialize_metadata({CHECKSUM: hashlib.sha256(content).hexdigest()}))
+
+
+def add_metadata(path, entries):
+    """Adds entries to the metadata of a file that `write_model` wrote, and renews its checksum.
+
+    Args:
+        path: path of the file.
+        entries: dictionary of strings, whose keys are new.
+    """
+    with open(path, "rb+") as file:
+        file.seek(-len(_serialize_metadata({CHECKSUM: "0" * 64})), os.SEEK_END)
+        file.truncate()
+        file.write(_serialize_metadata(entries))
+        file.seek(0)
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0, os.SEEK_END)
+        file.write(_serialize_metadata({CHECKSUM: checksum}))
+
+
+def _serialize_metadata(entries):
+    """Bytes that add entries to a file: two protobuf messages in a row are one."""
+    import onnx
+
+    model = onnx.ModelProto()
+    for key, value in entries.items():
+        model.metadata_props.add(key=key, value=value)
+    return model.SerializeToString()

@@ -7,7 +7,7 @@ from keras_attn.export.checks.check_stateless import check_stateless
 from keras_attn.export.trace.fold_time import fold_time
 from keras_attn.export.trace.portable_copy import portable_copy, traceable_copy
 from keras_attn.export.trace.side import Side
-from keras_attn.models.encoder_and_search import encoder_and_search
+from keras_attn.models.generation_model import check_generation_model
 
 OUTPUTS = {
     "token_ids": ("batch", "hypotheses", "length"),
@@ -29,7 +29,7 @@ class SearchFunction:
     `seeds` if the search draws at random.
 
     Args:
-        model: functional Keras model: `source_ids` -> encoder -> `Search` layer.
+        model: a `GenerationModel`.
         source_tokenizer, target_tokenizer: optional tokenizers, whose vocabularies must fit.
         alignments: bool, whether the attention weights are among the outputs. Default `None`: as
             the search was made.
@@ -51,9 +51,10 @@ class SearchFunction:
         beam_width, num_hypotheses: ints, both 1 for a `GreedyDecoder`.
 
     Raises:
-        ValueError: the model has another form, a tokenizer has more ids than its embedding, there
-            is one of the target alone, encoder and source tokenizer have different end tokens, the
-            source has no room for the special ids, or the length penalty is negative.
+        ValueError: the model is not a `GenerationModel`, a tokenizer has more ids than its
+            embedding, there is one of the target alone, encoder and source
+            tokenizer have different end tokens, the source has no room for the special ids, or the
+            length penalty is negative.
     """
 
     def __init__(
@@ -76,7 +77,13 @@ class SearchFunction:
                     "Expected a SentencePieceTokenizer, whose vocabulary an export can hold. "
                     f"Received: {tokenizer!r}."
                 )
-        layers = encoder_and_search(model)
+        check_generation_model(model)
+        if isinstance(model.source, dict) or len(model.source.shape) != 2:
+            raise ValueError(
+                "Expected a GenerationModel that reads ids (batch, source). Received: a model with "
+                f"inputs={model.source}. Export it with `export_functional_onnx`."
+            )
+        layers = model.source_encoder, model.search
         check_stateless(*layers)
         self.encoder, self.search = portable_copy(*layers, keep_precision=keep_precision)
         fold_time(self.encoder, self.search)

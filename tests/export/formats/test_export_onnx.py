@@ -13,11 +13,10 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     BeamDecoder,
+    GenerationModel,
     GreedyDecoder,
     RNNDecoder,
-    SamplingDecoder,
     rnn_seq2seq,
-    search_model,
     transformer_seq2seq,
 )
 from keras_attn.export import ExportError, export_onnx
@@ -25,7 +24,6 @@ from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_se
 from keras_attn.export.formats.file_format import describe
 from keras_attn.export.passes.graph import defined_names, nested_graphs, subgraphs
 from keras_attn.export.trace.search_function import SearchFunction
-from keras_attn.models.encoder_and_search import encoder_and_search
 from tests.backend import precision
 from tests.export.conversion_steps import replace_conversion
 from tests.export.small_graphs import all_initializers, assert_no_weights_in_loops
@@ -89,12 +87,14 @@ def test_one_file_holds_settings_and_vocabularies(onnx_model, translator, tokeni
         "source": {**side, "vocabulary_size": sizes[0]},
         "target": {**side, "vocabulary_size": sizes[1], "start_token_id": 1},
     }
-    expected = encoder_and_search(translator)[1].get_config()
+    expected = translator.search.get_config()
     for name in ("decoder", "dtype", "name", "trainable"):
         del expected[name]
     assert search.pop("class") == "BeamDecoder"
     assert search.pop("inputs") == ["max_length", "length_penalty"]
     assert search == json.loads(json.dumps(expected))
+    parity = json.loads(entries["keras_attn.card"])["parity"]
+    assert parity["sentences"] >= 200 and parity["best_equal"] == 1.0
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         assert base64.b64decode(entries[f"keras_attn.{side}_tokenizer"]) == tokenizer.model
 
@@ -206,7 +206,7 @@ def test_each_weight_of_a_loop_is_stored_where_onnx_runtime_prepacks_it(onnx_mod
 
 def test_greedy_search_and_tied_embeddings_that_are_stored_once(tmp_path):
     encoder, decoder = rnn_seq2seq(30, 30, embedding_dim=8, units=8, share_embeddings=True)
-    model = search_model(encoder, GreedyDecoder(decoder, max_length=12))
+    model = GenerationModel(encoder, GreedyDecoder(decoder, max_length=12))
     export_onnx(model, tmp_path / "model.onnx")
     tensors = all_initializers(onnx.load(tmp_path / "model.onnx"))
     assert sum(tuple(tensor.dims) in {(30, 8), (8, 30)} for tensor in tensors) == 1
@@ -338,17 +338,17 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     path = tmp_path / "model.onnx"
     ids = keras.Input((None,), dtype="int32")
     classifier = keras.Model(ids, keras.layers.Embedding(5, 4)(ids))
-    with pytest.raises(ValueError, match="Expected a functional search model"):
+    with pytest.raises(ValueError, match="Expected a GenerationModel"):
         export_onnx(classifier, path)
-    encoder, search = encoder_and_search(translator)
+    encoder, search = translator.encoder, translator.search
     negative = BeamDecoder(search.decoder, length_penalty=-1, name="negative")
     with pytest.raises(ValueError, match=r"not negative.* Received: length_penalty=-1\.0"):
-        export_onnx(search_model(encoder, negative), path)
+        export_onnx(GenerationModel(encoder, negative), path)
     other = BeamDecoder(search.decoder, pad_token_id=3, name="other")
-    assert SearchFunction(search_model(encoder, other)).source.pad_token_id == 0
+    assert SearchFunction(GenerationModel(encoder, other)).source.pad_token_id == 0
     encoder, decoder = rnn_seq2seq(45, 60, embedding_dim=4, units=4)
     encoder.end_token_id = 50
-    beyond = search_model(encoder, BeamDecoder(decoder))
+    beyond = GenerationModel(encoder, BeamDecoder(decoder))
     with pytest.raises(ValueError, match=r"holds the special ids .* ids \[0, 50\] for 45 ids"):
         export_onnx(beyond, path)
     target = SimpleNamespace(vocabulary_size=46, model=b"")
@@ -372,7 +372,7 @@ def test_an_encoder_without_room_for_a_piece_is_refused():
         9, 9, num_layers=1, embedding_dim=4, num_heads=1, positions="learned", max_length=1
     )
     with pytest.raises(ValueError, match="a piece besides the special ones.* max_source_length=1"):
-        SearchFunction(search_model(encoder, BeamDecoder(decoder)))
+        SearchFunction(GenerationModel(encoder, BeamDecoder(decoder)))
 
 
 def test_texts_without_tokens_are_not_compared(translator):
@@ -390,97 +390,25 @@ def test_texts_to_compare_are_cut_before_the_tokenizer(translator):
     )
 
 
-def test_what_is_beside_encoder_and_search_is_not_lost_in_silence(translator, tmp_path):
-    """The check compares with encoder and search, so it would not see what the model does more."""
-    encoder, search = encoder_and_search(translator)
-    sampler = SamplingDecoder(search.decoder)
-    ids, mask, more = (keras.Input((None,), dtype=dtype) for dtype in ("int32", "bool", "int32"))
+def test_models_of_other_types_are_refused(translator, tmp_path):
+    """The check compares with encoder and search, so it would not see what else a model does."""
+    encoder, search = translator.encoder, translator.search
+    ids = keras.Input((None,), dtype="int32")
 
-    class Subclassed(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.encoder, self.search = encoder, search
+    class Reversed(GenerationModel):
+        def call(self, ids, training=None, mask=None):
+            return super().call(ids[:, ::-1])
 
-        def call(self, ids):
-            return self.search(**self.encoder(ids[:, ::-1]))
-
-    found = search(**encoder(ids))
     for model, message in (
-        (keras.Model(ids, search(**encoder(ids[:, ::-1]))), "GetItem"),
-        (keras.Model(ids, {**found, "scores": found["scores"] * 2}), "Multiply"),
-        (keras.Model(ids, search(**encoder(ids), length_penalty=0.0)), "length_penalty"),
-        (keras.Model(ids, search(**encoder(ids), max_length=9)), "max_length"),
-        (keras.Model(ids, search(**encoder(ids), prefix_ids=[[5]])), "target_prefix=True"),
-        (keras.Model([ids, more], search(**encoder(ids), prefix_ids=more)), "target_prefix=True"),
-        (keras.Model(ids, sampler(**encoder(ids), seeds=[7])), "a call with seeds"),
-        (Subclassed(), "functional"),
-        (keras.Model([ids, mask], search(**encoder(ids, mask=mask))), r"2 inputs.*\['mask'\]"),
-        (keras.Model(ids, search(**encoder(ids, mask=ids))), r"source_ids alone.*\['mask'\]"),
-        (keras.Model(ids, search(**encoder(ids, training=True))), "source_ids alone.*training"),
+        (keras.Model(ids, search(**encoder(ids[:, ::-1]))), "model=Functional.*export_functional"),
+        (Reversed(encoder, search), "model=Reversed, which overrides call"),
+        ("translator.keras", "Expected a GenerationModel. Received: model=str"),
     ):
         with pytest.raises(ValueError, match=message):
             export_onnx(model, tmp_path / "model.onnx")
 
 
-def test_arguments_of_the_encoder_are_not_lost_in_silence(translator, tmp_path):
-    class Encoder(keras.Layer):
-        vocabulary_size = 45
-
-        def __init__(self):
-            super().__init__()
-            self.embedding = keras.layers.Embedding(45, 8)
-
-        def call(self, ids, scaled=True, shift=0):
-            return {"encoder_outputs": self.embedding(ids) * (2 if scaled else 1) + shift}
-
-    ids, encoder = keras.Input((None,), dtype="int32"), Encoder()
-    cell = AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(8), attention_units=8)
-    decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(46, 8), bridge="zero")
-    search = GreedyDecoder(decoder, max_length=4)
-    for arguments in ({"scaled": False}, {"scaled": None}, {"shift": 1}):
-        (name,) = arguments
-        model = keras.Model(ids, search(**encoder(ids, **arguments)))
-        with pytest.raises(ValueError, match=rf"source_ids alone.*\['{name}'\]"):
-            export_onnx(model, tmp_path / "model.onnx")
-    SearchFunction(keras.Model(ids, search(**encoder(ids, scaled=True, shift=0))))
-
-
-def test_what_is_no_model_is_named(tmp_path):
-    with pytest.raises(ValueError, match="functional search model.*'translator.keras'"):
-        export_onnx("translator.keras", tmp_path / "model.onnx")
-
-
-def test_a_search_is_called_with_all_that_the_encoder_returns(tmp_path):
-    encoder, search = encoder_and_search(make_translator(cell="gru"))
-    ids = keras.Input((None,), dtype="int32")
-    encoded = encoder(ids)
-    outputs, mask, state = (encoded[f"encoder_{name}"] for name in ("outputs", "mask", "state"))
-    with pytest.raises(ValueError, match="Expected an encoder_state"):
-        search(outputs, mask)
-    for found in (
-        search(outputs, encoder_state=state),
-        search(encoder_outputs=outputs, encoder_mask=ids, encoder_state=state),
-    ):
-        with pytest.raises(ValueError, match="all that its encoder returns"):
-            export_onnx(keras.Model(ids, found), tmp_path / "model.onnx")
-    by_name = encoder(inputs=ids, mask=None, training=False)
-    for found in (
-        search(outputs, mask, state),
-        search(outputs, mask, encoder_state=state),
-        search(**by_name),
-    ):
-        SearchFunction(keras.Model(ids, found))  # which are the same call
-
-
-def test_an_encoder_that_returns_no_dictionary_is_refused(translator, tmp_path):
-    ids = keras.Input((None,), dtype="int32")
-    search = BeamDecoder(rnn_seq2seq(9, 9, embedding_dim=4, units=4)[1])
-    model = keras.Model(ids, search(keras.layers.Embedding(9, 8)(ids)))
-    with pytest.raises(ValueError, match="an encoder that returns KerasTensor"):
-        export_onnx(model, tmp_path / "model.onnx")
-
-
-def test_layers_that_cannot_be_saved_are_refused(tmp_path):
+def test_layers_that_cannot_be_saved_can_be_exported():
     class Encoder(keras.Layer):
         def __init__(self, embedding):
             super().__init__()
@@ -489,10 +417,12 @@ def test_layers_that_cannot_be_saved_are_refused(tmp_path):
         def call(self, ids):
             return {"encoder_outputs": self.embedding(ids)}
 
-    search = BeamDecoder(rnn_seq2seq(9, 9, embedding_dim=4, units=4)[1])
-    model = search_model(Encoder(keras.layers.Embedding(9, 8)), search)
-    with pytest.raises(ValueError, match="layers that can be saved[^$]*Object Encoder"):
-        export_onnx(model, tmp_path / "model.onnx")
+    cell = AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(8), attention_units=8)
+    decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(46, 8), bridge="zero")
+    model = GenerationModel(Encoder(keras.layers.Embedding(45, 8)), GreedyDecoder(decoder))
+    with pytest.raises(NotImplementedError):
+        model.encoder.get_config()
+    assert SearchFunction(model).source_vocabulary_size == 45
 
 
 @pytest.mark.slow
@@ -501,7 +431,7 @@ def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path)
         translator = make_translator()
     report = export_onnx(translator, tmp_path / "mixed.onnx")
     assert report.best_equal == 1.0 and report.largest_difference < 1e-4
-    encoder, search = encoder_and_search(translator)
+    encoder, search = translator.encoder, translator.search
     assert {layer.compute_dtype for layer in (encoder, search.decoder)} == {"float16"}
     received, expected = run(tmp_path / "mixed.onnx"), make_translator()(IDS)
     np.testing.assert_array_equal(received["token_ids"], expected["token_ids"])
@@ -523,9 +453,10 @@ def test_log_probabilities_of_tokens(tmp_path):
 @pytest.mark.parametrize("search", all_slow_but(BeamDecoder, cases=[BeamDecoder, GreedyDecoder]))
 def test_what_hypotheses_may_not_repeat(tmp_path, search):
     """Scattering to the logits, where a token may stand twice, survives the conversion."""
-    encoder, beam_search = encoder_and_search(make_translator())
+    translator = make_translator()
+    encoder, beam_search = translator.encoder, translator.search
     arguments = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "max_length": 30}
-    model = search_model(encoder, search(beam_search.decoder, **arguments))
+    model = GenerationModel(encoder, search(beam_search.decoder, **arguments))
     report = export_onnx(model, tmp_path / "model.onnx")
     assert report.best_equal > 0.95 and not report.cuda.missing
     outputs = run(tmp_path / "model.onnx", IDS, 30)
@@ -563,8 +494,9 @@ def test_groups_of_beams(tmp_path):
 @pytest.mark.parametrize("search", all_slow_but(BeamDecoder, cases=[BeamDecoder, GreedyDecoder]))
 def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
     """Also where no sentence has a prefix, and where they are of several lengths."""
-    encoder, beam_search = encoder_and_search(make_translator())
-    model = search_model(encoder, search(beam_search.decoder, max_length=30))
+    translator = make_translator()
+    encoder, beam_search = translator.encoder, translator.search
+    model = GenerationModel(encoder, search(beam_search.decoder, max_length=30))
     report = export_onnx(model, tmp_path / "model.onnx", target_prefix=True)
     assert report.best_equal > 0.95 and not report.cuda.missing
     opened = session(tmp_path / "model.onnx")

@@ -13,9 +13,9 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     CombinedAttention,
+    GenerationModel,
     GreedyDecoder,
     RNNDecoder,
-    search_model,
     transformer_seq2seq,
 )
 from keras_attn.export import ExportError, export_onnx, export_onnx_steps
@@ -57,7 +57,7 @@ def test_greedy_search_with_alignments_and_a_cache_that_grows(tmp_path):
         20, 20, num_layers=1, num_heads=2, embedding_dim=8, intermediate_dim=16, seed=1
     )
     search = GreedyDecoder(decoder, max_length=12, return_token_log_probs=True)
-    model = search_model(encoder, search)
+    model = GenerationModel(encoder, search)
     report = export_onnx_steps(model, tmp_path / "steps", alignments=True)
     assert report.best_equal == 1 and not model.layers[-1].return_alignments
     step, finish = (onnx.load(tmp_path / "steps" / f"{name}.onnx") for name in ("step", "finish"))
@@ -208,7 +208,7 @@ def test_the_implicit_mask_of_an_encoder_counts(tmp_path, names):
         attention = CombinedAttention({name: BahdanauAttention(8) for name in names})
     cell = AttentionRNNCell(keras.layers.GRUCell(8), attention, attention_units=8)
     decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(20, 8), bridge="zero")
-    model = search_model(Encoder(), GreedyDecoder(decoder, max_length=6))
+    model = GenerationModel(Encoder(), GreedyDecoder(decoder, max_length=6))
     report = export_onnx_steps(model, tmp_path / "steps")
     assert report.best_equal == 1
 

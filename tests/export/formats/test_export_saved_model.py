@@ -179,7 +179,7 @@ def beginning(translator, tokenizers, tmp_path_factory):
 def test_what_hypotheses_begin_with_is_an_input_on_request(beginning, translator):
     loaded, report = beginning
     assert report.best_equal > 0.95
-    encoder, search = translator.layers[1:]
+    encoder, search = translator.encoder, translator.search
     for prefixes in ([[7, 9, 4], [5, 0, 0]], [[8, 9]], [[], []]):
         prefix_ids = np.array(prefixes, "int32")
         expected = search(**encoder(IDS), prefix_ids=prefix_ids)

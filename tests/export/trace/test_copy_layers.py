@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn import BeamDecoder, rnn_seq2seq, search_model, transformer_seq2seq
+from keras_attn import BeamDecoder, GenerationModel, rnn_seq2seq, transformer_seq2seq
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.export.trace.copy_layers import copy_layers
 from tests.contracts import assert_close
@@ -28,14 +28,14 @@ def assert_is_copy(copied, model):
 
 
 @pytest.mark.parametrize("kind", ["rnn", "transformer"])
-def test_copy_layers_of_a_search_model(kind):
+def test_copy_layers_of_a_GenerationModel(kind):
     if kind == "rnn":
         encoder, decoder = rnn_seq2seq(12, 12, units=4, embedding_dim=4, seed=1)
     else:
         encoder, decoder = transformer_seq2seq(
             *(12, 12), num_layers=1, num_heads=2, embedding_dim=4, intermediate_dim=4, seed=1
         )
-    model = search_model(encoder, BeamDecoder(decoder, beam_width=2, max_length=4))
+    model = GenerationModel(encoder, BeamDecoder(decoder, beam_width=2, max_length=4))
     (copied,) = copy_layers(model)
     assert_is_copy(copied, model)
     for name, value in model(IDS).items():

@@ -45,7 +45,7 @@ def make_model(vocabulary_sizes):
     search = keras_attn.GreedyDecoder(
         decoder, max_length=6, relative_max_length=None, suppressed_token_ids=[0, 1, 3, 4, 5]
     )
-    model = keras_attn.search_model(encoder, search)
+    model = keras_attn.GenerationModel(encoder, search)
     for seed, weight in enumerate(model.weights, start=890):
         weight.assign(keras.random.normal(weight.shape, stddev=2.0, seed=seed))
     return model

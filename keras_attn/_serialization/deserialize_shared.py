@@ -1,0 +1,43 @@
+import contextlib
+import contextvars
+
+import keras
+
+_objects = contextvars.ContextVar("shared_objects", default=None)
+
+
+@contextlib.contextmanager
+def sharing_scope():
+    """Makes `deserialize_shared` return one layer for each `shared_object_id` inside the block.
+
+    Keras has such a scope in `load_model` only: `keras.models.model_from_json`, `clone_model` and
+    `from_config` work outside of it. A scope inside another one uses the layers of the outer one.
+    """
+    if _objects.get() is not None:
+        yield
+        return
+    token = _objects.set({})
+    try:
+        yield
+    finally:
+        _objects.reset(token)
+
+
+def deserialize_shared(config):
+    """Creates a layer from a configuration that `serialize_shared` made.
+
+    Args:
+        config: the serialized layer, or `None`.
+
+    Returns:
+        The layer. In a `sharing_scope` the same layer is returned for configurations with the same
+        `shared_object_id`.
+    """
+    objects = _objects.get()
+    key = config.get("shared_object_id") if isinstance(config, dict) else None
+    if objects is not None and key in objects:
+        return objects[key]
+    layer = keras.saving.deserialize_keras_object(config)
+    if objects is not None and key is not None:
+        objects[key] = layer
+    return layer

@@ -1,0 +1,177 @@
+import keras
+import numpy as np
+
+from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn.models.generation import (
+    Generation,
+    empty_hypothesis,
+    hypotheses_of_row,
+    pieces,
+)
+
+
+def generate(
+    model,
+    inputs,
+    source_tokenizer=None,
+    target_tokenizer=None,
+    batch_size=32,
+    return_details=False,
+    verbose=0,
+):
+    """See `GenerationModel.generate`.
+
+    Args:
+        model: a `GenerationModel`.
+        inputs, source_tokenizer, target_tokenizer, batch_size, return_details, verbose: see
+            `GenerationModel.generate`.
+
+    Returns:
+        See `GenerationModel.generate`.
+    """
+    check_positive_integer("batch_size", batch_size)
+    if _reads_ids(model):
+        sources, is_text = _read_sources(model, inputs, source_tokenizer)
+        lengths = [len(ids) for ids, _ in sources]
+        # Sources of similar lengths need little padding; empty ones are not searched.
+        order = [row for row in np.argsort(lengths, kind="stable").tolist() if lengths[row]]
+
+        def batch(rows):
+            return _pad([sources[row][0] for row in rows], model)
+
+    else:
+        arrays, count = _read_arrays(model, inputs)
+        sources, lengths, is_text = [([], False)] * count, [None] * count, False
+        order = range(count)
+
+        def batch(rows):
+            return {name: values[rows] for name, values in arrays.items()}
+
+    if target_tokenizer is None and is_text:
+        target_tokenizer = source_tokenizer
+    _check_tokenizer("target_tokenizer", target_tokenizer, model.decoder)
+    found = [None] * len(sources)
+    progress = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="source")
+    for start in range(0, len(order), batch_size):
+        rows = list(order[start : start + batch_size])
+        results = model.predict_on_batch(batch(rows))
+        for place, row in enumerate(rows):
+            found[row] = hypotheses_of_row(
+                results, place, lengths[row], model.search, target_tokenizer
+            )
+        if verbose:
+            progress.update(start + len(rows))
+    nothing = [empty_hypothesis(model.search, target_tokenizer is not None)]
+    found = [nothing if hypotheses is None else hypotheses for hypotheses in found]
+    if not return_details:
+        name = "token_ids" if target_tokenizer is None else "text"
+        return [getattr(hypotheses[0], name) for hypotheses in found]
+    return [
+        Generation(
+            **vars(hypotheses[0]),
+            hypotheses=tuple(hypotheses),
+            source_pieces=pieces(source_tokenizer, ids) if is_text else None,
+            truncated=truncated,
+        )
+        for hypotheses, (ids, truncated) in zip(found, sources, strict=True)
+    ]
+
+
+def _reads_ids(model):
+    """Whether the source of a model is token ids."""
+    source = model.source
+    return not isinstance(source, dict) and len(source.shape) == 2 and "int" in source.dtype
+
+
+def _read_sources(model, inputs, tokenizer):
+    """Ids as the encoder reads them, each with whether it was cut; and whether they were texts."""
+    if isinstance(inputs, str | bytes | dict) or not hasattr(inputs, "__iter__"):
+        raise ValueError(
+            "Expected inputs to be a list of texts or of lists of ids. Received: inputs of type "
+            f"{type(inputs).__name__}. Write [text] for one text."
+        )
+    inputs = list(inputs)
+    is_text = bool(inputs) and all(isinstance(each, str) for each in inputs)
+    encoder = model.source_encoder
+    _check_tokenizer("source_tokenizer", tokenizer, encoder)
+    if not is_text:
+        return [_checked_ids(each, model) for each in inputs], False
+    if tokenizer is None:
+        raise ValueError(
+            "Expected a source_tokenizer for texts. Received: source_tokenizer=None. Pass the "
+            "tokenizer of the training, or ids."
+        )
+    has_end = getattr(encoder, "source_end", True)
+    start = [tokenizer.start_token_id] if getattr(encoder, "source_start", False) else []
+    end = [tokenizer.end_token_id] if has_end else []
+    limit = getattr(encoder, "max_source_length", None)
+    limit = limit if limit is None else limit - len(start) - len(end)
+    sources = []
+    for ids in tokenizer.encode(inputs):
+        kept = list(ids[:limit])
+        # A language model continues its start token; others have nothing to read.
+        is_empty = not kept and (has_end or not start)
+        sources.append(([] if is_empty else [*start, *kept, *end], len(kept) < len(ids)))
+    return sources, True
+
+
+def _checked_ids(ids, model):
+    array = np.asarray(ids)
+    if array.size == 0:
+        return [], False
+    size = get_vocabulary_size(model.source_encoder)
+    is_known = size is None or array.max() < size
+    if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < 0 or not is_known:
+        below = "" if size is None else f" below {size}"
+        raise ValueError(
+            f"Expected each source to be a list of ids of at least 0{below}, or a text. Received: "
+            f"{ids!r}."
+        )
+    ids = array.tolist()
+    while ids and ids[-1] == _pad_token_id(model):
+        ids.pop()
+    return ids, False
+
+
+def _check_tokenizer(name, tokenizer, layer):
+    size = get_vocabulary_size(layer)
+    if tokenizer is not None and size is not None and tokenizer.vocabulary_size > size:
+        raise ValueError(
+            f"Expected {name} to have at most {size} ids, as many as the model. Received: {name} "
+            f"with vocabulary_size={tokenizer.vocabulary_size}. Pass the tokenizer of the training."
+        )
+
+
+def _pad(sources, model):
+    length = max(map(len, sources))
+    if keras.backend.backend() == "jax":
+        # Speed: JAX compiles the search for each shape.
+        length = -(-length // 8) * 8
+    ids = np.full((len(sources), length), _pad_token_id(model), model.source.dtype)
+    for row, source in zip(ids, sources, strict=True):
+        row[: len(source)] = source
+    return ids
+
+
+def _pad_token_id(model):
+    return getattr(model.source_encoder, "pad_token_id", model.search.pad_token_id)
+
+
+def _read_arrays(model, inputs):
+    """Arrays by the names of the inputs of a model, and the number of their rows."""
+    names = [tensor.name for tensor in model.inputs]
+    if not isinstance(inputs, dict) and len(names) == 1:
+        inputs = {names[0]: inputs}
+    if not isinstance(inputs, dict) or set(inputs) != set(names):
+        received = list(inputs) if isinstance(inputs, dict) else type(inputs).__name__
+        raise ValueError(
+            f"Expected inputs to be a dict of arrays by the names {names}. Received: {received}."
+        )
+    arrays = {name: np.asarray(values) for name, values in inputs.items()}
+    counts = {name: len(values) for name, values in arrays.items()}
+    if len(set(counts.values())) != 1:
+        raise ValueError(
+            f"Expected arrays with the same number of rows. Received: {counts} rows by input."
+        )
+    return arrays, next(iter(counts.values()))

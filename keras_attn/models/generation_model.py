@@ -1,0 +1,222 @@
+import itertools
+
+import keras
+
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn.encoders.prompt_encoder import PromptEncoder
+from keras_attn.models.generate import generate
+from keras_attn.models.model_inputs import is_arrays, source_inputs
+from keras_attn.models.model_of_parts import (
+    ModelOfParts,
+    accepts_cloned_graph,
+    check_encoder,
+    check_part,
+    check_reads_prompts,
+    encode,
+)
+from keras_attn.models.padded_batches import concatenate_padded, padded_array
+from keras_attn.search.search import Search
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class GenerationModel(ModelOfParts):
+    """Maps sources to the best token sequences that a search finds: the model that is deployed.
+
+        results = search(**encoder(source))
+
+    A functional Keras model. It shares encoder and decoder with the `TrainingModel` that trains
+    them, so it has no weights of its own. `keras.saving.load_model`, `keras.models.clone_model` and
+    `keras.models.model_from_json` keep layers shared that encoder and decoder share, such as an
+    embedding.
+
+    Args:
+        encoder: layer that returns a dict of the arguments of a decoder: `encoder_outputs` and,
+            where it has them, `encoder_mask`, `encoder_state` and `query_features`. `None` for a
+            language model, such as `CausalLanguageModel`, which continues prompts.
+        search: a `Search`, such as `BeamDecoder(decoder)`.
+        inputs: what the encoder reads: a `keras.Input`, such as
+            `keras.Input((224, 224, 3), name="image")`, or a dict of them by their names, which are
+            passed to the encoder as arguments of these names. Defaults to the inputs of `encoder`
+            if it is a functional model, else to `source_ids`, int32 `(batch, source)`.
+        source_start_token_id: int, only for a language model: the id before each prompt, as in the
+            training data. Exported files insert it into prompts that are text; the model itself
+            inserts nothing. Defaults to `None`.
+        name: str. Defaults to `"generation_model"`.
+
+    Call arguments:
+        inputs: the tensor, or a dict of tensors by the names of the inputs. Prompts are padded on
+            the right with the `pad_token_id` of the search.
+
+    Returns:
+        The dict that the search returns, see `Search`. `predict` pads the results of all batches to
+        one length: token ids with `pad_token_id`, everything else with 0.
+
+    Attributes:
+        encoder: the encoder, or `None`.
+        search: the search.
+        decoder: the decoder of the search.
+
+    Raises:
+        ValueError: if a part is of another type, the encoder does not return a dict, `inputs` are
+            not inputs, or a decoder that is not a language model has no encoder.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import BeamDecoder, rnn_seq2seq
+    >>> encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
+    >>> model = GenerationModel(encoder, BeamDecoder(decoder, max_length=5))
+    >>> results = model.predict(np.array([[5, 6, 7, 2]]), verbose=0)
+    >>> results["lengths"].shape  # (batch, hypotheses)
+    (1, 1)
+    """
+
+    PARTS = ("encoder", "search")
+    SETTINGS = ("source_start_token_id",)
+
+    @accepts_cloned_graph
+    def __init__(
+        self, encoder, search, inputs=None, source_start_token_id=None, name="generation_model"
+    ):
+        check_part("search", search, Search, "a Search, such as BeamDecoder(decoder)")
+        source_encoder = encoder
+        if encoder is None:
+            check_reads_prompts(search.decoder)
+            source_encoder = PromptEncoder(
+                get_vocabulary_size(search.decoder),
+                search.pad_token_id,
+                source_start_token_id,
+                name="prompts",
+            )
+        elif source_start_token_id is not None:
+            raise ValueError(
+                "Expected source_start_token_id only for a language model, with encoder=None. "
+                f"Received: source_start_token_id={source_start_token_id!r}, "
+                f"encoder={type(encoder).__name__}."
+            )
+        check_encoder(encoder)
+        inputs = source_inputs(encoder, inputs)
+        super().__init__(inputs, search(**encode(source_encoder, inputs)), name)
+        self.encoder = encoder
+        self.source_encoder = source_encoder
+        self.search = search
+
+    @property
+    def decoder(self):
+        return self.search.decoder
+
+    @property
+    def source(self):
+        """The symbolic inputs: a tensor, or a dict of tensors by their names."""
+        return self.input
+
+    @property
+    def source_start_token_id(self):
+        """Int, the id before each prompt of a language model, or `None`."""
+        return self.source_encoder.start_token_id if self.encoder is None else None
+
+    @classmethod
+    def parts_of_graph(cls, inputs, layers):
+        (search,) = [layer for layer in layers if isinstance(layer, Search)]
+        (encoder,) = [layer for layer in layers if layer is not search]
+        arguments = {"encoder": encoder, "search": search, "inputs": inputs}
+        if isinstance(encoder, PromptEncoder):
+            arguments |= {"encoder": None, "source_start_token_id": encoder.start_token_id}
+        return arguments
+
+    def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
+        """Like `keras.Model.predict`, with the results of all batches padded to one length.
+
+        Args:
+            x, batch_size, verbose, steps, callbacks: see `keras.Model.predict`.
+
+        Returns:
+            Dict of NumPy arrays.
+        """
+        padding = {"token_ids": self.search.pad_token_id}
+        if keras.backend.backend() == "tensorflow" or is_arrays(x):
+            results = super().predict(x, batch_size, verbose, steps, callbacks)
+            return {
+                name: padded_array(value, padding.get(name, 0)) for name, value in results.items()
+            }
+        # Other backends than TensorFlow refuse batches whose results have different shapes.
+        batches = [
+            self.predict_on_batch(keras.utils.unpack_x_y_sample_weight(batch)[0])
+            for batch in itertools.islice(x, steps)
+        ]
+        return {
+            name: concatenate_padded([batch[name] for batch in batches], padding.get(name, 0))
+            for name in batches[0]
+        }
+
+    def generate(
+        self,
+        inputs,
+        source_tokenizer=None,
+        target_tokenizer=None,
+        batch_size=32,
+        return_details=False,
+        verbose=0,
+    ):
+        """Generates a sequence for each source: ids for ids, and texts for texts.
+
+        Args:
+            inputs: list of texts, of lists of ids as the encoder reads them (with the end token, if
+                it was trained so), or an array of ids `(batch, source)` with padding on the right.
+                For an encoder of other inputs an array, or a dict of arrays by the names of the
+                inputs.
+            source_tokenizer: tokenizer of texts, such as `keras_attn.text.SentencePieceTokenizer`.
+                It adds no special ids; the start and end tokens that the encoder reads are added
+                here. Defaults to `None`.
+            target_tokenizer: tokenizer that makes texts of the generated ids. Defaults to
+                `source_tokenizer` for texts, else to `None`, for ids.
+            batch_size: int, sources of a batch. Batches have sources of similar lengths, so samples
+                of a `SamplingDecoder` depend on the other sources. Defaults to 32.
+            return_details: bool, whether to return objects with the fields of a `Translation` of
+                `keras_attn_runtime`: `text`, `token_ids`, `pieces`, `score`, `log_prob`, `ended`,
+                `alignments`, `token_log_probs`, `hypotheses`, `source_pieces` and `truncated`.
+                Defaults to `False`.
+            verbose: 0 for no output, 1 for a progress bar, 2 for one line. Defaults to 0.
+
+        Returns:
+            List with an element for each source, of its best hypothesis: a list of ids without
+            start, end and padding, or a string with a tokenizer of the target, or an object, see
+            `return_details`. A source without tokens has an empty result.
+
+        Raises:
+            ValueError: for texts without a tokenizer, a tokenizer with more ids than the model, or
+                inputs that do not fit the model.
+
+        Example:
+
+        >>> from keras_attn import GreedyDecoder, rnn_seq2seq
+        >>> encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
+        >>> model = GenerationModel(encoder, GreedyDecoder(decoder, max_length=5))
+        >>> len(model.generate([[5, 6, 7, 2], [8, 2]]))
+        2
+        """
+        return generate(
+            self,
+            inputs,
+            source_tokenizer,
+            target_tokenizer,
+            batch_size,
+            return_details,
+            verbose,
+        )
+
+
+def check_generation_model(model):
+    """Raises a `ValueError` unless a model is a `GenerationModel` and does no more than that."""
+    if not isinstance(model, GenerationModel):
+        raise ValueError(
+            f"Expected a GenerationModel. Received: model={type(model).__name__}. Make one with "
+            "keras_attn.GenerationModel(encoder, search); export other functional models with "
+            "keras_attn.export.export_functional_onnx."
+        )
+    if type(model).call is not GenerationModel.call:
+        raise ValueError(
+            "Expected a GenerationModel that only searches with its encoder and its search. "
+            f"Received: model={type(model).__name__}, which overrides call. Move that code into "
+            "the encoder or the search."
+        )

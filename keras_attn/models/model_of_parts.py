@@ -1,0 +1,152 @@
+import functools
+
+import keras
+
+from keras_attn._backend.private_names import copy_layers_in
+from keras_attn._serialization.deserialize_shared import deserialize_shared, sharing_scope
+from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn.decoders.step_decoder import StepDecoder
+from keras_attn.models.functional_model import functional_model
+from keras_attn.models.model_inputs import call_encoder, deserialize_inputs, serialize_inputs
+from keras_attn.search.search import Search
+
+
+class ModelOfParts(keras.Model):
+    """Base of functional models that consist of an encoder and one other layer.
+
+    It saves the parts instead of the graph, and layers that the parts share stay shared in
+    `keras.saving.load_model`, `keras.models.model_from_json`, `keras.models.clone_model` and
+    `from_config`.
+
+    A subclass names the arguments of its constructor that are saved in `PARTS` and `SETTINGS`, has
+    an attribute for each, and decorates the constructor with `accepts_cloned_graph`.
+    """
+
+    PARTS = ()
+    SETTINGS = ()
+
+    def __init__(self, inputs, outputs, name):
+        with keras.RematScope(None):  # see `functional_model`
+            super().__init__(inputs, outputs, name=name)
+
+    def call(self, inputs, training=None, mask=None):
+        return super().call(self._without_names(inputs), training, mask)
+
+    def compute_output_spec(self, inputs, training=None, mask=None):
+        return super().compute_output_spec(self._without_names(inputs), training, mask)
+
+    def _without_names(self, inputs):
+        """A model with one input also takes it by its name, of which Keras would warn."""
+        if isinstance(inputs, dict) and not isinstance(self.input, dict):
+            return inputs[self.inputs[0].name]
+        return inputs
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            **{name: serialize_shared(getattr(self, name)) for name in self.PARTS},
+            **{name: getattr(self, name) for name in self.SETTINGS},
+            "inputs": None if self.source is None else serialize_inputs(self.source),
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        with sharing_scope(), keras.saving.custom_object_scope(custom_objects or {}):
+            parts = {name: deserialize_shared(config[name]) for name in cls.PARTS}
+        inputs = None if config["inputs"] is None else deserialize_inputs(config["inputs"])
+        return cls(**{**config, **parts, "inputs": inputs})
+
+
+copy_layers_in(ModelOfParts, sharing_scope)
+
+
+def check_part(name, part, kind, expected):
+    """Raises a `ValueError` that names the type of a part of a model unless it is of a kind.
+
+    Args:
+        name: str, the argument that holds the part.
+        part: its value.
+        kind: class or tuple of classes.
+        expected: str, what to pass.
+    """
+    if not isinstance(part, kind):
+        received = f"the class {part.__name__}" if isinstance(part, type) else type(part).__name__
+        raise ValueError(f"Expected {name} to be {expected}. Received: {name}={received}.")
+
+
+def check_encoder(encoder):
+    """Raises a `ValueError` that names the type of an encoder unless it is a layer or `None`."""
+    advice = "a layer that reads the source, or None for a language model"
+    check_part("encoder", encoder, (keras.layers.Layer, type(None)), advice)
+    if isinstance(encoder, StepDecoder | Search):
+        raise ValueError(
+            f"Expected encoder to be {advice}. Received: encoder={type(encoder).__name__}. Pass "
+            "the encoder first."
+        )
+
+
+def check_reads_prompts(decoder):
+    """Raises a `ValueError` unless a decoder can do without an encoder."""
+    if not getattr(decoder, "reads_prompts", False):
+        raise ValueError(
+            "Expected an encoder, or a decoder that is a language model, such as "
+            f"CausalLanguageModel. Received: encoder=None, decoder={type(decoder).__name__}. Pass "
+            "the encoder that the decoder attends to."
+        )
+
+
+def encode(encoder, inputs):
+    """The arguments of a decoder or a search for symbolic inputs: what the encoder returns.
+
+    Args:
+        encoder: layer.
+        inputs: tensor, or dict of tensors by their names.
+
+    Returns:
+        Dict of tensors, or of nested structures of them, by argument names.
+
+    Raises:
+        ValueError: the encoder does not return a dict with `encoder_outputs`.
+    """
+    encoded = call_encoder(encoder, inputs)
+    if not isinstance(encoded, dict) or "encoder_outputs" not in encoded:
+        received = list(encoded) if isinstance(encoded, dict) else type(encoded).__name__
+        raise ValueError(
+            "Expected an encoder that returns the arguments of a decoder, such as "
+            '{"encoder_outputs": outputs, "encoder_mask": mask}. Received: encoder='
+            f"{type(encoder).__name__}, which returns {received}. Return a dict from its call, or "
+            'wrap it: keras.Model(inputs, {"encoder_outputs": outputs}).'
+        )
+    return encoded
+
+
+def accepts_cloned_graph(constructor):
+    """Decorates a constructor so that `keras.models.clone_model` returns the same class.
+
+    For a functional model that function copies each layer, calls the copies, and passes the new
+    inputs and outputs to the class if its constructor accepts any arguments; otherwise it returns a
+    plain functional model. Keras reads the arguments with `inspect.getfullargspec`, which sees
+    `*args, **kwargs` here; `help` and `inspect.signature` show those of the constructor.
+
+    Args:
+        constructor: `__init__` of a `ModelOfParts` with a class method `parts_of_graph(inputs,
+            layers)`, which returns the arguments for a graph of `clone_model`.
+
+    Returns:
+        The decorated constructor.
+    """
+
+    @functools.wraps(constructor)
+    def __init__(self, *args, **kwargs):
+        tensors = keras.tree.flatten(args[0]) if len(args) == 2 else []
+        if tensors and all(isinstance(each, keras.KerasTensor) for each in tensors):
+            layers = [
+                layer
+                for layer in functional_model(*args, name=None).layers
+                if not isinstance(layer, keras.layers.InputLayer)
+            ]
+            kwargs |= self.parts_of_graph(args[0], layers)
+            args = ()
+        constructor(self, *args, **kwargs)
+
+    return __init__

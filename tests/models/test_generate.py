@@ -1,0 +1,144 @@
+from dataclasses import fields
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import (
+    BeamDecoder,
+    GenerationModel,
+    GreedyDecoder,
+    PatchEmbedding,
+    TransformerEncoder,
+    TransformerEncoderBlock,
+    rnn_seq2seq,
+)
+from keras_attn.models.generation import Generation
+from tests.contracts import assert_close, numpy, randomize
+from tests.models.mean_decoder import MeanDecoder
+
+SOURCES = [[5, 6, 7, 2], [9, 2], [], [8, 3, 4, 5, 6, 2], [4, 4, 2]]
+
+
+class Letters:
+    """A tokenizer of small letters, whose ids begin at 3."""
+
+    vocabulary_size = 12
+    pad_token_id, start_token_id, end_token_id = 0, 1, 2
+
+    def encode(self, texts):
+        return [[ord(letter) - ord("a") + 3 for letter in text] for text in texts]
+
+    def decode(self, rows):
+        return ["".join(chr(ord("a") + token - 3) for token in row if token > 2) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def model():
+    encoder, decoder = rnn_seq2seq(12, 12, units=4, embedding_dim=4, cell="gru", seed=1)
+    search = BeamDecoder(
+        decoder,
+        beam_width=2,
+        num_hypotheses=2,
+        max_length=6,
+        min_length=2,
+        return_alignments=True,
+        return_token_log_probs=True,
+    )
+    model = GenerationModel(encoder, search)
+    randomize(model, scale=1.0, seed=2)
+    return model
+
+
+@pytest.fixture(scope="module")
+def expected(model):
+    """The results for each source alone; `None` for the one without tokens."""
+    return [numpy(model(np.array([ids]))) if ids else None for ids in SOURCES]
+
+
+def test_generate_maps_ids_to_ids_in_their_order(model, expected):
+    found = model.generate(SOURCES, batch_size=2)
+    for ids, results in zip(found, expected, strict=True):
+        length = 0 if results is None else results["lengths"][0, 0]
+        assert ids == ([] if results is None else results["token_ids"][0, 0, :length].tolist())
+    assert len(set(map(tuple, found))) > 2
+    assert model.generate(np.array([[5, 6, 7, 2, 0], [9, 2, 0, 0, 0]])) == found[:2]
+
+
+def test_generate_maps_texts_to_texts(model):
+    texts = ["cde", "g", "", "fabcd", "bb"]
+    encoded = Letters().encode(texts)
+    ids = model.generate([[*row, 2] if row else [] for row in encoded])
+    assert model.generate(texts, Letters()) == Letters().decode(ids)
+    assert model.generate(SOURCES, target_tokenizer=Letters()) == Letters().decode(
+        model.generate(SOURCES)
+    )
+
+
+def test_details_have_the_values_of_the_search(model, expected):
+    found = model.generate(SOURCES, target_tokenizer=Letters(), return_details=True)
+    for each, ids, results in zip(found, SOURCES, expected, strict=True):
+        if results is None:
+            assert (each.text, each.token_ids, each.score, each.hypotheses[0].log_prob) == (
+                ("", [], 0.0, 0.0)
+            )
+            continue
+        assert each.token_ids == each.hypotheses[0].token_ids and len(each.hypotheses) == 2
+        for rank, hypothesis in enumerate(each.hypotheses):
+            length = results["lengths"][0, rank]
+            tokens = results["token_ids"][0, rank]
+            assert hypothesis.token_ids == tokens[:length].tolist()
+            assert hypothesis.text == Letters().decode([hypothesis.token_ids])[0]
+            assert hypothesis.ended == (2 in tokens)
+            assert_close(hypothesis.score, results["scores"][0, rank])
+            assert_close(hypothesis.log_prob, results["log_probs"][0, rank])
+            assert_close(sum(hypothesis.token_log_probs), hypothesis.log_prob)
+            assert hypothesis.alignments.shape == (length, len(ids))
+            assert_close(hypothesis.alignments, results["alignments"][0, rank, :length])
+
+
+def test_details_have_the_fields_of_the_runtime():
+    runtime = pytest.importorskip("keras_attn_runtime")
+    names = [each.name for each in fields(Generation)]
+    assert names == [each.name for each in fields(runtime.Translation)]
+
+
+def test_generate_describes_images_and_shows_its_progress(capsys):
+    encoder = TransformerEncoder(TransformerEncoderBlock(2, 8), PatchEmbedding(4, 4), num_layers=1)
+    search = GreedyDecoder(MeanDecoder(), max_length=3)
+    model = GenerationModel(encoder, search, keras.Input((8, 8, 3), name="image"))
+    images = np.random.default_rng(1).normal(size=(3, 8, 8, 3)).astype("float32")
+    results = numpy(model(images))
+    pairs = zip(results["token_ids"][:, 0], results["lengths"][:, 0], strict=True)
+    expected = [tokens[:length].tolist() for tokens, length in pairs]
+    assert model.generate(images, batch_size=2) == expected
+    assert capsys.readouterr().out == ""
+    assert model.generate({"image": images}, batch_size=2, verbose=1) == expected
+    assert "3/3" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"names \['image'\]. Received: \['picture'\]"):
+        model.generate({"picture": images})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["a text"],), "a source_tokenizer for texts"),
+        (("a text", Letters()), r"type str. Write \[text\]"),
+        (([[5, 12]],), r"at least 0 below 12, .* Received: \[5, 12\]"),
+        (([[5.5]],), "list of ids"),
+        (([5, 6],), "list of ids .* Received: 5"),
+        ((SOURCES, None, None, 0), "batch_size must be a positive integer"),
+    ],
+)
+def test_generate_refuses_wrong_inputs(model, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        model.generate(*arguments)
+
+
+def test_generate_refuses_a_tokenizer_of_another_model(model):
+    tokenizer = Letters()
+    tokenizer.vocabulary_size = 13
+    for arguments in ({"source_tokenizer": tokenizer}, {"target_tokenizer": tokenizer}):
+        (name,) = arguments
+        with pytest.raises(ValueError, match=f"{name} to have at most 12 ids.*=13"):
+            model.generate(SOURCES, **arguments)

@@ -1,0 +1,168 @@
+"""Docstrings of public objects are complete: Args, call arguments, Returns and an example."""
+
+import importlib
+import inspect
+import re
+
+import keras
+import pytest
+
+import keras_attn
+from keras_attn.attention.attention_mechanism import AttentionMechanism
+
+PACKAGES = ("keras_attn", "keras_attn.text", "keras_attn.training", "keras_attn.visualize")
+OPTIONAL_PACKAGES = ("keras_attn.export",)
+"""Packages that need more than a backend; their docstrings are checked where they load."""
+
+INCOMPLETE = {
+    "keras_attn.AttentionRNNCell",
+    "keras_attn.BeamDecoder",
+    "keras_attn.ensemble_model",
+    "keras_attn.export.ParityReport",
+    "keras_attn.export.export_functional_onnx",
+    "keras_attn.export.export_onnx_steps",
+    "keras_attn.export.export_saved_model",
+    "keras_attn.masked_language_model",
+    "keras_attn.replace_search",
+    "keras_attn.rnn_seq2seq",
+    "keras_attn.sequence_classifier",
+    "keras_attn.training.BleuCallback",
+    "keras_attn.training.ClippedAdam",
+    "keras_attn.training.LossScaleOptimizer",
+    "keras_attn.training.Perplexity",
+    "keras_attn.training.ScheduledSampling",
+    "keras_attn.training.SequenceCrossentropy",
+    "keras_attn.training.TokenAccuracy",
+    "keras_attn.training.TokenCrossentropy",
+    "keras_attn.training.TrainingCheckpoint",
+    "keras_attn.training.compile_for_training",
+    "keras_attn.training.crossentropy_per_token",
+    "keras_attn.training.linear_crossentropy",
+    "keras_attn.transformer_base",
+    "keras_attn.transformer_big",
+    "keras_attn.transformer_seq2seq",
+    "keras_attn.transformer_tiny",
+}
+"""Objects whose docstrings are not complete yet. Remove a name when its docstring is."""
+
+WITHOUT_EXAMPLE = {"keras_attn.export.ExportError"}
+"""Exceptions, which nobody creates."""
+
+
+def public_objects():
+    """Public classes and functions by their qualified names, each once."""
+    packages = list(PACKAGES)
+    for name in OPTIONAL_PACKAGES:
+        try:
+            importlib.import_module(name)
+            packages.append(name)
+        except ImportError:
+            pass
+    found = {}
+    for package in packages:
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if callable(value) and value not in found.values():
+                found[f"{package}.{name}"] = value
+    return found
+
+
+OBJECTS = public_objects()
+
+
+def section(docstring, title):
+    """Text of a section of a docstring, or `None` without the section."""
+    match = re.search(rf"^{title}:\n(.*?)(?=^\S|\Z)", docstring, re.DOTALL | re.MULTILINE)
+    return match and match[1]
+
+
+def parameters(function):
+    return [name for name in inspect.signature(function).parameters if name != "self"]
+
+
+def undocumented(text, names):
+    """Names of parameters without an entry `name:` in the text of a section."""
+    entries = re.findall(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*):", text or "", re.MULTILINE)
+    documented = {name.strip(" *") for entry in entries for name in entry.split(",")}
+    return [name for name in names if name not in documented]
+
+
+def call_of(value):
+    """The `call` method of a layer class of this package, or `None`."""
+    is_layer = inspect.isclass(value) and issubclass(value, keras.layers.Layer)
+    is_own = is_layer and value.call.__module__.startswith("keras_attn")
+    return value.call if is_own else None
+
+
+def problems(name, value):
+    """Missing parts of the docstring of an object, as strings."""
+    docstring = inspect.getdoc(value) if not inspect.isclass(value) else value.__doc__
+    if not docstring:
+        return ["docstring"]
+    docstring = inspect.cleandoc(docstring)
+    missing = []
+    is_exception = inspect.isclass(value) and issubclass(value, Exception)
+    if not is_exception and not getattr(value, "_is_protocol", False):
+        names = undocumented(section(docstring, "Args"), parameters(value))
+        missing += [f"Args: {each}" for each in names]
+    call = call_of(value)
+    if call is not None:
+        names = undocumented(section(docstring, "Call arguments"), parameters(call))
+        missing += [f"Call arguments: {each}" for each in names]
+    returns_value = call is not None or (
+        not inspect.isclass(value) and re.search(r"^\s+(return|yield) \S", source(value), re.M)
+    )
+    if returns_value and not section(docstring, "Returns"):
+        missing.append("Returns")
+    if name not in WITHOUT_EXAMPLE and not re.search(r"^Example:\n\n", docstring, re.MULTILINE):
+        missing.append("Example")
+    return missing
+
+
+def source(function):
+    return inspect.getsource(inspect.unwrap(function))
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_docstring_of_public_object_is_complete(name):
+    missing = problems(name, OBJECTS[name])
+    if missing and name in INCOMPLETE:
+        pytest.xfail(", ".join(missing))
+    assert not missing
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_docstring_begins_with_one_line(name):
+    lines = inspect.cleandoc(OBJECTS[name].__doc__).splitlines()
+    assert lines[0].endswith(".")
+    assert not lines[1:] or lines[1] == ""
+
+
+def mechanisms():
+    return [
+        value
+        for value in vars(keras_attn).values()
+        if inspect.isclass(value)
+        and issubclass(value, AttentionMechanism)
+        and value.call is AttentionMechanism.call
+    ]
+
+
+@pytest.mark.parametrize("mechanism", mechanisms(), ids=lambda each: each.__name__)
+def test_mechanism_repeats_the_call_arguments_of_its_base(mechanism):
+    for title in ("Call arguments", "Returns"):
+        expected = section(inspect.cleandoc(AttentionMechanism.__doc__), title)
+        assert section(inspect.cleandoc(mechanism.__doc__), title) == expected
+
+
+def test_problems_names_each_missing_part():
+    def function(first, second):
+        """Returns the first.
+
+        Args:
+            first: Int.
+        """
+        return first
+
+    assert problems("function", function) == ["Args: second", "Returns", "Example"]
