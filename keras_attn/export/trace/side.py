@@ -1,4 +1,5 @@
 import dataclasses
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,21 +32,21 @@ class Side:
     max_length: int | None = None
 
     @property
-    def start(self):
+    def start(self) -> Any:
         """List of the ids that are put before those of a text: one or none."""
         return [self.start_token_id] if self.add_start else []
 
     @property
-    def end(self):
+    def end(self) -> Any:
         """List of the ids that are put after those of a text: one or none."""
         return [self.end_token_id] if self.add_end else []
 
     @property
-    def special_ids(self):
+    def special_ids(self) -> Any:
         """Sorted list of the special ids that the side has."""
         ids = {self.pad_token_id, self.start_token_id, self.end_token_id}
         return sorted(ids - {None})
 
-    def with_special_ids(self, ids):
+    def with_special_ids(self, ids: Any) -> Any:
         """The ids of a text, a list without special ones, as the model reads them."""
         return [*self.start, *ids, *self.end]
