@@ -7,7 +7,7 @@ from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._types import StaticShape
 
 
-def build_embedding(embedding: keras.layers.Layer, inputs_shape: StaticShape) -> Any:
+def build_embedding(embedding: keras.layers.Layer | None, inputs_shape: StaticShape) -> Any:
     """Builds the embedding of an encoder or decoder.
 
     Args:

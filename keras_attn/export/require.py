@@ -1,6 +1,8 @@
 import importlib
 import importlib.util
 import os
+from os import PathLike
+from typing import Any
 
 import keras
 
@@ -16,7 +18,7 @@ _EXTRAS = {
 """The extra of setup.cfg with each module. An extra includes those below it."""
 
 
-def require_tensorflow():
+def require_tensorflow() -> None:
     """Checks that there is TensorFlow, without importing it.
 
     Raises:
@@ -31,7 +33,7 @@ def require_tensorflow():
         )
 
 
-def require(*modules):
+def require(*modules: Any) -> None:
     """Checks that everything an export needs is there, before the slow part starts.
 
     Args:
@@ -63,7 +65,7 @@ def require(*modules):
         )
 
 
-def require_utf8(path):
+def require_utf8(path: str | PathLike[str]) -> None:
     """Refuses a path that TensorFlow and ONNX Runtime cannot open, before the slow part starts.
 
     Raises:

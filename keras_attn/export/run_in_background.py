@@ -1,10 +1,12 @@
 import contextlib
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 
 @contextlib.contextmanager
-def run_in_background(items):
+def run_in_background(items: Any) -> Iterator[Any]:
     """Goes through an iterable in a thread of its own, while the block does something else.
 
     Where the block ends before the iterable does, because of an error, the rest is left out.

@@ -1,7 +1,7 @@
 import os
 
 
-def disable_telemetry():
+def disable_telemetry() -> None:
     """Keeps ONNX Runtime 1.30 and newer from writing into the user's home.
 
     When it is imported, it writes an id and a database of events there, unless the environment

@@ -1,4 +1,5 @@
 import dataclasses
+from typing import Any, cast
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 
@@ -33,27 +34,27 @@ class Side:
     max_length: int | None = None
 
     @property
-    def start(self):
+    def start(self) -> list[int]:
         """List of the ids that are put before those of a text: one or none."""
-        return [self.start_token_id] if self.add_start else []
+        return [cast(int, self.start_token_id)] if self.add_start else []
 
     @property
-    def end(self):
+    def end(self) -> list[int]:
         """List of the ids that are put after those of a text: one or none."""
-        return [self.end_token_id] if self.add_end else []
+        return [cast(int, self.end_token_id)] if self.add_end else []
 
     @property
-    def special_ids(self):
+    def special_ids(self) -> list[int]:
         """Sorted list of the special ids that the side has."""
-        ids = {self.pad_token_id, self.start_token_id, self.end_token_id}
-        return sorted(ids - {None})
+        ids = (self.pad_token_id, self.start_token_id, self.end_token_id)
+        return sorted({id_ for id_ in ids if id_ is not None})
 
-    def with_special_ids(self, ids):
+    def with_special_ids(self, ids: list[int]) -> list[int]:
         """The ids of a text, a list without special ones, as the model reads them."""
         return [*self.start, *ids, *self.end]
 
 
-def source_side(encoder, search, tokenizer=None):
+def source_side(encoder: Any, search: Any, tokenizer: Any = None) -> Side:
     """Returns the `Side` of the sources of a model.
 
     Args:

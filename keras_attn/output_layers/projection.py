@@ -22,7 +22,9 @@ class Projection:
         self.features = features
         self.layer = layer
         self.bias = bias
-        self.seen = None  # labels, the class that does not count, and statistics for the others
+        self.seen: Any = (
+            None  # labels, the class that does not count, and statistics for the others
+        )
 
     def operands(self) -> Any:
         """Features `(..., F)` and a kernel `(V, F)` whose product are the logits.

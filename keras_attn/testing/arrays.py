@@ -1,6 +1,8 @@
 """NumPy values of nested tensors, and comparisons whose errors name what was compared."""
 
 import contextlib
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,12 +11,12 @@ from keras import ops, tree
 from keras_attn._serialization.plain_lists import plain_lists
 
 
-def to_numpy(nested):
+def to_numpy(nested: Any) -> Any:
     """Returns nested tensors as NumPy arrays."""
     return tree.map_structure(ops.convert_to_numpy, nested)
 
 
-def randomize(layer, scale=0.5, seed=0):
+def randomize(layer: Any, scale: Any = 0.5, seed: int | None = 0) -> Any:
     """Assigns normally distributed values to all weights, also to biases; returns the layer."""
     generator = np.random.default_rng(seed)
     layer.set_weights([generator.normal(0, scale, w.shape) for w in layer.trainable_weights])
@@ -22,7 +24,7 @@ def randomize(layer, scale=0.5, seed=0):
 
 
 @contextlib.contextmanager
-def dtype_policy(policy):
+def dtype_policy(policy: Any) -> Iterator[None]:
     """Sets the dtype policy of layers that are created in the block."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
@@ -32,14 +34,14 @@ def dtype_policy(policy):
         keras.config.set_dtype_policy(before)
 
 
-def require(condition, message):
+def require(condition: Any, message: Any) -> None:
     """Raises an `AssertionError` unless a condition holds, also with `python -O`."""
     if not condition:
         raise AssertionError(message)
 
 
 @contextlib.contextmanager
-def requirement(message):
+def requirement(message: Any) -> Iterator[None]:
     """Puts a message before errors of the block and turns them into an `AssertionError`."""
     try:
         yield
@@ -47,7 +49,7 @@ def requirement(message):
         raise AssertionError(f"{message} Received: {type(error).__name__}: {error}") from error
 
 
-def assert_close(received, expected, tolerance=1e-5, message=""):
+def assert_close(received: Any, expected: Any, tolerance: float = 1e-5, message: Any = "") -> None:
     """Compares nested arrays, with one tolerance for relative and absolute differences.
 
     Args:
@@ -68,20 +70,20 @@ def assert_close(received, expected, tolerance=1e-5, message=""):
         )
 
 
-def assert_identical(received, expected, message=""):
+def assert_identical(received: Any, expected: Any, message: Any = "") -> None:
     """Compares nested arrays bit by bit; see `assert_close`."""
     for one, other in zip(tree.flatten(received), tree.flatten(expected), strict=True):
         np.testing.assert_array_equal(one, other, err_msg=message, verbose=not message)
 
 
-def fill_masked_with_noise(array, mask, seed=0):
+def fill_masked_with_noise(array: Any, mask: Any, seed: int | None = 0) -> Any:
     """Returns `(batch, time, features)` with large random values where the mask is False."""
     generator = np.random.default_rng(seed)
     noise = generator.normal(size=array.shape).astype(array.dtype) * 100
     return np.where(mask[:, :, None], array, noise)
 
 
-def pad_source(encoded, columns):
+def pad_source(encoded: Any, columns: Any) -> Any:
     """Adds source positions that are masked and hold noise.
 
     Args:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 import numpy as np
 from keras import tree
@@ -17,7 +19,7 @@ from keras_attn.testing.arrays import (
 BEAMS = 3
 
 
-def check_decoder(make_decoder, encoded, token_ids, sum_to_one=True):
+def check_decoder(make_decoder: Any, encoded: Any, token_ids: Any, sum_to_one: Any = True) -> None:
     """Checks that a decoder keeps the contract of `StepDecoder`.
 
     - `call`, `prepare_memory`, `initial_state` and `step` return what the contract says: float32
@@ -80,7 +82,7 @@ def check_decoder(make_decoder, encoded, token_ids, sum_to_one=True):
     _check_tracing(decoder, encoded, token_ids)
 
 
-def check_rows(state, batch, beam_width):
+def check_rows(state: Any, batch: Any, beam_width: Any) -> None:
     """Checks that leaves have a row for each beam, and those in `shared` one for each sentence."""
     own = {name: leaf for name, leaf in state.items() if name != "shared"}
     rows = {tuple(leaf.shape)[:1] for leaf in tree.flatten(own)}
@@ -275,11 +277,11 @@ def _check_tracing(decoder, encoded, token_ids):
 
 
 class _Step(keras.Operation):
-    def __init__(self, decoder):
+    def __init__(self, decoder: Any) -> None:
         super().__init__()
         self.decoder = decoder
 
-    def call(self, token_ids, state, memory):
+    def call(self, token_ids: Any, state: Any, memory: Any) -> Any:
         return self.decoder.step(token_ids, state, memory)
 
 

@@ -3,6 +3,7 @@ import json
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -19,8 +20,16 @@ from keras_attn.testing.arrays import (
     to_numpy,
 )
 
+NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
-def check_layer(make_layer, inputs, masked=None, mixed_dtype="float16", without_gradient=()):
+
+def check_layer(
+    make_layer: Any,
+    inputs: Any,
+    masked: Any = None,
+    mixed_dtype: Any = "float16",
+    without_gradient: Any = (),
+) -> None:
     """Checks what every Keras layer must do, whatever it computes.
 
     - `get_config` has all arguments, and `from_config` makes an equal layer from it.
@@ -77,9 +86,10 @@ def _check_config(layer, inputs, outputs):
     config = layer.get_config()
     require(config.get("name") == layer.name, "Expected the name of the layer in `get_config`.")
     arguments = inspect.signature(type(layer).__init__).parameters.values()
-    own = {each.name for each in arguments if each.kind is each.POSITIONAL_OR_KEYWORD}
+    own = {each.name for each in arguments if each.kind in NAMED}
     missing = sorted(own - {"self"} - set(config))
     require(not missing, f"Expected all arguments in `get_config`. Missing: {missing}.")
+    copy: Any = None
     with requirement("Expected `from_config` to make a layer from `get_config`."):
         for _ in range(2):  # making a layer must not change the config
             copy = type(layer).from_config(layer.get_config())
@@ -135,6 +145,7 @@ def _check_functional_model(layer, inputs, outputs):
         "Expected symbolic outputs of known shapes for inputs of known shapes. Received: "
         f"{shapes}, instead of {expected}.",
     )
+    loaded: Any = None
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "model.keras")
         with requirement("Expected a model with the layer to be saved and loaded."):
@@ -197,7 +208,8 @@ def _check_training(make_layer, inputs, without_gradient):
     before = {weight.path: to_numpy(weight) for weight in layer.trainable_weights}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Gradients do not exist")  # is checked below
-        history = model.fit(inputs, targets, batch_size=len(targets[0]), verbose=0)
+        fit: Any = model.fit  # Keras' annotations of its arguments are incomplete.
+        history = fit(inputs, targets, batch_size=len(targets[0]), verbose=0)
     loss = history.history["loss"][0]
     require(np.isfinite(loss), f"Expected a finite loss in training. Received: {loss}.")
     for weight in layer.trainable_weights:

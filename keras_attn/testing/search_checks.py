@@ -1,4 +1,5 @@
 import itertools
+from typing import Any
 
 import numpy as np
 from keras import tree
@@ -11,7 +12,9 @@ from keras_attn.testing.arrays import assert_close, pad_source, randomize, requi
 PAD, START, END = 0, 1, 2
 
 
-def check_search(make_decoder, encoded, vocabulary_size=5, max_length=4):
+def check_search(
+    make_decoder: Any, encoded: Any, vocabulary_size: Any = 5, max_length: Any = 4
+) -> Any:
     """Checks that searches with a decoder find its best hypotheses and score them correctly.
 
     All sequences of a small vocabulary are enumerated with `call`, and searched in NumPy. Then
@@ -73,7 +76,7 @@ def check_search(make_decoder, encoded, vocabulary_size=5, max_length=4):
         [search_oracles.hypothesis(*found, length_penalty=0.7)]
         for found in expected(search_oracles.greedy_search)
     ]
-    arguments = {"max_length": max_length, "length_penalty": 0.7}
+    arguments: dict[str, Any] = {"max_length": max_length, "length_penalty": 0.7}
     for name, search in (
         ("a GreedyDecoder", GreedyDecoder(decoder, **arguments)),
         ("a BeamDecoder with one beam", BeamDecoder(decoder, beam_width=1, **arguments)),
@@ -83,19 +86,17 @@ def check_search(make_decoder, encoded, vocabulary_size=5, max_length=4):
     memory = decoder.prepare_memory(**encoded)
     state = decoder.initial_state(memory, alignments=True, max_length=max_length)
     has_alignments = "alignments" in state
-    arguments = {"beam_width": 3, "num_hypotheses": 2}
-    beam = BeamDecoder(
-        decoder, **arguments, max_length=max_length, return_alignments=has_alignments
-    )
+    sizes: dict[str, Any] = {"beam_width": 3, "num_hypotheses": 2}
+    beam = BeamDecoder(decoder, **sizes, max_length=max_length, return_alignments=has_alignments)
     results = to_numpy(beam(**encoded))
-    found = expected(search_oracles.beam_search, **arguments)
+    found = expected(search_oracles.beam_search, **sizes)
     assert_found(results, found, search="a BeamDecoder with three beams")
     if has_alignments:
         _check_alignments(decoder, encoded, results)
     check_padding_and_batch(beam, encoded)
 
 
-def check_padding_and_batch(search, encoded):
+def check_padding_and_batch(search: Any, encoded: Any) -> None:
     """Checks that results of a sentence depend on neither padding nor other sentences."""
     results = to_numpy(search(**encoded))
     columns = 3
@@ -121,7 +122,9 @@ def check_padding_and_batch(search, encoded):
             assert_close(alone[name], same, message=message)
 
 
-def assert_found(results, expected, tolerance=1e-4, search="a search"):
+def assert_found(
+    results: Any, expected: Any, tolerance: float = 1e-4, search: Any = "a search"
+) -> None:
     """Compares the results of a search with expected hypotheses.
 
     Args:

@@ -6,17 +6,18 @@ tokens. A hypothesis is a tuple of tokens, length, score and log probability.
 
 import collections
 import math
+from typing import Any
 
 import numpy as np
 
 
-def log_softmax(logits):
+def log_softmax(logits: Any) -> Any:
     logits = np.asarray(logits, "float64")
     shifted = logits - logits.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
-def length_divisor(length, length_penalty, form, has_end=False):
+def length_divisor(length: Any, length_penalty: Any, form: Any, has_end: Any = False) -> Any:
     return {
         "average": max(length, 1) ** length_penalty,
         "average_with_end": max(length + has_end, 1) ** length_penalty,
@@ -25,21 +26,27 @@ def length_divisor(length, length_penalty, form, has_end=False):
     }[form]
 
 
-def hypothesis(tokens, log_prob, length_penalty=1.0, form="average", end=2):
+def hypothesis(
+    tokens: Any, log_prob: Any, length_penalty: Any = 1.0, form: Any = "average", end: Any = 2
+) -> Any:
     has_end = tokens[-1:] == (end,)
     length = len(tokens) - has_end
     divisor = length_divisor(length, length_penalty, form, has_end)
     return tokens, length, log_prob / divisor, log_prob
 
 
-def allowed_tokens(log_probs, prefix, min_length=0, end=2, suppressed=(0, 1)):
+def allowed_tokens(
+    log_probs: Any, prefix: Any, min_length: Any = 0, end: Any = 2, suppressed: Any = (0, 1)
+) -> Any:
     for token in range(len(log_probs)):
         is_early = token == end and len(prefix) < min_length
         if token not in suppressed and not is_early and log_probs[token] > -np.inf:
             yield token
 
 
-def without_repetition(logits_after, repetition_penalty=1.0, no_repeat_ngram_size=0):
+def without_repetition(
+    logits_after: Any, repetition_penalty: Any = 1.0, no_repeat_ngram_size: Any = 0
+) -> Any:
     """A `log_probs_after` from the logits after a prefix: Keskar et al., 2019; Paulus et al., 2018.
 
     What would repeat an n-gram has the log probability of minus infinity.
@@ -64,7 +71,7 @@ def without_repetition(logits_after, repetition_penalty=1.0, no_repeat_ngram_siz
     return log_probs_after
 
 
-def with_prefix(log_probs_after, forced):
+def with_prefix(log_probs_after: Any, forced: Any) -> Any:
     """A `log_probs_after` where nothing but the tokens `forced` can come first."""
 
     def only_forced(prefix):
@@ -76,7 +83,9 @@ def with_prefix(log_probs_after, forced):
     return only_forced
 
 
-def greedy_search(log_probs_after, limit, min_length=0, end=2, suppressed=(0, 1)):
+def greedy_search(
+    log_probs_after: Any, limit: Any, min_length: Any = 0, end: Any = 2, suppressed: Any = (0, 1)
+) -> Any:
     """The tokens and their log probability; in a dead end those so far."""
     prefix, total = (), 0.0
     while len(prefix) < limit and prefix[-1:] != (end,):
@@ -90,21 +99,21 @@ def greedy_search(log_probs_after, limit, min_length=0, end=2, suppressed=(0, 1)
 
 
 def beam_search(
-    log_probs_after,
-    limit,
-    beam_width,
-    num_hypotheses=1,
-    min_length=0,
-    stop="collected",
-    patience=1.0,
-    length_penalty=1.0,
-    form="average",
-    end=2,
-    suppressed=(0, 1),
-    more=lambda tokens: 0.0,
-    num_groups=1,
-    diversity_strength=0.5,
-):
+    log_probs_after: Any,
+    limit: Any,
+    beam_width: Any,
+    num_hypotheses: Any = 1,
+    min_length: Any = 0,
+    stop: Any = "collected",
+    patience: Any = 1.0,
+    length_penalty: Any = 1.0,
+    form: Any = "average",
+    end: Any = 2,
+    suppressed: Any = (0, 1),
+    more: Any = lambda tokens: 0.0,
+    num_groups: Any = 1,
+    diversity_strength: Any = 0.5,
+) -> Any:
     """Beam search with a pool of ended hypotheses, the `num_hypotheses` best first.
 
     A beam without continuations, a dead end, moves to the pool too if its group has at most as many
@@ -170,14 +179,14 @@ def beam_search(
 
 
 def every_hypothesis(
-    log_probs_after,
-    limit,
-    length_penalty=1.0,
-    form="average",
-    min_length=0,
-    end=2,
-    suppressed=(0, 1),
-):
+    log_probs_after: Any,
+    limit: Any,
+    length_penalty: Any = 1.0,
+    form: Any = "average",
+    min_length: Any = 0,
+    end: Any = 2,
+    suppressed: Any = (0, 1),
+) -> Any:
     """All hypotheses there are, best first: those that end, and those that the limit cuts.
 
     After them come the dead ends, which no token may follow, best first.

@@ -287,7 +287,8 @@ class LengthBucketedBatches:
             seeds,
             strict=True,
         ):
-            known, special = [sentences[row] for row in rows], sentences.special_token_ids
+            known: list[Any] = [sentences[row] for row in rows]
+            special = sentences.special_token_ids
             drawn = tokenizer.sample(tokenizer.decode(known), self.sampling_alpha, int(seed))
             for row, pieces in enumerate(drawn):
                 # The text of an unknown id is lost, so such a sentence cannot be sampled.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import islice, zip_longest
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from keras_attn._files.lines import read_lines
 from keras_attn._files.working_directory import flush_directory, flush_to_disk, working_directory
@@ -122,7 +123,7 @@ class ParallelCorpus:
         with working_directory(directory, os.path.lexists) as temporary:
             encoded = temporary / directory.name
             encoded.mkdir()
-            report = {"kept": 0, "dropped_empty": 0, "dropped_long": 0}
+            report: dict[str, Any] = {"kept": 0, "dropped_empty": 0, "dropped_long": 0}
             with (
                 EncodedSentencesWriter(encoded, "source") as source_writer,
                 EncodedSentencesWriter(encoded, "target") as target_writer,

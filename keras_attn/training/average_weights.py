@@ -1,4 +1,6 @@
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,6 +11,7 @@ from keras_attn._files.checkpoint_file import (
 )
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._types import TensorDict
 from keras_attn.training.finite_weights import FiniteWeights
 
 
@@ -36,28 +39,30 @@ class AverageWeights(keras.callbacks.Callback):
     ```
     """
 
-    def __init__(self, directory, num_epochs=5):
+    model: Any
+
+    def __init__(self, directory: str | PathLike[str], num_epochs: int = 5) -> None:
         super().__init__()
         check_positive_integer("num_epochs", num_epochs)
         self.directory = Path(directory)
         self.num_epochs = num_epochs
         self.kept_epochs = []
-        self._finite_weights = None
+        self._finite_weights: Any = None
         self.lock = PathLock(directory, "weights")
 
-    def set_model(self, model):
+    def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
         self._finite_weights = FiniteWeights.of(model, self._finite_weights)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # It also shows that the directory can be written, not only after the first epoch.
         self._release_at_end = self.lock.acquire()  # False: `fit` holds it
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._release_at_end:
             self.lock.release()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self._finite_weights.first_nonfinite(self.model) is not None:
             return
         write_checkpoint(self._path(epoch), self.model.get_weights(), {"epoch": epoch})
@@ -67,7 +72,7 @@ class AverageWeights(keras.callbacks.Callback):
         while len(self.kept_epochs) > self.num_epochs + 1:
             self._path(self.kept_epochs.pop(0)).unlink(missing_ok=True)
 
-    def apply(self, model=None):
+    def apply(self, model: keras.Model | None = None) -> None:
         """Sets the weights to the mean of the kept epochs'.
 
         Args:
@@ -80,18 +85,18 @@ class AverageWeights(keras.callbacks.Callback):
             raise ValueError("Expected at least one epoch of training before apply(). Received: 0")
         kept = self.kept_epochs[-self.num_epochs :]
         epochs = [read_checkpoint(self._path(epoch))[0] for epoch in kept]
-        model = self.model if model is None else model
-        model.set_weights(
+        changed: Any = self.model if model is None else model
+        changed.set_weights(
             [np.mean(weights, axis=0, dtype="float64") for weights in zip(*epochs, strict=True)]
         )
 
     def _path(self, epoch):
         return self.directory / f"weights-{epoch:04d}.npz"
 
-    def get_state(self):
+    def get_state(self) -> dict[str, Any]:
         """What `TrainingCheckpoint` stores."""
         return {"kept_epochs": list(self.kept_epochs)}
 
-    def set_state(self, state):
+    def set_state(self, state: TensorDict) -> None:
         """Takes up what `get_state` gave."""
         self.kept_epochs = list(state["kept_epochs"])

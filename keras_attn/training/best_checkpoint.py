@@ -1,10 +1,13 @@
 import math
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import keras
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._files.path_lock import PathLock
+from keras_attn._types import TensorDict
 from keras_attn.training.finite_weights import FiniteWeights
 
 
@@ -40,7 +43,15 @@ class BestCheckpoint(keras.callbacks.Callback):
     ```
     """
 
-    def __init__(self, path, monitor="val_perplexity", mode="auto", saved_model=None):
+    model: Any
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        monitor: str = "val_perplexity",
+        mode: str = "auto",
+        saved_model: keras.Model | None = None,
+    ) -> None:
         super().__init__()
         if not str(path).endswith((".keras", ".weights.h5")):
             raise ValueError(
@@ -54,15 +65,15 @@ class BestCheckpoint(keras.callbacks.Callback):
         self.saved_model = saved_model
         self.best = None
         self.best_epoch = None
-        self._finite_weights = None
+        self._finite_weights: Any = None
         self.lock = PathLock(path, Path(path).name, is_file=True)
 
-    def set_model(self, model):
+    def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
         saved = model if self.saved_model is None else self.saved_model
         self._finite_weights = FiniteWeights.of(saved, self._finite_weights)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if Path(self.path).is_dir():
             raise FileExistsError(
                 f"Expected the name of a file. Received: path={str(self.path)!r}, a directory."
@@ -70,11 +81,11 @@ class BestCheckpoint(keras.callbacks.Callback):
         # It also shows that the path can be written, not only after the first epoch.
         self._release_at_end = self.lock.acquire()  # False: `fit` holds it
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._release_at_end:
             self.lock.release()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         logs = logs or {}
         if self.monitor not in logs:
             raise ValueError(
@@ -108,11 +119,11 @@ class BestCheckpoint(keras.callbacks.Callback):
         )
         return value > self.best if highest else value < self.best
 
-    def get_state(self):
+    def get_state(self) -> dict[str, Any]:
         """What `TrainingCheckpoint` stores."""
         return {"best": self.best, "best_epoch": self.best_epoch}
 
-    def set_state(self, state):
+    def set_state(self, state: TensorDict) -> None:
         """Takes up what `get_state` gave."""
         self.best = state["best"]
         self.best_epoch = state["best_epoch"]

@@ -1,3 +1,6 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import keras
 
 
@@ -19,7 +22,13 @@ class BleuCallback(keras.callbacks.Callback):
         ImportError: sacreBLEU is not installed.
     """
 
-    def __init__(self, translate, sources, references, name="val_bleu"):
+    def __init__(
+        self,
+        translate: Callable[[list[str]], Sequence[str]],
+        sources: Sequence[str],
+        references: Sequence[str],
+        name: str = "val_bleu",
+    ) -> None:
         super().__init__()
         try:
             import sacrebleu
@@ -36,9 +45,10 @@ class BleuCallback(keras.callbacks.Callback):
         self.sources = list(sources)
         self.references = list(references)
         self.name = name
-        self._metric = sacrebleu.metrics.BLEU(tokenize="13a", lowercase=False)
+        metrics: Any = sacrebleu.metrics
+        self._metric = metrics.BLEU(tokenize="13a", lowercase=False)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         translations = list(self.translate(self.sources))
         if len(translations) != len(self.sources):
             raise ValueError(

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -22,7 +24,7 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
     >>> optimizer = ClippedAdam(learning_rate=0.001, global_clipnorm=1.0)
     """
 
-    def clip_gradients(self, gradients):
+    def clip_gradients(self, gradients: list[Any]) -> list[Any]:
         """Clips the sum of the gradients over all replicas."""
         replicas = num_replicas()
         gradients = [_dense(gradient) for gradient in gradients]
@@ -32,7 +34,7 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         # Keras adds up the replicas' gradients after this.
         return [gradient / replicas for gradient in clipped]
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Keras' update of one variable; on TensorFlow by one operator instead of ten."""
         if keras.backend.backend() != "tensorflow" or self.amsgrad:
             return super().update_step(gradient, variable, learning_rate)
@@ -40,7 +42,8 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
 
         momentum, velocity = adam_moments(self, variable)
         dtype = variable.dtype
-        step = ops.cast(self.iterations + 1, dtype)
+        iterations: Any = self.iterations
+        step = ops.cast(iterations + 1, dtype)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=momentum.value.handle,

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 
 from keras_attn._layer.flatten_layers import flatten_layers
@@ -11,13 +13,13 @@ from keras_attn.training.token_crossentropy import TokenCrossentropy
 
 
 def compile_for_training(
-    model,
-    learning_rate=0.001,
-    global_clipnorm=1.0,
-    label_smoothing=0.1,
-    ignore_class=0,
-    **kwargs,
-):
+    model: keras.Model,
+    learning_rate: Any = 0.001,
+    global_clipnorm: float | None = 1.0,
+    label_smoothing: float = 0.1,
+    ignore_class: int = 0,
+    **kwargs: Any,
+) -> keras.Model:
     """Compiles a model that maps to token logits, with what sequence models need.
 
     The optimizer is `ClippedAdam`, with layers of `mixed_float16` inside of a `LossScaleOptimizer`;
@@ -60,7 +62,8 @@ def compile_for_training(
     if any(part.dtype_policy.name == "mixed_float16" for part in flatten_layers([model])):
         optimizer = LossScaleOptimizer(optimizer)
     mean_loss = TokenCrossentropy(label_smoothing, ignore_class, name="loss")
-    model.compile(
+    compile_model: Any = model.compile  # Keras' annotations of its arguments are incomplete.
+    compile_model(
         optimizer,
         loss=SequenceCrossentropy(label_smoothing, ignore_class),
         metrics=[TokenAccuracy(ignore_class), Perplexity(ignore_class)],

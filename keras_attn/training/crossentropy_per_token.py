@@ -1,5 +1,6 @@
 from keras import ops
 
+from keras_attn._types import Tensor
 from keras_attn.training.token_statistics import (
     at_labels,
     check_num_classes,
@@ -11,7 +12,7 @@ from keras_attn.training.token_statistics import (
 )
 
 
-def crossentropy_per_token(labels, logits, label_smoothing=0.0):
+def crossentropy_per_token(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """Cross-entropy of every token, with uniform label smoothing.
 
     With `x` the logits, `y` the label, `V` classes and `e = label_smoothing`:

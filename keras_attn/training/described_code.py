@@ -10,6 +10,8 @@ import marshal
 import platform
 import sys
 import types
+from collections.abc import Iterable
+from typing import Any
 
 import keras
 import numpy as np
@@ -27,7 +29,7 @@ _DEEPEST = 8
 _VERSION = ".".join(platform.python_version_tuple()[:2])
 
 
-def described(value, _parents=()):
+def described(value: Any, _parents: tuple[Any, ...] = ()) -> Any:
     """Describes a value so that a change of what it computes changes the description.
 
     A function is its name, the checksum of its byte code and constants, its defaults, and the
@@ -81,13 +83,13 @@ def described(value, _parents=()):
     return _of_object(value, parents)
 
 
-def is_of_library(value):
+def is_of_library(value: Any) -> bool:
     """Whether a function or a class is described by its name alone."""
     root = (getattr(value, "__module__", None) or "builtins").partition(".")[0]
     return root in _LIBRARIES or (root in sys.stdlib_module_names and root != "__main__")
 
 
-def functions_of_user(attributes):
+def functions_of_user(attributes: Any) -> Any:
     """The functions among attributes of an object of a library, such as a layer's activation.
 
     Args:
@@ -101,7 +103,7 @@ def functions_of_user(attributes):
     }
 
 
-def methods_checksum(cls, names):
+def methods_checksum(cls: type, names: Iterable[str]) -> Any:
     """Checksums, by the version of Python, of the methods that classes of the user define."""
     classes = [each for each in cls.__mro__ if not is_of_library(each)]
     found = [
@@ -113,7 +115,7 @@ def methods_checksum(cls, names):
     return {_VERSION: _checksum(found)}
 
 
-def described_dump(code):
+def described_dump(code: Any) -> Any:
     """Describes a lambda's code in a configuration of Keras, which has its file and lines."""
     try:
         code = marshal.loads(base64.b64decode(code))

@@ -1,4 +1,5 @@
 import warnings
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,7 +16,7 @@ class FiniteWeights:
         model: `keras.Model` before the training and before a saved state is restored.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: keras.Model) -> None:
         self.model = model
         self._constants = {}
         trained = {id(variable) for variable in model.trainable_variables}
@@ -26,11 +27,11 @@ class FiniteWeights:
                     self._constants[id(variable)] = array
 
     @classmethod
-    def of(cls, model, previous=None):
+    def of(cls, model: keras.Model, previous: Any = None) -> Any:
         """Returns the `FiniteWeights` of a model: `previous`, if it is of this model already."""
         return cls(model) if previous is None or previous.model is not model else previous
 
-    def first_nonfinite(self, model):
+    def first_nonfinite(self, model: keras.Model) -> str | None:
         """Returns the path of the first weight with NaN or infinity; `None` without one.
 
         Args:
@@ -38,7 +39,7 @@ class FiniteWeights:
         """
         return self._first(model.variables)
 
-    def problem(self, model):
+    def problem(self, model: keras.Model) -> str | None:
         """Returns a text that names the first weight or variable of the optimizer with NaN or
         infinity; `None` if all are finite. See `first_nonfinite`."""
         path, what = self.first_nonfinite(model), "Weights"
@@ -60,7 +61,7 @@ class FiniteWeights:
         return constant is not None and np.array_equal(constant, array)
 
 
-def warn_of_nonfinite_weights(problem, where):
+def warn_of_nonfinite_weights(problem: str, where: str) -> None:
     """Warns once and clearly that a training is lost.
 
     Args:

@@ -1,5 +1,8 @@
+from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import islice
+from os import PathLike
+from typing import Any
 
 import keras
 
@@ -16,16 +19,16 @@ from keras_attn.training.training_checkpoint import TrainingCheckpoint
 
 
 def fit(
-    model,
-    batches,
-    epochs,
-    directory=None,
-    save_steps=1000,
-    validation_batches=None,
-    callbacks=(),
-    verbose="auto",
-    on_mismatch="error",
-):
+    model: keras.Model,
+    batches: Any,
+    epochs: int,
+    directory: str | PathLike[str] | None = None,
+    save_steps: int = 1000,
+    validation_batches: Any = None,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    verbose: int | str = "auto",
+    on_mismatch: str = "error",
+) -> keras.callbacks.History:
     """`model.fit` on batches, which resumes a training that was killed.
 
     With a `directory` the state is saved there while training (see `TrainingCheckpoint`). Called
@@ -115,20 +118,20 @@ def fit(
         )
     refuse_gradient_accumulation(model)
     history = keras.callbacks.History()
-    callbacks = [*callbacks, history]
-    for callback in callbacks:
+    all_callbacks: list[Any] = [*callbacks, history]
+    for callback in all_callbacks:
         callback.set_model(model)  # As Keras does, but where nothing is left to train too.
     if directory is None:
         checkpoint = None
-        callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
+        all_callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
     else:
-        _refuse_other_weights(model, callbacks)
+        _refuse_other_weights(model, all_callbacks)
         checkpoint = TrainingCheckpoint(
-            directory, steps_per_epoch, epochs, save_steps, callbacks, batches, on_mismatch
+            directory, steps_per_epoch, epochs, save_steps, all_callbacks, batches, on_mismatch
         )
-        callbacks.append(checkpoint)
+        all_callbacks.append(checkpoint)
     with ExitStack() as locks:
-        for callback in callbacks:
+        for callback in all_callbacks:
             if isinstance(getattr(callback, "lock", None), PathLock):
                 locks.enter_context(callback.lock)
         step = 0
@@ -138,7 +141,7 @@ def fit(
             if checkpoint.finished:
                 return _numbered(history)
             step = checkpoint.step
-        _train(model, batches, epochs, step, validation_batches, callbacks, verbose)
+        _train(model, batches, epochs, step, validation_batches, all_callbacks, verbose)
     return _numbered(history)
 
 
@@ -258,27 +261,27 @@ def _ignore_class(model):
 class _OneEpoch(keras.utils.PyDataset):
     """The first epoch of batches, which can be read again and again."""
 
-    def __init__(self, model, batches):
+    def __init__(self, model: keras.Model, batches: Any) -> None:
         super().__init__()
         first = islice(batches.stream(0), batches.steps_per_epoch)
         self._batches = [_for_replicas(model, batch) for batch in first]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._batches)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> Any:
         return self._batches[index]
 
 
 class _WarnOfNonfiniteWeights(keras.callbacks.Callback):
     """Checks the variables after each epoch, as `TrainingCheckpoint` does before it saves them."""
 
-    def __init__(self, finite_weights):
+    def __init__(self, finite_weights: Any) -> None:
         super().__init__()
         self.finite_weights = finite_weights
         self.warned = False
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         problem = None if self.warned else self.finite_weights.problem(self.model)
         if problem is not None:
             self.warned = True

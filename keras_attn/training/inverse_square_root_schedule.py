@@ -1,7 +1,10 @@
 import math
+from typing import Any, Self
 
 import keras
 from keras import ops
+
+from keras_attn._types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -37,12 +40,12 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 
     def __init__(
         self,
-        peak_learning_rate,
-        warmup_steps,
-        total_steps=None,
-        decay_steps=None,
-        name="inverse_square_root_schedule",
-    ):
+        peak_learning_rate: float,
+        warmup_steps: int,
+        total_steps: int | None = None,
+        decay_steps: int | None = None,
+        name: str = "inverse_square_root_schedule",
+    ) -> None:
         super().__init__()
         if not peak_learning_rate > 0:
             raise ValueError(
@@ -54,7 +57,9 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
                 f"Expected warmup_steps of at least 1. Received: warmup_steps={warmup_steps}"
             )
         if (total_steps is None) != (decay_steps is None) or (
-            total_steps is not None and not 1 <= decay_steps <= total_steps
+            total_steps is not None
+            and decay_steps is not None
+            and not 1 <= decay_steps <= total_steps
         ):
             raise ValueError(
                 "Expected total_steps together with decay_steps from 1 to total_steps, or neither. "
@@ -67,7 +72,7 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         self.name = name
 
     @classmethod
-    def noam(cls, model_dim, warmup_steps, scale=1.0, **kwargs):
+    def noam(cls, model_dim: int, warmup_steps: int, scale: float = 1.0, **kwargs: Any) -> Self:
         """The schedule of Vaswani et al. 2017: `scale * d^-0.5 * min(s^-0.5, s * w^-1.5)`.
 
         Args:
@@ -78,7 +83,7 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         """
         return cls(scale / math.sqrt(model_dim * warmup_steps), warmup_steps, **kwargs)
 
-    def __call__(self, step):
+    def __call__(self, step: int | Tensor) -> Tensor:
         step = ops.cast(step, "float32")
         progress = (step + 1.0) / self.warmup_steps
         learning_rate = self.peak_learning_rate * ops.minimum(progress, ops.rsqrt(progress))
@@ -87,7 +92,7 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
             learning_rate = learning_rate * ops.clip(remaining, 0.0, 1.0)
         return learning_rate
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "peak_learning_rate": self.peak_learning_rate,
             "warmup_steps": self.warmup_steps,

@@ -1,8 +1,11 @@
+from typing import Any
+
 from keras import ops, tree
 
 from keras_attn._backend.dynamic_shapes import dynamic_shapes
 from keras_attn._backend.gather import gather_rows
 from keras_attn._backend.scan import scan
+from keras_attn._types import Mask, Tensor
 from keras_attn.training.token_statistics import (
     at_labels,
     check_num_classes,
@@ -23,7 +26,14 @@ TOKENS_PER_FEATURE = 2
 STATISTICS = ("normalizer", "of_labels", "largest")
 
 
-def linear_crossentropy(labels, features, kernel, weights, label_smoothing=0.0, mask=None):
+def linear_crossentropy(
+    labels: Tensor,
+    features: Tensor,
+    kernel: Tensor,
+    weights: Tensor,
+    label_smoothing: float = 0.0,
+    mask: Mask | None = None,
+) -> Any:
     """Weighted sum of the cross-entropy of tokens, of logits that are never there all at once.
 
     With `h` the features of a token, `E` the kernel, `w` the weight of the token and the loss of

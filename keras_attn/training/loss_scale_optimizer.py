@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -19,6 +21,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     >>> optimizer = LossScaleOptimizer(keras.optimizers.Adam())
     """
 
-    def check_finite(self, grads):
-        overflows = ops.cast(ops.logical_not(super().check_finite(grads)), "float32")
+    def check_finite(self, grads: list[Any]) -> Any:
+        is_finite: Any = super().check_finite(grads)
+        overflows = ops.cast(ops.logical_not(is_finite), "float32")
         return ops.equal(sum_over_replicas([overflows])[0], 0)

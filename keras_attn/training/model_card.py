@@ -30,11 +30,11 @@ class ModelCard:
     data: str | None = None
     recipe: str | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not isinstance(value, (str, type(None))):
                 raise ValueError(f"Expected {name} to be a string. Received: {name}={value!r}.")
 
-    def entries(self):
+    def entries(self) -> dict[str, str]:
         """Dictionary of the values that are known."""
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -23,11 +25,11 @@ class Perplexity(TokenMetric):
     4.0
     """
 
-    def __init__(self, ignore_class=0, name="perplexity", **kwargs):
+    def __init__(self, ignore_class: int = 0, name: str = "perplexity", **kwargs: Any) -> None:
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
 
-    def values(self, statistics, num_classes):
+    def values(self, statistics: Any, num_classes: int) -> Any:
         return crossentropy_of(statistics, num_classes)  # (B, T)
 
-    def result(self):
+    def result(self) -> Any:
         return ops.exp(super().result())

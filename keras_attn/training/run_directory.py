@@ -1,5 +1,8 @@
 import json
+from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
+from typing import Any, Self
 
 import keras
 
@@ -57,7 +60,7 @@ class RunDirectory:
     ```
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
         description = self._read()
         try:
@@ -79,8 +82,14 @@ class RunDirectory:
 
     @classmethod
     def create(
-        cls, path, kind, source_tokenizer=None, target_tokenizer=None, files=None, card=None
-    ):
+        cls,
+        path: str | PathLike[str],
+        kind: str,
+        source_tokenizer: Any = None,
+        target_tokenizer: Any = None,
+        files: Mapping[str, str] | None = None,
+        card: ModelCard | None = None,
+    ) -> Self:
         """Writes the tokenizers and `run.json`; the model follows by `save_model`.
 
         Args:
@@ -110,12 +119,12 @@ class RunDirectory:
             partial.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
         return cls(path)
 
-    def save_model(self, model):
+    def save_model(self, model: keras.Model) -> None:
         """Writes the model, whole or not at all."""
         with atomic_replace(self.model_path) as partial:
             model.save(partial)
 
-    def load_model(self, kind=None):
+    def load_model(self, kind: str | None = None) -> Any:
         """Reads the model, without its optimizer and loss.
 
         Args:

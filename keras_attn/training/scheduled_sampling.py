@@ -1,14 +1,17 @@
-import numbers
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._layer.argument_checks import check_positive_integer, is_number
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._random.draw_index import draw_index
 from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import Mask, StaticShape, Tensor
+from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.masks import join
 
 
@@ -71,18 +74,26 @@ class ScheduledSampling(Layer):
 
     is_container = True
 
-    def __init__(self, decoder, probability, num_passes=1, pad_token_id=0, seed=None, **kwargs):
+    def __init__(
+        self,
+        decoder: StepDecoder,
+        probability: float | Callable[..., Any],
+        num_passes: int = 1,
+        pad_token_id: int = 0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # the decoder has a precision of its own
         super().__init__(**kwargs)
-        is_number = isinstance(probability, numbers.Real) and 0 <= probability <= 1
-        if not is_number and not callable(probability):
+        is_share = is_number(probability) and 0 <= probability <= 1
+        if not is_share and not callable(probability):
             raise ValueError(
                 "probability must be between 0 and 1, or a function of the step. "
                 f"Received: probability={probability!r}."
             )
         check_positive_integer("num_passes", num_passes)
         self.decoder = decoder
-        self.probability = float(probability) if is_number else probability
+        self.probability = float(probability) if is_number(probability) else probability
         self.num_passes = num_passes
         self.pad_token_id = pad_token_id
         self.seed = seed
@@ -95,12 +106,12 @@ class ScheduledSampling(Layer):
 
     def build(
         self,
-        token_ids_shape,
-        encoder_outputs_shape=None,
-        encoder_mask_shape=None,
-        encoder_state_shape=None,
-        query_features_shape=None,
-    ):
+        token_ids_shape: StaticShape,
+        encoder_outputs_shape: StaticShape | None = None,
+        encoder_mask_shape: StaticShape | None = None,
+        encoder_state_shape: StaticShape | None = None,
+        query_features_shape: StaticShape | None = None,
+    ) -> None:
         shapes = [encoder_outputs_shape, encoder_mask_shape, encoder_state_shape]
         if query_features_shape is not None:
             shapes.append(query_features_shape)
@@ -116,14 +127,14 @@ class ScheduledSampling(Layer):
 
     def call(
         self,
-        token_ids,
-        encoder_outputs=None,
-        encoder_mask=None,
-        encoder_state=None,
-        query_features=None,
-        training=False,
-        encoder_outputs_mask=None,
-    ):
+        token_ids: Tensor,
+        encoder_outputs: Tensor | None = None,
+        encoder_mask: Mask | None = None,
+        encoder_state: Any = None,
+        query_features: Tensor | None = None,
+        training: bool = False,
+        encoder_outputs_mask: Mask | None = None,
+    ) -> Any:
         encoder_mask = join(
             encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
         )
@@ -158,10 +169,10 @@ class ScheduledSampling(Layer):
         replaced = is_drawn[:, :-1] & (known != self.pad_token_id) & (before != self.pad_token_id)
         return ops.concatenate([token_ids[:, :1], ops.where(replaced, before, known)], axis=1)
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
         return None  # as the decoder's
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "decoder": serialize_shared(self.decoder),

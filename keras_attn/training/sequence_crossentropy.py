@@ -1,7 +1,10 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_attn._backend.replicas import num_replicas, sum_over_replicas
+from keras_attn._types import Tensor
 from keras_attn.output_layers.projection import projection_of
 from keras_attn.training.crossentropy_per_token import crossentropy_per_token
 from keras_attn.training.linear_crossentropy import linear_crossentropy
@@ -64,7 +67,13 @@ class SequenceCrossentropy(keras.losses.Loss):
     1.3862943649291992
     """
 
-    def __init__(self, label_smoothing=0.0, ignore_class=0, name="sequence_crossentropy", **kwargs):
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        ignore_class: int = 0,
+        name: str = "sequence_crossentropy",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(name=name, **kwargs)
         if not 0 <= label_smoothing < 1:
             raise ValueError(
@@ -74,7 +83,7 @@ class SequenceCrossentropy(keras.losses.Loss):
         self.label_smoothing = label_smoothing
         self.ignore_class = ignore_class
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Any:
         labels = ops.convert_to_tensor(y_true)
         is_real = ops.not_equal(labels, self.ignore_class)  # (B, T)
         weights = ops.cast(is_real, "float32")
@@ -86,8 +95,9 @@ class SequenceCrossentropy(keras.losses.Loss):
             loss_sum = ops.sum(weighted(self.call(labels, y_pred), weights))
         else:
             labels_of(labels, y_pred)  # an error is to name the logits
+            features, kernel = projection.operands()
             loss_sum, statistics = linear_crossentropy(
-                labels, *projection.operands(), weights, self.label_smoothing, is_real
+                labels, features, kernel, weights, self.label_smoothing, is_real
             )
             projection.seen = labels, self.ignore_class, statistics
         global_sum, global_tokens = sum_over_replicas([ops.stop_gradient(loss_sum), num_tokens])
@@ -96,11 +106,11 @@ class SequenceCrossentropy(keras.losses.Loss):
         # The value of the global loss with the gradient of the share.
         return share + ops.stop_gradient(global_sum / global_tokens / num_replicas() - share)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Any:
         losses = crossentropy_per_token(y_true, y_pred, self.label_smoothing)  # (B, T)
         return of_real_tokens(losses, y_true, self.ignore_class)  # (B, T)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "label_smoothing": self.label_smoothing,

@@ -1,5 +1,7 @@
 import contextlib
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -9,11 +11,11 @@ class SingleDevice:
 
     num_replicas_in_sync = 1
 
-    def scope(self):
+    def scope(self) -> Any:
         return contextlib.nullcontext()
 
 
-def strategy(name="auto", devices=None):
+def strategy(name: str = "auto", devices: Sequence[str] | None = None) -> Any:
     """The devices that a model is trained on. Build and compile the model in its scope.
 
     Args:
@@ -80,7 +82,7 @@ def _mirrored(devices):
     return tf.distribute.MirroredStrategy(list(devices))
 
 
-def refuse_gradient_accumulation(model):
+def refuse_gradient_accumulation(model: keras.Model) -> None:
     """Raises if a compiled model accumulates gradients under a `tf.distribute` strategy.
 
     Raises:

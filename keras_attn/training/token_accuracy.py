@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -22,10 +24,10 @@ class TokenAccuracy(TokenMetric):
     0.5
     """
 
-    def __init__(self, ignore_class=0, name="token_accuracy", **kwargs):
+    def __init__(self, ignore_class: int = 0, name: str = "token_accuracy", **kwargs: Any) -> None:
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
 
-    def values(self, statistics, num_classes):
+    def values(self, statistics: Any, num_classes: int) -> Any:
         # On CPU an argmax over the vocabulary is many times slower than a maximum.
         is_best = ops.equal(statistics["of_labels"], statistics["largest"])  # (B, T)
         return ops.cast(is_best, "float32")

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 
 from keras_attn.training.token_metric import TokenMetric
@@ -24,12 +26,18 @@ class TokenCrossentropy(TokenMetric):
     1.3862943649291992
     """
 
-    def __init__(self, label_smoothing=0.0, ignore_class=0, name="token_crossentropy", **kwargs):
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        ignore_class: int = 0,
+        name: str = "token_crossentropy",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
         self.label_smoothing = label_smoothing
 
-    def values(self, statistics, num_classes):
+    def values(self, statistics: Any, num_classes: int) -> Any:
         return crossentropy_of(statistics, num_classes, self.label_smoothing)  # (B, T)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "label_smoothing": self.label_smoothing}

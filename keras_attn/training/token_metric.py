@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -36,13 +38,13 @@ class TokenMetric(keras.metrics.Metric):
         ValueError: a `sample_weight` of another rank.
     """
 
-    def __init__(self, ignore_class=0, name=None, **kwargs):
+    def __init__(self, ignore_class: int = 0, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.ignore_class = ignore_class
         self.total = self.add_variable(shape=(), initializer="zeros", name="total")
         self.num_tokens = self.add_variable(shape=(), initializer="zeros", name="num_tokens")
 
-    def values(self, statistics, num_classes):
+    def values(self, statistics: Any, num_classes: int) -> Any:
         """The value of every token, float32 `(batch, target_length)`; padding may have any.
 
         Args:
@@ -51,7 +53,7 @@ class TokenMetric(keras.metrics.Metric):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `values`.")
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         labels = ops.convert_to_tensor(y_true)
         weights = of_real_tokens(1.0, labels, self.ignore_class)  # (B, T)
         if sample_weight is not None:
@@ -75,11 +77,11 @@ class TokenMetric(keras.metrics.Metric):
         logits = ops.cast(logits, "float32")
         return token_statistics(labels_of(labels, logits), logits)[0]
 
-    def result(self):
+    def result(self) -> Any:
         total, num_tokens = sum_over_replicas(
             [ops.convert_to_tensor(self.total), ops.convert_to_tensor(self.num_tokens)]
         )
         return ops.divide_no_nan(total, num_tokens)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "ignore_class": self.ignore_class}

@@ -1,9 +1,12 @@
 import math
+from typing import Any
 
 from keras import ops
 
+from keras_attn._types import Tensor, TensorLike
 
-def token_statistics(labels, logits):
+
+def token_statistics(labels: Tensor, logits: Tensor) -> Any:
     """What losses and metrics of tokens want to know of logits.
 
     The normalizer comes from the most probable class, whose probability cannot vanish:
@@ -34,14 +37,14 @@ def token_statistics(labels, logits):
     return statistics, probabilities
 
 
-def at_labels(values, labels):
+def at_labels(values: Tensor, labels: Tensor) -> Any:
     """The value of each label: `(..., V)` and `(...)` to `(...)`."""
     # A gather outside its bounds fails on some devices and is silent on others.
     labels = ops.expand_dims(ops.clip(labels, 0, values.shape[-1] - 1), -1)  # (..., 1)
     return ops.squeeze(ops.take_along_axis(values, labels, axis=-1), axis=-1)
 
 
-def put_at_labels(values, labels, of_labels):
+def put_at_labels(values: Tensor, labels: Tensor, of_labels: Any) -> Any:
     """The values `(..., V)`, with others for the labels: both `(...)`."""
     rows = ops.reshape(values, (-1, values.shape[-1]))  # (N, V)
     flat = ops.clip(ops.reshape(labels, (-1,)), 0, values.shape[-1] - 1)  # (N,)
@@ -50,13 +53,13 @@ def put_at_labels(values, labels, of_labels):
     return ops.reshape(rows, (*ops.shape(labels), values.shape[-1]))
 
 
-def nan_where_unknown(values, statistics, weights):
+def nan_where_unknown(values: Any, statistics: Any, weights: Any) -> Any:
     """The values `(...)`, with NaN where a label outside of `[0, V)` has a weight other than 0."""
     unknown = ops.logical_and(ops.isnan(statistics["of_labels"]), ops.not_equal(weights, 0.0))
     return ops.where(unknown, float("nan"), values)
 
 
-def crossentropy_of(statistics, num_classes, label_smoothing=0.0):
+def crossentropy_of(statistics: Any, num_classes: int, label_smoothing: float = 0.0) -> Any:
     """The cross-entropy of each token, float32 `(...)`, as `crossentropy_per_token` defines it."""
     others = label_smoothing / (num_classes - 1)
     normalizer = statistics["normalizer"]
@@ -66,7 +69,7 @@ def crossentropy_of(statistics, num_classes, label_smoothing=0.0):
     return losses
 
 
-def labels_of(labels, values, name="logits"):
+def labels_of(labels: Any, values: Any, name: str = "logits") -> Any:
     """Labels int32 `(...)` of values `(..., n)`: there is one for each, and none is broadcast."""
     labels = ops.cast(labels, "int32")
     pairs = zip(labels.shape, values.shape[:-1], strict=False)
@@ -79,14 +82,14 @@ def labels_of(labels, values, name="logits"):
     return ops.reshape(labels, ops.shape(values)[:-1])
 
 
-def check_num_classes(num_classes, name, shape):
+def check_num_classes(num_classes: int | None, name: str, shape: Any) -> None:
     if num_classes is None or num_classes < 2:
         raise ValueError(
             f"Expected a known number of classes, at least 2. Received: {name}.shape={tuple(shape)}"
         )
 
 
-def weights_of_tokens(sample_weight):
+def weights_of_tokens(sample_weight: Any) -> Any:
     """Weights float32 `(batch, target_length)` or `(batch, 1)`.
 
     Raises:
@@ -96,7 +99,8 @@ def weights_of_tokens(sample_weight):
     """
     weights = ops.cast(sample_weight, "float32")
     # TensorFlow, which has traced a step before, does not say of which rank others are.
-    rank = weights.shape.rank if hasattr(weights.shape, "rank") else len(weights.shape)
+    weights_shape: Any = weights.shape
+    rank = weights_shape.rank if hasattr(weights_shape, "rank") else len(weights_shape)
     if rank != 2:
         shape = f"shape {tuple(weights.shape)}" if rank is not None else "another rank than before"
         raise ValueError(
@@ -106,11 +110,11 @@ def weights_of_tokens(sample_weight):
     return weights
 
 
-def weighted(values, weights):
+def weighted(values: Tensor, weights: Any) -> Any:
     """The values `(...)` times their weights; what has the weight 0 may be NaN."""
     return ops.where(ops.equal(weights, 0.0), 0.0, weights * values)
 
 
-def of_real_tokens(values, labels, ignore_class):
+def of_real_tokens(values: TensorLike, labels: Tensor, ignore_class: int) -> Any:
     """The values `(...)` where a label counts, and 0 where it is `ignore_class`."""
     return ops.where(ops.not_equal(labels, ignore_class), values, 0.0)

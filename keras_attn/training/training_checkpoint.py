@@ -1,7 +1,10 @@
 import contextlib
 import os
 import warnings
+from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -11,6 +14,7 @@ from keras_attn._files.checkpoint_file import (
 )
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._types import Tensor
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.training_fingerprint import (
     differences_in_one_line,
@@ -53,16 +57,18 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         history: dict from names to lists, the logs of the ended epochs.
     """
 
+    model: Any
+
     def __init__(
         self,
-        directory,
-        steps_per_epoch,
-        epochs,
-        save_steps=1000,
-        callbacks=(),
-        batches=None,
-        on_mismatch="error",
-    ):
+        directory: str | PathLike[str],
+        steps_per_epoch: int,
+        epochs: int,
+        save_steps: int = 1000,
+        callbacks: Sequence[Any] = (),
+        batches: Any = None,
+        on_mismatch: str = "error",
+    ) -> None:
         super().__init__()
         check_positive_integer("save_steps", save_steps)
         if on_mismatch not in ("error", "warn"):
@@ -83,45 +89,45 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._saved_step = 0
         self._newest_is_damaged = False
         self._fingerprint = None
-        self._finite_weights = None
+        self._finite_weights: Any = None
         self._release_at_end = self._warned = False
 
     @property
-    def finished(self):
+    def finished(self) -> bool:
         return self.stopped or self.step >= self.epochs * self.steps_per_epoch
 
     async_safe = True
     """Keras need not wait for the device before it calls `on_train_batch_end`."""
 
-    def set_model(self, model):
+    def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
         self._finite_weights = FiniteWeights.of(model, self._finite_weights)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # It also shows that the directory can be written, not only after the first hour.
         self._release_at_end = self.lock.acquire()  # False: `fit` holds it
         self._current_fingerprint()  # before the training changes attributes of losses
         self._warned = False
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._release_at_end:
             self.lock.release()
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._first_step = self.step
         self._ended_batches = []
 
     # Not on_train_batch_end, which Keras may call from another thread, later.
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int | Tensor, logs: dict[str, Any] | None = None) -> None:
         self.step = self._first_step + batch
         if self.step - self._saved_step >= self.save_steps:
             self.save()
 
     # Keras begins a batch before it knows whether there is one.
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int | Tensor, logs: dict[str, Any] | None = None) -> None:
         self._ended_batches.append(batch)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         model = self.model
         end = (epoch + 1) * self.steps_per_epoch
         if self._first_step + max(self._ended_batches, default=-1) + 1 < end:
@@ -137,7 +143,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             self.history.setdefault(name, []).append(float(value))
         self.save()
 
-    def save(self):
+    def save(self) -> None:
         """Saves the state, if all variables are finite. Called by `fit` at the right times."""
         problem = self._finite_weights.problem(self.model)
         if problem is not None:
@@ -166,7 +172,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._newest_is_damaged = False
         self._saved_step = self.step
 
-    def restore(self, model):
+    def restore(self, model: keras.Model) -> bool:
         """Sets the model, its optimizer and the callbacks to the state saved last.
 
         A damaged newest file gives a warning, and the one before it is used.

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -27,7 +29,7 @@ _REFERENCES = {"name", "keras_history", "input_layers", "output_layers"}
 _MOST_SHOWN = 5
 
 
-def training_fingerprint(model, batches=None):
+def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, Any]:
     """Describes a training, so that a change between two runs can be named.
 
     The learning rate, if it is a number, is left out, and so are metrics (also weighted ones),
@@ -57,7 +59,7 @@ def training_fingerprint(model, batches=None):
     return json.loads(json.dumps(parts, default=repr))
 
 
-def fingerprint_differences(saved, current):
+def fingerprint_differences(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:
     """Names what differs between two fingerprints.
 
     Args:
@@ -72,7 +74,7 @@ def fingerprint_differences(saved, current):
     return sorted(differences)
 
 
-def differences_in_one_line(differences):
+def differences_in_one_line(differences: Sequence[str]) -> str:
     """The first of a list of differences, and how many more there are."""
     shown = "; ".join(differences[:_MOST_SHOWN])
     more = len(differences) - _MOST_SHOWN

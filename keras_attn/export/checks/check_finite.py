@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 
 from keras_attn.export.export_error import ExportError
@@ -6,7 +8,7 @@ SHOWN = 8
 """Weights that the message names at most."""
 
 
-def check_finite(weights, allow_nonfinite=False):
+def check_finite(weights: Any, allow_nonfinite: bool = False) -> None:
     """Refuses weights that are NaN or infinite, the result of a training that diverged.
 
     Args:

@@ -1,7 +1,9 @@
+from typing import Any
+
 from keras_attn._layer.flatten_layers import flatten_layers
 
 
-def check_stateless(*layers):
+def check_stateless(*layers: Any) -> None:
     """Refuses layers that go on from the batch before: a file starts each run anew.
 
     Args:

@@ -1,10 +1,14 @@
 import collections
 import dataclasses
 import math
+from typing import TYPE_CHECKING, Any
 
 from keras_attn.export.checks.cuda_kernels import CUDA_KERNELS, FILLS, TYPED_INPUT
 from keras_attn.export.passes.graph import subgraphs
 from keras_attn.export.passes.value_types import value_types
+
+if TYPE_CHECKING:
+    import onnx
 
 SMALL = 100
 """Elements of a constant up to which ONNX Runtime reads it on the CPU for free."""
@@ -31,7 +35,7 @@ class CudaReport:
     missing: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     missing_in_loops: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
-    def __str__(self):
+    def __str__(self) -> str:
         if not self.missing:
             return f"CUDA has kernels for all {self.nodes} nodes"
         names = ", ".join(f"{count} {name}" for name, count in sorted(self.missing.items()))
@@ -41,7 +45,7 @@ class CudaReport:
         )
 
     @classmethod
-    def of(cls, model):
+    def of(cls, model: "onnx.ModelProto") -> Any:
         """Looks up every node in the table of kernels.
 
         Args:

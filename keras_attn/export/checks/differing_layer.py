@@ -5,6 +5,7 @@ import contextlib
 import functools
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,7 +18,7 @@ from keras_attn.export.trace.portable_copy import make_traceable
 from keras_attn.export.trace.trace_function import trace
 
 
-def differing_layer(function, feed, differs):
+def differing_layer(function: Any, feed: Any, differs: Any) -> Any:
     """Finds the first layer whose output differs between Keras and ONNX.
 
     All outputs of layers that are tensors of the outermost graph become outputs of a second model,

@@ -1,11 +1,14 @@
 """Samples of other sizes, at which an exported file is compared with Keras once more."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 
 
-def batches_of_other_sizes(function, inputs, arrays, dynamic_sizes=None):
+def batches_of_other_sizes(
+    function: Any, inputs: Any, arrays: Any, dynamic_sizes: Any = None
+) -> Any:
     """Stretches a sample along the dynamic axes of a model's inputs.
 
     A conversion may take a size of the sample for a constant, which no comparison at these sizes

@@ -1,5 +1,11 @@
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.telemetry import disable_telemetry
+
+if TYPE_CHECKING:
+    import onnx
 
 ALLOWED_OPERATORS = frozenset(
     """
@@ -21,7 +27,7 @@ ALLOWED_OPERATORS = frozenset(
 runtime makes it fast), random operators (an export is deterministic), strings and sequences."""
 
 
-def check_model(model, path=None):
+def check_model(model: "onnx.ModelProto", path: str | PathLike[str] | None = None) -> None:
     """Refuses a model that another runtime could not run.
 
     Args:
@@ -55,7 +61,7 @@ def check_model(model, path=None):
         raise ExportError(f"onnx.checker refuses the converted model: {error}") from error
 
 
-def open_session(path):
+def open_session(path: str | PathLike[str]) -> Any:
     """Opens a file in ONNX Runtime on the CPU.
 
     Args:

@@ -1,8 +1,10 @@
+from typing import Any
+
 import keras
 import numpy as np
 
 
-def largest_difference(expected, run, feed):
+def largest_difference(expected: Any, run: Any, feed: Any) -> Any:
     """The largest difference of all outputs and a text that says which one it is."""
     actual = run(**feed)
     largest, reason = 0.0, ""
@@ -13,7 +15,7 @@ def largest_difference(expected, run, feed):
     return largest, reason
 
 
-def difference(value, actual):
+def difference(value: Any, actual: Any) -> Any:
     """The largest difference of two arrays, infinite where they cannot be compared, and a text."""
     if value.shape != actual.shape:
         return float("inf"), f"shape {actual.shape} instead of {value.shape}"

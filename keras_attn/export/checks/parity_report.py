@@ -54,7 +54,7 @@ class ParityReport:
     precision: PrecisionReport | None = None
     cuda: CudaReport | None = None
 
-    def __str__(self):
+    def __str__(self) -> str:
         sizes = ", ".join(str(size) for size in sorted(self.batch_sizes))
         return self._low_agreement() + (
             f"{self.sentences} sentences in batches of {sizes}, {self.cut} cut by max_length: "
@@ -89,7 +89,7 @@ class ParityReport:
             low.append(f"{self.precision.precision} changes {share:.1%} of the best hypotheses")
         return f"WARNING, LOW AGREEMENT: {'; '.join(low)}. Details: " if low else ""
 
-    def check(self):
+    def check(self) -> None:
         """Refuses an export that disagrees.
 
         A trained model has few ties, one with random weights has many. So 95 % of the best ids

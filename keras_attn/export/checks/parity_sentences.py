@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 
 from keras_attn.export.trace.source_characters import max_source_characters
@@ -6,7 +8,7 @@ SENTENCES = 200
 """Sentences an export is compared on, at least."""
 
 
-def parity_sentences(function, tokenizer=None, given=None):
+def parity_sentences(function: Any, tokenizer: Any = None, given: Any = None) -> Any:
     """The source sentences on which an export is compared with Keras.
 
     Args:
@@ -46,7 +48,7 @@ def parity_sentences(function, tokenizer=None, given=None):
     return sentences + [source.with_special_ids(ids) for ids in random]
 
 
-def parity_prefixes(function, count):
+def parity_prefixes(function: Any, count: Any) -> Any:
     """What the translations of `count` sentences begin with when an export is compared.
 
     Returns:
@@ -58,7 +60,7 @@ def parity_prefixes(function, count):
     return [ids[: number % 4] for number, ids in enumerate(random)]
 
 
-def random_sentences(side, count, seed=0):
+def random_sentences(side: Any, count: Any, seed: int | None = 0) -> Any:
     """Sentences of 1 to 16 random ids.
 
     Args:

@@ -1,4 +1,5 @@
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -29,14 +30,14 @@ class PrecisionReport:
     best_equal: float
     mean_difference: float
 
-    def __str__(self):
+    def __str__(self) -> str:
         return (
             f"{self.precision} against float32, {self.sentences} sentences: the same best ids for "
             f"{self.best_equal:.1%}, mean difference of the log probability of a token "
             f"{self.mean_difference:.1e}"
         )
 
-    def check(self):
+    def check(self) -> None:
         """Refuses a file that is too far from the float32 model.
 
         Raises:
@@ -50,7 +51,9 @@ class PrecisionReport:
             )
 
     @classmethod
-    def compare(cls, precision, expected, actual, batches, is_stochastic=False):
+    def compare(
+        cls, precision: Any, expected: Any, actual: Any, batches: Any, is_stochastic: Any = False
+    ) -> Any:
         """Runs both on the same batches.
 
         Args:

@@ -1,4 +1,5 @@
 import functools
+from typing import Any
 
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
 from keras_attn.export.checks.precision_report import PrecisionReport
@@ -17,17 +18,17 @@ class SearchComparison:
         prefixes: list of lists of target ids, one for each sentence, or `None`.
     """
 
-    def __init__(self, function, source_tokenizer=None, sentences=None):
+    def __init__(self, function: Any, source_tokenizer: Any = None, sentences: Any = None) -> None:
         self._function = function
         self.sentences = parity_sentences(function, source_tokenizer, sentences)
         self.prefixes = parity_prefixes(function, len(self.sentences))
 
     @functools.cached_property
-    def keras(self):
+    def keras(self) -> Any:
         """The runner of Keras: named arrays -> dictionary of arrays."""
         return self._function.runner()
 
-    def expected(self):
+    def expected(self) -> Any:
         """Iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
         function = self._function
         return translated_batches(
@@ -38,7 +39,7 @@ class SearchComparison:
             function.source.pad_token_id,
         )
 
-    def compare(self, run, expected=None):
+    def compare(self, run: Any, expected: Any = None) -> Any:
         """Compares a file with Keras.
 
         Args:
@@ -56,7 +57,7 @@ class SearchComparison:
         report.check()
         return report
 
-    def compare_precision(self, precision, float32, run):
+    def compare_precision(self, precision: Any, float32: Any, run: Any) -> Any:
         """Compares a file of lower precision with the float32 model.
 
         Args:

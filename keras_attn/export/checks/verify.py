@@ -1,4 +1,5 @@
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ DRAWN_TOKENS = 4
 """Tokens of a hypothesis by which precisions are compared if they are drawn."""
 
 
-def pad(sentences, pad_token_id=0):
+def pad(sentences: Any, pad_token_id: Any = 0) -> Any:
     """Lists of ids as one int32 array `(batch, source_length)`, padded on the right."""
     batch = np.full((len(sentences), max(map(len, sentences))), pad_token_id, "int32")
     for row, sentence in zip(batch, sentences, strict=True):
@@ -25,7 +26,9 @@ NUMBERS = ("scores", "log_probs", "alignments", "token_log_probs")
 """Outputs that are compared by value."""
 
 
-def translated_batches(run, sentences, search, prefixes=None, source_pad_token_id=0):
+def translated_batches(
+    run: Any, sentences: Any, search: Any, prefixes: Any = None, source_pad_token_id: Any = 0
+) -> Any:
     """Yields batches of sentences and their translations by one form of a search model.
 
     The batches have several sizes; every second one has a `max_length` that cuts some hypotheses
@@ -57,7 +60,7 @@ def translated_batches(run, sentences, search, prefixes=None, source_pad_token_i
         yield inputs, outputs
 
 
-def compare_translations(expected, actual, search):
+def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
     """Runs another form of a search model on the same sentences and reports where it differs.
 
     Args:
@@ -94,7 +97,9 @@ def compare_translations(expected, actual, search):
     return report
 
 
-def whole_batches(sentences, search, prefixes=None, source_pad_token_id=0, size=32):
+def whole_batches(
+    sentences: Any, search: Any, prefixes: Any = None, source_pad_token_id: Any = 0, size: Any = 32
+) -> Any:
     """Yields the inputs for the sentences, with the limit and the penalty of the search.
 
     Where tokens are drawn the limit is `DRAWN_TOKENS`: after one that is another, all are others.

@@ -1,4 +1,6 @@
 import contextlib
+from os import PathLike
+from typing import Any
 
 import keras
 
@@ -20,8 +22,14 @@ from keras_attn.export.trace.trace_function import trace
 
 
 def export_functional_onnx(
-    model, path, sample_inputs, tolerance=1e-5, *, dynamic_sizes=None, allow_nonfinite=False
-):
+    model: Any,
+    path: str | PathLike[str],
+    sample_inputs: Any,
+    tolerance: float = 1e-5,
+    *,
+    dynamic_sizes: Any = None,
+    allow_nonfinite: bool = False,
+) -> Any:
     """Writes any functional model as an ONNX file, for instance a classifier with attention.
 
     The same conversion and the same checks as in `export_onnx`. Inputs are called like the inputs
@@ -77,7 +85,7 @@ def export_functional_onnx(
         converted = convert(trace(function.traceable(), function.signature, model.variables))
         clean(converted, dimensions, {}, (*PASSES, top_k_of_no_rows))
         run = file.write(converted)
-        return max(_compare(function, *batch, run, tolerance) for batch in batches)
+        return max(_compare(function, feed, expected, run, tolerance) for feed, expected in batches)
 
 
 def _expected_batches(function, arrays, dynamic_sizes):

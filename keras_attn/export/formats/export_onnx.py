@@ -1,3 +1,6 @@
+from os import PathLike
+from typing import Any
+
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.cuda_report import CudaReport
 from keras_attn.export.checks.search_comparison import SearchComparison
@@ -14,10 +17,10 @@ from keras_attn.export.trace.trace_function import trace
 
 
 def export_onnx(
-    model,
-    path,
-    source_tokenizer=None,
-    target_tokenizer=None,
+    model: Any,
+    path: str | PathLike[str],
+    source_tokenizer: Any = None,
+    target_tokenizer: Any = None,
     *,
     alignments=None,
     sentences=None,

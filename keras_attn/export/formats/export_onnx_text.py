@@ -1,7 +1,9 @@
 import json
 import subprocess
 import sys
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +28,10 @@ ODD_TEXTS = ["", "  ", " a  b ", "\u3000", "ﬁ ① 👩‍👩‍👧", "x\ny"]
 
 
 def export_onnx_text(
-    model,
-    path,
-    source_tokenizer,
-    target_tokenizer=None,
+    model: Any,
+    path: str | PathLike[str],
+    source_tokenizer: Any,
+    target_tokenizer: Any = None,
     *,
     sentences=None,
     precision="float32",

@@ -1,4 +1,6 @@
 import inspect
+from os import PathLike
+from typing import Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
@@ -12,10 +14,10 @@ from keras_attn.export.trace.search_function import SearchFunction
 
 
 def export_saved_model(
-    model,
-    directory,
-    source_tokenizer=None,
-    target_tokenizer=None,
+    model: Any,
+    directory: str | PathLike[str],
+    source_tokenizer: Any = None,
+    target_tokenizer: Any = None,
     *,
     alignments=None,
     sentences=None,
@@ -220,14 +222,15 @@ def _compiled(function, signature, defaults):
     def compiled(*inputs):
         return function(*inputs)
 
-    compiled.__signature__ = inspect.Signature(
+    parameters = [
         inspect.Parameter(
             spec.name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
             default=defaults.get(spec.name, inspect.Parameter.empty),
         )
         for spec in signature
-    )
+    ]
+    setattr(compiled, "__signature__", inspect.Signature(parameters))  # noqa: B010
     return tf.function(compiled, input_signature=signature, autograph=False)
 
 

@@ -1,4 +1,6 @@
 import hashlib
+from pathlib import Path
+from typing import Any
 
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.passes.graph import nested_graphs
@@ -13,12 +15,12 @@ _SMALL = 1024  # shapes and numbers stay where ONNX Runtime looks for them
 _PAGE = 4096  # where a weight begins on one, ONNX Runtime need not copy it
 
 
-def variables_size(weights):
+def variables_size(weights: Any) -> Any:
     """Bytes of a list of `keras.Variable`."""
     return sum(weight.numpy().nbytes for weight in weights)
 
 
-def require_one_file(weights):
+def require_one_file(weights: Any) -> None:
     """Refuses, before any work, weights that one ONNX file cannot hold.
 
     Args:
@@ -35,12 +37,12 @@ def require_one_file(weights):
         )
 
 
-def weights_size(model):
+def weights_size(model: Any) -> Any:
     """Bytes of the weights that a model holds."""
     return sum(len(tensor.raw_data) for tensor in _tensors(model))
 
 
-def write_weights(model, directory):
+def write_weights(model: Any, directory: Path) -> None:
     """Moves the weights of a model into a file of their own.
 
     Args:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 import math
+from typing import Any
 
 from keras_attn.training.model_card import ModelCard
 
@@ -18,7 +19,9 @@ LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast")
 """What the configuration of a search has that is no setting of the search."""
 
 
-def describe(function, source_tokenizer=None, target_tokenizer=None, card=None):
+def describe(
+    function: Any, source_tokenizer: Any = None, target_tokenizer: Any = None, card: Any = None
+) -> Any:
     """Returns the metadata of an exported file.
 
     Args:

@@ -1,5 +1,7 @@
 """The sample of inputs on which the export of a functional model is compared with Keras."""
 
+from typing import Any
+
 import numpy as np
 
 DTYPES = (
@@ -9,7 +11,7 @@ DTYPES = (
 """The dtypes that an input of an exported file can have."""
 
 
-def check_dense_numbers(inputs):
+def check_dense_numbers(inputs: Any) -> None:
     """Refuses inputs that an ONNX file cannot have, by name: `inputs` is a dict of them."""
     strings = [name for name, value in inputs.items() if value.dtype == "string"]
     if strings:
@@ -34,7 +36,7 @@ def check_dense_numbers(inputs):
             )
 
 
-def arrays_in_order(sample, inputs):
+def arrays_in_order(sample: Any, inputs: Any) -> Any:
     """The arrays of a sample in the order of a dict of inputs, with the types of these."""
     if isinstance(sample, dict):
         found = {name: _entry(sample, name) for name in inputs}

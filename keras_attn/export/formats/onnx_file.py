@@ -2,7 +2,10 @@ import contextlib
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.onnx_model_check import check_model, open_session
@@ -31,12 +34,12 @@ class OnnxFile:
         external_data: bool, whether the file is a directory, see `write_weights`.
     """
 
-    def __init__(self, path, others, external_data):
+    def __init__(self, path: Path, others: Any, external_data: Any) -> None:
         self._path = path
         self._others = others
         self._external_data = external_data
 
-    def write(self, model):
+    def write(self, model: Any) -> Any:
         """Writes the model that the file is to hold.
 
         Args:
@@ -65,7 +68,9 @@ class OnnxFile:
 
 
 @contextlib.contextmanager
-def new_onnx_file(path, weights, external_data=False):
+def new_onnx_file(
+    path: str | PathLike[str], weights: Any, external_data: Any = False
+) -> Iterator[Any]:
     """A new ONNX file, which gets its name at the end of the block, unless there is an error.
 
     A path that cannot be used is refused at once.
@@ -91,7 +96,7 @@ def new_onnx_file(path, weights, external_data=False):
         yield OnnxFile(partial, others, not is_file)
 
 
-def write_model(model, path, external_data=False):
+def write_model(model: Any, path: Path, external_data: Any = False) -> Any:
     """Writes a model, checks it, and returns its runner; see `OnnxFile.write`."""
     lower_constants(model)
     if external_data or weights_size(model) > LIMIT:

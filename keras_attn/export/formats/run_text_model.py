@@ -7,13 +7,15 @@ where TensorFlow was imported before them. So this imports neither TensorFlow no
 import json
 import os
 import sys
+from os import PathLike
+from typing import Any
 
 import numpy as np
 
 KINDS = {"text": object, "target_prefix": object, "max_length": np.int32, "seeds": np.int32}
 
 
-def main(path):
+def main(path: str | PathLike[str]) -> None:
     """Reads a list of batches `{"text": [...], "max_length": n}`, writes their translations.
 
     `max_length` may be missing, and there may be `target_prefix` and `seeds`, lists.
@@ -28,7 +30,7 @@ def main(path):
     results = []
     for batch in json.load(sys.stdin):
         feeds = {name: np.array(value, KINDS[name]) for name, value in batch.items()}
-        (translations,) = session.run(["translations"], feeds)
+        translations: Any = session.run(["translations"], feeds)[0]
         results.append(translations.tolist())
     json.dump(results, sys.stdout)
 

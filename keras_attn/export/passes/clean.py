@@ -1,8 +1,13 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes import PASSES, name_dimensions
 from keras_attn.export.trace.conversion import OPSET
 
+if TYPE_CHECKING:
+    import onnx
 
-def clean(model, dimensions, metadata, passes=PASSES):
+
+def clean(model: "onnx.ModelProto", dimensions: Any, metadata: Any, passes: Any = PASSES) -> None:
     """Runs the passes over a converted model, and sets its dimensions, opset and metadata.
 
     Args:

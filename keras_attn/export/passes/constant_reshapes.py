@@ -1,8 +1,15 @@
+from typing import TYPE_CHECKING
+
+import numpy as np
+
 from keras_attn.export.passes.graph import all_names, nested_graphs, unused
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
 
+if TYPE_CHECKING:
+    import onnx
 
-def constant_reshapes(model):
+
+def constant_reshapes(model: "onnx.ModelProto") -> None:
     """Gives Reshape nodes constant shapes, so that nothing has to compute them.
 
     TensorFlow asks for a shape by numbers, and computes them each time: the batch size is that of
@@ -12,7 +19,6 @@ def constant_reshapes(model):
     Args:
         model: `onnx.ModelProto` with unique names; changed in place.
     """
-    import numpy as np
     from onnx import helper, numpy_helper
 
     symbolic = SymbolicShapes(model)

@@ -1,14 +1,19 @@
 """Values that depend on initializers alone."""
 
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.graph import read_names
 
+if TYPE_CHECKING:
+    import onnx
 
-def inputs_of(nodes):
+
+def inputs_of(nodes: Any) -> Any:
     """Names of all values that some nodes read."""
     return sorted({name for node in nodes for name in read_names(node)})
 
 
-def computation(name, producers, constants):
+def computation(name: str, producers: Any, constants: Any) -> Any:
     """The nodes that compute a value from constants, in order; `None` if they need more."""
     nodes, open_names = [], [name]
     while open_names:
@@ -24,7 +29,7 @@ def computation(name, producers, constants):
     return nodes
 
 
-def compute(name, nodes, tensors, model):
+def compute(name: str, nodes: Any, tensors: Any, model: "onnx.ModelProto") -> Any:
     """The array of floats that nodes compute from tensors as the value `name`."""
     from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
@@ -32,4 +37,5 @@ def compute(name, nodes, tensors, model):
     output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
     graph = helper.make_graph(nodes, "weights", [], [output], tensors)
     small = helper.make_model(graph, opset_imports=model.opset_import)
-    return ReferenceEvaluator(small).run(None, {})[0]
+    results: Any = ReferenceEvaluator(small).run(None, {})
+    return results[0]

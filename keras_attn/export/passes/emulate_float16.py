@@ -1,5 +1,10 @@
+from typing import TYPE_CHECKING
+
 from keras_attn.export.passes.graph import copy_of, nested_graphs, subgraphs
 from keras_attn.export.passes.value_types import value_types
+
+if TYPE_CHECKING:
+    import onnx
 
 MOVES = frozenset(
     """
@@ -11,7 +16,7 @@ MOVES = frozenset(
 """Operators whose results are among their inputs and so need no rounding."""
 
 
-def emulate_float16(model):
+def emulate_float16(model: "onnx.ModelProto") -> None:
     """Makes a model of float16 one of float32 that rounds as float16 does.
 
     On a CPU ONNX Runtime computes in float32 what is declared as float16, and takes out the casts

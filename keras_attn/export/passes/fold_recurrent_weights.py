@@ -1,5 +1,6 @@
 from itertools import count
 from math import prod
+from typing import TYPE_CHECKING
 
 from keras_attn.export.passes.constant_values import computation, compute, inputs_of
 from keras_attn.export.passes.graph import (
@@ -9,8 +10,11 @@ from keras_attn.export.passes.graph import (
 )
 from keras_attn.export.passes.remove_unused import remove_unused
 
+if TYPE_CHECKING:
+    import onnx
 
-def fold_recurrent_weights(model):
+
+def fold_recurrent_weights(model: "onnx.ModelProto") -> None:
     """Stores the weights of LSTM and GRU nodes in the order that these want.
 
     They are computed from the weights of Keras: transposed, with other gates first. Here that is

@@ -1,6 +1,11 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.graph import all_names, nested_graphs, unused
 from keras_attn.export.passes.patterns import match
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
+
+if TYPE_CHECKING:
+    import onnx
 
 MEAN = ("ReduceMean", "x", "axes")
 DIFFERENCE = ("Sub", "x", MEAN)
@@ -14,7 +19,7 @@ RMS = ("Mul", "x", ("Reciprocal", ROOT))
 """`keras.layers.RMSNormalization` before gamma: x / sqrt(mean(x^2) + epsilon)."""
 
 
-def fuse_normalization(model):
+def fuse_normalization(model: "onnx.ModelProto") -> Any:
     """Writes normalizations over the last axis as what runs as one operator.
 
     Layer normalization becomes `LayerNormalization`. For RMS normalization opset 18 has no

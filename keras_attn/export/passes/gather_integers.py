@@ -1,9 +1,14 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.graph import copy_of, nested_graphs
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
 from keras_attn.export.passes.value_types import value_types
 
+if TYPE_CHECKING:
+    import onnx
 
-def gather_integers(model):
+
+def gather_integers(model: "onnx.ModelProto") -> None:
     """Replaces the `GatherND` nodes that ONNX Runtime cannot run on a GPU, those of int32.
 
     A choice of columns of each row becomes `GatherElements`, of any type: it has a kernel, and
@@ -27,7 +32,7 @@ def gather_integers(model):
                 continue
             (data, indices), (result,) = node.input, node.output
             batch_axes = node.attribute[0].i if node.attribute else 0
-            unsqueeze = producers.get(indices)
+            unsqueeze: Any = producers.get(indices)
             if batch_axes == 1 and len(shapes.get(data, ())) == 2 and _is_column(unsqueeze, shapes):
                 gather = "GatherElements", [data, unsqueeze.input[0]], [result]
                 nodes[-1] = helper.make_node(*gather, axis=1)

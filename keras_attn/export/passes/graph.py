@@ -1,7 +1,12 @@
 """The few things every pass needs to know about nested ONNX graphs."""
 
+from typing import TYPE_CHECKING, Any
 
-def subgraphs(node):
+if TYPE_CHECKING:
+    import onnx
+
+
+def subgraphs(node: "onnx.NodeProto") -> Any:
     """The graphs a control flow node holds: the body of a Loop, the branches of an If."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
@@ -9,7 +14,7 @@ def subgraphs(node):
         yield from attribute.graphs
 
 
-def nested_graphs(graph):
+def nested_graphs(graph: "onnx.GraphProto") -> Any:
     """`graph` and all graphs inside it, outer ones first."""
     yield graph
     for node in graph.node:
@@ -17,7 +22,7 @@ def nested_graphs(graph):
             yield from nested_graphs(inner)
 
 
-def defined_names(graph):
+def defined_names(graph: "onnx.GraphProto") -> Any:
     """Names of the values that `graph` itself defines, without the graphs inside it."""
     names = {value.name for value in graph.input}
     names.update(tensor.name for tensor in graph.initializer)
@@ -25,12 +30,12 @@ def defined_names(graph):
     return names - {""}
 
 
-def all_names(model):
+def all_names(model: "onnx.ModelProto") -> Any:
     """Names of all values of a model, those of the graphs inside it included."""
     return set().union(*map(defined_names, nested_graphs(model.graph)))
 
 
-def unused(name, taken):
+def unused(name: str, taken: Any) -> Any:
     """`name`, with a number behind it if it is taken."""
     candidate, count = name, 1
     while candidate in taken:
@@ -38,7 +43,7 @@ def unused(name, taken):
     return candidate
 
 
-def read_names(node):
+def read_names(node: "onnx.NodeProto") -> Any:
     """Names of all values a node reads, those captured by the graphs inside it included."""
     names = set(node.input) - {""}
     for graph in subgraphs(node):
@@ -46,7 +51,7 @@ def read_names(node):
     return names
 
 
-def captured_names(graph):
+def captured_names(graph: "onnx.GraphProto") -> Any:
     """Names of the values that a subgraph reads from the graphs around it."""
     names = {value.name for value in graph.output}
     for node in graph.node:
@@ -54,21 +59,21 @@ def captured_names(graph):
     return names - defined_names(graph)
 
 
-def copy_of(message):
+def copy_of(message: Any) -> Any:
     """A copy of a protobuf message, which does not change with the list that it stood in."""
     copy = type(message)()
     copy.CopyFrom(message)
     return copy
 
 
-def drop_initializers(graph, names):
+def drop_initializers(graph: "onnx.GraphProto", names: Any) -> None:
     """Removes initializers in place: the others may be large, and are not copied."""
     for index in reversed(range(len(graph.initializer))):
         if graph.initializer[index].name in names:
             del graph.initializer[index]
 
 
-def rename_values(graph, names):
+def rename_values(graph: "onnx.GraphProto", names: Any) -> None:
     """Renames values wherever they are defined or read, in `graph` and in all graphs inside it.
 
     Args:
@@ -85,7 +90,7 @@ def rename_values(graph, names):
                         values[index] = names[name]
 
 
-def return_own_values(graph):
+def return_own_values(graph: "onnx.GraphProto") -> None:
     """Makes a subgraph return only values that it defines itself, as ONNX Runtime demands."""
     from onnx import helper
 

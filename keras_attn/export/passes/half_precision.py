@@ -1,6 +1,13 @@
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
 from keras_attn.export.passes.graph import copy_of, nested_graphs, rename_values, subgraphs
 from keras_attn.export.passes.remove_unused import remove_unused
 from keras_attn.export.passes.value_types import value_types
+
+if TYPE_CHECKING:
+    import onnx
 
 PRODUCTS = frozenset("GRU Gemm LSTM MatMul RNN".split())
 """Operators that take float16 and give float16, whatever they are given: where the time goes."""
@@ -21,7 +28,7 @@ ANY_TYPE = frozenset("Cast NonZero Shape Size".split())
 OPEN, HALF, FULL = range(3)
 
 
-def half_precision(model):
+def half_precision(model: "onnx.ModelProto") -> None:
     """Stores weights in float16, and computes in float16 where that does no harm.
 
     A GPU multiplies matrices of float16 several times as fast, and reads half as much. Every value
@@ -59,7 +66,6 @@ def half_precision(model):
 
 
 def _kind_of_constant(tensor):
-    import numpy as np
     from onnx import numpy_helper
 
     array = numpy_helper.to_array(tensor)
@@ -137,12 +143,12 @@ class _Conversions:
         kinds: dict from the name of each value of floating point numbers to its kind.
     """
 
-    def __init__(self, graph, kinds):
+    def __init__(self, graph: "onnx.GraphProto", kinds: Any) -> None:
         self.graph, self.kinds = graph, kinds
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.casts, self.halved = {}, set()
 
-    def convert_inputs(self, node):
+    def convert_inputs(self, node: "onnx.NodeProto") -> None:
         """Makes a node read what it wants, and its graphs return it."""
         bodies = list(subgraphs(node))
         if node.op_type == "Loop":
@@ -191,7 +197,7 @@ class _Conversions:
             self.graph.initializer.append(numpy_helper.from_array(array, wanted))
         return wanted
 
-    def insert(self):
+    def insert(self) -> None:
         """Puts each Cast right behind the node that makes its input."""
         for graph in reversed(list(nested_graphs(self.graph))):  # inner ones first: outer ones copy
             nodes = [self.casts[value.name] for value in graph.input if value.name in self.casts]

@@ -1,3 +1,5 @@
+from typing import TYPE_CHECKING
+
 from keras_attn.export.passes.graph import (
     copy_of,
     nested_graphs,
@@ -8,6 +10,9 @@ from keras_attn.export.passes.graph import (
 )
 from keras_attn.export.passes.symbolic_shapes import ELEMENTWISE, REDUCTIONS
 from keras_attn.export.passes.value_types import value_types
+
+if TYPE_CHECKING:
+    import onnx
 
 # What gives a result for whatever it reads, if its inputs fit together, and the same one each time.
 _ALWAYS = (ELEMENTWISE - {"Div", "Mod"}) | {
@@ -21,7 +26,7 @@ _OF_SIZES = {
 }
 
 
-def hoist_invariants(model):
+def hoist_invariants(model: "onnx.ModelProto") -> None:
     """Takes out of every Loop what does not change from one iteration to the next.
 
     tf2onnx makes each tensor that a loop body reads a state of the loop, the weights included. A

@@ -1,5 +1,12 @@
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.weight_products import constant_matrices, replace_products
+
+if TYPE_CHECKING:
+    import onnx
 
 BLOCK = 32
 """Inputs of a product whose weights share a scale."""
@@ -13,7 +20,7 @@ ACTIVATIONS = frozenset(
 """What ONNX Runtime joins with a product before it, or with a product and a bias."""
 
 
-def int4_weights(model):
+def int4_weights(model: "onnx.ModelProto") -> Any:
     """Stores the weights of matrix products in 4 bits.
 
     With one scale for each output j and each block b of 32 inputs, the one that makes the weight
@@ -85,7 +92,6 @@ def _keep_activations_apart(graph):
 def _quantize(weight):
     """Integers int4 `(inputs, outputs)` and scales float32 `(blocks, outputs)` of a matrix."""
     import ml_dtypes
-    import numpy as np
 
     inputs, outputs = weight.shape
     blocks = np.pad(weight, ((0, -inputs % BLOCK), (0, 0))).reshape(-1, BLOCK, outputs)

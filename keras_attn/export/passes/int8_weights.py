@@ -1,4 +1,11 @@
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
 from keras_attn.export.passes.weight_products import constant_matrices, replace_products
+
+if TYPE_CHECKING:
+    import onnx
 
 LARGEST = 64
 """Of the 8-bit weights. Without VNNI a CPU adds two products of 8 bits in 16, which must not
@@ -9,7 +16,7 @@ LEAST = 1e-30
 """In the place of the largest value of a row of zeros."""
 
 
-def int8_weights(model, row_scales=False):
+def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
     """Stores the weights of matrix products in 8 bits, and multiplies integers.
 
     With one scale s_j for each output j, and for each input tensor the scale and zero point of
@@ -30,7 +37,6 @@ def int8_weights(model, row_scales=False):
         model: `onnx.ModelProto`; changed in place.
         row_scales: bool, whether each row of an input has a scale. Default False.
     """
-    import numpy as np
     from onnx import numpy_helper
 
     matrix_of = constant_matrices(model)
@@ -53,8 +59,8 @@ def int8_weights(model, row_scales=False):
         return quantized[name]
 
     def nodes_of_product(product, graph, inputs):
-        names = quantize(product.input[1])
-        return None if names is None else integer_product(product, *names, inputs)
+        names: Any = quantize(product.input[1])
+        return None if names is None else integer_product(product, names[0], names[1], inputs)
 
     replace_products(model, nodes_of_product)
     if row_scales and quantized:
@@ -64,14 +70,13 @@ def int8_weights(model, row_scales=False):
         add_constant(ROW_CONSTANTS["zero"], np.uint8(128))
 
 
-def int8_weights_of_rows(model):
+def int8_weights_of_rows(model: "onnx.ModelProto") -> None:
     """`int8_weights` with a scale for each row of the inputs."""
     int8_weights(model, row_scales=True)
 
 
 def _quantize(weight):
     """Integers int8 `(inputs, outputs)` and scales float32 `(outputs,)` of a matrix."""
-    import numpy as np
 
     largest = np.abs(weight).max(axis=0, initial=0)
     scales = np.where(largest > 0, largest, 1).astype("float32") / np.float32(LARGEST)

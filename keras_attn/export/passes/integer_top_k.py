@@ -1,9 +1,14 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.patterns import match
 from keras_attn.export.passes.value_types import value_types
 
+if TYPE_CHECKING:
+    import onnx
 
-def integer_top_k(model):
+
+def integer_top_k(model: "onnx.ModelProto") -> Any:
     """Lets `TopK` read integers as they are.
 
     tf2onnx hands them over as floats, which cannot tell large ones from each other, and makes

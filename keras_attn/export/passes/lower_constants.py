@@ -1,7 +1,12 @@
+from typing import TYPE_CHECKING
+
 from keras_attn.export.passes.graph import captured_names, read_names, subgraphs
 
+if TYPE_CHECKING:
+    import onnx
 
-def lower_constants(model):
+
+def lower_constants(model: "onnx.ModelProto") -> None:
     """Moves constants that only a loop inside of a loop reads into the outer loop.
 
     ONNX Runtime prepacks a weight of a matrix product if it is a constant of the product's own

@@ -1,7 +1,12 @@
+from typing import TYPE_CHECKING
+
 from keras_attn.export.passes.graph import defined_names, subgraphs, unused
 
+if TYPE_CHECKING:
+    import onnx
 
-def make_names_unique(model):
+
+def make_names_unique(model: "onnx.ModelProto") -> None:
     """Gives every value of the model a name that no other value has, nested graphs included.
 
     Two loop bodies may each have a value `x`. Before values move from one graph to another, every

@@ -1,8 +1,13 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
 
+if TYPE_CHECKING:
+    import onnx
 
-def matmul_of_any_rank(model):
+
+def matmul_of_any_rank(model: "onnx.ModelProto") -> None:
     """Multiplies tensors by matrices directly.
 
     TensorFlow's `tensordot` makes a matrix of a tensor, multiplies, and makes a tensor again:
@@ -23,7 +28,9 @@ def matmul_of_any_rank(model):
             if flat is None or flat.op_type != "Reshape":
                 continue
             tensor, matrix = flat.input[0], product.input[1]
-            shapes = [symbolic.shapes.get(name) for name in (tensor, matrix, node.output[0])]
+            shapes: list[Any] = [
+                symbolic.shapes.get(name) for name in (tensor, matrix, node.output[0])
+            ]
             if None in shapes or len(shapes[1]) != 2:
                 continue
             if shapes[0][-1] == shapes[1][0] and shapes[2] == (*shapes[0][:-1], shapes[1][1]):

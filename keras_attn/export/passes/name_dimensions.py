@@ -1,7 +1,12 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.graph import nested_graphs
 
+if TYPE_CHECKING:
+    import onnx
 
-def name_dimensions(model, dimensions):
+
+def name_dimensions(model: "onnx.ModelProto", dimensions: Any) -> None:
     """Gives the dynamic dimensions of inputs and outputs their names.
 
     tf2onnx calls every unknown dimension `unk__` and a number. Inputs and outputs get the names

@@ -1,11 +1,16 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
+
+if TYPE_CHECKING:
+    import onnx
 
 REDUCTIONS = ("Reduce", "Arg")
 """What the names of the operators begin with."""
 
 
-def nonnegative_axes(model):
+def nonnegative_axes(model: "onnx.ModelProto") -> Any:
     """Counts the axes of reductions from the first one, where the rank is known.
 
     ONNX Runtime before 1.31 ignores a negative axis of an empty tensor and returns the shape of the

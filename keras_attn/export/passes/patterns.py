@@ -5,10 +5,12 @@ A pattern is the name of a variable, or a tuple of an operator and patterns of i
 occurs. Factors and summands may come in either order.
 """
 
+from typing import Any
+
 COMMUTATIVE = ("Add", "Mul")
 
 
-def match(pattern, name, producers, found=None):
+def match(pattern: Any, name: str, producers: Any, found: Any = None) -> Any:
     """Matches the expression that computes a value.
 
     Args:

@@ -1,10 +1,15 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.patterns import match
+
+if TYPE_CHECKING:
+    import onnx
 
 WRAPPED = ("Where", ("Less", ("Cast", "x"), "zero"), ("Add", "x", "size"), "x")
 
 
-def plain_gather(model):
+def plain_gather(model: "onnx.ModelProto") -> Any:
     """Lets `Gather` count negative indices from the end by itself, as it does in ONNX.
 
     Keras adds the size of the axis to them before. Expects all constants in the main graph.

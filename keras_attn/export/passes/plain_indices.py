@@ -1,11 +1,16 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.remove_unused import remove_unused
 from keras_attn.export.passes.value_types import value_types
 
+if TYPE_CHECKING:
+    import onnx
+
 TAKE_INT32 = ("Gather", "GatherElements")
 
 
-def plain_indices(model):
+def plain_indices(model: "onnx.ModelProto") -> Any:
     """Hands indices on as they are, where they are only converted from one integer to another.
 
     TensorFlow counts in int32, ONNX in int64. So what `TopK` has found or sorted is converted to
@@ -25,8 +30,9 @@ def plain_indices(model):
     def before_cast(name, to):
         """What a conversion to a type was made from; `None` if the value is not one."""
         node = producers.get(name)
-        is_cast = node is not None and node.op_type == "Cast" and node.attribute[0].i == to
-        return node.input[0] if is_cast else None
+        if node is None or node.op_type != "Cast" or node.attribute[0].i != to:
+            return None
+        return node.input[0]
 
     found = {node.output[1] for node in nodes if node.op_type == "TopK"}
     for node in nodes:

@@ -1,3 +1,5 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes import (
     emulate_float16,
     half_precision,
@@ -6,6 +8,9 @@ from keras_attn.export.passes import (
     int8_weights_of_rows,
 )
 from keras_attn.export.passes.graph import copy_of
+
+if TYPE_CHECKING:
+    import onnx
 
 PRECISIONS = {
     "float32": (),
@@ -17,7 +22,7 @@ PRECISIONS = {
 """The pass that gives a file its precision, and one after it that emulates it on a CPU."""
 
 
-def lower_precisions(model, precision):
+def lower_precisions(model: "onnx.ModelProto", precision: Any) -> Any:
     """The forms of a float32 model of another precision.
 
     Args:

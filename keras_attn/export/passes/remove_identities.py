@@ -1,8 +1,13 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.graph import copy_of, nested_graphs, rename_values
 from keras_attn.export.passes.symbolic_shapes import UNLIMITED
 
+if TYPE_CHECKING:
+    import onnx
 
-def remove_identities(model):
+
+def remove_identities(model: "onnx.ModelProto") -> Any:
     """Removes the nodes that only give a second name to a value.
 
     These are Identity, and Slice of everything, which tf2onnx makes of each `x[:, None]`. A node
@@ -22,9 +27,10 @@ def remove_identities(model):
             name and name not in constants for name in node.input[1:]
         ):
             return False
-        starts, ends, *axes_and_steps = (
+        bounds: list[Any] = [
             numpy_helper.to_array(constants[name]) if name else None for name in node.input[1:]
-        )
+        ]
+        starts, ends, *axes_and_steps = bounds
         return (
             not starts.any()
             and (ends >= UNLIMITED).all()

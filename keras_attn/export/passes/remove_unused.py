@@ -1,7 +1,12 @@
+from typing import TYPE_CHECKING
+
 from keras_attn.export.passes.graph import drop_initializers, read_names, subgraphs
 
+if TYPE_CHECKING:
+    import onnx
 
-def remove_unused(model):
+
+def remove_unused(model: "onnx.ModelProto") -> None:
     """Removes nodes and initializers whose values nobody reads.
 
     Args:

@@ -1,7 +1,12 @@
+from typing import TYPE_CHECKING
+
 from keras_attn.export.passes.graph import nested_graphs
 
+if TYPE_CHECKING:
+    import onnx
 
-def reshape_to_zero(model):
+
+def reshape_to_zero(model: "onnx.ModelProto") -> None:
     """Lets a Reshape make dimensions of size 0, as in TensorFlow.
 
     In ONNX a 0 in the requested shape means "as in the input", unless the node has `allowzero`.

@@ -1,4 +1,5 @@
 import hashlib
+from typing import TYPE_CHECKING
 
 from keras_attn.export.passes.graph import (
     copy_of,
@@ -8,8 +9,11 @@ from keras_attn.export.passes.graph import (
     return_own_values,
 )
 
+if TYPE_CHECKING:
+    import onnx
 
-def share_initializers(model):
+
+def share_initializers(model: "onnx.ModelProto") -> None:
     """Keeps one copy of each constant, in the main graph, where all graphs can read it.
 
     Constants of subgraphs move to the main graph, Constant nodes become initializers, and equal

@@ -1,7 +1,14 @@
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
 from keras_attn.export.passes.graph import nested_graphs
 
+if TYPE_CHECKING:
+    import onnx
 
-def slice_empty_gathers(model):
+
+def slice_empty_gathers(model: "onnx.ModelProto") -> Any:
     """Replaces each `Gather` of nothing, by a constant empty index, with a `Slice` from 0 to 0.
 
     The results are equal: an axis of size 0, as a search has it before its first token. OpenVINO
@@ -10,7 +17,6 @@ def slice_empty_gathers(model):
     Args:
         model: `onnx.ModelProto`; changed in place. All constants are expected in the main graph.
     """
-    import numpy as np
     from onnx import helper, numpy_helper
 
     empty = {tensor.name for tensor in model.graph.initializer if list(tensor.dims) == [0]}

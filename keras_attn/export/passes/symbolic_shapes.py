@@ -1,8 +1,12 @@
 """What can be said about shapes before a model runs."""
 
 import itertools
+from typing import TYPE_CHECKING, Any
 
 from keras_attn.export.passes.graph import subgraphs
+
+if TYPE_CHECKING:
+    import onnx
 
 ELEMENTWISE = frozenset(
     """
@@ -33,7 +37,7 @@ class SymbolicShapes:
             or string for a scalar.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: "onnx.ModelProto") -> None:
         self.shapes, self.contents = {}, {}
         self._fresh = (f"?{number}" for number in itertools.count())
         self._read_constants(model.graph)
@@ -79,7 +83,7 @@ class SymbolicShapes:
     # Contents: what arithmetic on sizes comes to.
 
     def _read_contents(self, node):
-        inputs = [self.contents.get(name) for name in node.input]
+        inputs: list[Any] = [self.contents.get(name) for name in node.input]
         result = None
         if node.op_type == "Shape" and not node.attribute:
             result = self.shapes.get(node.input[0])
@@ -141,7 +145,7 @@ class SymbolicShapes:
             return [shapes[1][:-1] + first[behind:]]
         if node.op_type == "Concat" and all(shape is not None for shape in shapes):
             axis = _attribute(node, "axis", 0) % len(first)
-            total = _sum([shape[axis] for shape in shapes])
+            total = _sum([shape[axis] for shape in shapes if shape is not None])
             return [first[:axis] + (total,) + first[axis + 1 :]]
         if node.op_type in REDUCTIONS:
             return [self._reduce(node, first)]
@@ -181,10 +185,10 @@ class SymbolicShapes:
             sizes.append(next(self._fresh) if size == -1 else size)
         return sizes
 
-    def _matmul(self, left, right):
+    def _matmul(self, left: Any, right: Any) -> Any:
         if left is None or right is None or min(len(left), len(right)) < 2:
             return None
-        batch = self._broadcast([left[:-2], right[:-2]])
+        batch: Any = self._broadcast([left[:-2], right[:-2]])
         return (*batch, left[-2], right[-1])
 
     def _filled(self, node, shape):
@@ -194,7 +198,7 @@ class SymbolicShapes:
         return None if wanted is None else self._broadcast([shape, wanted])
 
     def _cut(self, node, shape):
-        arguments = [self.contents.get(name) for name in node.input[1:]]
+        arguments: list[Any] = [self.contents.get(name) for name in node.input[1:]]
         if len(arguments) < 3 or None in arguments:
             return [next(self._fresh) for _ in shape]
         starts, ends, axes = arguments[:3]

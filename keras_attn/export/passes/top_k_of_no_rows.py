@@ -1,11 +1,16 @@
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from keras_attn.export.passes.graph import all_names, nested_graphs, unused
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
 from keras_attn.export.passes.value_types import value_types
 
+if TYPE_CHECKING:
+    import onnx
 
-def top_k_of_no_rows(model):
+
+def top_k_of_no_rows(model: "onnx.ModelProto") -> None:
     """Gives each `TopK` one row more, which is dropped from its results.
 
     `TopK` of ONNX Runtime before 1.31 ends the process (a division by zero) if its input has no

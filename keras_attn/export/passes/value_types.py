@@ -1,7 +1,12 @@
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.graph import subgraphs
 
+if TYPE_CHECKING:
+    import onnx
 
-def value_types(model):
+
+def value_types(model: "onnx.ModelProto") -> Any:
     """The element type of every value of a model.
 
     It follows from the operators: an output has the type of some input, or always the same one.

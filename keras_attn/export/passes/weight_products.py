@@ -4,12 +4,17 @@ Products of two tensors that both depend on the input, as in attention, stay wha
 LSTM and GRU, convolutions and lookups.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from keras_attn.export.passes.constant_values import computation, compute, inputs_of
 from keras_attn.export.passes.graph import copy_of, nested_graphs
 from keras_attn.export.passes.remove_unused import remove_unused
 
+if TYPE_CHECKING:
+    import onnx
 
-def replace_products(model, nodes_of_product):
+
+def replace_products(model: "onnx.ModelProto", nodes_of_product: Any) -> None:
     """Puts other nodes in the place of products, and removes what then has no reader.
 
     Args:
@@ -29,7 +34,7 @@ def replace_products(model, nodes_of_product):
     remove_unused(model)
 
 
-def constant_matrices(model):
+def constant_matrices(model: "onnx.ModelProto") -> Any:
     """A function from a name to the matrix of float32 that it is in every run, if it is one.
 
     Args:

@@ -1,4 +1,5 @@
 import threading
+from typing import Any
 
 from keras_attn._backend.private_names import (
     freeze_function,
@@ -29,7 +30,7 @@ name of the operator: the argument `custom_op_handlers` of tf2onnx."""
 _LOCK = threading.Lock()
 
 
-def convert(traced):
+def convert(traced: Any) -> Any:
     """Converts a traced function to an ONNX model with one initializer for each weight.
 
     Args:

@@ -4,6 +4,7 @@ import copy
 import enum
 import functools
 import types
+from typing import Any
 
 import keras
 
@@ -17,7 +18,7 @@ FRAMEWORKS = frozenset({"keras", "tensorflow", "numpy", "onnx", "tf2onnx"})
 """Packages whose objects are shared by a copy and its original, unless they are layers."""
 
 
-def copy_layers(*layers):
+def copy_layers(*layers: Any) -> Any:
     """Copies layers, with everything inside of them, and shares their variables.
 
     An export sets attributes of layers, such as `use_cudnn` and `dtype_policy`. It sets them on a
@@ -42,11 +43,11 @@ def copy_layers(*layers):
 class _Copies:
     """The copy of each object, made when it is asked for."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._pairs = {}  # id -> original, which has to live as long as its id, and copy
         self._records = graph_record_classes()
 
-    def of(self, value):
+    def of(self, value: Any) -> Any:
         """The copy of an object, or the object itself where it is shared."""
         if id(value) in self._pairs:
             return self._pairs[id(value)][1]
@@ -58,7 +59,7 @@ class _Copies:
             items = [self.of(each) for each in value]
             if all(new is old for new, old in zip(items, value, strict=True)):
                 return value
-            base = tuple if isinstance(value, tuple) else frozenset
+            base: Any = tuple if isinstance(value, tuple) else frozenset
             # TensorFlow's wrapper of a tuple has the class of the tuple.
             return base.__new__(value.__class__, items)
         if not self._leads_to_layer(value):

@@ -5,6 +5,7 @@ Its own optimizer tries every permutation of the letters, which takes minutes fo
 
 import math
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,9 @@ def _einsum(graph, node, name, args):
             *(label for term in terms[:index] + terms[index + 1 :] for label in term),
         }
         operands.append(writer.sum(_Tensor(value, labels, _sizes(graph, value)), others))
-    product = operands[0] if len(operands) == 1 else writer.product(*operands, result)
+    product = operands[0]
+    if len(operands) == 2:
+        product = writer.product(operands[0], operands[1], result)
     value = writer.transpose(product, result).value
     graph.make_node("Identity", [value], name=name, outputs=outputs, shapes=shapes, dtypes=types)
 
@@ -86,17 +89,17 @@ def _sizes(graph, value):
 class _Unknown:
     """The sizes of a tensor of unknown shape."""
 
-    def __init__(self, value):
+    def __init__(self, value: Any) -> None:
         self.value = value
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         return ((self.value, axis) for axis in count())
 
 
 class _Tensor:
     """The name of a tensor, the labels of its axes, and a dictionary of their sizes."""
 
-    def __init__(self, value, labels, sizes):
+    def __init__(self, value: Any, labels: Any, sizes: Any) -> None:
         self.value = value
         self.labels = list(labels)
         if not isinstance(sizes, dict):
@@ -112,12 +115,12 @@ class _Writer:
         dtype: type of the tensors.
     """
 
-    def __init__(self, graph, dtype):
+    def __init__(self, graph: Any, dtype: Any) -> None:
         self.graph = graph
         self.dtype = dtype
         self.shapes = {}
 
-    def sum(self, tensor, kept):
+    def sum(self, tensor: Any, kept: Any) -> Any:
         """Sums over the axes that are not among those kept."""
         axes = [axis for axis, label in enumerate(tensor.labels) if label not in kept]
         if not axes:
@@ -125,7 +128,7 @@ class _Writer:
         value = self._make("ReduceSum", [tensor.value, self._constant(axes)], keepdims=0)
         return _Tensor(value, [each for each in tensor.labels if each in kept], tensor.sizes)
 
-    def product(self, left, right, result):
+    def product(self, left: Any, right: Any, result: Any) -> Any:
         """The product of two tensors, whose axes are those of the result in another order."""
         both = {*left.labels} & {*right.labels}
         batch = [label for label in result if label in both]
@@ -155,7 +158,7 @@ class _Writer:
         wanted = [[size] for size in [*of_batch, *(sizes[each] for each in [*rows, *columns])]]
         return _Tensor(self._reshape(value, wanted), labels, sizes)
 
-    def transpose(self, tensor, labels):
+    def transpose(self, tensor: Any, labels: Any) -> Any:
         """The tensor with its axes in this order."""
         if tensor.labels == labels:
             return tensor

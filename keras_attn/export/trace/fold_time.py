@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from typing import Any
 
 import keras
 from keras import ops
@@ -9,7 +10,7 @@ from keras import ops
 from keras_attn._layer.flatten_layers import flatten_layers
 
 
-def fold_time(*layers):
+def fold_time(*layers: Any) -> None:
     """Makes `TimeDistributed` layers call their layer once, for the steps of all rows.
 
     If the number of steps is unknown, Keras 3.15 and earlier trace `vectorized_map` over as many

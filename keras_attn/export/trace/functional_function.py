@@ -1,4 +1,5 @@
 import copy
+from typing import Any
 
 import keras
 
@@ -22,14 +23,14 @@ class FunctionalFunction:
         ValueError: two inputs or outputs have the same name, or one has none.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: Any) -> None:
         self.inputs = dict(zip(input_names(model), model.inputs, strict=True))
         names = output_names(model, self.inputs)
         self.outputs = dict(zip(names, model.outputs, strict=True))
         self._structure = model.input
         (self.model,) = portable_copy(model)
 
-    def __call__(self, *tensors):
+    def __call__(self, *tensors: Any) -> Any:
         """Runs the model.
 
         Args:
@@ -42,20 +43,20 @@ class FunctionalFunction:
         results = keras.tree.flatten(self.model(values, training=False))
         return dict(zip(self.outputs, results, strict=True))
 
-    def copied(self):
+    def copied(self) -> Any:
         """The same function of another copy of the model."""
         function = copy.copy(self)
         (function.model,) = copy_layers(self.model)
         return function
 
-    def traceable(self):
+    def traceable(self) -> Any:
         """The same function of layers that can be converted to ONNX, not run."""
         function = self.copied()
         make_traceable(function.model)
         return function
 
     @property
-    def signature(self):
+    def signature(self) -> Any:
         """List of `tf.TensorSpec`: the inputs."""
         import tensorflow as tf
 
@@ -63,7 +64,7 @@ class FunctionalFunction:
             tf.TensorSpec(each.shape, each.dtype, name=name) for name, each in self.inputs.items()
         ]
 
-    def dimensions(self, arrays, batches, fixed):
+    def dimensions(self, arrays: Any, batches: Any, fixed: Any) -> Any:
         """The names or sizes of the axes of all inputs and outputs.
 
         Args:

@@ -1,18 +1,19 @@
 """The names of what a functional model reads and returns, in its exported file."""
 
 from itertools import count
+from typing import Any
 
 import keras
 
 
-def input_names(model):
+def input_names(model: Any) -> Any:
     """The names of a functional model's inputs, in the order of `model.inputs`."""
     if isinstance(model.input, dict):
         return _paths(model.input, "inputs")
     return [value.name for value in model.inputs]
 
 
-def output_names(model, input_names):
+def output_names(model: Any, input_names: Any) -> Any:
     """The names of a functional model's outputs, in the order of `model.outputs`.
 
     All differ from each other and from the names of the inputs, as an ONNX file needs it.
@@ -36,7 +37,7 @@ def output_names(model, input_names):
     return names
 
 
-def axis_names(name, shape, first="batch"):
+def axis_names(name: str, shape: Any, first: Any = "batch") -> Any:
     """The axes of a tensor: known sizes, and names of the others.
 
     Args:

@@ -1,4 +1,5 @@
 import functools
+from typing import Any
 
 import keras
 
@@ -6,7 +7,7 @@ from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.export.trace.recurrent_operator import recurrent_operator
 
 
-def fuse_recurrence(*layers):
+def fuse_recurrence(*layers: Any) -> None:
     """Makes LSTM and GRU layers trace operators of ONNX, instead of loops.
 
     What is traced can be converted to ONNX, not run. It equals Keras for every mask: the real

@@ -1,3 +1,5 @@
+from typing import Any
+
 from keras_attn._backend.private_names import has_dropout_masks
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.export.trace.copy_layers import copy_layers
@@ -5,7 +7,7 @@ from keras_attn.export.trace.fold_time import fold_time
 from keras_attn.export.trace.fuse_recurrence import fuse_recurrence
 
 
-def portable_copy(*layers, keep_precision=False):
+def portable_copy(*layers: Any, keep_precision: Any = False) -> Any:
     """Copies layers so that what they compute does not depend on this machine.
 
     - `use_cudnn="auto"` is decided when a layer is traced. On a machine with a GPU it would put an
@@ -33,7 +35,7 @@ def portable_copy(*layers, keep_precision=False):
     return copies
 
 
-def traceable_copy(*layers):
+def traceable_copy(*layers: Any) -> Any:
     """Copies layers so that all that they compute can be converted to ONNX.
 
     The copies can be traced, not run, see `fuse_recurrence`.
@@ -49,7 +51,7 @@ def traceable_copy(*layers):
     return copies
 
 
-def make_traceable(*layers):
+def make_traceable(*layers: Any) -> None:
     """Does to layers in place what `traceable_copy` does to copies."""
     fold_time(*layers)
     fuse_recurrence(*layers)

@@ -4,10 +4,12 @@ TensorFlow has no such operators. So a function call that is never run stands fo
 graph is traced, and tf2onnx is told what to make of it.
 """
 
+from typing import Any
+
 _NAME = "recurrent_operator"
 
 
-def recurrent_operator(cell, steps, lengths, states):
+def recurrent_operator(cell: Any, steps: Any, lengths: Any, states: Any) -> Any:
     """What a Keras cell computes over a sequence, as one operator of ONNX.
 
     It can be traced and converted, not run. The weights are reordered as ONNX wants them: a row for

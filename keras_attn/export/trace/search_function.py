@@ -1,5 +1,6 @@
 import copy
 import warnings
+from typing import Any
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.export.checks.check_stateless import check_stateless
@@ -58,13 +59,13 @@ class SearchFunction:
 
     def __init__(
         self,
-        model,
-        source_tokenizer=None,
-        target_tokenizer=None,
-        alignments=None,
-        target_prefix=False,
-        keep_precision=False,
-    ):
+        model: Any,
+        source_tokenizer: Any = None,
+        target_tokenizer: Any = None,
+        alignments: Any = None,
+        target_prefix: Any = False,
+        keep_precision: Any = False,
+    ) -> None:
         if target_tokenizer is not None and source_tokenizer is None:
             raise ValueError(
                 "Expected a source_tokenizer beside the target_tokenizer. "
@@ -108,7 +109,7 @@ class SearchFunction:
         self.target = Side(size, *special, add_end=True)  # a target that is scored ends with it
         self.goes_on_from_start_token = self.source.add_start and not self.source.add_end
 
-    def __call__(self, source_ids, max_length, length_penalty, *others):
+    def __call__(self, source_ids: Any, max_length: Any, length_penalty: Any, *others: Any) -> Any:
         """Translates.
 
         Args:
@@ -129,17 +130,17 @@ class SearchFunction:
         )
         return {name: results[name] for name in OUTPUTS if name in results}
 
-    def named(self, others):
+    def named(self, others: Any) -> Any:
         """The further inputs of the signature by name, as the search takes them."""
         return {spec.name: value for spec, value in zip(self.signature[3:], others, strict=True)}
 
-    def traceable(self):
+    def traceable(self) -> Any:
         """The same function of layers that can be converted to ONNX, not run."""
         function = copy.copy(self)
         function.encoder, function.search = traceable_copy(self.encoder, self.search)
         return function
 
-    def runner(self):
+    def runner(self) -> Any:
         """The function in Keras, compiled at once: named NumPy arrays -> dictionary of arrays."""
         import tensorflow as tf
 
@@ -153,7 +154,7 @@ class SearchFunction:
         return run
 
     @property
-    def signature(self):
+    def signature(self) -> Any:
         """List of `tf.TensorSpec`: the inputs."""
         import tensorflow as tf
 
@@ -169,7 +170,7 @@ class SearchFunction:
         return specs
 
     @property
-    def dimensions(self):
+    def dimensions(self) -> Any:
         """Dictionary from each input and output name to the names or sizes of its axes."""
         sizes = {"hypotheses": self.num_hypotheses}
         return {
@@ -185,7 +186,7 @@ class SearchFunction:
         }
 
     @property
-    def defaults(self):
+    def defaults(self) -> Any:
         """What the model itself searches with: the values of the inputs that are not given."""
         return {
             "max_length": self.search.max_length,

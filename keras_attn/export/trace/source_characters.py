@@ -1,5 +1,7 @@
 """The limit of characters of a text before the tokenizer, whose time may be quadratic."""
 
+from typing import Any
+
 CHARACTERS_PER_TOKEN = 32
 MAX_SOURCE_LENGTH = 512
 """Both as in keras_attn_runtime."""
@@ -7,7 +9,7 @@ MAX_SOURCE_LENGTH = 512
 MAX_PREFIX_CHARACTERS = 16_384
 
 
-def max_source_characters(function, value=None):
+def max_source_characters(function: Any, value: Any = None) -> Any:
     """The limit of characters (code points) of a text that a file with tokenizers reads.
 
     Args:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 
 from keras_attn._backend.private_names import implicit_mask
@@ -27,7 +29,7 @@ class SteppedSearch:
         dimensions: dictionary from each input and output name to the names or sizes of its axes.
     """
 
-    def __init__(self, function):
+    def __init__(self, function: Any) -> None:
         import tensorflow as tf
 
         self._function = function
@@ -46,13 +48,13 @@ class SteppedSearch:
             for name in (spec.name, NEXT + spec.name):
                 self.dimensions[name] = _axes(name, spec.shape)
 
-    def start(self, *inputs):
+    def start(self, *inputs: Any) -> Any:
         """The values before the first token, by name."""
         return _flat(self._prepare(*inputs))
 
-    def step(self, length_penalty, *values):
+    def step(self, length_penalty: Any, *flat_values: Any) -> Any:
         """The values after one more token, by name with `NEXT` before it, and `partial`."""
-        values = keras.tree.pack_sequence_as(self._structure, values)
+        values = keras.tree.pack_sequence_as(self._structure, flat_values)
         given = _flat(values)
         memory, max_lengths = values.pop("memory"), values.pop("max_lengths")
         search = self._function.search
@@ -64,7 +66,7 @@ class SteppedSearch:
         }
         return {"partial": search.partial(carry), **following}
 
-    def finish(self, *hypotheses):
+    def finish(self, *hypotheses: Any) -> Any:
         """The results, see `SearchFunction`."""
         structure = self._structure["hypotheses"]
         results = self._function.search.finish(keras.tree.pack_sequence_as(structure, hypotheses))

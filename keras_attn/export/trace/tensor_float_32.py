@@ -1,12 +1,13 @@
 import contextlib
 import threading
+from collections.abc import Iterator
 
 # TensorFlow's setting holds for all threads.
 _LOCK = threading.RLock()
 
 
 @contextlib.contextmanager
-def without_tensor_float_32():
+def without_tensor_float_32() -> Iterator[None]:
     """Makes TensorFlow multiply in float32 inside the block, also on a GPU.
 
     By default it rounds the factors of a product to 10 bits (TensorFloat-32) on GPUs that can do

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 
 from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, rename_values
@@ -113,7 +115,9 @@ MAX_CHARACTERS = 32_768
 """A larger number makes a regular expression that the operator does not compile."""
 
 
-def add_text(model, source_tokenizer, target_tokenizer, function, max_characters):
+def add_text(
+    model: Any, source_tokenizer: Any, target_tokenizer: Any, function: Any, max_characters: Any
+) -> None:
     """Puts the tokenizers around a model of ids, as operators of onnxruntime-extensions.
 
         text -> source ids, padding -> the model -> the ids of each hypothesis -> text
@@ -228,7 +232,7 @@ def _parse_encode(tokenizer, max_characters, **others):
     )
 
 
-def _parse(text, tokenizer=None, name=None, **constants):
+def _parse(text: str, tokenizer: Any = None, name: str | None = None, **constants: Any) -> Any:
     """The graph, with its tokenizer and constants; what is inside of it has its name.
 
     Constants are arrays, or of int32.

@@ -1,4 +1,5 @@
 import dataclasses
+from typing import Any
 
 import keras
 
@@ -16,13 +17,13 @@ class Trace:
         weights: dictionary from the name of an input to the `keras.Variable` that it stands for.
     """
 
-    concrete: object
+    concrete: Any
     input_names: list
     output_names: list
     weights: dict
 
     @property
-    def constants(self):
+    def constants(self) -> Any:
         """Dictionary from the name of a graph input to the constant that it stands for.
 
         TensorFlow makes an input of each eager tensor that a function reads, such as the operand of
@@ -38,7 +39,7 @@ class Trace:
         }
 
 
-def trace(function, signature, weights):
+def trace(function: Any, signature: Any, weights: Any) -> Any:
     """Traces a function of tensors, with its weights as further inputs.
 
     tf2onnx copies and serializes the graph for each of its optimizers. So the weights are kept

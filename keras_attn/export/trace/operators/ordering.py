@@ -1,5 +1,7 @@
 """Positions in sorted numbers, membership of the largest, triangles and sums of segments."""
 
+from typing import Any
+
 import numpy as np
 
 from keras_attn._backend.private_names import convert_by_default
@@ -72,7 +74,9 @@ def _band_part(graph, node, name, args):
     """
     from onnx import TensorProto
 
-    bounds = [each.get_tensor_value() if each.is_const() else None for each in node.inputs[1:]]
+    bounds: list[Any] = [
+        each.get_tensor_value() if each.is_const() else None for each in node.inputs[1:]
+    ]
     if None in bounds:
         raise ValueError(f"{name} has a band whose width is not constant.")
     new = Replacement(graph, node)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 
 from keras_attn._backend.private_names import numpy_type, unique_node_name
@@ -16,7 +18,7 @@ class Replacement:
         numpy_dtype: the same as a `numpy.dtype`.
     """
 
-    def __init__(self, graph, node):
+    def __init__(self, graph: Any, node: Any) -> None:
         self.graph, self.inputs, self.outputs = graph, list(node.input), list(node.output)
         self._shapes, self._dtypes = node.output_shapes, node.output_dtypes
         self._name = node.name
@@ -24,7 +26,7 @@ class Replacement:
         self.numpy_dtype = np.dtype(numpy_type(self.dtype))
         graph.remove_node(node.name)
 
-    def __call__(self, operator, *inputs, outputs=1, **attributes):
+    def __call__(self, operator: Any, *inputs: Any, outputs: Any = 1, **attributes: Any) -> Any:
         """Adds a node; returns the name of its output, or a list of names if there are several."""
         node = self.graph.make_node(
             operator,
@@ -35,16 +37,16 @@ class Replacement:
         )
         return node.output[0] if outputs == 1 else list(node.output)
 
-    def constant(self, value, dtype=None):
+    def constant(self, value: Any, dtype: Any = None) -> Any:
         """Adds a constant, by default of the dtype of the result; returns its name."""
         name = unique_node_name(f"{self._name}/constant")
         return self.graph.make_const(name, np.array(value, dtype or self.numpy_dtype)).output[0]
 
-    def cast(self, value, dtype):
+    def cast(self, value: Any, dtype: Any) -> Any:
         """Adds a conversion to an element type, a number of `onnx.TensorProto`."""
         return self("Cast", value, to=dtype)
 
-    def where(self, condition, x, y):
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
         """Adds a selection between tensors of the dtype of the result."""
         from onnx import TensorProto
 
@@ -61,7 +63,7 @@ class Replacement:
         selected = self("Where", condition, self.cast(x, wide), self.cast(y, wide))
         return self.cast(selected, self.dtype)
 
-    def result(self, *values):
+    def result(self, *values: Any) -> None:
         """Makes values the outputs of the node that is replaced."""
         for value, output, shape, dtype in zip(
             values, self.outputs, self._shapes, self._dtypes, strict=True
