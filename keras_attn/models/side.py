@@ -90,7 +90,7 @@ def source_side(encoder: Any, search: Any, tokenizer: Any = None) -> Side:
                 f"end_token_id={end}."
             )
     size = get_vocabulary_size(encoder)
-    side = Side(size, pad, start, end, add_start, add_end, limit)
+    side = Side(size, cast(int, pad), start, end, add_start, add_end, limit)
     if size is not None and max(side.special_ids) >= size:
         raise ValueError(
             "Expected a source vocabulary that holds the special ids of the encoder. Received: "
