@@ -151,7 +151,9 @@ class AttentionRNNCell(Layer):
 
     @property
     def requires_time_loop(self) -> bool:
-        """Whether a step needs the attention of the step before, so that time must be a loop."""
+        """Bool, whether a step depends on the attention of the previous step, so that time is a
+        loop.
+        """
         return self.attention is not None and (
             self.input_feeding
             or self.attention.requires_time_loop
@@ -162,7 +164,7 @@ class AttentionRNNCell(Layer):
 
     @property
     def attends_after_cell(self) -> bool:
-        """Whether the query is known only when the cell has made its step."""
+        """Bool, whether the query depends on the output of the inner cell."""
         return "cell_output" in self.composed_query
 
     def build(
@@ -205,15 +207,18 @@ class AttentionRNNCell(Layer):
         encoder_mask: Mask | None = None,
         query_features: Tensor | None = None,
     ) -> TensorDict:
-        """Computes what stays the same for every step, see `AttentionMechanism.prepare_memory`.
+        """Computes everything that does not depend on the step.
 
         Args:
-            encoder_outputs: `(batch, source, features)`, or what else the attention takes.
-            encoder_mask: boolean `(batch, source)`, True = may be attended.
-            query_features: `(batch, features)`, part of each query if `query` names them.
+            encoder_outputs: Tensor of shape `(batch, source, features)`, or another memory of the
+                attention.
+            encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may
+                be attended to. Defaults to `None`.
+            query_features: Tensor of shape `(batch, features)`, used if `query` contains
+                `"features"`. Defaults to `None`.
 
         Returns:
-            Nested dict with leaves `(batch, ...)`.
+            Nested dict with leaves of shape `(batch, ...)`.
         """
         if self.attention is None:
             return {}
