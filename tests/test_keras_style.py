@@ -345,7 +345,7 @@ TWO_INPUTS = {
 @pytest.mark.parametrize("name", TWO_INPUTS)
 def test_inputs_of_different_batch_sizes_are_refused(name):
     others = np.ones((3, 4, 8), "float32")
-    message = r"one batch size. Received: \w+ with shape \(2, 3, 8\), \w+ with shape \(3, 4, 8\)"
+    message = r"same batch size. Received: \w+ with shape \(2, 3, 8\), \w+ with shape \(3, 4, 8\)"
     with pytest.raises(ValueError, match=message):
         TWO_INPUTS[name]()(X, others)
 
@@ -354,13 +354,15 @@ def test_decoders_refuse_a_memory_of_another_batch_size():
     for pair in (rnn_seq2seq, transformer_seq2seq):
         options = {"num_layers": 1, "num_heads": 2, "intermediate_dim": 4}
         encoder, decoder = pair(9, 9, embedding_dim=4, **(options if "trans" in str(pair) else {}))
-        with pytest.raises(ValueError, match="one batch size. Received: token_ids with shape"):
+        with pytest.raises(ValueError, match="same batch size. Received: token_ids with shape"):
             decoder(np.ones((2, 3), "int32"), **encoder(np.ones((3, 4), "int32")))
 
 
 def test_keys_and_values_of_different_lengths_are_refused():
     for layer in (BahdanauAttention(6), MultiHeadAttention(2, 4)):
-        with pytest.raises(ValueError, match=r"key for each value.*value with shape \(2, 3, 8\)"):
+        with pytest.raises(
+            ValueError, match=r"value and key of the same length.*value with shape \(2, 3, 8\)"
+        ):
             layer(X, X, np.ones((2, 5, 8), "float32"))
 
 

@@ -117,8 +117,8 @@ def with_prefix(model):
         ),
         (lambda: [recurrent(), with_prefix(recurrent())], "Received: model=Functional"),
         (lambda: [recurrent(), transformer(end_token_id=4)], "same special token ids"),
-        (lambda: [recurrent(), recurrent(source=12)], "one vocabulary_size"),
-        (lambda: [recurrent(), recurrent(target=12)], r"decoders of \[11, 12\] tokens"),
+        (lambda: [recurrent(), recurrent(source=12)], "same vocabulary_size"),
+        (lambda: [recurrent(), recurrent(target=12)], r"vocabulary sizes \[11, 12\]"),
     ],
 )
 def test_models_that_do_not_fit_are_refused(make, message):

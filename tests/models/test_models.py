@@ -166,7 +166,7 @@ def test_parts_in_the_wrong_place_are_named(models):
     ],
 )
 def test_a_layer_is_no_cell(make, cell, name):
-    with pytest.raises(ValueError, match=f"takes one step.* Received: cell={name}"):
+    with pytest.raises(ValueError, match=f"Expected a cell.* Received: cell={name}"):
         make(cell)
 
 

@@ -237,7 +237,7 @@ def test_search_with_a_decoder_of_another_dtype_than_the_encoder(name, dtype):
         dtype=dtype,
     )
     embedding = keras.layers.ReversibleEmbedding(11, 6)
-    with pytest.raises(ValueError, match="its cell to compute in one dtype"):
+    with pytest.raises(ValueError, match="its cell with the same compute dtype"):
         RNNDecoder(cell, embedding, dtype=other)
     decoder = RNNDecoder(cell, embedding, dtype=dtype)
     with precision(other):

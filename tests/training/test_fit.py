@@ -541,7 +541,7 @@ def test_checkpoint_locks_its_directory_in_the_fit_of_keras(model, tmp_path):
     stream = (batch for batch in ToyBatches().stream())
     callbacks = [second, checkpoint]
     model.fit(stream, steps_per_epoch=STEPS, shuffle=False, callbacks=callbacks, verbose=0)
-    assert "Expected a path that no other training writes" in second.error
+    assert "Expected a path that no other training uses" in second.error
     assert not checkpoint.lock.is_held
 
 
