@@ -221,7 +221,7 @@ def test_weights_over_the_own_past_are_no_alignments():
     )
     decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(11, 6), bridge="zero")
     search = GreedyDecoder(decoder, max_length=3, return_alignments=True)
-    with pytest.raises(ValueError, match="over its own past. Make attention to the source the"):
+    with pytest.raises(ValueError, match="Expected attention to the source for alignments=True"):
         search(np.ones((2, 3, 4), "float32"))
 
 
