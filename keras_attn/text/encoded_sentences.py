@@ -38,7 +38,7 @@ class EncodedSentences:
         ids: np.ndarray,
         offsets: np.ndarray,
         special_token_ids: SpecialTokenIds | None = None,
-    ):
+    ) -> None:
         self.special_token_ids = special_token_ids or SpecialTokenIds()
         # A plain array over the same pages: every slice of a np.memmap costs a Python object more.
         self.ids = np.asarray(ids)
