@@ -2,7 +2,6 @@ import inspect
 from dataclasses import fields
 
 import pytest
-
 from keras_attn_runtime import Translator
 from keras_attn_runtime.options import CallOptions, Options
 
