@@ -178,7 +178,7 @@ def check_second_input(
         alternative: String, sentence about an alternative without this input. Defaults to `""`.
 
     Returns:
-        The value.
+        `value`.
     """
     if value is None:
         raise ValueError(

@@ -54,9 +54,10 @@ class RNNEncoder(Layer):
         dropout: Float in [0, 1), dropout rate after the embedding and after each layer. Defaults to
             `0.0`.
         pad_token_id: Int, id of padding. Defaults to `0`.
-        start_token_id: Int, id of the token before each source, or `None` for none. Exported files
-            insert it into texts; the encoder itself inserts nothing. Defaults to `None`.
-        end_token_id: Int, id of the token after each source, as above. Defaults to `2`.
+        start_token_id: Int, id before each source, or `None` if there is none. Exported files add
+            it to texts; the encoder itself adds nothing. Defaults to `None`.
+        end_token_id: Int, id after each source, or `None` if there is none. Exported files add it
+            to texts. Defaults to `2`.
         seed: Int, seed of the dropout. Defaults to `None`, a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 

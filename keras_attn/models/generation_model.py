@@ -47,6 +47,8 @@ class GenerationModel(ModelOfParts):
     Call arguments:
         inputs: the tensor, or a dict of tensors by the names of the inputs. Prompts are padded on
             the right with the `pad_token_id` of the search.
+        training: Bool, whether dropout is active. Keras passes it.
+        mask: Implicit masks of the inputs. Keras passes them.
 
     Returns:
         The dict that the search returns, see `Search`. `predict` pads the results of all batches to

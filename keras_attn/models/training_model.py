@@ -47,6 +47,8 @@ class TrainingModel(ModelOfParts):
         inputs: dict of the inputs of the encoder by their names and `target_ids`, int32
             `(batch, target)`, start token first. A language model without prompts also takes
             `target_ids` alone.
+        training: Bool, whether dropout is active. Keras passes it.
+        mask: Implicit masks of the inputs. Keras passes them.
 
     Returns:
         float32 logits `(batch, target, vocabulary)` of the tokens that follow.

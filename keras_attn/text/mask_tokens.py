@@ -31,9 +31,9 @@ def mask_tokens(
             Defaults to `0.8`.
         random_rate: Float in [0, 1], fraction of the selected tokens that are replaced by a random
             token, which is neither special nor the mask. Defaults to `0.1`.
-        special_token_ids: Tuple of ints that are never selected. Defaults to the ids of padding,
-            start and end, `(0, 1, 2)`.
-        pad_token_id: Int, label of the tokens that are not selected. Defaults to `0`.
+        special_token_ids: Tuple of ints that are never selected. Defaults to `(0, 1, 2)`, the ids
+            of padding, start and end.
+        pad_token_id: Int, label of tokens that are not selected. Defaults to `0`.
 
     Returns:
         Tuple of two int32 arrays of shape `(batch, time)`: the ids with masked tokens, and the

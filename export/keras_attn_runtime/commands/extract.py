@@ -29,7 +29,8 @@ def add_arguments(parser):
         "--tokenizers",
         metavar="DIR",
         type=Path,
-        help="directory for source.spm and target.spm, two SentencePiece models, which are equal "
+        help="directory for the tokenizers of source and target: SentencePiece models (source.spm, "
+        "target.spm) or files of Hugging Face tokenizers (source.json, target.json). They are equal "
         "if both sides share a vocabulary. It is made if it is missing",
     )
     parser.add_argument(
