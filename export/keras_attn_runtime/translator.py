@@ -247,8 +247,9 @@ class Translator(PickledArguments):
         """
         options = self._checked(options)
         call = _call(options)
-        self._require_reader()
-        sources = self._reader.read_ids(read(require_sentences(sentences, "sentences"), call))
+        sources = self._require_reader().read_ids(
+            read(require_sentences(sentences, "sentences"), call)
+        )
         if target_prefix is not None:
             self._require_target_prefix()
             sources = self._prefixes.of_ids(sources, read_prefix(target_prefix, call))
@@ -421,6 +422,7 @@ class Translator(PickledArguments):
                 "Expected a file that reads text. Received: one with the inputs "
                 f"{list(self.settings.inputs)}. Give arrays to `generate`."
             )
+        return self._reader
 
     def _require_tokenizer(self, side):
         if getattr(self._model, f"{side}_tokenizer") is None:
@@ -430,9 +432,9 @@ class Translator(PickledArguments):
             )
 
     def _read_texts(self, texts, target_prefix, call):
-        self._require_reader()
+        reader = self._require_reader()
         self._require_tokenizer("source")
-        sources = self._reader.read_texts(read(require_sentences(texts, "texts"), call))
+        sources = reader.read_texts(read(require_sentences(texts, "texts"), call))
         if target_prefix is None:
             return sources
         self._require_target_prefix()

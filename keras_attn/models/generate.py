@@ -11,6 +11,7 @@ from keras_attn.models.generation import (
     hypotheses_of_row,
     pieces,
 )
+from keras_attn.models.side import source_side
 
 
 def generate(
@@ -107,17 +108,13 @@ def _read_sources(model, inputs, tokenizer):
             "Expected a source_tokenizer for texts. Received: source_tokenizer=None. Pass the "
             "tokenizer of the training, or ids."
         )
-    has_end = getattr(encoder, "source_end", True)
-    start = [tokenizer.start_token_id] if getattr(encoder, "source_start", False) else []
-    end = [tokenizer.end_token_id] if has_end else []
-    limit = getattr(encoder, "max_source_length", None)
-    limit = limit if limit is None else limit - len(start) - len(end)
+    side = source_side(encoder, model.search, tokenizer)
     sources = []
     for ids in tokenizer.encode(inputs):
-        kept = list(ids[:limit])
+        kept = list(ids[: side.max_length])
         # A language model continues its start token; others have nothing to read.
-        is_empty = not kept and (has_end or not start)
-        sources.append(([] if is_empty else [*start, *kept, *end], len(kept) < len(ids)))
+        is_empty = not kept and (side.add_end or not side.add_start)
+        sources.append(([] if is_empty else side.with_special_ids(kept), len(kept) < len(ids)))
     return sources, True
 
 

@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 

@@ -1,5 +1,4 @@
 import inspect
-from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
