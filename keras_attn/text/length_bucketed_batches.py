@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import count, islice, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
