@@ -1,4 +1,4 @@
-"""What all tests and doctests share."""
+"""Settings and fixtures of all tests and doctests."""
 
 import importlib.util
 import os
@@ -17,8 +17,11 @@ HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 
 @pytest.fixture(scope="session", autouse=True)
 def fixed_seed_of_tensorflow():
-    """TensorFlow's own seed is set once: setting it makes TensorFlow forget its kernels, and to
-    find them again took a quarter of the tests' time. Layers draw from Keras' and NumPy's."""
+    """Sets the seed of TensorFlow once.
+
+    Setting it clears TensorFlow's kernel cache, and refilling the cache took a quarter of the time
+    of the tests. Layers use the seeds of Keras and NumPy.
+    """
     if HAS_TENSORFLOW:
         import tensorflow as tf
 
@@ -27,7 +30,7 @@ def fixed_seed_of_tensorflow():
 
 @pytest.fixture(autouse=True)
 def fixed_seed(fixed_seed_of_tensorflow):
-    """Each test starts from the same random state, whichever tests ran before it."""
+    """Starts each test from the same random state, independent of previous tests."""
     import keras
 
     if not HAS_TENSORFLOW:

@@ -1,4 +1,4 @@
-"""Which backend the tests run on, what it alone can do, and in which precision it computes."""
+"""The backend under test: skip marks, gradients and precision."""
 
 import keras
 import numpy as np
@@ -10,12 +10,12 @@ __all__ = ["gradients_of", "precision", "requires_tensorflow"]
 
 
 def requires_tensorflow(reason):
-    """Marks a test that no other backend can run; `reason` says why."""
+    """Returns a mark that skips a test on other backends, with a reason."""
     return pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason=reason)
 
 
 def gradients_of(function, *arrays):
-    """The value of a scalar function of arrays, and its gradients, as NumPy arrays."""
+    """Returns the value of a scalar function of arrays, and its gradients, as NumPy arrays."""
     if keras.backend.backend() == "jax":
         import jax
 

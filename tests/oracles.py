@@ -1,7 +1,8 @@
-"""What the library must compute: NumPy, written from the equations of the papers.
+"""Reference implementations in NumPy, written from the equations of the papers.
 
-One sentence at a time, one position at a time, in float64, so that no shape, mask or batch can hide
-a mistake. Matrices are stored as Keras stores them, input size first: "W x" of a paper is `x @ W`.
+They compute one sentence and one position at a time, in float64, so that shapes, masks and batches
+cannot hide a mistake. Matrices are stored as in Keras, input size first: "W x" of a paper is `x @
+W`.
 """
 
 import numpy as np

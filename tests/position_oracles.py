@@ -1,6 +1,6 @@
-"""What the position encodings must compute: NumPy, written from the equations of the papers.
+"""Reference implementations of position encodings in NumPy, from the equations of the papers.
 
-One position and one pair of positions at a time, in float64 or with exact numbers.
+They compute one position, or one pair of positions, at a time, in float64 or with exact numbers.
 """
 
 import cmath

@@ -1,4 +1,4 @@
-"""One small instance of each public layer with its inputs, for tests that all layers must pass."""
+"""A small instance of each public layer with its inputs, for tests of all layers."""
 
 import keras
 import numpy as np
@@ -190,7 +190,7 @@ LAYERS = {
 
 
 def layer_and_inputs(layer_name, /, **arguments):
-    """A new layer with further arguments, and a dict of its call arguments."""
+    """Returns a new layer, with optional further arguments, and a dict of its call arguments."""
     make, inputs = LAYERS[layer_name]
     layer = make(**arguments)
     return layer, inputs(layer) if callable(inputs) else inputs

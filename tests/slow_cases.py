@@ -1,14 +1,14 @@
-"""Cases of a test that only `make test-slow` runs, because others cover nearly as much."""
+"""Parametrizations of which only some cases are run by `make test`."""
 
 import pytest
 
 
 def all_slow_but(*fast, cases):
-    """Cases for `pytest.mark.parametrize`.
+    """Returns cases for `pytest.mark.parametrize`, all marked `slow` except some.
 
     Args:
-        *fast: the cases that every run has.
-        cases: iterable of all cases.
+        *fast: Cases without the mark.
+        cases: Iterable of all cases.
     """
     cases = list(cases)
     missing = [each for each in fast if each not in cases]

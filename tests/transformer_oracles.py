@@ -1,7 +1,8 @@
-"""What a Transformer must compute: NumPy, written from the equations of the papers.
+"""Reference implementation of Transformers in NumPy, written from the equations of the papers.
 
-One sentence, one head and one pair of positions at a time, in float64. Weights are dicts, nested as
-the layers are, see `weights_of`; matrices have their input size first.
+It computes one sentence, one head and one pair of positions at a time, in float64. Weights are
+nested dicts with the names of the layers, see `weights_of`; the first axis of a matrix is its
+input.
 """
 
 import math

@@ -5,7 +5,9 @@ else in the runtime knows that there is another format.
 """
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.options import LARGEST_INT32
@@ -46,14 +48,14 @@ class Side:
     language: str | None = None
 
     @property
-    def start(self):
+    def start(self) -> list[int]:
         """List of the ids that are put before those of a text: one or none."""
-        return [self.start_token_id] if self.add_start else []
+        return [] if self.start_token_id is None or not self.add_start else [self.start_token_id]
 
     @property
-    def end(self):
+    def end(self) -> list[int]:
         """List of the ids that are put after those of a text: one or none."""
-        return [self.end_token_id] if self.add_end else []
+        return [] if self.end_token_id is None or not self.add_end else [self.end_token_id]
 
 
 @dataclass(frozen=True)
@@ -94,21 +96,23 @@ class Settings:
     inputs: dict[str, Input]
     source: Side | None
     target: Side
-    search: dict
+    search: dict[str, Any]
     beam_width: int
     num_hypotheses: int
     max_length: int
     length_penalty: float
-    versions: dict = field(default_factory=dict)
-    card: dict = field(default_factory=dict)
+    versions: dict[str, Any] = field(default_factory=dict)
+    card: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def search_inputs(self):
+    def search_inputs(self) -> list[str]:
         """List of the names of the inputs that belong to the search."""
         return self.search["inputs"]
 
     @classmethod
-    def from_metadata(cls, metadata, input_names=()):
+    def from_metadata(
+        cls, metadata: Mapping[str, str], input_names: Iterable[str] = ()
+    ) -> "Settings":
         """Reads the metadata of a file.
 
         Args:
@@ -148,7 +152,7 @@ class Settings:
         return _settings(int(number), entries, card)
 
 
-def tokenizer_of(metadata, side):
+def tokenizer_of(metadata: Mapping[str, str], side: str) -> str:
     """The stored tokenizer of a side that has one: a string in base64.
 
     Args:
@@ -168,7 +172,9 @@ def tokenizer_of(metadata, side):
     return encoded
 
 
-def _from_format_1(old, metadata, input_names):
+def _from_format_1(
+    old: dict[str, Any], metadata: Mapping[str, str], input_names: Iterable[str]
+) -> dict[str, Any]:
     """The settings of format 1, which had the special ids of the target alone, as in format 2."""
     tokenizer = "sentencepiece" if f"{PREFIX}source_tokenizer" in metadata else "none"
     add_start = old.get("source_start", False)
@@ -205,7 +211,7 @@ def _from_format_1(old, metadata, input_names):
     }
 
 
-def _settings(number, entries, card):
+def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Settings:
     """The `Settings` of the entries of format 2, whose unknown keys are ignored."""
     root = _Reader("", entries)
     kind = root.get("kind", str)
@@ -235,17 +241,20 @@ def _settings(number, entries, card):
     )
 
 
-def _input(reader):
+def _input(reader: "_Reader") -> Input:
     shape = reader.get("shape", list)
     if not all(isinstance(size, (int, str)) and not isinstance(size, bool) for size in shape):
         reader.refuse("shape", "that is a list of numbers and names")
     return Input(reader.get("kind", str), reader.get("dtype", str), tuple(shape))
 
 
-def _side(reader):
+def _side(reader: "_Reader") -> Side:
     size = reader.integer("vocabulary_size", least=1)
     optional = (int, type(None))
-    values = {"vocabulary_size": size, "pad_token_id": reader.integer("pad_token_id", 0, size - 1)}
+    values: dict[str, Any] = {
+        "vocabulary_size": size,
+        "pad_token_id": reader.integer("pad_token_id", 0, size - 1),
+    }
     for name in ("start_token_id", "end_token_id"):
         if reader.get(name, optional, None) is not None:
             values[name] = reader.integer(name, 0, size - 1)
@@ -264,11 +273,11 @@ def _side(reader):
 class _Reader:
     """Checked values of one JSON object, which errors name with its place in the settings."""
 
-    def __init__(self, place, entries):
+    def __init__(self, place: str, entries: dict[str, Any]):
         self.place = place
         self.entries = entries
 
-    def get(self, name, kind, default=...):
+    def get(self, name: str, kind: Any, default: Any = ...) -> Any:
         """The value of a type, or of one of several; the default, if there is one, if missing."""
         if name not in self.entries and default is not ...:
             return default
@@ -283,23 +292,23 @@ class _Reader:
             self.refuse(name, f"of type {' or '.join(each.__name__ for each in kinds)}")
         return value
 
-    def part(self, name):
+    def part(self, name: str) -> "_Reader":
         """The `_Reader` of an object inside."""
         return _Reader(f"{self.place}{name}.", self.get(name, dict))
 
-    def integer(self, name, least, most=LARGEST_INT32):
+    def integer(self, name: str, least: int, most: int = LARGEST_INT32) -> int:
         value = self.get(name, int)
         if not least <= value <= most:
             self.refuse(name, f"in [{least}, {most}]")
         return value
 
-    def number(self, name):
+    def number(self, name: str) -> float:
         value = self.get(name, (int, float))
         if not 0 <= value <= LARGEST_INT32:  # false for nan too
             self.refuse(name, f"in [0, {LARGEST_INT32}]")
         return value
 
-    def refuse(self, name, expected):
+    def refuse(self, name: str, expected: str) -> NoReturn:
         received = self.entries.get(name, "nothing")
         raise ModelFileError(
             f"Expected a value {expected} in the settings of the file. Received: "

@@ -1,4 +1,4 @@
-"""Reading of text files by line, with gzip and UTF-8."""
+"""Reading text files line by line: the only file that knows about gzip and UTF-8."""
 
 import gzip
 import zlib
@@ -8,20 +8,31 @@ from pathlib import Path
 
 
 def read_lines(path: str | PathLike) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 file without line ends, with one line in memory at a time.
+    r"""Reads a UTF-8 text file line by line.
 
-    A line ends at `\n` or `\r\n` only: a lone `\r`, a form feed or U+2028 inside a sentence must
-    not shift the pairing of two parallel files. A byte order mark is removed.
+    A line ends at `\n` or `\r\n` and nowhere else: a lone `\r`, a form feed or U+2028 inside a
+    sentence must not shift the pairing of two parallel files. A byte order mark at the beginning
+    is dropped. One line is in memory at a time.
 
     Args:
-        path: Path of a text file. A file that ends in `.gz` is decompressed.
+        path: path of a text file. A file whose name ends with `.gz` is decompressed.
 
     Yields:
-        Strings.
+        Strings, the lines without their ends.
 
     Raises:
-        ValueError: If a line is not valid UTF-8, or the gzip stream is damaged or truncated. The
-            message contains the file and the line, counted from 1.
+        OSError: if the file cannot be read.
+        ValueError: if a line is not valid UTF-8, or the gzip stream is damaged or incomplete. Names
+            the file and the line, counted from 1.
+
+    Example:
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> path = Path(tempfile.mkdtemp()) / "train.en"
+    >>> _ = path.write_text("two dogs\na\u2028tree\n", encoding="utf-8")
+    >>> list(read_lines(path))
+    ['two dogs', 'a\u2028tree']
     """
     path = Path(path)
     open_file = gzip.open if path.suffix == ".gz" else open

@@ -11,14 +11,14 @@ def build_embedding(embedding: keras.layers.Layer | None, inputs_shape: StaticSh
     """Builds the embedding of an encoder or decoder.
 
     Args:
-        embedding: a Keras layer, or `None` for inputs that are vectors.
-        inputs_shape: shape of the inputs.
+        embedding: Keras layer, or `None` if the inputs are vectors.
+        inputs_shape: Tuple, shape of the inputs.
 
     Returns:
         Shape of the vectors, `(batch, time, features)`.
 
     Raises:
-        ValueError: for inputs of another rank.
+        ValueError: If the inputs have the wrong rank.
     """
     shape = tuple(inputs_shape)
     if embedding is not None:
@@ -28,7 +28,8 @@ def build_embedding(embedding: keras.layers.Layer | None, inputs_shape: StaticSh
         check_sequence_shape("inputs", shape)
     elif len(shape) != 3:
         raise ValueError(
-            "Expected inputs of shape (batch, time), or what else the embedding turns into vectors "
-            f"(batch, time, features). Received: inputs with shape {tuple(inputs_shape)}."
+            "Expected inputs of shape (batch, time). Received: inputs with shape "
+            f"{tuple(inputs_shape)}. For other inputs, pass an embedding that returns vectors of "
+            "shape (batch, time, features)."
         )
     return shape

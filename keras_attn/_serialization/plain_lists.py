@@ -2,10 +2,7 @@ from typing import Any
 
 
 def plain_lists(nested: Any) -> Any:
-    """Returns nested dicts and lists with Python's lists in place of all kinds of lists.
-
-    Keras replaces lists that are attributes of a layer by a class of its own.
-    """
+    """Converts nested dicts and lists, including the tracked lists of Keras, to Python lists."""
     if isinstance(nested, dict):
         return {name: plain_lists(value) for name, value in nested.items()}
     if isinstance(nested, list | tuple):

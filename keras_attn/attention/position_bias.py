@@ -1,4 +1,4 @@
-"""Biases that depend on positions and are added to attention scores."""
+"""Biases of attention scores that depend on positions."""
 
 import keras
 from keras import ops
@@ -9,7 +9,7 @@ from keras_attn.masks import wide_dtype
 
 
 def check_position_bias(position_bias: PositionBias | None) -> None:
-    """Refuses a layer whose weights a functional model would neither train nor save."""
+    """Raises a `ValueError` for a layer whose weights a functional model would not track."""
     if isinstance(position_bias, keras.layers.Layer):
         ensure_built(position_bias, (None, None), (None, None))
         if position_bias.weights:

@@ -96,8 +96,8 @@ class EnsembleDecoder(StepDecoder):
         sizes = {get_vocabulary_size(decoder) for decoder in self.decoders} - {None}
         if len(sizes) > 1:
             raise ValueError(
-                "Expected decoders of one target vocabulary. Received: decoders of "
-                f"{[get_vocabulary_size(decoder) for decoder in self.decoders]} tokens."
+                "Expected decoders with the same target vocabulary. Received: vocabulary sizes "
+                f"{[get_vocabulary_size(decoder) for decoder in self.decoders]}."
             )
         if average not in AVERAGES:
             raise ValueError(
@@ -157,7 +157,7 @@ class EnsembleDecoder(StepDecoder):
 
     @property
     def can_exceed_max_length(self) -> bool:
-        # Where nothing can grow in a search, one is enough to say so.
+        # On backends without growing tensors, a decoder that returns `True` has a reason for it.
         of_these = all if growing_buffer.supports_growth() else any
         return of_these(decoder.can_exceed_max_length for decoder in self.decoders)
 

@@ -12,16 +12,15 @@ from keras_attn._types import Tensor
 class PromptEncoder(Layer):
     """Passes a prompt to a causal language model, in place of an encoder.
 
-    `GenerationModel(None, search)` creates one. The layer has no weights: the language model
-    processes the prompt once, before the first step.
+    The layer has no weights: the language model processes the prompt once, before the first step.
 
     Args:
         vocabulary_size: Positive int, number of ids, which an export to ONNX needs. Defaults to
             `None`.
         pad_token_id: Int, id of padding. Defaults to `0`.
-        start_token_id: Int, id of the token before each prompt, as in the training data, or `None`
-            if there is none. Exported files insert it into texts and append no end token; the
-            encoder itself inserts nothing. Defaults to `None`.
+        start_token_id: Int, id before each prompt, as before the documents of the training, or
+            `None` if there is none. Exported files add it to texts, and no end token; the encoder
+            itself adds nothing. Defaults to `None`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -47,7 +46,13 @@ class PromptEncoder(Layer):
 
     is_container = True
 
-    def __init__(self, vocabulary_size=None, pad_token_id=0, start_token_id=None, **kwargs):
+    def __init__(
+        self,
+        vocabulary_size: int | None = None,
+        pad_token_id: int = 0,
+        start_token_id: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True

@@ -54,9 +54,10 @@ class RNNEncoder(Layer):
         dropout: Float in [0, 1), dropout rate after the embedding and after each layer. Defaults to
             `0.0`.
         pad_token_id: Int, id of padding. Defaults to `0`.
-        start_token_id: Int, id of the token before each source, or `None` for none. Exported files
-            insert it into texts; the encoder itself inserts nothing. Defaults to `None`.
-        end_token_id: Int, id of the token after each source, as above. Defaults to `2`.
+        start_token_id: Int, id before each source, or `None` if there is none. Exported files add
+            it to texts; the encoder itself adds nothing. Defaults to `None`.
+        end_token_id: Int, id after each source, or `None` if there is none. Exported files add it
+            to texts. Defaults to `2`.
         seed: Int, seed of the dropout. Defaults to `None`, a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -94,18 +95,18 @@ class RNNEncoder(Layer):
 
     def __init__(
         self,
-        cell,
-        embedding=None,
-        num_layers=1,
-        bidirectional=True,
-        residual=False,
-        dropout=0.0,
-        pad_token_id=0,
-        start_token_id=None,
-        end_token_id=2,
-        seed=None,
-        **kwargs,
-    ):
+        cell: keras.layers.Layer,
+        embedding: keras.layers.Layer | None = None,
+        num_layers: int = 1,
+        bidirectional: bool = True,
+        residual: bool = False,
+        dropout: float = 0.0,
+        pad_token_id: int = 0,
+        start_token_id: int | None = None,
+        end_token_id: int = 2,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True

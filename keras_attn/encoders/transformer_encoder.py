@@ -36,9 +36,10 @@ class TransformerEncoder(Layer):
             Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
         pad_token_id: Int, id of padding. Defaults to `0`.
-        start_token_id: Int, id of the token before each source, or `None` for none. Exported files
-            insert it into texts; the encoder itself inserts nothing. Defaults to `None`.
-        end_token_id: Int, id of the token after each source, as above. Defaults to `2`.
+        start_token_id: Int, id before each source, or `None` if there is none. Exported files add
+            it to texts; the encoder itself adds nothing. Defaults to `None`.
+        end_token_id: Int, id after each source, or `None` if there is none. Exported files add it
+            to texts. Defaults to `2`.
         seed: Int, seed of the dropout. Defaults to `None`, a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -79,19 +80,19 @@ class TransformerEncoder(Layer):
 
     def __init__(
         self,
-        block,
-        embedding=None,
-        num_layers=6,
-        positions=None,
-        position_bias=None,
-        scale_embedding=False,
-        dropout=0.0,
-        pad_token_id=0,
-        start_token_id=None,
-        end_token_id=2,
-        seed=None,
-        **kwargs,
-    ):
+        block: keras.layers.Layer,
+        embedding: keras.layers.Layer | None = None,
+        num_layers: int = 6,
+        positions: keras.layers.Layer | None = None,
+        position_bias: keras.layers.Layer | None = None,
+        scale_embedding: bool = False,
+        dropout: float = 0.0,
+        pad_token_id: int = 0,
+        start_token_id: int | None = None,
+        end_token_id: int = 2,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -129,7 +130,7 @@ class TransformerEncoder(Layer):
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             **self.stack.serialize_arguments(),

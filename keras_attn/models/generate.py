@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -9,17 +11,18 @@ from keras_attn.models.generation import (
     hypotheses_of_row,
     pieces,
 )
+from keras_attn.models.side import source_side
 
 
 def generate(
-    model,
-    inputs,
-    source_tokenizer=None,
-    target_tokenizer=None,
-    batch_size=32,
-    return_details=False,
-    verbose=0,
-):
+    model: Any,
+    inputs: Any,
+    source_tokenizer: Any = None,
+    target_tokenizer: Any = None,
+    batch_size: int = 32,
+    return_details: bool = False,
+    verbose: Any = 0,
+) -> Any:
     """See `GenerationModel.generate`.
 
     Args:
@@ -37,16 +40,19 @@ def generate(
         # Sources of similar lengths need little padding; empty ones are not searched.
         order = [row for row in np.argsort(lengths, kind="stable").tolist() if lengths[row]]
 
-        def batch(rows):
+        def batch_of_ids(rows):
             return _pad([sources[row][0] for row in rows], model)
 
+        batch: Any = batch_of_ids
     else:
         arrays, count = _read_arrays(model, inputs)
         sources, lengths, is_text = [([], False)] * count, [None] * count, False
         order = range(count)
 
-        def batch(rows):
+        def batch_of_arrays(rows):
             return {name: values[rows] for name, values in arrays.items()}
+
+        batch = batch_of_arrays
 
     if target_tokenizer is None and is_text:
         target_tokenizer = source_tokenizer
@@ -102,17 +108,13 @@ def _read_sources(model, inputs, tokenizer):
             "Expected a source_tokenizer for texts. Received: source_tokenizer=None. Pass the "
             "tokenizer of the training, or ids."
         )
-    has_end = getattr(encoder, "source_end", True)
-    start = [tokenizer.start_token_id] if getattr(encoder, "source_start", False) else []
-    end = [tokenizer.end_token_id] if has_end else []
-    limit = getattr(encoder, "max_source_length", None)
-    limit = limit if limit is None else limit - len(start) - len(end)
+    side = source_side(encoder, model.search, tokenizer)
     sources = []
     for ids in tokenizer.encode(inputs):
-        kept = list(ids[:limit])
+        kept = list(ids[: side.max_length])
         # A language model continues its start token; others have nothing to read.
-        is_empty = not kept and (has_end or not start)
-        sources.append(([] if is_empty else [*start, *kept, *end], len(kept) < len(ids)))
+        is_empty = not kept and (side.add_end or not side.add_start)
+        sources.append(([] if is_empty else side.with_special_ids(kept), len(kept) < len(ids)))
     return sources, True
 
 

@@ -18,6 +18,9 @@ def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | N
         prefix_ids: Int tensor.
         pad_token_id: Int, id of padding, which may be outside of the vocabulary.
         vocabulary_size: Int, or `None` if it is unknown.
+
+    Raises:
+        ValueError: If ids are not integers, negative, or not in the vocabulary.
     """
     check_integers("prefix_ids", prefix_ids)
     ids = known_values(prefix_ids)

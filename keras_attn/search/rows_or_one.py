@@ -11,6 +11,9 @@ def check_rows_or_one(name: str, axes: Sequence[str], values: Tensor, max_length
         axes: Tuple of strings, names of the axes after the batch.
         values: Tensor of shape `(batch, ...)` or `(1, ...)`.
         max_lengths: Tensor of shape `(batch,)`, for the batch size.
+
+    Raises:
+        ValueError: If `values` has another shape.
     """
     batch, shape = max_lengths.shape[0], tuple(values.shape)
     fits = len(shape) == 1 + len(axes) and (shape[0] in (1, batch) or None in (shape[0], batch))

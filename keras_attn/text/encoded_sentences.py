@@ -19,7 +19,7 @@ class EncodedSentences:
     Args:
         ids: Int32 array of shape `(num_tokens,)`.
         offsets: Int64 array of shape `(num_sentences + 1,)`, non-decreasing from 0 to `num_tokens`.
-        special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`: the ids of
+        special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`: those of
             tokenizers that `SentencePieceTokenizer.train` creates.
 
     Raises:
@@ -38,9 +38,9 @@ class EncodedSentences:
         ids: np.ndarray,
         offsets: np.ndarray,
         special_token_ids: SpecialTokenIds | None = None,
-    ):
+    ) -> None:
         self.special_token_ids = special_token_ids or SpecialTokenIds()
-        # A plain array over the same pages: every slice of a np.memmap costs a Python object more.
+        # A plain array over the same pages: slices of np.memmap create an additional Python object.
         self.ids = np.asarray(ids)
         self.offsets = np.asarray(offsets)
         if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != len(self.ids):
@@ -55,7 +55,12 @@ class EncodedSentences:
         sentences: Sequence[Sequence[int]],
         special_token_ids: SpecialTokenIds | None = None,
     ) -> "EncodedSentences":
-        """Creates an instance in memory from lists of ids."""
+        """Creates an instance in memory from lists of ids.
+
+        Args:
+            sentences: List of lists of ids.
+            special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`.
+        """
         offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
         ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(s, int) for s in sentences)])
         return cls(ids.astype(np.int32), offsets, special_token_ids)
@@ -72,6 +77,7 @@ class EncodedSentences:
         Args:
             directory: Path of the directory.
             name: String, name of the sentences, such as `"source"`.
+            special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`.
         """
         ids_path, offsets_path = file_paths(directory, name)
         # An empty file cannot be mapped.

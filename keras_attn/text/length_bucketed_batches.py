@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import count, islice, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -155,11 +155,10 @@ class LengthBucketedBatches:
             step: Int >= 0, global step, counted over all epochs.
 
         Returns:
-            Tuple `({"source_ids", "target_ids"}, labels)` of int32 arrays, padded on the
-            right. `source_ids` `(batch, source_length)` ends with the end id. `target_ids` `(batch,
+            Tuple `({"source_ids", "target_ids"}, labels)` of int32 arrays, padded on the right.
+            `source_ids` `(batch, source_length)` ends with the end id. `target_ids` `(batch,
             target_length)` begins with the start id. `labels` `(batch, target_length)` ends with
-            the end id. The special ids are those of the side, see
-            `EncodedSentences`.
+            the end id. All special ids are those of the side, see `EncodedSentences`.
         """
         chunk, batch = self._find(step)
         rows, source, target = chunk.order[batch], chunk.pairs.source, chunk.pairs.target
@@ -254,7 +253,7 @@ class LengthBucketedBatches:
         return chunk, slice(chunk.batch_starts[batch], chunk.batch_starts[batch + 1])
 
     def _chunk(self, epoch: int, index: int) -> "_Chunk":
-        # Read once: another thread may be at another chunk.
+        # Read once, because another thread may replace it.
         last = self._last_chunk
         if last is not None and last[0] == (epoch, index):
             return last[1]

@@ -6,11 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.tokenizer import SpecialTokenIds
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
+
+if TYPE_CHECKING:
+    from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
 
 # The sums of unigram training depend on the number of threads. A fixed number, independent of the
 # cores, gives the same model on every machine.
@@ -28,17 +32,18 @@ class SentencePieceTokenizer:
 
     Args:
         model: Bytes of a SentencePiece model, as `train` or `spm_train` creates it.
-        pad_token_id: Int, id of padding. Defaults to the id in the model, if it has one.
-        start_token_id: Int, id of the first input of a decoder, as above.
-        end_token_id: Int, id of the end of a sentence, as above.
+        pad_token_id: Int, id of padding. Defaults to `None`: that of the model, if it has one.
+        start_token_id: Int, first input of a decoder. Defaults to `None`: that of the model, if it
+            has one.
+        end_token_id: Int, end of a sentence. Defaults to `None`: that of the model, if it has one.
 
     Attributes:
         model: Bytes of the model. Tokenizers with equal bytes have the same vocabulary.
         vocabulary_size: Int, number of ids.
-        pad_token_id: Int, `0` in models that `train` creates.
-        start_token_id: Int, `1` in models that `train` creates.
-        end_token_id: Int, `2` in models that `train` creates.
-        unknown_token_id: Int, `3` in models that `train` creates.
+        pad_token_id: Int; 0 for a model created by `train`.
+        start_token_id: Int; 1 for a model created by `train`.
+        end_token_id: Int; 2 for a model created by `train`.
+        unknown_token_id: Int; 3 for a model created by `train`.
 
     Raises:
         ValueError: If the bytes are not a complete model, the model lacks a special id that is not
@@ -62,7 +67,7 @@ class SentencePieceTokenizer:
         pad_token_id: int | None = None,
         start_token_id: int | None = None,
         end_token_id: int | None = None,
-    ):
+    ) -> None:
         sentencepiece = _import_sentencepiece()
         self.model = bytes(model)
         if not is_complete_model(self.model):
@@ -194,9 +199,7 @@ class SentencePieceTokenizer:
 
         Args:
             path: Path of the file.
-            pad_token_id: Int, as in the constructor.
-            start_token_id: Int, as in the constructor.
-            end_token_id: Int, as in the constructor.
+            **special_ids: Special ids, as in the constructor.
 
         Returns:
             A `SentencePieceTokenizer`.
@@ -304,13 +307,13 @@ class SentencePieceTokenizer:
         start_token_id: int | None = None,
         end_token_id: int | None = None,
         pad_token_id: int | None = None,
-    ):
+    ) -> "TensorFlowTokenizer":
         """Returns the tokenizer as a `tf.Module`, for use inside a SavedModel.
 
         Args:
             start_token_id: Int, id that `encode` inserts before the pieces. Defaults to `None`.
-            end_token_id: Int, id that `encode` appends to the pieces, Defaults to `None`.
-            pad_token_id: Int, id of padding. Defaults to that of this tokenizer.
+            end_token_id: Int, id that `encode` appends to the pieces. Defaults to `None`.
+            pad_token_id: Int, id of padding. Defaults to `None`: that of this tokenizer.
 
         Returns:
             A `keras_attn.text.tensorflow_tokenizer.TensorFlowTokenizer`.

@@ -89,16 +89,14 @@ class TensorFlowTokenizer(tf.Module):
     def decode(self, ids: tf.Tensor, lengths: tf.Tensor | None = None) -> tf.Tensor:
         """Decodes ids.
 
-        Start, end and padding ids are removed. Ids outside of the vocabulary are treated as
-        unknown, because a model may have more ids than the tokenizer.
-
-        The control ids of the SentencePiece model are dropped, such as start, end and padding. Ids
-        outside of the vocabulary of the tokenizer are decoded as unknown.
+        The control ids of the SentencePiece model, such as start, end and padding, are removed. Ids
+        outside of the vocabulary are treated as unknown, because a model may have more ids than the
+        tokenizer.
 
         Args:
             ids: Int32 tensor of shape `(..., length)`.
-            lengths: Int32 tensor of shape `(...)`, numbers of ids of each row that are text.
-                Defaults to `None`, all of them.
+            lengths: Int32 tensor of shape `(...)`, number of ids of each row that are text.
+                Defaults to `None`, all ids.
 
         Returns:
             String tensor of shape `(...)`.

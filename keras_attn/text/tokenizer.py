@@ -1,17 +1,19 @@
-"""The interface of tokenizers."""
+"""The interface of tokenizers, and their special ids."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class SpecialTokenIds(NamedTuple):
-    """The special ids of one side of a corpus; the defaults are those of `train`.
+    """Special ids of one side of a corpus.
+
+    The defaults are those of `SentencePieceTokenizer.train`.
 
     Args:
-        pad: int, fills rows on the right.
-        start: int, first input of a decoder.
-        end: int, ends every source sentence and every label row.
-        unknown: int, stands for text outside the vocabulary.
+        pad: Int, id that pads rows on the right. Defaults to `0`.
+        start: Int, first input of a decoder. Defaults to `1`.
+        end: Int, id that ends every source sentence and every row of labels. Defaults to `2`.
+        unknown: Int, id of text outside of the vocabulary. Defaults to `3`.
 
     Example:
 
@@ -26,7 +28,7 @@ class SpecialTokenIds(NamedTuple):
 
     @classmethod
     def of(cls, tokenizer: "Tokenizer") -> "SpecialTokenIds":
-        """Returns those of a tokenizer."""
+        """Returns the special ids of a tokenizer."""
         return cls(
             int(tokenizer.pad_token_id),
             int(tokenizer.start_token_id),
@@ -44,14 +46,14 @@ class Tokenizer(Protocol):
 
     Attributes:
         vocabulary_size: Int, number of ids. Every id is in `[0, vocabulary_size)`.
-        pad_token_id: Int. It pads rows on the right and marks labels that do not count.
-        start_token_id: Int. First input of a decoder.
-        end_token_id: Int. It ends every source sentence and every row of labels.
-        unknown_token_id: Int. It represents text outside of the vocabulary.
+        pad_token_id: Int, id that pads rows on the right and marks labels that do not count.
+        start_token_id: Int, first input of a decoder.
+        end_token_id: Int, id that ends every source sentence and every row of labels.
+        unknown_token_id: Int, id of text outside of the vocabulary.
 
-    Source and target may have tokenizers with different special ids. The encoder then needs those
-    of the source (`pad_token_id`, `end_token_id`), the search those of the target, and the loss the
-    padding of the target as its `ignore_class`.
+    Source and target may have tokenizers with different special ids. Pass those of the source to
+    the encoder (`pad_token_id`, `end_token_id`), those of the target to the search, and the padding
+    of the target to the loss, as its `ignore_class`.
 
     Example:
 

@@ -30,9 +30,9 @@ def checked_alignments(
     if alignments.shape != expected or alignments.size == 0:
         raise ValueError(
             "Expected alignments with one row per target token and one column per source token, "
-            "and at least one of each. "
-            f"Received: alignments with shape {alignments.shape}, {expected[0]} target tokens and "
-            f"{expected[1]} source tokens. Select one hypothesis and remove the padding."
+            f"and at least one of each. Received: alignments with shape {alignments.shape}, "
+            f"{expected[0]} target tokens and {expected[1]} source tokens. Select one hypothesis "
+            "and remove the padding."
         )
     # The condition also fails for NaN. Sums of float16 weights may slightly exceed 1.
     if not np.all((alignments >= 0.0) & (alignments <= 1.001)):

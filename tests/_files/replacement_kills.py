@@ -5,8 +5,8 @@
     python tests/_files/replacement_kills.py FOLDER --two-steps ...  as without an atomic exchange
     python tests/_files/replacement_kills.py FOLDER --no-sync ...  without waiting for the disk
 
-Prints counts as JSON. The directory has two files with the same content. The script imports the
-modules that replace it without the rest of the package, so it starts in a moment and can fork.
+Prints counts as JSON. The directory has two files with the same content. The script imports only
+the modules that replace it, so it starts quickly and can fork.
 """
 
 import argparse
@@ -31,7 +31,7 @@ FILES = ("model.onnx", "model.weights")
 
 
 def write(path, content):
-    """Replaces the directory by one with two files of this content."""
+    """Replaces the directory by a directory with two files of this content."""
     with atomic_replace(path, is_file=False) as partial:
         partial.mkdir()
         for name in FILES:
@@ -39,7 +39,7 @@ def write(path, content):
 
 
 def read(path):
-    """The contents of the two files, through one descriptor of their directory."""
+    """Returns the contents of the two files, through one descriptor of their directory."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         contents = []
@@ -84,7 +84,7 @@ def poll(path, pipe, stop):
 
 
 def kill_at_random_times(path, kills, seed, longest):
-    """Returns how many kills left something else than a whole directory under the name."""
+    """Returns the number of kills after which the path is not a complete directory."""
     random_numbers, broken = random.Random(seed), 0
     for number in range(kills):
         ready, begin = os.pipe()

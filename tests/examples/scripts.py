@@ -1,4 +1,4 @@
-"""Runs Python in a process of its own: an example, or what reads a model that it saved."""
+"""Runs Python in a separate process: an example, or code that loads a model that it saved."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""One small translator, exported once for all tests."""
+"""A small translator that is exported once for all tests."""
 
 import onnx
 import pytest

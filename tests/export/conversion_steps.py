@@ -1,4 +1,4 @@
-"""Steps of an export, for tests of single steps."""
+"""Single steps of an export, for their tests."""
 
 from keras_attn.export.passes.graph import copy_of
 from keras_attn.export.trace import conversion

@@ -2,10 +2,10 @@
 
     python tests/export/kill_exports.py RUN FOLDER [--kills 20] [--formats onnx saved-model ...]
 
-RUN is what `examples/train_translation.py` writes, such as `build/demo/run` of `make demo`. Before
-each kill there is a whole export under the final name. After it there must be a whole one too: that
-one, or the new one. Then a last export must remove all that the killed ones left. Prints a line for
-each format, with counts as JSON.
+RUN is a run directory of `examples/train_translation.py`, such as `build/demo/run` of `make demo`.
+Before each kill, there is a complete export under the final name. After it, there must be a
+complete export too, the old or the new one. A last export must then remove the temporary files of
+all killed ones. Prints a line with counts as JSON for each format.
 """
 
 import argparse

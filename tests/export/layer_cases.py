@@ -1,4 +1,4 @@
-"""The cases of `keras.layers`, see `operation_cases`."""
+"""Cases of `keras.layers`, see `operation_cases`."""
 
 import keras
 from keras import layers

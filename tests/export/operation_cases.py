@@ -1,7 +1,7 @@
-"""What `sweep_keras_operations` exports: every public name of `keras.ops` and `keras.layers`.
+"""Cases for `sweep_keras_operations`: every public name of `keras.ops` and `keras.layers`.
 
 A case is a function of tensors, or a layer, and its inputs. `None` in the shape of an input is a
-dynamic axis. A name without a case has a reason in `NOT_IN_A_MODEL`.
+dynamic axis. Names without a case have a reason in `NOT_IN_A_MODEL`.
 """
 
 from collections.abc import Callable

@@ -2,9 +2,8 @@
 
     python tests/export/replace_while_read.py FOLDER [--reads 300] [--reader runtime|tensorflow]
 
-Two exports take turns under one name. Each has two files that say which export they belong to, so
-that what is loaded shows whether files of both were mixed. Prints counts as JSON: `old_or_new`,
-`mixed` and `failed`.
+Two exports alternate under one name. Each has two files that identify the export, so that a mixture
+of both is detected. Prints counts as JSON: `old_or_new`, `mixed` and `failed`.
 """
 
 import argparse

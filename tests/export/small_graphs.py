@@ -1,4 +1,4 @@
-"""ONNX models of a few nodes, in text, and what they compute."""
+"""ONNX models with a few nodes, in textual form, and their results."""
 
 import numpy as np
 import onnx

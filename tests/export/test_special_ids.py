@@ -97,6 +97,12 @@ def texts(tokenizers, expected):
     return [decoded[row] if text else "" for row, text in enumerate(TEXTS)]
 
 
+def test_generate_uses_the_special_ids_of_each_side(model, tokenizers, expected, texts):
+    assert model.generate(TEXTS, *tokenizers) == texts
+    sources = [[*ids, 2] for ids in tokenizers[0].encode(TEXTS)]
+    assert model.generate(sources) == expected
+
+
 def test_onnx_and_runtime_use_the_special_ids_of_each_side(
     model, tokenizers, sources, expected, texts, tmp_path
 ):

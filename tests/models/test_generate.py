@@ -6,9 +6,11 @@ import pytest
 
 from keras_attn import (
     BeamDecoder,
+    CausalLanguageModel,
     GenerationModel,
     GreedyDecoder,
     PatchEmbedding,
+    TransformerDecoderBlock,
     TransformerEncoder,
     TransformerEncoderBlock,
     rnn_seq2seq,
@@ -75,6 +77,24 @@ def test_generate_maps_texts_to_texts(model):
     )
 
 
+def test_generate_puts_the_special_ids_of_the_source_around_texts(model):
+    """A prompt begins with its start token, and has no end token."""
+    block = TransformerDecoderBlock(1, 8, cross_attention=False)
+    decoder = CausalLanguageModel(block, keras.layers.ReversibleEmbedding(12, 8), num_layers=1)
+    search = GreedyDecoder(decoder, max_length=4, relative_max_length=None)
+    for start in (None, 1):
+        writer = GenerationModel(None, search, source_start_token_id=start)
+        randomize(writer, scale=2.0, seed=3)
+        first = [] if start is None else [start]
+        prompts = [[*first, *ids] for ids in Letters().encode(["ab", "f"])]
+        expected = Letters().decode(writer.generate(prompts))
+        assert writer.generate(["ab", "f"], Letters()) == expected
+    other = Letters()
+    other.end_token_id = 3
+    with pytest.raises(ValueError, match="same end_token_id. Received: 2 of RNNEncoder and 3"):
+        model.generate(["ab"], other)
+
+
 def test_details_have_the_values_of_the_search(model, expected):
     found = model.generate(SOURCES, target_tokenizer=Letters(), return_details=True)
     for each, ids, results in zip(found, SOURCES, expected, strict=True):
@@ -127,7 +147,7 @@ def test_generate_describes_images_and_shows_its_progress(capsys):
         (([[5, 12]],), r"at least 0 below 12, .* Received: \[5, 12\]"),
         (([[5.5]],), "list of ids"),
         (([5, 6],), "list of ids .* Received: 5"),
-        ((SOURCES, None, None, 0), "batch_size must be a positive integer"),
+        ((SOURCES, None, None, 0), "Expected batch_size to be a positive integer"),
     ],
 )
 def test_generate_refuses_wrong_inputs(model, arguments, message):

@@ -1,4 +1,4 @@
-"""What every bias must do that is called with the positions of queries and keys."""
+"""Checks of biases that are called with the positions of queries and keys."""
 
 import keras
 import numpy as np
@@ -10,11 +10,11 @@ KEY_POSITIONS = np.array([[0, 1, 2, 3, 4, 5], [7, 0, 60, 2, 900, 1]], "int32")
 
 
 def check_batches(layer, expected):
-    """Positions of their own for each row, or the same for all of them.
+    """Checks positions that differ for each row, and positions shared by all rows.
 
     Args:
-        layer: the layer, called already.
-        expected: function from positions `(T,)` and `(S,)` to biases `(H, T, S)`.
+        layer: The layer, already built.
+        expected: Function from positions `(T,)` and `(S,)` to biases `(H, T, S)`.
     """
     for queries, keys in (
         (QUERY_POSITIONS, KEY_POSITIONS),
@@ -39,14 +39,18 @@ def functional_model(layer):
 
 
 def check_compiled(layer):
-    """A compiled model with unknown sizes gives what the layer gives."""
+    """Checks that a compiled model with unknown sizes returns the results of the layer."""
     positions = [QUERY_POSITIONS, KEY_POSITIONS]
     received = functional_model(layer).predict(positions, verbose=0)
     assert_close(received, numpy(layer(*positions)), 1e-6)
 
 
 def check_export(layer, path):
-    """A file in ONNX gives what the layer gives; returns the sorted types of its operators."""
+    """Checks that an ONNX file returns the results of the layer.
+
+    Returns:
+        Sorted types of its operators.
+    """
     import onnx
 
     from keras_attn.export import export_functional_onnx

@@ -1,4 +1,4 @@
-"""What every encoding must do that is called with inputs and a start index."""
+"""Checks of position encodings that are called with inputs and a start index."""
 
 import keras
 import numpy as np
@@ -8,12 +8,12 @@ from tests.contracts import assert_close, numpy
 
 
 def check_start_index(layer, inputs, axis):
-    """A column of a full call is what a call with this column alone and its position gives.
+    """Checks that each time step of a full call equals a call with this step and its position.
 
     Args:
-        layer: the layer, called already.
-        inputs: its first argument, an array `(batch, ...)`, batch > 1.
-        axis: int, the axis of time.
+        layer: The layer, already built.
+        inputs: Array of shape `(batch, ...)`, batch > 1, its first argument.
+        axis: Int, the time axis.
     """
     length = inputs.shape[axis]
     for start in range(3):
@@ -48,7 +48,7 @@ def functional_model(layer, features):
 
 
 def check_compiled(layer, inputs, features):
-    """A compiled model with unknown sizes gives what the layer gives."""
+    """Checks that a compiled model with unknown sizes returns the results of the layer."""
     model = functional_model(layer, features)
     start_index = np.arange(len(inputs), dtype="int32")
     expected = numpy(layer(inputs, start_index=start_index))
@@ -56,7 +56,7 @@ def check_compiled(layer, inputs, features):
 
 
 def check_export(layer, inputs, features, path):
-    """A file in ONNX gives what the layer gives, with and without a start index.
+    """Checks that an ONNX file returns the results of the layer, with and without a start index.
 
     Returns:
         Sorted types of its operators, without a start index.

@@ -4,7 +4,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="tests")
 class MinimalCell(keras.layers.Layer):
-    """The least that Keras asks of a cell, as in the documentation of `keras.layers.RNN`.
+    """The minimal cell that Keras supports, as in the documentation of `keras.layers.RNN`.
 
     h_t = x_t W + h_{t-1} U, with an integer as `state_size` and no `get_initial_state`.
     """

@@ -1,4 +1,4 @@
-"""Fixtures: a tokenizer, an ONNX file that copies its input, and a Translator of it."""
+"""Fixtures: a tokenizer, an ONNX file that copies its input, and a Translator for it."""
 
 import os
 import subprocess

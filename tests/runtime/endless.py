@@ -1,4 +1,4 @@
-"""Models whose search never ends for some sentences, and a watchdog around what could hang."""
+"""Models whose search never ends for some sentences, and a timeout for functions that may hang."""
 
 import threading
 
@@ -14,14 +14,14 @@ SECONDS = 60
 
 
 def endless_model(tokenizer, endless_id=ENDLESS_ID, prefix=False):
-    """The model of `build_model`, whose first operator is a loop without an end for one id.
+    """Returns the model of `build_model` with an endless loop for one id as its first operator.
 
-    If it takes a prefix, it copies that alone, so that it scores whole translations.
+    If it has a prefix input, it copies only the prefix, so that it scores complete translations.
 
     Args:
-        tokenizer: bytes of a SentencePiece model.
-        endless_id: int, the id.
-        prefix: bool, whether it takes a prefix.
+        tokenizer: Bytes of a SentencePiece model.
+        endless_id: Int, the id.
+        prefix: Bool, whether the model has a prefix input.
     """
     model = build_model(metadata(tokenizer, ["prefix_ids"] * prefix), prefix=prefix)
     graph = model.graph
@@ -61,7 +61,7 @@ def endless_model(tokenizer, endless_id=ENDLESS_ID, prefix=False):
 
 
 def write_endless_steps(directory, tokenizer):
-    """Writes the three files of a search that takes steps for ever, of a pad token each."""
+    """Writes the three files of a stepped search that never ends and always returns padding."""
     directory.mkdir()
     ids, rows, numbers = ["batch", "source_length"], ["batch"], ["batch", 2]
     info, integers = helper.make_tensor_value_info, TensorProto.INT32
@@ -129,7 +129,7 @@ def write_endless_steps(directory, tokenizer):
 
 
 def within_a_minute(function):
-    """The result of a function, or its error; fails where it takes longer than a minute."""
+    """Returns the result of a function, or its error; fails if it takes longer than a minute."""
     results, errors = [], []
 
     def run():

@@ -1,9 +1,9 @@
 """A tiny ONNX file with the inputs, outputs and metadata of an exported translator, without Keras.
 
-Its best hypothesis copies the source, cut to `max_length` tokens; its second one is empty. A token
-costs one: the log probability of a hypothesis is -length, its score is
--length / max(length, 1)^length_penalty. Alignments are the identity. If it takes a prefix, the copy
-is of prefix and source; if it draws, it begins with 8 + seed % 50.
+Its best hypothesis copies the source, truncated to `max_length` tokens; its second hypothesis is
+empty. Each token has the log probability -1, so the log probability of a hypothesis is -length, and
+its score is -length / max(length, 1)^length_penalty. Alignments are the identity. With a prefix
+input, it copies prefix and source. A sampling model begins with the token 8 + seed % 50.
 """
 
 import base64

@@ -1,8 +1,8 @@
-"""Opens model files and translates with them, in a process that may die of it.
+"""Opens model files and translates with them, in a separate process that may crash.
 
-Reads names of files from standard input, and writes a line for each: a JSON list of the kind,
-"translated", "refused" or the class of an error that is not documented, and of the translations or
-the message.
+Reads file names from standard input, and writes a line for each: a JSON list of the status
+("translated", "refused" or the class of an undocumented error), and of the translations or the
+message.
 """
 
 import json

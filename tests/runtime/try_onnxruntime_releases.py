@@ -1,11 +1,11 @@
-"""Runs one exported file with several releases of ONNX Runtime, and compares what they give.
+"""Runs one exported file with several releases of ONNX Runtime, and compares the results.
 
     python tests/runtime/try_onnxruntime_releases.py MODEL LINES --folder FOLDER
 
-FOLDER/RELEASE becomes an environment with that release and the newest NumPy that it takes; one that
-is there is used again. Each release translates LINES, as text and as ids, in a process of its own,
-and runs the file with no rows. The first release is what the others are compared with. Needs the
-package index of pip and about 200 MB for each release; it is not run by `make test`.
+FOLDER/RELEASE becomes an environment with that release and the newest compatible NumPy; an existing
+environment is reused. Each release translates LINES, as text and as ids, in a separate process, and
+runs the file with an empty batch. The results are compared with those of the first release. The
+script needs pip's package index and about 200 MB per release. `make test` does not run it.
 """
 
 import argparse

@@ -1,10 +1,9 @@
-"""Writes `transformers_answers.json`: what Hugging Face's `generate` returns for random tables.
+"""Writes `transformers_answers.json`: the results of Hugging Face's `generate` for random tables.
 
     python -m tests.search.make_transformers_answers
 
-It needs torch and transformers (written with the versions that the file names), which the tests do
-not: they compare our searches with the file. The language model is a table of logits, so that both
-sides compute from the same float32 numbers.
+It needs torch and transformers (the file names the versions); the tests need only the file. The
+language model is a table of logits, so that both sides compute with the same float32 numbers.
 """
 
 import json

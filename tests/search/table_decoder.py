@@ -1,4 +1,4 @@
-"""A decoder whose logits are looked up: as fast as it is easy to predict."""
+"""A decoder whose logits are looked up in a table, so that it is fast and predictable."""
 
 import keras
 import numpy as np
@@ -10,11 +10,10 @@ from tests import oracles
 
 @keras.saving.register_keras_serializable(package="tests")
 class TableDecoder(StepDecoder):
-    """Every prefix belongs to one of N nodes, and the node has the logits of the next token.
+    """Decoder that maps every prefix to one of N nodes; a node has the logits of the next token.
 
-    The `encoder_outputs` `(batch, N, vocabulary)` are the tables. The first 64 tokens of the
-    prefixes count, so that prefixes of equal tokens in another order have other nodes. The
-    alignments are one where the node is.
+    The `encoder_outputs` `(batch, N, vocabulary)` are the tables. The node depends on the first 64
+    tokens of the prefix and their order. The alignment is 1 at the node.
     """
 
     def __init__(self, forbids_tokens=False, **kwargs):
@@ -56,13 +55,13 @@ def node_after(prefix, nodes, start=1):
 
 
 def log_probs_of(table, start=1):
-    """The `log_probs_after` of the oracles, for one table `(N, vocabulary)`."""
+    """Returns the function `log_probs_after` of the oracles, for one table `(N, vocabulary)`."""
     log_probs = oracles.log_softmax(table)
     return lambda prefix: log_probs[node_after(prefix, len(table), start)]
 
 
 def random_tables(seed, batch=6, nodes=19, vocabulary_size=7, end_logit=0.0, scale=2.0):
-    """Random logits; a larger `end_logit` makes shorter hypotheses."""
+    """Returns random logits; a larger `end_logit` makes hypotheses shorter."""
     tables = np.random.default_rng(seed).normal(0, scale, (batch, nodes, vocabulary_size))
     tables[:, :, 2] += end_logit
     return tables.astype("float32")

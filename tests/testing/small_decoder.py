@@ -1,4 +1,4 @@
-"""The smallest decoder that keeps the contract: it has only the four methods that it needs."""
+"""A minimal decoder that fulfills the contract with only the four required methods."""
 
 import keras
 from keras import ops

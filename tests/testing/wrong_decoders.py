@@ -1,4 +1,4 @@
-"""Decoders that break the contract, each in one way."""
+"""Decoders that violate the contract, each in one way."""
 
 import numpy as np
 from keras import ops

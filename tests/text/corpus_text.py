@@ -1,4 +1,4 @@
-"""Small made-up text that the tests of this folder share."""
+"""Small artificial corpora for the tests of this folder."""
 
 import random
 
@@ -16,7 +16,7 @@ def sentences(words: list[str], count: int, longest: int = 12, seed: int = 0) ->
 
 
 class Words:
-    """A tokenizer without SentencePiece: every word is the id it spells, as "17"."""
+    """Tokenizer whose words are the decimal numbers of their ids, such as "17"."""
 
     vocabulary_size = 1000
     pad_token_id, start_token_id, end_token_id, unknown_token_id = 0, 1, 2, 3

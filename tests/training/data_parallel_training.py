@@ -1,6 +1,7 @@
-"""Trains the toy model on one and on three devices of JAX, and writes the logs as JSON.
+"""Trains the toy model on one and on three JAX devices, and writes the logs as JSON.
 
-JAX must know the number of CPU devices before it starts, so the test runs this in its own process.
+The number of CPU devices must be set before JAX starts, so the test runs this in a separate
+process.
 """
 
 import json

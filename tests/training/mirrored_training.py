@@ -1,6 +1,6 @@
-"""Trains the toy model on one device and on two logical CPUs, and prints what differs as JSON.
+"""Trains the toy model on one device and on two logical CPUs, and prints the differences as JSON.
 
-TensorFlow supports one MirroredStrategy per process, so the tests run this in a process of its own.
+TensorFlow supports one MirroredStrategy per process, so the tests run this in a separate process.
 """
 
 import json

@@ -9,7 +9,7 @@ VOCABULARY_SIZE = 12
 
 
 class ToyBatches:
-    """Batches of given sizes; an epoch shuffles what is in them by its number."""
+    """Batches of given sizes; each epoch shuffles their content with its number as seed."""
 
     def __init__(self, sizes=(4, 5, 1, 3), seed=0):
         self.sizes = sizes
@@ -43,7 +43,7 @@ class ToyBatches:
 
 
 def toy_model(units=8, activation="tanh", name="hidden"):
-    """Source and target ids, equally many, to logits: a layer that is traced in no time."""
+    """Returns a quickly traced model from source and target ids of equal length to logits."""
     inputs = {
         name: keras.Input((None,), dtype="int32", name=name)
         for name in ("source_ids", "target_ids")
@@ -56,7 +56,7 @@ def toy_model(units=8, activation="tanh", name="hidden"):
 
 
 def toy_translator(dropout=0.0, units=8):
-    """Source and target ids to logits: a small recurrent translator with attention."""
+    """Returns a small recurrent translator with attention, from source and target ids to logits."""
     encoder, decoder = keras_attn.rnn_seq2seq(
         VOCABULARY_SIZE, VOCABULARY_SIZE, embedding_dim=8, units=units, dropout=dropout
     )

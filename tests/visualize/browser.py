@@ -1,4 +1,4 @@
-"""A real browser without a window, through the protocol of its driver (WebDriver)."""
+"""A headless browser, controlled through WebDriver."""
 
 import base64
 import json
@@ -10,11 +10,11 @@ ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key of a reference to an 
 
 
 class Browser:
-    """A session of Chromium; use it as a context manager.
+    """Session of Chromium; use it as a context manager.
 
     Args:
-        driver: path of `chromedriver`.
-        size: width and height of the window, in pixels.
+        driver: Path of `chromedriver`.
+        size: Tuple of ints, width and height of the window in pixels.
     """
 
     def __init__(self, driver, size=(1300, 1150)):

@@ -1,13 +1,13 @@
 import copy
 import warnings
-from typing import Any, cast
+from typing import Any
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.export.checks.check_stateless import check_stateless
 from keras_attn.export.trace.fold_time import fold_time
 from keras_attn.export.trace.portable_copy import portable_copy, traceable_copy
-from keras_attn.export.trace.side import Side
 from keras_attn.models.generation_model import check_generation_model
+from keras_attn.models.side import Side, source_side
 
 OUTPUTS = {
     "token_ids": ("batch", "hypotheses", "length"),
@@ -101,8 +101,12 @@ class SearchFunction:
             self.search.return_alignments = alignments
         self.target_prefix = target_prefix
         self.is_stochastic = self.search.is_stochastic
-        self.source = _source(self.encoder, source_tokenizer)
-        self.target = _target(self.search, target_tokenizer or source_tokenizer)
+        _vocabulary_size("source", self.encoder, source_tokenizer)
+        self.source = source_side(self.encoder, self.search, source_tokenizer)
+        search = self.search
+        special = search.pad_token_id, search.start_token_id, search.end_token_id
+        size = _vocabulary_size("target", search.decoder, target_tokenizer or source_tokenizer)
+        self.target = Side(size, *special, add_end=True)  # a target that is scored ends with it
         self.goes_on_from_start_token = self.source.add_start and not self.source.add_end
 
     def __call__(self, source_ids: Any, max_length: Any, length_penalty: Any, *others: Any) -> Any:
@@ -191,46 +195,6 @@ class SearchFunction:
         }
 
 
-def _source(encoder, tokenizer):
-    """The `Side` of an encoder."""
-
-    size = _vocabulary_size("source", encoder, tokenizer)
-    pad, end = (
-        getattr(encoder, name, getattr(tokenizer, name, default))
-        for name, default in (("pad_token_id", 0), ("end_token_id", None))
-    )
-    if tokenizer is not None and end not in (None, tokenizer.end_token_id):
-        raise ValueError(
-            "Expected an encoder and a source tokenizer with the same end_token_id. Received: "
-            f"{end} of {type(encoder).__name__} and {tokenizer.end_token_id} of the tokenizer. "
-            "Give the encoder the end_token_id that the sources of the training had, or None."
-        )
-    start = getattr(encoder, "start_token_id", None)
-    add_start, add_end = start is not None, end is not None
-    limit = getattr(encoder, "max_source_length", None)
-    if limit is not None:
-        limit -= add_start + add_end
-        if limit < 1:
-            raise ValueError(
-                "Expected an encoder that can read a piece besides the special ones. Received: "
-                f"max_source_length={encoder.max_source_length} with start_token_id={start} and "
-                f"end_token_id={end}."
-            )
-    side = Side(size, cast(int, pad), start, end, add_start, add_end, limit)
-    if max(side.special_ids) >= size:
-        raise ValueError(
-            "Expected a source vocabulary that holds the special ids of the encoder. Received: "
-            f"ids {side.special_ids} for {size} ids of the source."
-        )
-    return side
-
-
-def _target(search, tokenizer):
-    """The `Side` of a search; a target that is scored ends with the end token."""
-    size = _vocabulary_size("target", search.decoder, tokenizer)
-    return Side(size, search.pad_token_id, search.start_token_id, search.end_token_id, add_end=True)
-
-
 def _vocabulary_size(side, layer, tokenizer):
     size = get_vocabulary_size(layer)
     if size is None:
@@ -249,6 +213,6 @@ def _vocabulary_size(side, layer, tokenizer):
         warnings.warn(
             f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, the model {size}. Is it "
             "the one that the model was trained with? Ids that the tokenizer lacks have no text.",
-            stacklevel=5,
+            stacklevel=4,
         )
     return size

@@ -8,7 +8,7 @@ from keras_attn.export import ExportError, ParityReport
 from keras_attn.export.checks.parity_sentences import random_sentences
 from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.checks.verify import compare_translations, pad, translated_batches
-from keras_attn.export.trace.side import Side
+from keras_attn.models.side import Side
 
 SEARCH = types.SimpleNamespace(
     max_length=9,

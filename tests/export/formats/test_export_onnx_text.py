@@ -10,8 +10,8 @@ from keras_attn_runtime import ModelFileError, Translator
 
 from keras_attn.export import ExportError, export_onnx_text
 from keras_attn.export.formats.export_onnx_text import ODD_TEXTS, PROGRAM
-from keras_attn.export.trace.side import Side
 from keras_attn.export.trace.text_graph import MAX_CHARACTERS, add_text
+from keras_attn.models.side import Side
 from keras_attn.text import SentencePieceTokenizer
 from tests.export.small_translator import SOURCE, make_translator
 from tests.runtime.endless import within_a_minute
