@@ -62,7 +62,7 @@ def main():
     model = make_model(tokenizer.vocabulary_size, args)
     trainer = keras_attn.TrainingModel(None, model)
     # Made here, so that what they refuse is known before the training.
-    generator, writer = make_generator(model, args), make_writer(model, args)
+    generator, writer = make_generator(model, tokenizer, args), make_writer(model, tokenizer, args)
     steps_after_warmup = max(1, args.epochs * len(windows) - args.warmup_steps)
     schedule = keras.optimizers.schedules.CosineDecay(
         0.0, steps_after_warmup, warmup_target=args.learning_rate, warmup_steps=args.warmup_steps

@@ -10,15 +10,12 @@ def serialize_shared(layer: object) -> dict[str, Any]:
     occurrence is lost if its config is nested in the config of another layer, so this function adds
     it to every occurrence.
 
-    The ids have an effect in `save` and `keras.saving.load_model`. `keras.models.clone_model`, and
-    `from_config` outside of them, create one layer per occurrence.
+    Keras uses the ids in `save` and `keras.saving.load_model`. `deserialize_shared` uses them in a
+    `sharing_scope`, which `GenerationModel` and `TrainingModel` open. `from_config` of a single
+    layer creates one layer per occurrence.
 
     Args:
         layer: Keras layer, or `None`.
-
-    Keras reads the marks in `keras.saving.load_model`, and `deserialize_shared` in a
-    `sharing_scope`, which `GenerationModel` and `TrainingModel` open. `from_config` of a single
-    layer creates a layer for each occurrence.
 
     Returns:
         Dict, the serialized layer.

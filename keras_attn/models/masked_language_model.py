@@ -1,10 +1,14 @@
+from typing import Any, cast
+
 import keras
 
 from keras_attn.models.functional_model import functional_model
 from keras_attn.output_layers.tied_mlm_head import TiedMLMHead
 
 
-def masked_language_model(encoder, name="masked_language_model"):
+def masked_language_model(
+    encoder: keras.layers.Layer, name: str = "masked_language_model"
+) -> keras.Model:
     """Predicts the tokens of a sentence that were hidden from it, from both sides.
 
         logits = E norm(gelu(W x + b)) + c, for the outputs x and the embeddings E of the encoder
@@ -28,5 +32,5 @@ def masked_language_model(encoder, name="masked_language_model"):
     """
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     outputs = encoder(token_ids)["encoder_outputs"]
-    logits = TiedMLMHead(getattr(encoder, "embedding", None), name="logits")(outputs)
+    logits = TiedMLMHead(cast(Any, getattr(encoder, "embedding", None)), name="logits")(outputs)
     return functional_model(token_ids, logits, name)

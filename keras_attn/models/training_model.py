@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
@@ -72,7 +74,13 @@ class TrainingModel(ModelOfParts):
     PARTS = ("encoder", "decoder")
 
     @accepts_cloned_graph
-    def __init__(self, encoder, decoder, inputs=None, name="training_model"):
+    def __init__(
+        self,
+        encoder: Any,
+        decoder: keras.layers.Layer,
+        inputs: Any = None,
+        name: str = "training_model",
+    ) -> None:
         check_encoder(encoder)
         step_decoder = _step_decoder(decoder)
         if step_decoder is None:
@@ -98,7 +106,7 @@ class TrainingModel(ModelOfParts):
         self.decoder = decoder
 
     @property
-    def source(self):
+    def source(self) -> Any:
         """The symbolic inputs of the encoder: a tensor, a dict of tensors, or `None` for none."""
         if not isinstance(self.input, dict):
             return None
@@ -106,7 +114,7 @@ class TrainingModel(ModelOfParts):
         return source if len(source) > 1 else next(iter(source.values()))
 
     @classmethod
-    def parts_of_graph(cls, inputs, layers):
+    def parts_of_graph(cls, inputs: Any, layers: Any) -> Any:
         (decoder,) = [layer for layer in layers if _step_decoder(layer) is not None]
         encoder = next((layer for layer in layers if layer is not decoder), None)
         if isinstance(encoder, PromptEncoder):
@@ -119,17 +127,17 @@ class TrainingModel(ModelOfParts):
 
     def fit(
         self,
-        x=None,
-        y=None,
-        batch_size=None,
-        epochs=1,
-        verbose="auto",
-        callbacks=None,
-        validation_split=0.0,
-        validation_data=None,
-        shuffle=None,
-        **kwargs,
-    ):
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: Any = None,
+        **kwargs: Any,
+    ) -> Any:
         """Like `keras.Model.fit`; only the default of `shuffle` differs.
 
         Args:

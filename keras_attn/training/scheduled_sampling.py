@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import keras
 from keras import ops
@@ -101,7 +101,7 @@ class ScheduledSampling(Layer):
         self.supports_masking = True
 
     @property
-    def reads_prompts(self):
+    def reads_prompts(self) -> bool:
         return self.decoder.reads_prompts
 
     def build(
@@ -183,6 +183,6 @@ class ScheduledSampling(Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         parts = {name: deserialize_shared(config[name]) for name in ("decoder", "probability")}
         return cls(**{**config, **parts})

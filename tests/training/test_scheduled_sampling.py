@@ -26,7 +26,9 @@ TARGET_IDS = np.array([[1, 8, 9, 10], [1, 11, 0, 0]])
 class Successor(StepDecoder):
     """Says that each token is followed by the next number, so that its logits tell what it saw."""
 
-    def call(self, token_ids, encoder_outputs, training=False):
+    def call(
+        self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None, training=False
+    ):
         return 100.0 * ops.one_hot((token_ids + 1) % TOKENS, TOKENS) + encoder_outputs[:, :, None]
 
 
@@ -35,7 +37,9 @@ class Biased(StepDecoder):
 
     probs = np.array([0.1, 0.2, 0.0, 0.4, 0.3], "float32")
 
-    def call(self, token_ids, encoder_outputs, training=False):
+    def call(
+        self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None, training=False
+    ):
         if training:
             return ops.one_hot(token_ids, len(self.probs))
         logits = ops.log(ops.convert_to_tensor(np.maximum(self.probs, 1e-30)))

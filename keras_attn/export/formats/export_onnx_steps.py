@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
@@ -23,12 +24,12 @@ def export_onnx_steps(
     source_tokenizer: Any = None,
     target_tokenizer: Any = None,
     *,
-    alignments=None,
-    sentences=None,
-    target_prefix=False,
-    allow_nonfinite=False,
-    card=None,
-):
+    alignments: Any = None,
+    sentences: Sequence[Any] | None = None,
+    target_prefix: bool = False,
+    allow_nonfinite: bool = False,
+    card: Any = None,
+) -> Any:
     """Writes a `GenerationModel` as three ONNX files, for a host that runs the loop of the search.
 
     So the host sees each token when it is there, and every tensor between two steps. The files are
