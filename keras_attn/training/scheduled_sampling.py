@@ -52,8 +52,9 @@ class ScheduledSampling(Layer):
         seed: int, seed of what is drawn. Default `None`.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments: `token_ids` and what an encoder returns, as of the decoder. The implicit mask
-        of `encoder_outputs` is joined with `encoder_mask`.
+    Call arguments: `token_ids` and what an encoder returns, as of the decoder, and
+        `return_features` for a decoder that has it. The implicit mask of `encoder_outputs` is
+        joined with `encoder_mask`.
 
     Returns:
         float32 logits `(B, T, V)`.
@@ -101,8 +102,12 @@ class ScheduledSampling(Layer):
         self.supports_masking = True
 
     @property
-    def reads_prompts(self):
+    def reads_prompts(self) -> bool:
         return self.decoder.reads_prompts
+
+    @property
+    def output_layer(self) -> keras.layers.Layer | None:
+        return self.decoder.output_layer
 
     def build(
         self,
@@ -134,6 +139,7 @@ class ScheduledSampling(Layer):
         query_features: Tensor | None = None,
         training: bool = False,
         encoder_outputs_mask: Mask | None = None,
+        return_features: bool = False,
     ) -> Any:
         encoder_mask = join(
             encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
@@ -155,6 +161,8 @@ class ScheduledSampling(Layer):
                 logits = self.decoder(shown, **given, training=False)  # (B, T, V)
                 shown = self._mix(token_ids, ops.stop_gradient(logits), probability)  # (B, T)
             token_ids = shown
+        if return_features:
+            given["return_features"] = True
         return self.decoder(token_ids, **given, training=training)
 
     def _mix(self, token_ids, logits, probability):
@@ -183,6 +191,6 @@ class ScheduledSampling(Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "ScheduledSampling":
         parts = {name: deserialize_shared(config[name]) for name in ("decoder", "probability")}
         return cls(**{**config, **parts})
