@@ -122,6 +122,8 @@ lint: .venv/installed
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/python tests/check_layout.py
+	.venv/bin/python tests/check_types.py
+	.venv/bin/basedpyright --pythonpath .venv/bin/python
 
 format: .venv/installed
 	.venv/bin/ruff check --fix .

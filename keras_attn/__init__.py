@@ -18,6 +18,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 import importlib
+from typing import TYPE_CHECKING, Any
 
 from keras_attn import files, training
 from keras_attn._layer.quantization import refuse_quantization
@@ -157,11 +158,15 @@ _LAZY = ("export", "testing", "text", "visualize")
 """Public packages that are imported at their first use: they need more than a backend."""
 
 
-def __getattr__(name):
+if TYPE_CHECKING:
+    from keras_attn import export, testing, text, visualize
+
+
+def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"keras_attn.{name}")
     raise AttributeError(f"module 'keras_attn' has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

@@ -89,10 +89,9 @@ def undocumented(text, names):
 
 
 def call_of(value):
-    """The `call` method of a layer class of this package, or `None`."""
+    """The `call` method of a layer class, or `None`."""
     is_layer = inspect.isclass(value) and issubclass(value, keras.layers.Layer)
-    is_own = is_layer and value.call.__module__.startswith("keras_attn")
-    return value.call if is_own else None
+    return value.call if is_layer and value.call is not keras.layers.Layer.call else None
 
 
 def problems(name, value):
@@ -109,6 +108,8 @@ def problems(name, value):
     call = call_of(value)
     if call is not None:
         names = undocumented(section(docstring, "Call arguments"), parameters(call))
+        if issubclass(value, keras.Model):  # those of every Keras model
+            names = [each for each in names if each not in ("training", "mask")]
         missing += [f"Call arguments: {each}" for each in names]
     returns_value = call is not None or (
         not inspect.isclass(value) and re.search(r"^\s+(return|yield) \S", source(value), re.M)

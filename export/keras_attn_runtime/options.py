@@ -1,11 +1,31 @@
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 
 from keras_attn_runtime.cancellation import CancelToken
 
 LARGEST_INT32 = 2**31 - 1
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class CallOptions(TypedDict, total=False):
+    """The keyword arguments of a call, for type checkers; see `Options`."""
+
+    max_length: int | None
+    length_penalty: float | None
+    num_hypotheses: int
+    batch_size: int
+    window: int | None
+    seed: int | None
+    alignments: bool
+    timeout: float | None
+    cancel_token: CancelToken | None
 
 
 @dataclass(frozen=True)
@@ -87,6 +107,21 @@ class Options:
     @property
     def window_size(self):
         return 16 * self.batch_size if self.window is None else self.window
+
+
+def list_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorates a method with `**options: CallOptions`, so that `help` lists each option."""
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
+        )
+        for each in fields(Options)
+    ]
+    untyped: Any = function
+    untyped.__signature__ = signature.replace(parameters=[*own, *options])
+    return function
 
 
 def require_integer(name, value, least, most=LARGEST_INT32):

@@ -1,6 +1,8 @@
 import dataclasses
 import os
 import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Unpack
 
 from keras_attn_runtime.array_inputs import ArrayReader
 from keras_attn_runtime.batch_runner import BatchRunner
@@ -9,7 +11,14 @@ from keras_attn_runtime.default_num_threads import default_num_threads
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn_runtime.finished_results import collect_results, yield_finished
-from keras_attn_runtime.options import LARGEST_INT32, Options, require_bool, require_integer
+from keras_attn_runtime.options import (
+    LARGEST_INT32,
+    CallOptions,
+    Options,
+    list_options,
+    require_bool,
+    require_integer,
+)
 from keras_attn_runtime.pickled_arguments import PickledArguments
 from keras_attn_runtime.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
 from keras_attn_runtime.reading import read
@@ -17,6 +26,7 @@ from keras_attn_runtime.scores import require_tokens, scores
 from keras_attn_runtime.sentences import read_prefix, require_sentences
 from keras_attn_runtime.session import MOST_THREADS
 from keras_attn_runtime.source import SourceReader
+from keras_attn_runtime.translation import Translation
 
 SEEDS = 2**31
 """So many seeds a file takes, from 0 on."""
@@ -87,14 +97,14 @@ class Translator(PickledArguments):
 
     def __init__(
         self,
-        path,
-        providers=None,
-        num_threads=None,
-        num_workers=1,
-        max_source_length=512,
-        truncate=False,
-        max_source_characters=None,
-    ):
+        path: str | os.PathLike[str],
+        providers: Sequence[str] | None = None,
+        num_threads: int | None = None,
+        num_workers: int = 1,
+        max_source_length: int = 512,
+        truncate: bool = False,
+        max_source_characters: int | None = None,
+    ) -> None:
         require_integer("max_source_length", max_source_length, least=1)
         if max_source_characters is not None:
             require_integer("max_source_characters", max_source_characters, least=1)
@@ -139,11 +149,18 @@ class Translator(PickledArguments):
             self.max_target_characters,
         )
 
-    def __call__(self, texts, **options):
+    @list_options
+    def __call__(self, texts: Iterable[str], **options: Unpack[CallOptions]) -> list[str]:
         """Translates a list of texts into a list of texts of the same length; see `translate`."""
         return [translation.text for translation in self.translate(texts, **options)]
 
-    def translate(self, texts, target_prefix=None, **options):
+    @list_options
+    def translate(
+        self,
+        texts: Iterable[str],
+        target_prefix: str | Iterable[str] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> list[Translation]:
         """Translates texts and returns all that the model says about them.
 
         All texts are checked before the first is translated.
@@ -169,7 +186,13 @@ class Translator(PickledArguments):
         sources = self._read_texts(texts, target_prefix, call)
         return collect_results(sources, lambda sources: self._run(sources, options, call))
 
-    def translate_iterable(self, texts, target_prefix=None, **options):
+    @list_options
+    def translate_iterable(
+        self,
+        texts: Iterable[str],
+        target_prefix: str | Iterable[str] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Iterator[Translation]:
         """Translates lazily, in constant memory: for files of any length.
 
         Args:
@@ -193,7 +216,13 @@ class Translator(PickledArguments):
         sources = self._read_texts(texts, target_prefix, call)
         return yield_finished(self._run(sources, options, call))
 
-    def translate_ids(self, sentences, target_prefix=None, **options):
+    @list_options
+    def translate_ids(
+        self,
+        sentences: Iterable[Any],
+        target_prefix: Iterable[Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> list[Translation]:
         """Translates token ids, for callers with a tokenizer of their own; the file needs none.
 
         Args:
@@ -226,7 +255,13 @@ class Translator(PickledArguments):
             sources = self._prefixes.of_ids(sources, read_prefix(target_prefix, call))
         return collect_results(sources, lambda sources: self._run(sources, options, call))
 
-    def generate(self, inputs, target_prefix=None, **options):
+    @list_options
+    def generate(
+        self,
+        inputs: Mapping[str, Any],
+        target_prefix: str | Iterable[Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> list[Translation]:
         """Generates from inputs that are not text: images, features, audio, series.
 
         Args:
@@ -269,7 +304,14 @@ class Translator(PickledArguments):
             sources = with_prefixes(sources, read_prefix(target_prefix, call))
         return collect_results(sources, lambda sources: self._run(sources, options, call))
 
-    def score(self, texts, targets, skip_unscorable=False, **options):
+    @list_options
+    def score(
+        self,
+        texts: Iterable[str],
+        targets: Iterable[str],
+        skip_unscorable: bool = False,
+        **options: Unpack[CallOptions],
+    ) -> list[Translation | None]:
         """Says how probable given translations are: to choose among them, or to clean a corpus.
 
         The search is told the whole translation, as its `target_prefix`, and has nothing to choose.
@@ -301,7 +343,14 @@ class Translator(PickledArguments):
             pairs, lambda pairs: self._scores(pairs, skip_unscorable, options, call)
         )
 
-    def score_iterable(self, texts, targets, skip_unscorable=False, **options):
+    @list_options
+    def score_iterable(
+        self,
+        texts: Iterable[str],
+        targets: Iterable[str],
+        skip_unscorable: bool = False,
+        **options: Unpack[CallOptions],
+    ) -> Iterator[Translation | None]:
         """As `score`, lazily and in constant memory: for files of any length.
 
         Args:

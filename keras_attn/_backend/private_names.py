@@ -71,7 +71,7 @@ def implicit_mask(tensor: Tensor) -> Any:
     return getattr(tensor, "_keras_mask", None)
 
 
-def copy_layers_in(model_class, scope):
+def copy_layers_in(model_class: Any, scope: Any) -> Any:
     """Makes `keras.models.clone_model` copy the layers of a functional subclass in a scope.
 
     Args:

@@ -82,12 +82,14 @@ def check_token_ids(**token_ids: int | Sequence[int]) -> None:
             )
 
 
-def check_optional_token_ids(**token_ids):
+def check_optional_token_ids(**token_ids: Any) -> None:
     """As `check_token_ids`, where `None` stands for a token that there is not."""
     check_token_ids(**{name: value for name, value in token_ids.items() if value is not None})
 
 
-def check_number(name, value, condition, expected, advice):
+def check_number(
+    name: str, value: object, condition: Callable[[float], bool], expected: str, advice: str
+) -> None:
     """Raises a `ValueError` unless an argument is a number in a range.
 
     Args:

@@ -1,13 +1,17 @@
 import contextlib
 import contextvars
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 
-_objects = contextvars.ContextVar("shared_objects", default=None)
+_objects: contextvars.ContextVar[dict[Any, Any] | None] = contextvars.ContextVar(
+    "shared_objects", default=None
+)
 
 
 @contextlib.contextmanager
-def sharing_scope():
+def sharing_scope() -> Iterator[None]:
     """Makes `deserialize_shared` return one layer for each `shared_object_id` inside the block.
 
     Keras has such a scope in `load_model` only: `keras.models.model_from_json`, `clone_model` and
@@ -23,7 +27,7 @@ def sharing_scope():
         _objects.reset(token)
 
 
-def deserialize_shared(config):
+def deserialize_shared(config: dict[str, Any]) -> Any:
     """Creates a layer from a configuration that `serialize_shared` made.
 
     Args:

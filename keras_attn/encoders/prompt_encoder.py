@@ -46,7 +46,13 @@ class PromptEncoder(Layer):
 
     is_container = True
 
-    def __init__(self, vocabulary_size=None, pad_token_id=0, start_token_id=None, **kwargs):
+    def __init__(
+        self,
+        vocabulary_size: int | None = None,
+        pad_token_id: int = 0,
+        start_token_id: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True

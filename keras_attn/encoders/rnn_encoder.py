@@ -95,18 +95,18 @@ class RNNEncoder(Layer):
 
     def __init__(
         self,
-        cell,
-        embedding=None,
-        num_layers=1,
-        bidirectional=True,
-        residual=False,
-        dropout=0.0,
-        pad_token_id=0,
-        start_token_id=None,
-        end_token_id=2,
-        seed=None,
-        **kwargs,
-    ):
+        cell: keras.layers.Layer,
+        embedding: keras.layers.Layer | None = None,
+        num_layers: int = 1,
+        bidirectional: bool = True,
+        residual: bool = False,
+        dropout: float = 0.0,
+        pad_token_id: int = 0,
+        start_token_id: int | None = None,
+        end_token_id: int = 2,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True

@@ -80,19 +80,19 @@ class TransformerEncoder(Layer):
 
     def __init__(
         self,
-        block,
-        embedding=None,
-        num_layers=6,
-        positions=None,
-        position_bias=None,
-        scale_embedding=False,
-        dropout=0.0,
-        pad_token_id=0,
-        start_token_id=None,
-        end_token_id=2,
-        seed=None,
-        **kwargs,
-    ):
+        block: keras.layers.Layer,
+        embedding: keras.layers.Layer | None = None,
+        num_layers: int = 6,
+        positions: keras.layers.Layer | None = None,
+        position_bias: keras.layers.Layer | None = None,
+        scale_embedding: bool = False,
+        dropout: float = 0.0,
+        pad_token_id: int = 0,
+        start_token_id: int | None = None,
+        end_token_id: int = 2,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -130,7 +130,7 @@ class TransformerEncoder(Layer):
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             **self.stack.serialize_arguments(),

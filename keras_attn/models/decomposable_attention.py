@@ -11,13 +11,13 @@ from keras_attn.models.functional_model import functional_model
 
 @accepts_numpy_numbers
 def decomposable_attention(
-    embedding,
-    num_classes,
-    units=200,
-    max_distance=None,
-    dropout=0.2,
-    name="decomposable_attention",
-):
+    embedding: keras.layers.Layer,
+    num_classes: int,
+    units: int = 200,
+    max_distance: int | None = None,
+    dropout: float = 0.2,
+    name: str = "decomposable_attention",
+) -> keras.Model:
     """Compares two sentences word by word: a model of attention and small networks, nothing else.
 
         attend     beta_i, alpha_j    what of the other sentence belongs to a_i and to b_j

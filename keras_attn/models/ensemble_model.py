@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 from keras_attn.decoders.ensemble_decoder import EnsembleDecoder
 from keras_attn.encoders.ensemble_encoder import EnsembleEncoder
 from keras_attn.models.generation_model import GenerationModel, check_generation_model
@@ -5,7 +7,12 @@ from keras_attn.models.generation_model import GenerationModel, check_generation
 SPECIAL = ("start_token_id", "end_token_id", "pad_token_id")
 
 
-def ensemble_model(models, member_weights=None, average="arithmetic", name="ensemble"):
+def ensemble_model(
+    models: Sequence[GenerationModel],
+    member_weights: Sequence[float] | None = None,
+    average: str = "arithmetic",
+    name: str = "ensemble",
+) -> GenerationModel:
     """A generation model of several that were trained separately: they predict each token together.
 
     The models may be of any kinds, recurrent or Transformers, but must read the same input and have

@@ -1,11 +1,14 @@
+from typing import Any
+
 import keras
 
 
-def functional_model(inputs, outputs, name):
+def functional_model(inputs: Any, outputs: Any, name: str | None) -> keras.Model:
     """`keras.Model(inputs, outputs, name=name)`, outside of any `keras.RematScope`.
 
     Keras 3.15 cannot recompute a model as a whole: neither backend's checkpoint takes the keyword
     argument `training`. The layers of the model keep the scope in which they were created.
     """
-    with keras.RematScope(None):
+    no_mode: Any = None  # which Keras accepts, but does not annotate
+    with keras.RematScope(no_mode):
         return keras.Model(inputs, outputs, name=name)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -13,14 +15,14 @@ from keras_attn.models.side import source_side
 
 
 def generate(
-    model,
-    inputs,
-    source_tokenizer=None,
-    target_tokenizer=None,
-    batch_size=32,
-    return_details=False,
-    verbose=0,
-):
+    model: Any,
+    inputs: Any,
+    source_tokenizer: Any = None,
+    target_tokenizer: Any = None,
+    batch_size: int = 32,
+    return_details: bool = False,
+    verbose: Any = 0,
+) -> Any:
     """See `GenerationModel.generate`.
 
     Args:
@@ -38,16 +40,19 @@ def generate(
         # Sources of similar lengths need little padding; empty ones are not searched.
         order = [row for row in np.argsort(lengths, kind="stable").tolist() if lengths[row]]
 
-        def batch(rows):
+        def batch_of_ids(rows):
             return _pad([sources[row][0] for row in rows], model)
 
+        batch: Any = batch_of_ids
     else:
         arrays, count = _read_arrays(model, inputs)
         sources, lengths, is_text = [([], False)] * count, [None] * count, False
         order = range(count)
 
-        def batch(rows):
+        def batch_of_arrays(rows):
             return {name: values[rows] for name, values in arrays.items()}
+
+        batch = batch_of_arrays
 
     if target_tokenizer is None and is_text:
         target_tokenizer = source_tokenizer

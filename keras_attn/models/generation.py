@@ -1,4 +1,5 @@
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -49,13 +50,15 @@ class Generation(Hypothesis):
     truncated: bool
 
 
-def hypotheses_of_row(results, row, source_length, search, tokenizer=None):
+def hypotheses_of_row(
+    results: Any, row: int, source_length: int | None, search: Any, tokenizer: Any = None
+) -> Any:
     """The hypotheses that a search found for one source.
 
     Args:
         results: dict of arrays, as a search returns them.
         row: int, the place of the source in the batch.
-        source_length: int, tokens of the source, or `None` for all positions.
+        source_length: int | None, tokens of the source, or `None` for all positions.
         search: the `Search`, for its special ids.
         tokenizer: tokenizer of the target, or `None`.
 
@@ -94,7 +97,7 @@ def hypotheses_of_row(results, row, source_length, search, tokenizer=None):
     return hypotheses
 
 
-def empty_hypothesis(search, has_text):
+def empty_hypothesis(search: Any, has_text: bool) -> Any:
     """The hypothesis for a source without tokens, for which nothing is searched."""
     return Hypothesis(
         text="" if has_text else None,
@@ -108,6 +111,6 @@ def empty_hypothesis(search, has_text):
     )
 
 
-def pieces(tokenizer, token_ids):
+def pieces(tokenizer: Any, token_ids: Any) -> Any:
     """The pieces of ids as strings, or `None` for a tokenizer that has no method `pieces`."""
     return tokenizer.pieces(token_ids) if hasattr(tokenizer, "pieces") else None

@@ -1,4 +1,5 @@
 import itertools
+from typing import Any
 
 import keras
 
@@ -78,8 +79,13 @@ class GenerationModel(ModelOfParts):
 
     @accepts_cloned_graph
     def __init__(
-        self, encoder, search, inputs=None, source_start_token_id=None, name="generation_model"
-    ):
+        self,
+        encoder: Any,
+        search: Search,
+        inputs: Any = None,
+        source_start_token_id: int | None = None,
+        name: str = "generation_model",
+    ) -> None:
         check_part("search", search, Search, "a Search, such as BeamDecoder(decoder)")
         source_encoder = encoder
         if encoder is None:
@@ -104,21 +110,21 @@ class GenerationModel(ModelOfParts):
         self.search = search
 
     @property
-    def decoder(self):
+    def decoder(self) -> Any:
         return self.search.decoder
 
     @property
-    def source(self):
+    def source(self) -> Any:
         """The symbolic inputs: a tensor, or a dict of tensors by their names."""
         return self.input
 
     @property
-    def source_start_token_id(self):
+    def source_start_token_id(self) -> int | None:
         """Int, the id before each prompt of a language model, or `None`."""
         return self.source_encoder.start_token_id if self.encoder is None else None
 
     @classmethod
-    def parts_of_graph(cls, inputs, layers):
+    def parts_of_graph(cls, inputs: Any, layers: Any) -> Any:
         (search,) = [layer for layer in layers if isinstance(layer, Search)]
         (encoder,) = [layer for layer in layers if layer is not search]
         arguments = {"encoder": encoder, "search": search, "inputs": inputs}
@@ -126,7 +132,14 @@ class GenerationModel(ModelOfParts):
             arguments |= {"encoder": None, "source_start_token_id": encoder.start_token_id}
         return arguments
 
-    def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        steps: Any = None,
+        callbacks: Any = None,
+    ) -> Any:
         """Like `keras.Model.predict`, with the results of all batches padded to one length.
 
         Args:
@@ -153,13 +166,13 @@ class GenerationModel(ModelOfParts):
 
     def generate(
         self,
-        inputs,
-        source_tokenizer=None,
-        target_tokenizer=None,
-        batch_size=32,
-        return_details=False,
-        verbose=0,
-    ):
+        inputs: Any,
+        source_tokenizer: Any = None,
+        target_tokenizer: Any = None,
+        batch_size: int = 32,
+        return_details: bool = False,
+        verbose: Any = 0,
+    ) -> Any:
         """Generates a sequence for each source: ids for ids, and texts for texts.
 
         Args:
@@ -208,7 +221,7 @@ class GenerationModel(ModelOfParts):
         )
 
 
-def check_generation_model(model):
+def check_generation_model(model: Any) -> None:
     """Raises a `ValueError` unless a model is a `GenerationModel` and does no more than that."""
     if not isinstance(model, GenerationModel):
         raise ValueError(

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, cast
 
 import keras
 
@@ -9,7 +9,9 @@ from keras_attn.models.model_of_parts import accepts_cloned_graph, encode
 from keras_attn.output_layers.tied_mlm_head import TiedMLMHead
 
 
-def masked_language_model(encoder, name="masked_language_model"):
+def masked_language_model(
+    encoder: keras.layers.Layer, name: str = "masked_language_model"
+) -> keras.Model:
     """Returns a model that predicts hidden tokens of a sentence from the tokens on both sides.
 
         logits = E norm(gelu(W x + b)) + c, for the outputs x and the embeddings E of the encoder
@@ -33,7 +35,9 @@ def masked_language_model(encoder, name="masked_language_model"):
         ValueError: if the output cannot be tied to the embedding of the encoder.
     """
     return MaskedLanguageModel(
-        encoder, TiedMLMHead(getattr(encoder, "embedding", None), name="logits"), name=name
+        encoder,
+        TiedMLMHead(cast(Any, getattr(encoder, "embedding", None)), name="logits"),
+        name=name,
     )
 
 
@@ -51,7 +55,13 @@ class MaskedLanguageModel(FusedLossModel):
     PARTS = ("encoder", "head")
 
     @accepts_cloned_graph
-    def __init__(self, encoder, head, inputs=None, name="masked_language_model"):
+    def __init__(
+        self,
+        encoder: keras.layers.Layer,
+        head: TiedMLMHead,
+        inputs: Any = None,
+        name: str = "masked_language_model",
+    ) -> None:
         if inputs is None:
             inputs = keras.Input((None,), dtype="int32", name="token_ids")
         super().__init__(inputs, head(encode(encoder, inputs)["encoder_outputs"]), name)
@@ -76,6 +86,6 @@ class MaskedLanguageModel(FusedLossModel):
         return self.head(outputs, return_features=True)
 
     @classmethod
-    def parts_of_graph(cls, inputs, layers):
+    def parts_of_graph(cls, inputs: Any, layers: list[keras.layers.Layer]) -> dict[str, Any]:
         encoder, head = layers
         return {"encoder": encoder, "head": head, "inputs": inputs}

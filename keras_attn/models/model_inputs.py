@@ -1,9 +1,11 @@
 """The inputs of models: any `keras.Input`s, by name."""
 
+from typing import Any
+
 import keras
 
 
-def source_inputs(encoder, inputs=None):
+def source_inputs(encoder: Any, inputs: Any = None) -> Any:
     """The symbolic inputs that a model passes to its encoder.
 
     Args:
@@ -38,7 +40,7 @@ def source_inputs(encoder, inputs=None):
     return _by_name(list(tensors.values()))
 
 
-def call_encoder(encoder, inputs, **arguments):
+def call_encoder(encoder: Any, inputs: Any, **arguments: Any) -> Any:
     """Calls an encoder with inputs as from `source_inputs`; several are arguments by name.
 
     Args:
@@ -58,19 +60,19 @@ def call_encoder(encoder, inputs, **arguments):
     return encoder(inputs, **arguments)
 
 
-def is_functional(layer):
+def is_functional(layer: Any) -> bool:
     """Whether a layer is a Keras model that knows its inputs."""
     return isinstance(layer, keras.Model) and bool(getattr(layer, "inputs", None))
 
 
-def serialize_inputs(inputs):
+def serialize_inputs(inputs: Any) -> Any:
     """Inputs as from `source_inputs` in a form for a configuration: a dict, or a list of dicts."""
     if isinstance(inputs, dict):
         return [serialize_inputs(each) for each in inputs.values()]
     return {"shape": list(inputs.shape), "dtype": inputs.dtype, "name": inputs.name}
 
 
-def deserialize_inputs(config):
+def deserialize_inputs(config: Any) -> Any:
     """The inverse of `serialize_inputs`."""
     if isinstance(config, dict):
         return keras.Input(batch_shape=config["shape"], dtype=config["dtype"], name=config["name"])
@@ -85,6 +87,6 @@ def _copy(tensor):
     return keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name)
 
 
-def is_arrays(values):
+def is_arrays(values: Any) -> bool:
     """Whether the argument `x` of `fit` or `predict` is arrays, not a dataset or a generator."""
     return isinstance(values, dict | list | tuple) or hasattr(values, "shape")

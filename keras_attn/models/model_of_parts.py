@@ -1,4 +1,5 @@
 import functools
+from typing import Any
 
 import keras
 
@@ -25,14 +26,15 @@ class ModelOfParts(keras.Model):
     PARTS = ()
     SETTINGS = ()
 
-    def __init__(self, inputs, outputs, name):
-        with keras.RematScope(None):  # see `functional_model`
+    def __init__(self, inputs: Any, outputs: Any, name: str) -> None:
+        no_mode: Any = None
+        with keras.RematScope(no_mode):  # see `functional_model`
             super().__init__(inputs, outputs, name=name)
 
-    def call(self, inputs, training=None, mask=None):
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         return super().call(self._without_names(inputs), training, mask)
 
-    def compute_output_spec(self, inputs, training=None, mask=None):
+    def compute_output_spec(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         return super().compute_output_spec(self._without_names(inputs), training, mask)
 
     def _without_names(self, inputs):
@@ -41,7 +43,7 @@ class ModelOfParts(keras.Model):
             return inputs[self.inputs[0].name]
         return inputs
 
-    def get_config(self):
+    def get_config(self) -> Any:
         return {
             "name": self.name,
             **{name: serialize_shared(getattr(self, name)) for name in self.PARTS},
@@ -50,7 +52,7 @@ class ModelOfParts(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: Any, custom_objects: Any = None) -> Any:
         with sharing_scope(), keras.saving.custom_object_scope(custom_objects or {}):
             parts = {name: deserialize_shared(config[name]) for name in cls.PARTS}
         inputs = None if config["inputs"] is None else deserialize_inputs(config["inputs"])
@@ -60,7 +62,7 @@ class ModelOfParts(keras.Model):
 copy_layers_in(ModelOfParts, sharing_scope)
 
 
-def check_part(name, part, kind, expected):
+def check_part(name: str, part: Any, kind: Any, expected: str) -> None:
     """Raises a `ValueError` that names the type of a part of a model unless it is of a kind.
 
     Args:
@@ -74,7 +76,7 @@ def check_part(name, part, kind, expected):
         raise ValueError(f"Expected {name} to be {expected}. Received: {name}={received}.")
 
 
-def check_encoder(encoder):
+def check_encoder(encoder: Any) -> None:
     """Raises a `ValueError` that names the type of an encoder unless it is a layer or `None`."""
     advice = "a layer that reads the source, or None for a language model"
     check_part("encoder", encoder, (keras.layers.Layer, type(None)), advice)
@@ -85,7 +87,7 @@ def check_encoder(encoder):
         )
 
 
-def check_reads_prompts(decoder):
+def check_reads_prompts(decoder: Any) -> None:
     """Raises a `ValueError` unless a decoder can do without an encoder."""
     if not getattr(decoder, "reads_prompts", False):
         raise ValueError(
@@ -95,7 +97,7 @@ def check_reads_prompts(decoder):
         )
 
 
-def encode(encoder, inputs):
+def encode(encoder: Any, inputs: Any) -> Any:
     """The arguments of a decoder or a search for symbolic inputs: what the encoder returns.
 
     Args:
@@ -120,7 +122,7 @@ def encode(encoder, inputs):
     return encoded
 
 
-def accepts_cloned_graph(constructor):
+def accepts_cloned_graph(constructor: Any) -> Any:
     """Decorates a constructor so that `keras.models.clone_model` returns the same class.
 
     For a functional model that function copies each layer, calls the copies, and passes the new

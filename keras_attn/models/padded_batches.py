@@ -1,12 +1,14 @@
+from typing import Any
+
 import numpy as np
 
 
-def padded_array(values, padding):
+def padded_array(values: Any, padding: Any) -> Any:
     """A ragged tensor of TensorFlow as an array; anything else is returned as it is."""
     return values.to_tensor(padding).numpy() if hasattr(values, "to_tensor") else values
 
 
-def concatenate_padded(batches, padding):
+def concatenate_padded(batches: Any, padding: Any) -> Any:
     """Concatenates arrays of which all axes but the first may have different sizes.
 
     Args:

@@ -1,4 +1,5 @@
 import inspect
+from typing import Any
 
 from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn.models.generation_model import GenerationModel, check_generation_model
@@ -6,7 +7,9 @@ from keras_attn.search.search import Search
 
 
 @accepts_numpy_numbers
-def replace_search(model, search_class=None, **settings):
+def replace_search(
+    model: GenerationModel, search_class: type[Search] | None = None, **settings: Any
+) -> GenerationModel:
     """Returns a generation model with other settings of the search, of the same layers.
 
         faster = replace_search(translator, beam_width=2, num_hypotheses=1)

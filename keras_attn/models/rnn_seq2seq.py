@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 
 from keras_attn._layer.argument_checks import accepts_numpy_numbers
@@ -13,18 +15,18 @@ CELLS = {"lstm": keras.layers.LSTMCell, "gru": keras.layers.GRUCell}
 
 @accepts_numpy_numbers
 def rnn_seq2seq(
-    source_vocabulary_size,
-    target_vocabulary_size,
-    attention="bahdanau",
-    cell="lstm",
-    embedding_dim=256,
-    units=256,
-    num_layers=1,
-    input_feeding=True,
-    dropout=0.3,
-    share_embeddings=False,
-    seed=None,
-):
+    source_vocabulary_size: int,
+    target_vocabulary_size: int,
+    attention: Any = "bahdanau",
+    cell: str = "lstm",
+    embedding_dim: int = 256,
+    units: int = 256,
+    num_layers: int = 1,
+    input_feeding: bool = True,
+    dropout: float = 0.3,
+    share_embeddings: bool = False,
+    seed: int | None = None,
+) -> tuple[RNNEncoder, RNNDecoder]:
     """A recurrent encoder and decoder with the sizes that suit small corpora.
 
     A bidirectional encoder; a decoder with the attention vector of Luong et al. (2015), tied to the

@@ -1,9 +1,15 @@
+from typing import Any
+
 import keras
 
 
 def seq2seq_embeddings(
-    source_vocabulary_size, target_vocabulary_size, embedding_dim, share, dtype=None
-):
+    source_vocabulary_size: int,
+    target_vocabulary_size: int,
+    embedding_dim: int,
+    share: bool,
+    dtype: Any = None,
+) -> tuple[keras.layers.Layer, keras.layers.Layer]:
     """Embeddings of both sides; that of the target can be reversed, for logits tied to it.
 
     Args:
@@ -26,7 +32,7 @@ def seq2seq_embeddings(
         )
     # The embedding is also the output matrix: with this size of weights the first logits are of
     # size one.
-    initializer = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
+    initializer: Any = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
     target_embedding = keras.layers.ReversibleEmbedding(
         target_vocabulary_size,
         embedding_dim,

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 
 from keras_attn._drop_ins.dropout import Dropout
@@ -8,8 +10,13 @@ from keras_attn.output_layers.sequence_pooling import SequencePooling
 
 @accepts_numpy_numbers
 def sequence_classifier(
-    encoder, num_classes, pooling="mean", dropout=0.1, inputs=None, name="classifier"
-):
+    encoder: keras.layers.Layer,
+    num_classes: int,
+    pooling: str = "mean",
+    dropout: float = 0.1,
+    inputs: Any = None,
+    name: str = "classifier",
+) -> keras.Model:
     """Classifies what an encoder reads: a sentence, an image, a series of measurements.
 
     It shares the encoder, for instance with the `masked_language_model` that trained it before

@@ -79,7 +79,13 @@ class TrainingModel(FusedLossModel):
     PARTS = ("encoder", "decoder")
 
     @accepts_cloned_graph
-    def __init__(self, encoder, decoder, inputs=None, name="training_model"):
+    def __init__(
+        self,
+        encoder: Any,
+        decoder: keras.layers.Layer,
+        inputs: Any = None,
+        name: str = "training_model",
+    ) -> None:
         check_encoder(encoder)
         step_decoder = _step_decoder(decoder)
         if step_decoder is None:
@@ -108,7 +114,7 @@ class TrainingModel(FusedLossModel):
         self.source_encoder = source_encoder
 
     @property
-    def source(self):
+    def source(self) -> Any:
         """The symbolic inputs of the encoder: a tensor, a dict of tensors, or `None` for none."""
         if not isinstance(self.input, dict):
             return None
@@ -128,7 +134,7 @@ class TrainingModel(FusedLossModel):
         return self.decoder(inputs[TARGET], **encoded, return_features=True)
 
     @classmethod
-    def parts_of_graph(cls, inputs, layers):
+    def parts_of_graph(cls, inputs: Any, layers: Any) -> Any:
         (decoder,) = [layer for layer in layers if _step_decoder(layer) is not None]
         encoder = next((layer for layer in layers if layer is not decoder), None)
         if isinstance(encoder, PromptEncoder):
@@ -141,17 +147,17 @@ class TrainingModel(FusedLossModel):
 
     def fit(
         self,
-        x=None,
-        y=None,
-        batch_size=None,
-        epochs=1,
-        verbose="auto",
-        callbacks=None,
-        validation_split=0.0,
-        validation_data=None,
-        shuffle=None,
-        **kwargs,
-    ):
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: Any = None,
+        **kwargs: Any,
+    ) -> Any:
         """Like `keras.Model.fit`; only the default of `shuffle` differs.
 
         Args:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 
 from keras_attn._layer.argument_checks import accepts_numpy_numbers
@@ -17,20 +19,20 @@ POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative")
 
 @accepts_numpy_numbers
 def transformer_seq2seq(
-    source_vocabulary_size,
-    target_vocabulary_size,
-    num_layers=6,
-    num_heads=8,
-    embedding_dim=512,
-    intermediate_dim=2048,
-    dropout=0.1,
-    positions="sinusoidal",
-    max_length=512,
-    share_embeddings=False,
-    seed=None,
-    dtype=None,
-    **block,
-):
+    source_vocabulary_size: int,
+    target_vocabulary_size: int,
+    num_layers: int = 6,
+    num_heads: int = 8,
+    embedding_dim: int = 512,
+    intermediate_dim: int = 2048,
+    dropout: float = 0.1,
+    positions: str = "sinusoidal",
+    max_length: int = 512,
+    share_embeddings: bool = False,
+    seed: int | None = None,
+    dtype: Any = None,
+    **block: Any,
+) -> tuple[TransformerEncoder, TransformerDecoder]:
     """A Transformer encoder and decoder.
 
     By default of the base size of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), with

@@ -85,7 +85,7 @@ class AttentionRNNCell(Layer):
 
     def __init__(
         self,
-        cell: keras.layers.Layer,
+        cell: Any,
         attention: Any = None,
         input_feeding: bool = True,
         attention_units: int | None = None,

@@ -38,7 +38,7 @@ class EncodedSentences:
         ids: np.ndarray,
         offsets: np.ndarray,
         special_token_ids: SpecialTokenIds | None = None,
-    ):
+    ) -> None:
         self.special_token_ids = special_token_ids or SpecialTokenIds()
         # A plain array over the same pages: slices of np.memmap create an additional Python object.
         self.ids = np.asarray(ids)

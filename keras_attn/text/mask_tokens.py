@@ -1,17 +1,19 @@
+from collections.abc import Sequence
+
 import numpy as np
 
 
 def mask_tokens(
-    token_ids,
-    vocabulary_size,
-    mask_token_id,
-    seed,
-    rate=0.15,
-    mask_rate=0.8,
-    random_rate=0.1,
-    special_token_ids=(0, 1, 2),
-    pad_token_id=0,
-):
+    token_ids: np.ndarray,
+    vocabulary_size: int,
+    mask_token_id: int,
+    seed: int | tuple[int, ...],
+    rate: float = 0.15,
+    mask_rate: float = 0.8,
+    random_rate: float = 0.1,
+    special_token_ids: Sequence[int] = (0, 1, 2),
+    pad_token_id: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
     """Masks random tokens for masked language modeling.
 
     Introduced by [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section 3.1. Most of the

@@ -6,11 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.tokenizer import SpecialTokenIds
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
+
+if TYPE_CHECKING:
+    from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
 
 # The sums of unigram training depend on the number of threads. A fixed number, independent of the
 # cores, gives the same model on every machine.
@@ -63,7 +67,7 @@ class SentencePieceTokenizer:
         pad_token_id: int | None = None,
         start_token_id: int | None = None,
         end_token_id: int | None = None,
-    ):
+    ) -> None:
         sentencepiece = _import_sentencepiece()
         self.model = bytes(model)
         if not is_complete_model(self.model):
@@ -303,7 +307,7 @@ class SentencePieceTokenizer:
         start_token_id: int | None = None,
         end_token_id: int | None = None,
         pad_token_id: int | None = None,
-    ):
+    ) -> "TensorFlowTokenizer":
         """Returns the tokenizer as a `tf.Module`, for use inside a SavedModel.
 
         Args:

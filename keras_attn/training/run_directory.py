@@ -7,7 +7,6 @@ from typing import Any, Self
 import keras
 
 from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn.training.model_card import ModelCard
 
 FORMAT = 1
@@ -170,6 +169,9 @@ class RunDirectory:
             return None
         name, ids = arguments
         self._require(name)
+        # `import keras_attn` must not load keras_attn.text.
+        from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
+
         return SentencePieceTokenizer.load(self.path / name, **ids)
 
     def _require(self, name):

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import keras
 from keras import ops
@@ -191,6 +191,6 @@ class ScheduledSampling(Layer):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "ScheduledSampling":
+    def from_config(cls, config: dict[str, Any]) -> Self:
         parts = {name: deserialize_shared(config[name]) for name in ("decoder", "probability")}
         return cls(**{**config, **parts})

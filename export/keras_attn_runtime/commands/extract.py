@@ -30,8 +30,8 @@ def add_arguments(parser):
         metavar="DIR",
         type=Path,
         help="directory for the tokenizers of source and target: SentencePiece models (source.spm, "
-        "target.spm) or files of Hugging Face tokenizers (source.json, target.json). They are equal "
-        "if both sides share a vocabulary. It is made if it is missing",
+        "target.spm) or files of Hugging Face tokenizers (source.json, target.json). They are "
+        "equal if both sides share a vocabulary. It is made if it is missing",
     )
     parser.add_argument(
         "--settings",

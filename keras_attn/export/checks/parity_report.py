@@ -1,4 +1,5 @@
 import dataclasses
+from typing import Any
 
 from keras_attn.export.checks.cuda_report import CudaReport
 from keras_attn.export.checks.precision_report import PrecisionReport
@@ -64,7 +65,7 @@ class ParityReport:
             + "".join(f"; {part}" for part in (self.precision, self.cuda) if part is not None)
         )
 
-    def entries(self):
+    def entries(self) -> Any:
         """The figures for the metadata of a file: a dictionary that JSON can hold."""
         names = ("sentences", "best_equal", "all_equal", "largest_difference")
         entries = {name: getattr(self, name) for name in names}

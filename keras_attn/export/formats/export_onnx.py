@@ -22,14 +22,14 @@ def export_onnx(
     source_tokenizer: Any = None,
     target_tokenizer: Any = None,
     *,
-    alignments=None,
-    sentences=None,
-    precision="float32",
-    external_data=False,
-    target_prefix=False,
-    allow_nonfinite=False,
-    card=None,
-):
+    alignments: Any = None,
+    sentences: Sequence[Any] | None = None,
+    precision: str = "float32",
+    external_data: bool | str = False,
+    target_prefix: bool = False,
+    allow_nonfinite: bool = False,
+    card: Any = None,
+) -> Any:
     """Writes a `GenerationModel` as one ONNX file, with its search loop and its vocabularies.
 
     Opset 18, or 21 with weights of 4 bits; operators of the standard domain only. Inputs:

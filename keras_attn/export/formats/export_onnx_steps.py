@@ -23,12 +23,12 @@ def export_onnx_steps(
     source_tokenizer: Any = None,
     target_tokenizer: Any = None,
     *,
-    alignments=None,
-    sentences=None,
-    target_prefix=False,
-    allow_nonfinite=False,
-    card=None,
-):
+    alignments: Any = None,
+    sentences: Sequence[Any] | None = None,
+    target_prefix: bool = False,
+    allow_nonfinite: bool = False,
+    card: Any = None,
+) -> Any:
     """Writes a `GenerationModel` as three ONNX files, for a host that runs the loop of the search.
 
     So the host sees each token when it is there, and every tensor between two steps. The files are

@@ -33,12 +33,12 @@ def export_onnx_text(
     source_tokenizer: Any,
     target_tokenizer: Any = None,
     *,
-    sentences=None,
-    precision="float32",
-    target_prefix=False,
-    max_source_characters=None,
-    allow_nonfinite=False,
-):
+    sentences: Sequence[Any] | None = None,
+    precision: str = "float32",
+    target_prefix: bool = False,
+    max_source_characters: int | None = None,
+    allow_nonfinite: bool = False,
+) -> Any:
     """Writes a `GenerationModel` as one ONNX file from strings to strings.
 
     It is the file of `export_onnx` with the tokenizers around it, as operators of

@@ -19,12 +19,12 @@ def export_saved_model(
     source_tokenizer: Any = None,
     target_tokenizer: Any = None,
     *,
-    alignments=None,
-    sentences=None,
-    target_prefix=False,
-    max_source_characters=None,
-    allow_nonfinite=False,
-):
+    alignments: Any = None,
+    sentences: Sequence[Any] | None = None,
+    target_prefix: bool = False,
+    max_source_characters: int | None = None,
+    allow_nonfinite: bool = False,
+) -> Any:
     """Writes a `GenerationModel` as a TensorFlow SavedModel, for TensorFlow Serving among others.
 
     Signature `ids`: inputs `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`,

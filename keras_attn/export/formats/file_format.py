@@ -54,7 +54,7 @@ def describe(
     return entries
 
 
-def describe_card(card=None, report=None):
+def describe_card(card: Any = None, report: Any = None) -> Any:
     """Returns the metadata for people, which can be added to a file that is written already.
 
     Args:

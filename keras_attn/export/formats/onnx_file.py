@@ -53,7 +53,7 @@ class OnnxFile:
         """
         return write_model(model, self._path, self._external_data)
 
-    def add_metadata(self, entries):
+    def add_metadata(self, entries: Any) -> None:
         """Adds entries to the metadata of the file that `write` wrote.
 
         Args:
@@ -61,7 +61,7 @@ class OnnxFile:
         """
         add_metadata(self._path / MODEL if self._path.is_dir() else self._path, entries)
 
-    def write_other(self, model):
+    def write_other(self, model: Any) -> Any:
         """Writes a model that is only compared; arguments, results and errors as of `write`."""
         path = Path(tempfile.mkdtemp(dir=self._others)) / "model"
         return write_model(model, path, self._external_data)
@@ -116,7 +116,7 @@ def _save(model, path):
         file.write(_serialize_metadata({CHECKSUM: hashlib.sha256(content).hexdigest()}))
 
 
-def add_metadata(path, entries):
+def add_metadata(path: str | PathLike[str], entries: Any) -> None:
     """Adds entries to the metadata of a file that `write_model` wrote, and renews its checksum.
 
     Args:
