@@ -4,6 +4,7 @@
 #   make test       all tests but the slow ones         make test-slow  the slow ones
 #   make test-jax   tests of layers, searches and training on JAX, in an environment without TensorFlow
 #   make test-torch tests of layers, searches and training on PyTorch, in an environment without TensorFlow
+#   make test-oldest all tests but the slow ones, with the oldest releases that setup.cfg allows
 #   make test-parity-pytorch  the blocks against those of PyTorch, with the same weights
 #   make lint       check the code                      make format     mend what can be mended
 #   make bench      training speed against the peers    make clean      remove all that was made here
@@ -13,7 +14,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-jax test-torch test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
+.PHONY: demo test test-slow test-jax test-torch test-oldest test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
 
 PYTHON ?= python3
 # Warnings and errors of TensorFlow's C++ side, without its information about the machine.
@@ -53,6 +54,13 @@ CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-torch
 	.venv-torch/bin/pip install --quiet -e '.[torch,test]'
+	touch $@
+
+.venv-oldest/installed: $(PROJECT) $(RUNTIME) constraints-oldest.txt
+	@echo "== Installing keras-attn and keras-attn-runtime with their oldest requirements into .venv-oldest"
+	$(CHECK_PYTHON)
+	$(PYTHON) -m venv --clear .venv-oldest
+	.venv-oldest/bin/pip install --quiet -c constraints-oldest.txt -e '.[all,test]' -e './export[cpu]'
 	touch $@
 
 # What a server would have: the runtime, as a package, and nothing else.
@@ -115,6 +123,10 @@ test-torch: .venv-torch/installed
 	KERAS_BACKEND=torch OMP_NUM_THREADS=1 \
 		.venv-torch/bin/python -m pytest $(WORKERS) -rs -m "not slow" $(BACKEND_TESTS)
 
+# Not part of .ci/run.
+test-oldest: .venv-oldest/installed
+	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest $(WORKERS) -m "not slow"
+
 test-parity-pytorch: .venv-bench/installed
 	.venv-bench/bin/python -m pytest tests/transformer/test_against_pytorch.py
 
@@ -140,6 +152,6 @@ bench-decode-rnn: .venv-bench/installed
 	.venv-bench/bin/python benchmarks/decode_rnn.py $(RUN) --name $(NAME)
 
 clean:
-	rm -rf .venv .venv-jax .venv-torch .venv-runtime .venv-bench build export/build
+	rm -rf .venv .venv-jax .venv-torch .venv-oldest .venv-runtime .venv-bench build export/build
 	rm -rf *.egg-info export/*.egg-info .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -107,10 +107,10 @@ def without_cache(decoder):
 
         def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
             mask = memory["blocks"][0]["mask"]  # (B, 1, S)
-            batch = ops.shape(mask)[0]
-            token_ids = ops.zeros((batch * beam_width, 1), dtype="int32")
-            # A computed end, because TensorFlow would fix an axis of known size for the whole loop.
-            return {"token_ids": token_ids[:, : 0 * batch]}  # (B*K, 0)
+            token_ids = ops.zeros((ops.shape(mask)[0] * beam_width, 1), dtype="int32")
+            # Computed positions, because TensorFlow would fix an axis of known size for the loop.
+            (nothing,) = ops.nonzero(ops.zeros((1,), dtype="bool"))
+            return {"token_ids": ops.take(token_ids, nothing, axis=1)}  # (B*K, 0)
 
         def step(self, token_ids, state, memory):
             token_ids = ops.concatenate([state["token_ids"], token_ids[:, None]], axis=1)

@@ -15,8 +15,6 @@ OPTIONAL_PACKAGES = ("keras_attn.export",)
 """Packages that need more than a backend; their docstrings are checked where they load."""
 
 INCOMPLETE = {
-    "keras_attn.AttentionRNNCell",
-    "keras_attn.BeamDecoder",
     "keras_attn.ensemble_model",
     "keras_attn.export.ParityReport",
     "keras_attn.export.export_functional_onnx",

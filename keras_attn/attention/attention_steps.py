@@ -44,7 +44,7 @@ class AttentionSteps:
     """Bool, whether the weights are over the source, so that they align it with the target."""
 
     def primary_source(self, values: Any) -> Any:
-        """Returns the value for the source that the weights of a step refer to, by default any."""
+        """Selects the value of the source that the weights of a step refer to."""
         return values
 
     def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:

@@ -8,21 +8,23 @@ from keras_attn.positions.position_range import position_range
 
 @dataclasses.dataclass(frozen=True)
 class CacheView:
-    """Where new positions are written to a key-value cache, and what they may attend to in it.
+    """Slots of a key-value cache for new positions, and the slots that these may attend to.
 
     Args:
-        slot: int or int32 scalar, number of slots in use, which is the slot of the first new one.
-        start_index: int, int32 scalar or `(batch,)`, position of the first new token. Defaults to
-            `slot`, which is right without beams and padding.
-        key_positions: int32 `(1 or batch, slots)`, position of the token in each slot of the
-            extended cache, negative for slots that must not be attended to. Defaults to the
-            numbers of the slots, which is right without beams and padding.
-        ancestor_bias: float32 `(batch, 1, beams, slots)`, added to the scores: which slots of a
-            cache that beams share belong to which beam, see `kv_cache`. Defaults to `None`, no
+        slot: Int or scalar int32 tensor, number of slots in use, which is the slot of the first new
+            position.
+        start_index: Int, scalar int32 tensor or int32 tensor of shape `(batch,)`, position of the
+            first new token. Defaults to `slot`, for caches without beams and padding.
+        key_positions: Int32 tensor of shape `(1 or batch, slots)`, position of the token in each
+            slot of the extended cache; negative for slots that must not be attended to. Defaults to
+            the slot numbers, for caches without beams and padding.
+        ancestor_bias: Float32 tensor of shape `(batch, 1, beams, slots)`, added to the scores. It
+            assigns the slots of a shared cache to beams, see `kv_cache`. Defaults to `None`, no
             beams.
-        archive: another cache, whose slots come before those of the cache and are read without
-            being copied. Defaults to `None`.
-        growing: bool, whether the cache grows. Defaults to whether it can on this backend.
+        archive: Cache whose slots come before those of the cache and are not copied. Defaults to
+            `None`.
+        growing: Bool, whether the cache grows. Defaults to `None`: it grows if the backend supports
+            it.
 
     Example:
 
@@ -79,7 +81,7 @@ class CacheView:
         return both(position_mask(query_positions, key_positions, causal, sliding_window), is_used)
 
     def _ends_with_query(self, query_positions):
-        """Whether no slot follows the query, so that no causal mask is needed."""
+        """Returns whether no slot follows the query, so that no causal mask is needed."""
         if self.ancestor_bias is not None:
             return True
         is_single = query_positions.shape[1] == 1 and self.key_positions is None

@@ -23,64 +23,81 @@ from keras_attn.rnn.composed_query import ComposedQuery
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class AttentionRNNCell(Layer):
-    """Puts attention around any Keras cell.
+    """Adds attention to a Keras cell.
 
-    With `query="cell_output"`, the order of [Luong et al., 2015](https://arxiv.org/abs/1508.04025),
-    section 3:
+    With `query="cell_output"`, in the order of [Luong et al.,
+    2015](https://arxiv.org/abs/1508.04025), section 3:
 
         h_t, s_t = cell([x_t ; a_{t-1}], s_{t-1})   (a_{t-1} with input feeding only, section 3.3)
         c_t      = attention(query=h_t)
         a_t      = tanh(W_a [h_t ; c_t])            (equation 5)
 
-    With `query="previous_state"`, the order of [Bahdanau et al.,
+    With `query="previous_state"`, in the order of [Bahdanau et al.,
     2015](https://arxiv.org/abs/1409.0473), appendix A.2.2:
 
         c_t      = attention(query=top state of s_{t-1})
         h_t, s_t = cell([x_t ; c_t], s_{t-1})       ([x_t ; c_t ; a_{t-1}] with input feeding)
         a_t      = tanh(W_a [h_t ; c_t])
 
-    A tuple of names asks with all of these side by side; the attention comes after the cell if
-    `"cell_output"` is among them, and before it if not:
+    The query may be a concatenation of several vectors. Attention is computed after the cell if
+    `"cell_output"` is one of them, otherwise before the cell:
 
         "cell_output"      h_t
         "previous_state"   the top state of s_{t-1}
         "inputs"           x_t, in a decoder the embedding of the last token
-        "context"          c_{t-1}, zeros at first
-        "features"         what the memory was prepared with as `query_features`, the same at all
-                           steps: the embedding of a language, say
+        "context"          c_{t-1}, initially zeros
+        "features"         the `query_features` of the memory, equal for all steps, for instance the
+                           embedding of a language
 
-    The output is the attention vector a_t. Without `attention_units` there is no W_a: the output is
-    [h_t ; c_t], and input feeding feeds c_{t-1}. Without `attention` the output is h_t: a plain
-    recurrent cell.
+    The output is the attention vector a_t. Without `attention_units`, there is no W_a: the output
+    is [h_t ; c_t], and input feeding uses c_{t-1}. Without `attention`, the output is h_t, as in a
+    plain recurrent cell.
 
-    The memory is an argument of the call and nothing is kept between calls, so that the cell can be
-    trained, saved, searched with and exported. `AttentionRNN` loops it over a sequence.
+    The memory is a call argument, and nothing is stored between calls. `AttentionRNN` runs the cell
+    over a sequence.
 
     Args:
-        cell: a Keras cell (`keras.layers.LSTMCell(256)`), or a list of cells, which are stacked.
-        attention: an `AttentionMechanism`, a `MultiHeadAttention`, an `IntraDecoderAttention`, a
-            `CombinedAttention` to several memories, or `None`. Default `None`.
-        input_feeding: bool, whether the previous attention vector is an input of the cell. Default
-            `True`.
-        attention_units: int, size of the attention vector. Default `None`: no attention vector
-            layer.
-        attention_activation: activation of the attention vector. Default `"tanh"`.
-        query: a name from the list above, or a tuple of them. Default `"cell_output"`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        cell: Keras cell, such as `keras.layers.LSTMCell(256)`, or a list of cells, which are
+            stacked.
+        attention: `AttentionMechanism`, `MultiHeadAttention`, `IntraDecoderAttention`,
+            `CombinedAttention` for several memories, or `None`. Defaults to `None`.
+        input_feeding: Bool, whether the previous attention vector is an input of the cell. Defaults
+            to `True`.
+        attention_units: Positive int, size of the attention vector. Defaults to `None`, no
+            attention vector layer.
+        attention_activation: Activation of the attention vector. Defaults to `"tanh"`.
+        query: String, one of the names above, or a tuple of several. Defaults to `"cell_output"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: `(batch * beams, features)`, the input of one time step.
-        state: dict as from `get_initial_state`, leaves `(batch * beams, ...)`.
-        memory: dict as from `prepare_memory`, leaves `(batch, ...)`: beams share it.
+        inputs: Tensor of shape `(batch * beams, features)`, the input of one time step.
+        state: Dict returned by `get_initial_state` or by the previous step, with leaves of shape
+            `(batch * beams, ...)`.
+        memory: Dict returned by `prepare_memory`, with leaves of shape `(batch, ...)`. The beams of
+            a batch entry share it.
+        mechanism: State of the attention, passed separately by the cell itself, so that Keras does
+            not cast it. Defaults to `None`.
 
     Returns:
-        Tuple of the output `(batch * beams, output_size)` and the new state. Where the state holds
+        Tuple of the output `(batch * beams, output_size)` and the new state. If the state contains
         `alignments` `(batch * beams, source)`, they are the weights of this step.
 
     Raises:
-        ValueError: if `query` is unknown, `attention` is of another kind, `attention_units` is not
-            a positive integer, a cell or the attention has another compute dtype, or a memory or
-            the features are missing.
+        ValueError: If `query` is unknown, `attention` is not an attention layer, `attention_units`
+            is not a positive integer, a cell or the attention has a different compute dtype, or the
+            memory or the features are missing.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import AttentionRNNCell, BahdanauAttention
+    >>> cell = AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(6), attention_units=4)
+    >>> inputs, encoder_outputs = np.ones((2, 3), "float32"), np.ones((2, 7, 5), "float32")
+    >>> cell.build((2, 3), (2, 7, 5))
+    >>> memory = cell.prepare_memory(encoder_outputs)
+    >>> output, state = cell(inputs, cell.get_initial_state(2, memory=memory), memory)
+    >>> tuple(output.shape)
+    (2, 4)
     """
 
     def __init__(
@@ -98,8 +115,8 @@ class AttentionRNNCell(Layer):
         self.query = self.composed_query.query
         if attention is not None and not isinstance(attention, AttentionSteps):
             raise ValueError(
-                "attention must be an attention layer of keras_attn, such as BahdanauAttention(256)"
-                f". Received: attention={attention}."
+                "Expected attention to be an attention layer of keras_attn, such as "
+                f"BahdanauAttention(256). Received: attention={attention}."
             )
         check_compute_dtype(self, attention=attention)
         if attention_units is not None:
@@ -134,7 +151,9 @@ class AttentionRNNCell(Layer):
 
     @property
     def requires_time_loop(self) -> bool:
-        """Whether a step needs the attention of the step before, so that time must be a loop."""
+        """Bool, whether a step depends on the attention of the previous step, so that time is a
+        loop.
+        """
         return self.attention is not None and (
             self.input_feeding
             or self.attention.requires_time_loop
@@ -145,7 +164,7 @@ class AttentionRNNCell(Layer):
 
     @property
     def attends_after_cell(self) -> bool:
-        """Whether the query is known only when the cell has made its step."""
+        """Bool, whether the query depends on the output of the inner cell."""
         return "cell_output" in self.composed_query
 
     def build(
@@ -188,15 +207,18 @@ class AttentionRNNCell(Layer):
         encoder_mask: Mask | None = None,
         query_features: Tensor | None = None,
     ) -> TensorDict:
-        """Computes what stays the same for every step, see `AttentionMechanism.prepare_memory`.
+        """Computes everything that does not depend on the step.
 
         Args:
-            encoder_outputs: `(batch, source, features)`, or what else the attention takes.
-            encoder_mask: boolean `(batch, source)`, True = may be attended.
-            query_features: `(batch, features)`, part of each query if `query` names them.
+            encoder_outputs: Tensor of shape `(batch, source, features)`, or another memory of the
+                attention.
+            encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may
+                be attended to. Defaults to `None`.
+            query_features: Tensor of shape `(batch, features)`, used if `query` contains
+                `"features"`. Defaults to `None`.
 
         Returns:
-            Nested dict with leaves `(batch, ...)`.
+            Nested dict with leaves of shape `(batch, ...)`.
         """
         if self.attention is None:
             return {}

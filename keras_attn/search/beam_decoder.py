@@ -30,51 +30,131 @@ STOPS = ("collected", "exact")
 class BeamDecoder(Search):
     """Beam search with a pool of ended hypotheses.
 
-    At each step the `2 * beam_width` best continuations of the open beams are looked at, so that
-    `beam_width` of them are open whatever ends. A continuation ends if it is among the `beam_width`
-    best and is the end token, or if its sentence has reached its limit; it then moves to the pool,
-    where hypotheses are ranked by score. Ties go to the earlier beam, then to the lower token id.
-    If the rules leave a beam no token, and its group has no more possible continuations than beams,
-    the beam moves to the pool as it is and ranks below all hypotheses that have ended.
-    The conventions are those of CTranslate2 and fairseq; to rank as they do, the end token counted,
-    ask for `length_penalty_form="average_with_end"`.
+        score(y) = log p(y) / length_penalty(|y|) + coverage_penalty(y)
 
-    With `num_groups` it is diverse beam search ([Vijayakumar et al., 2018](
-    https://arxiv.org/abs/1610.02424), with Hamming diversity): the beams are divided into groups,
-    each of which searches for itself but is held off what the groups before it choose at the same
-    step. Group g chooses its continuations y by
+    Each step considers the `2 * beam_width` best continuations of the open beams, so that
+    `beam_width` beams remain open. A continuation ends if it is one of the `beam_width` best and is
+    the end token, or if its length limit is reached. It then moves to the pool, which ranks
+    hypotheses by score. The earlier beam wins a tie, then the lower token id. If a beam has no
+    allowed token, and its group has no more possible continuations than beams, it moves to the pool
+    unchanged and ranks below all ended hypotheses. The conventions are those of CTranslate2 and
+    fairseq. To rank exactly as they do, with the end token counted, use
+    `length_penalty_form="average_with_end"`.
 
-        log p(y) - diversity_strength * sum over h < g of how often h has chosen the token of y
+    With `num_groups`, it is diverse beam search ([Vijayakumar et al.,
+    2018](https://arxiv.org/abs/1610.02424), with Hamming diversity): the beams are divided into
+    groups, and each group is penalized for the tokens that previous groups have selected in the
+    same step. Group g selects its continuations y by
 
-    where h has chosen the tokens of as many best continuations as it has beams. Scores and log
-    probabilities of the results are without that.
+        log p(y) - diversity_strength * sum_{h < g} (number of times that h has selected the token
+        of y)
+
+    where the selected tokens of h are those of its best continuations, as many as it has beams.
+    Returned scores and log probabilities exclude this penalty.
 
     Args:
-        decoder: a `StepDecoder`.
-        beam_width: int of at most 4096, open hypotheses of a sentence. Default 4.
-        num_hypotheses: int, hypotheses returned, at most `beam_width`. Default 1.
-        stop: when a sentence is done. `"collected"`: `beam_width * patience` hypotheses, rounded to
-            the nearest whole number and at least one, have ended.
-            `"exact"`: no open hypothesis can still be among the best `num_hypotheses`. Default
-            `"collected"`.
-        patience: float > 0, see `stop`
-            ([Kasai et al., 2024](https://aclanthology.org/2024.lrec-main.261)). Default 1.
-        coverage_penalty: float >= 0, added to the score of a hypothesis is this many times how far
-            it has left parts of the source out, see `keras_attn.search.coverage_penalty`; needs a
-            decoder whose attention weights are never exactly 0 but for padding, as a softmax gives
-            them. Default 0.
-        num_groups: int, groups of beams; divides `beam_width`. What two groups find counts once.
-            Default 1.
-        diversity_strength: float > 0, see above, in nats. Default 0.5.
-        max_length, relative_max_length, min_length, length_penalty, length_penalty_form,
-            start_token_id, end_token_id, pad_token_id, suppressed_token_ids, repetition_penalty,
-            no_repeat_ngram_size, return_alignments, return_token_log_probs: see `Search`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        decoder: `StepDecoder`.
+        beam_width: Int in [1, 4096], number of open hypotheses of a batch entry. Defaults to `4`.
+        num_hypotheses: Positive int, number of returned hypotheses, at most `beam_width`. Defaults
+            to `1`.
+        stop: String, when a batch entry is done. `"collected"`: `beam_width * patience` hypotheses,
+            rounded to the nearest integer and at least one, have ended. `"exact"`: no open
+            hypothesis can still be one of the best `num_hypotheses`. Defaults to `"collected"`.
+        patience: Positive float, see `stop` ([Kasai et al.,
+            2024](https://aclanthology.org/2024.lrec-main.261)). Defaults to `1.0`.
+        coverage_penalty: Float >= 0, weight of the coverage penalty, see
+            `keras_attn.search.coverage_penalty`. It requires a decoder whose attention weights are
+            0 only at padding, as those of a softmax. Defaults to `0.0`.
+        num_groups: Positive int, number of groups of beams; divides `beam_width`. A hypothesis that
+            two groups find counts once. Defaults to `1`.
+        diversity_strength: Positive float, see above, in nats. Defaults to `0.5`.
+        max_length: Positive int, maximum number of tokens of a hypothesis, including the end token.
+            Decoders with learned positions may have a lower maximum. Defaults to `256`.
+        relative_max_length: Tuple `(factor, margin)`: a hypothesis has at most `factor *
+            source_length + margin` tokens, or none if this is negative. `None` for no such limit.
+            Defaults to `(2, 10)`.
+        min_length: Int >= 0, minimum number of tokens of a hypothesis, without the end token.
+            Defaults to `0`.
+        length_penalty: Float, exponent of the length in the score. It should not be far below 0,
+            because scores below -1e9 are reserved for missing hypotheses. Defaults to `1.0`.
+        length_penalty_form: String, `"average"`, `"average_with_end"`, `"gnmt"` or `"none"`, see
+            `keras_attn.search.length_penalty`. Defaults to `"average"`.
+        start_token_id: Int >= 0, id of the start token. Defaults to `1`.
+        end_token_id: Int >= 0, id of the end token. Defaults to `2`.
+        pad_token_id: Int >= 0, id of padding. Defaults to `0`.
+        suppressed_token_ids: List of ids that are never generated. Defaults to `None`: padding and
+            start, unless they are the end token.
+        repetition_penalty: Positive float. Values above 1 make the previous tokens of a hypothesis
+            less probable, including those of a prefix but not those of a prompt. It changes the
+            logits, see `keras_attn.search.repetition`, and so the `log_probs`, except those of
+            prefix tokens. Defaults to `1.0`, no penalty.
+        no_repeat_ngram_size: Int >= 0, size of the n-grams that a hypothesis may contain only once.
+            Defaults to `0`, no limit.
+        return_alignments: Bool, whether to return the attention weights. Defaults to `False`.
+        return_token_log_probs: Bool, whether to return the log probability of each token. Defaults
+            to `False`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments, returns: see `Search`; `hypotheses` is `num_hypotheses`.
+    Call arguments:
+        encoder_outputs: Tensor of shape `(batch, source, features)`, or a dict of tensors for a
+            decoder with `CombinedAttention`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
+            attended to. A dict of masks if `encoder_outputs` is a dict. It is combined with the
+            implicit mask. Defaults to `None`, no masked positions.
+        encoder_state: Nested lists of tensors of shape `(batch, units)`, the final state of the
+            encoder. Defaults to `None`.
+        max_length: Int or scalar int32 tensor that replaces the constructor argument. If the state
+            of the decoder cannot grow in a loop (on JAX, and see
+            `StepDecoder.can_exceed_max_length`), the constructor argument is the upper limit.
+            Defaults to `None`.
+        length_penalty: Float or scalar float32 tensor that replaces the constructor argument.
+            Defaults to `None`.
+        query_features: Tensor of shape `(batch, features)`, for decoders whose queries contain
+            features. Defaults to `None`.
+        prefix_ids: Int tensor of shape `(batch, prefix)`, tokens with which every hypothesis
+            begins, such as a language tag, padded on the right; shape `(1, prefix)` for one prefix
+            for all. Prefix tokens count for limits, lengths and log probabilities. Defaults to
+            `None`, no prefix.
+        seeds: Int32 tensor of shape `(batch,)`, seeds of a search with random sampling; shape
+            `(1,)` for one seed for all. Defaults to `None`.
+        mask: Boolean tensor of shape `(batch, source)`, or a dict of masks, the implicit mask of
+            `encoder_outputs`. Keras passes it if there is no other input.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, or a dict of masks, the
+            implicit mask of `encoder_outputs`. Keras passes it.
+
+    Returns:
+        Dict of the hypotheses of each batch entry, the best one first:
+
+        - `token_ids`: int32 `(batch, hypotheses, time)`, with the end token, if any, and padding.
+        - `lengths`: int32 `(batch, hypotheses)`, numbers of tokens without the end token.
+        - `scores`: float32 `(batch, hypotheses)`, natural-log probability divided by the length
+          penalty, plus the coverage penalty of a beam search.
+        - `log_probs`: float32 `(batch, hypotheses)`, natural-log probability of all tokens,
+          including the end token.
+        - `alignments`: float `(batch, hypotheses, time, source)`, if `return_alignments=True`.
+        - `token_log_probs`: float32 `(batch, hypotheses, time)`, if `return_token_log_probs=True`:
+          the natural-log probability of each token given the previous tokens, with the sum
+          `log_probs`.
+
+        If fewer hypotheses are found than requested, the missing ones have the score and log
+        probability -1e9. A hypothesis for which every next token is impossible, a dead end, is
+        returned without an end token and ranks below all ended hypotheses.
+
+        There are `num_hypotheses` hypotheses per batch entry.
 
     Raises:
-        ValueError: for arguments out of range.
+        ValueError: If an argument is out of range, or a coverage penalty or alignments are
+            requested of a decoder without attention.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import rnn_seq2seq
+    >>> encoder, decoder = rnn_seq2seq(20, 30, units=4, embedding_dim=4)
+    >>> search = BeamDecoder(decoder, beam_width=3, num_hypotheses=2, max_length=3)
+    >>> results = search(**encoder(np.array([[5, 6, 7, 2]])))
+    >>> tuple(results["scores"].shape)
+    (1, 2)
     """
 
     def __init__(

@@ -330,7 +330,7 @@ def test_a_layer_from_a_config_leaves_the_config_as_it_is():
 
 
 def test_a_layer_that_is_none_of_the_attentions_is_refused():
-    with pytest.raises(ValueError, match="attention must be an attention layer of keras_attn"):
+    with pytest.raises(ValueError, match="attention to be an attention layer of keras_attn"):
         AttentionRNNCell(keras.layers.GRUCell(5), keras.layers.AdditiveAttention())
 
 

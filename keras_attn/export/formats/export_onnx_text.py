@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any

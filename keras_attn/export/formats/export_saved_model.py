@@ -1,4 +1,5 @@
 import inspect
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
