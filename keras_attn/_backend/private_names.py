@@ -12,6 +12,7 @@ changes, or when upstream fixes what it works around.
 | `tensor._keras_mask` | masks in exported steps | Keras 3.15 | a public function returns implicit masks |
 | `Node`, `Tracker`, `_inbound_nodes`, `_outbound_nodes` | copies of layers for an export | Keras 3.15 | Keras copies layers that share variables |
 | `Functional._run_through_graph` | shared layers in `clone_model` | Keras 3.15 | `clone_model` keeps shared layers shared |
+| `CompileLoss._user_loss_weights` | no fused loss with weights | Keras 3.15 | `Model` shows the weights of its losses |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
 | `TimeDistributed.call`, replaced on copies | steps folded into the batch | Keras 3.15 | Keras traces an unknown number of steps correctly |
 | `DropoutRNNCell.get_dropout_mask` | finding cells with dropout | Keras 3.15 | Keras draws no masks in inference |
@@ -83,6 +84,11 @@ def copy_layers_in(model_class: Any, scope: Any) -> Any:
             return super(model_class, self)._run_through_graph(*args, **kwargs)
 
     model_class._run_through_graph = _run_through_graph
+
+
+def loss_weights(model):
+    """The `loss_weights` that a model was compiled with, or `None`."""
+    return getattr(getattr(model, "_compile_loss", None), "_user_loss_weights", None)
 
 
 NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")

@@ -66,6 +66,8 @@ class CausalLanguageModel(TransformerTokenDecoder):
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, prompt)`, the implicit mask of
             `encoder_outputs`. Keras passes it. It is combined with `encoder_mask`.
+        return_features: Bool, whether to return what the output layer maps to logits,
+            `(batch, target, features)`, instead of the logits. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(batch, time, vocabulary)`, for the token after each position.
@@ -120,6 +122,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
         encoder_state: Any = None,
         training: bool = False,
         encoder_outputs_mask: Masks | None = None,
+        return_features: bool = False,
     ) -> Any:
         if encoder_outputs is not None:
             check_same_batch(self, token_ids=token_ids, encoder_outputs=encoder_outputs)
@@ -131,13 +134,14 @@ class CausalLanguageModel(TransformerTokenDecoder):
             memory = self.prepare_memory(encoder_outputs, encoder_mask)
             shared = _after_prompt(memory, memory["caches"])
             vectors, _ = self._extend(token_ids, shared, memory, growing=True)
-            return self.project(vectors, training)  # (B, T, V)
+            return vectors if return_features else self.project(vectors)  # (B, T, V)
         vectors = self.stack.embed(token_ids)  # (B, T, D)
         positions = position_range(ops.shape(vectors)[1])
         bias = self.stack.bias(positions, positions)
         for block in self.stack.blocks:
             vectors = block(vectors, position_bias=bias)
-        return self.project(self.stack.normalize(vectors), training)  # (B, T, V)
+        vectors = self.stack.normalize(vectors)
+        return vectors if return_features else self.project(vectors)  # (B, T, V)
 
     def prepare_memory(
         self, encoder_outputs: Any, encoder_mask: Masks | None = None, encoder_state: Any = None

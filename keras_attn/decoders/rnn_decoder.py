@@ -66,6 +66,8 @@ class RNNDecoder(TokenDecoder):
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
             `encoder_outputs`. Keras passes it.
+        return_features: Bool, whether to return what the output layer maps to logits,
+            `(batch, target, features)`, instead of the logits. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(batch, target, vocabulary)`, for the token after each position. If
@@ -158,6 +160,7 @@ class RNNDecoder(TokenDecoder):
         query_features: Any = None,
         training: bool = False,
         encoder_outputs_mask: Masks | None = None,
+        return_features: bool = False,
     ) -> Any:
         if encoder_state is None:
             check_second_input(self, "encoder_outputs", encoder_outputs)
@@ -180,7 +183,8 @@ class RNNDecoder(TokenDecoder):
             if len(token_ids.shape) == 2:  # ids, not vectors
                 mask = padding_mask(token_ids, self.pad_token_id)
             self.add_loss(self.coverage_loss * coverage_loss(weights, mask))
-        logits = self.project(self.output_dropout(outputs), training)  # (B, T, V)
+        vectors = self.output_dropout(outputs)
+        logits = vectors if return_features else self.project(vectors)  # (B, T, V)
         return (logits, weights) if return_attention_scores else logits
 
     @property

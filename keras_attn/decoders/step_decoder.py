@@ -42,6 +42,7 @@ class StepDecoder(Layer):
     - `forbids_tokens`, `True` if all tokens of a step may be impossible;
     - `primary_source`, for several encoder outputs;
     - `cache_block_size` and `archive`, for long outputs with a growing state;
+    - `output_layer`, and `call(..., return_features=True)`, for a loss that is fused with it;
     - `reads_prompts`, True for a language model, which needs no encoder;
     - a `vocabulary_size`, or an `embedding` with `input_dim`, which an export reads.
 
@@ -84,6 +85,11 @@ class StepDecoder(Layer):
     >>> tuple(search(np.ones((2, 3, 4), "float32"))["lengths"].shape)
     (2, 1)
     """
+
+    output_layer = None
+    """The layer that maps the last features of `call` to logits, of a decoder whose `call` returns
+    the features instead of the logits with `return_features=True`: so a loss can be fused with it.
+    `None` for other decoders."""
 
     reads_prompts = False
     """bool, whether the decoder is a language model: `encoder_outputs` are the ids of prompts that

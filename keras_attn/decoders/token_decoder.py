@@ -8,7 +8,7 @@ from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import StaticShape, Tensor
 from keras_attn.decoders.step_decoder import StepDecoder
-from keras_attn.output_layers.projection import logits_of
+from keras_attn.output_layers.projection import project
 
 
 class TokenDecoder(StepDecoder):
@@ -55,10 +55,14 @@ class TokenDecoder(StepDecoder):
                 "Use equal sizes, or pass a head."
             )
 
-    def project(self, outputs: Tensor, training: bool = False) -> Tensor:
+    @property
+    def output_layer(self) -> keras.layers.Layer:
+        """Layer that maps outputs `(..., features)` to logits `(..., V)`."""
+        return self.embedding if self.head is None else self.head
+
+    def project(self, outputs: Tensor) -> Tensor:
         """Returns the float32 logits `(..., V)` of outputs `(..., features)`."""
-        layer = self.embedding if self.head is None else self.head
-        return logits_of(outputs, layer, training=training)
+        return project(outputs, self.output_layer)
 
     def get_config(self) -> dict[str, Any]:
         return {

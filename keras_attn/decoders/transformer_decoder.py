@@ -60,6 +60,8 @@ class TransformerDecoder(TransformerTokenDecoder):
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
             `encoder_outputs`. Keras passes it.
+        return_features: Bool, whether to return what the output layer maps to logits,
+            `(batch, target, features)`, instead of the logits. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(batch, target, vocabulary)`, for the token after each position. If
@@ -113,6 +115,7 @@ class TransformerDecoder(TransformerTokenDecoder):
         return_attention_scores: bool = False,
         training: bool = False,
         encoder_outputs_mask: Masks | None = None,
+        return_features: bool = False,
     ) -> Any:
         check_second_input(self, "encoder_outputs", encoder_outputs)
         check_same_batch(self, token_ids=token_ids, encoder_outputs=encoder_outputs)
@@ -127,7 +130,8 @@ class TransformerDecoder(TransformerTokenDecoder):
             vectors, weights = block.rematerialized(
                 block.run, vectors, block_memory, position_bias=bias
             )
-        logits = self.project(self.stack.normalize(vectors), training)  # (B, T, V)
+        vectors = self.stack.normalize(vectors)
+        logits = vectors if return_features else self.project(vectors)  # (B, T, V)
         if not return_attention_scores:
             return logits
         return logits, ops.mean(weights, axis=1)  # (B, T, V), (B, T, S)

@@ -3,11 +3,12 @@ from typing import Any
 import keras
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._types import Tensor
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.encoders.prompt_encoder import PromptEncoder
-from keras_attn.models.model_inputs import is_arrays, source_inputs
+from keras_attn.models.fused_loss_model import FusedLossModel
+from keras_attn.models.model_inputs import call_encoder, is_arrays, source_inputs
 from keras_attn.models.model_of_parts import (
-    ModelOfParts,
     accepts_cloned_graph,
     check_encoder,
     check_part,
@@ -20,7 +21,7 @@ TARGET = "target_ids"
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class TrainingModel(ModelOfParts):
+class TrainingModel(FusedLossModel):
     """Maps sources and the beginnings of targets to logits: the model that is trained.
 
         logits = decoder(target_ids, **encoder(source))
@@ -30,6 +31,10 @@ class TrainingModel(ModelOfParts):
     of the same layers to generate with what was trained. `keras.saving.load_model`,
     `keras.models.clone_model` and `keras.models.model_from_json` keep layers shared that encoder
     and decoder share, such as an embedding.
+
+    With a fused loss, the default of `keras_attn.training.compile_for_training`, a training step
+    does not compute the logits, see `keras_attn.training.SequenceCrossentropy`: the logits then
+    have no gradient.
 
     Args:
         encoder: layer that returns a dict of the arguments of a decoder: `encoder_outputs` and,
@@ -89,7 +94,7 @@ class TrainingModel(ModelOfParts):
         if encoder is None:
             check_reads_prompts(step_decoder)
         target_ids = keras.Input((None,), dtype="int32", name=TARGET)
-        source, named, encoded = None, {}, {}
+        source, source_encoder, named, encoded = None, None, {}, {}
         if encoder is not None or inputs is not None:
             source = source_inputs(encoder, inputs)
             named = source if isinstance(source, dict) else {source.name: source}
@@ -98,12 +103,15 @@ class TrainingModel(ModelOfParts):
                     f"Expected inputs with other names than {TARGET!r}, which is the input of the "
                     f"decoder. Received: inputs named {list(named)}. Rename that input."
                 )
-            prompts = PromptEncoder(get_vocabulary_size(step_decoder), name="prompts")
-            encoded = encode(prompts if encoder is None else encoder, source)
+            source_encoder = encoder
+            if encoder is None:
+                source_encoder = PromptEncoder(get_vocabulary_size(step_decoder), name="prompts")
+            encoded = encode(source_encoder, source)
         inputs = {**named, TARGET: target_ids} if named else target_ids
         super().__init__(inputs, decoder(target_ids, **encoded), name)
         self.encoder = encoder
         self.decoder = decoder
+        self.source_encoder = source_encoder
 
     @property
     def source(self) -> Any:
@@ -112,6 +120,18 @@ class TrainingModel(ModelOfParts):
             return None
         source = {name: tensor for name, tensor in self.input.items() if name != TARGET}
         return source if len(source) > 1 else next(iter(source.values()))
+
+    @property
+    def output_layer(self) -> Any:
+        return getattr(self.decoder, "output_layer", None)
+
+    def compute_features(self, inputs: dict[str, Tensor]) -> Tensor:
+        encoded = {}
+        if self.source_encoder is not None:
+            source = {name: value for name, value in inputs.items() if name != TARGET}
+            source = source if len(source) > 1 else next(iter(source.values()))
+            encoded = call_encoder(self.source_encoder, source)
+        return self.decoder(inputs[TARGET], **encoded, return_features=True)
 
     @classmethod
     def parts_of_graph(cls, inputs: Any, layers: Any) -> Any:

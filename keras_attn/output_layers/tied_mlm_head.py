@@ -8,7 +8,7 @@ from keras_attn._layer.layer import Layer
 from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
-from keras_attn.output_layers.projection import logits_of
+from keras_attn.output_layers.projection import project
 from keras_attn.transformer.feed_forward import erf_gelu
 
 
@@ -28,7 +28,8 @@ class TiedMLMHead(Layer):
 
     Call arguments:
         inputs: Tensor of shape `(..., features)`.
-        training: Bool, whether a loss may be computed without the logits. Defaults to `False`.
+        return_features: Bool, whether to return what is multiplied with the embedding, without the
+            bias. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(..., vocabulary)`.
@@ -69,14 +70,14 @@ class TiedMLMHead(Layer):
             name="bias", shape=(self.embedding.input_dim,), initializer="zeros"
         )
 
-    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+    def call(self, inputs: Tensor, return_features: bool = False) -> Tensor:
         hidden = self.norm(self.dense(inputs))  # (..., E)
-        return logits_of(hidden, self.embedding, self.bias, training)  # (..., V)
+        return hidden if return_features else project(hidden, self.embedding, self.bias)
 
     def compute_output_shape(self, inputs_shape: StaticShape) -> tuple[int | None, ...]:
         return (*inputs_shape[:-1], self.embedding.input_dim)
 
-    def compute_output_spec(self, inputs: Tensor, training: bool = False) -> Any:
+    def compute_output_spec(self, inputs: Tensor, return_features: bool = False) -> Any:
         return keras.KerasTensor(self.compute_output_shape(tuple(inputs.shape)), dtype="float32")
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:

@@ -18,6 +18,7 @@ def compile_for_training(
     global_clipnorm: float | None = 1.0,
     label_smoothing: float = 0.1,
     ignore_class: int = 0,
+    fused_loss: bool = True,
     **kwargs: Any,
 ) -> keras.Model:
     """Compiles a model that maps to token logits, with what sequence models need.
@@ -40,6 +41,8 @@ def compile_for_training(
         label_smoothing: float in `[0, 1)`. Default 0.1.
         ignore_class: int, label of padding, which may be outside of the classes, such as -100. All
             others must be in `[0, V)`, or loss and weights become NaN. Default 0.
+        fused_loss: bool, whether a `TrainingModel` computes the loss without the logits where it
+            can, see `SequenceCrossentropy`. Defaults to `True`.
         **kwargs: more arguments of `ClippedAdam`, such as `beta_2`.
 
     Returns:
@@ -65,7 +68,7 @@ def compile_for_training(
     compile_model: Any = model.compile  # Keras' annotations of its arguments are incomplete.
     compile_model(
         optimizer,
-        loss=SequenceCrossentropy(label_smoothing, ignore_class),
+        loss=SequenceCrossentropy(label_smoothing, ignore_class, fused=fused_loss),
         metrics=[TokenAccuracy(ignore_class), Perplexity(ignore_class)],
         weighted_metrics=None if model.losses else [mean_loss],
         jit_compile=False if keras.backend.backend() == "tensorflow" else "auto",

@@ -52,8 +52,9 @@ class ScheduledSampling(Layer):
         seed: int, seed of what is drawn. Default `None`.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments: `token_ids` and what an encoder returns, as of the decoder. The implicit mask
-        of `encoder_outputs` is joined with `encoder_mask`.
+    Call arguments: `token_ids` and what an encoder returns, as of the decoder, and
+        `return_features` for a decoder that has it. The implicit mask of `encoder_outputs` is
+        joined with `encoder_mask`.
 
     Returns:
         float32 logits `(B, T, V)`.
@@ -104,6 +105,10 @@ class ScheduledSampling(Layer):
     def reads_prompts(self) -> bool:
         return self.decoder.reads_prompts
 
+    @property
+    def output_layer(self) -> keras.layers.Layer | None:
+        return self.decoder.output_layer
+
     def build(
         self,
         token_ids_shape: StaticShape,
@@ -134,6 +139,7 @@ class ScheduledSampling(Layer):
         query_features: Tensor | None = None,
         training: bool = False,
         encoder_outputs_mask: Mask | None = None,
+        return_features: bool = False,
     ) -> Any:
         encoder_mask = join(
             encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
@@ -155,6 +161,8 @@ class ScheduledSampling(Layer):
                 logits = self.decoder(shown, **given, training=False)  # (B, T, V)
                 shown = self._mix(token_ids, ops.stop_gradient(logits), probability)  # (B, T)
             token_ids = shown
+        if return_features:
+            given["return_features"] = True
         return self.decoder(token_ids, **given, training=training)
 
     def _mix(self, token_ids, logits, probability):

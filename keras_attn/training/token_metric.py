@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_attn._backend.replicas import sum_over_replicas
-from keras_attn.output_layers.projection import projection_of
 from keras_attn.training.token_statistics import (
+    TokenStatistics,
     check_num_classes,
     labels_of,
     of_real_tokens,
@@ -27,7 +27,8 @@ class TokenMetric(keras.metrics.Metric):
 
     Call arguments (of `update_state`):
         y_true: int `(batch, target_length)`.
-        y_pred: float logits `(batch, target_length, V)`.
+        y_pred: float logits `(batch, target_length, V)`, or the `TokenStatistics` of a fused loss
+            with the same `ignore_class`.
         sample_weight: optional, float `(batch, target_length)` or `(batch, 1)`: weights of the
             tokens.
 
@@ -58,24 +59,12 @@ class TokenMetric(keras.metrics.Metric):
         weights = of_real_tokens(1.0, labels, self.ignore_class)  # (B, T)
         if sample_weight is not None:
             weights = weights * weights_of_tokens(sample_weight)  # (B, T)
-        if not hasattr(y_pred, "shape"):
-            y_pred = ops.convert_to_tensor(y_pred)
-        values = self.values(self._statistics(labels, y_pred), y_pred.shape[-1])
+        if not isinstance(y_pred, TokenStatistics):
+            y_pred = _statistics_of_logits(labels, y_pred)
+        values = self.values(y_pred.values, y_pred.num_classes)
         values = of_real_tokens(values, labels, self.ignore_class)  # (B, T)
         self.total.assign_add(ops.sum(weighted(values, weights)))
         self.num_tokens.assign_add(ops.sum(weights))
-
-    def _statistics(self, labels, logits):
-        """Those that a loss of the same tokens has left, or new ones."""
-        projection = projection_of(logits)
-        if projection is not None and projection.seen is not None:
-            seen, ignore_class, statistics = projection.seen
-            same_tokens = seen is labels and ignore_class == self.ignore_class
-            if same_tokens and statistics["largest"].graph is logits.graph:
-                return statistics
-        check_num_classes(logits.shape[-1], "logits", logits.shape)
-        logits = ops.cast(logits, "float32")
-        return token_statistics(labels_of(labels, logits), logits)[0]
 
     def result(self) -> Any:
         total, num_tokens = sum_over_replicas(
@@ -85,3 +74,12 @@ class TokenMetric(keras.metrics.Metric):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "ignore_class": self.ignore_class}
+
+
+def _statistics_of_logits(labels, logits):
+    if not hasattr(logits, "shape"):
+        logits = ops.convert_to_tensor(logits)
+    num_classes = logits.shape[-1]
+    check_num_classes(num_classes, "logits", logits.shape)
+    logits = ops.cast(logits, "float32")
+    return TokenStatistics(token_statistics(labels_of(labels, logits), logits)[0], num_classes)

@@ -1,9 +1,23 @@
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from keras import ops
 
 from keras_attn._types import Tensor, TensorLike
+
+
+@dataclass(frozen=True)
+class TokenStatistics:
+    """What a loss that does not compute the logits passes to the metrics of the same tokens.
+
+    Attributes:
+        values: dict of float32 `(batch, target_length)`, see `token_statistics`.
+        num_classes: int, V.
+    """
+
+    values: dict[str, Any]
+    num_classes: int
 
 
 def token_statistics(labels: Tensor, logits: Tensor) -> Any:

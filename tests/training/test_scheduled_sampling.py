@@ -13,7 +13,6 @@ from keras_attn import (
     transformer_seq2seq,
 )
 from keras_attn.decoders.step_decoder import StepDecoder
-from keras_attn.output_layers.projection import projection_of
 from keras_attn.training import ScheduledSampling, compile_for_training
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, numpy
@@ -158,19 +157,14 @@ def test_other_decoders_can_be_trained_so(make):
     assert np.isfinite(numpy(trainer(inputs, training=True))).all()
 
 
-@requires_tensorflow("Other backends have no graph in which logits are noted.")
-def test_the_loss_still_needs_no_logits():
-    import tensorflow as tf
-
-    encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
-    sampling = ScheduledSampling(decoder, 0.5)
-
-    @tf.function
-    def features():
-        logits = sampling(TARGET_IDS, **encoder(SOURCE_IDS), training=True)
-        return projection_of(logits).features
-
-    assert features().shape == (2, 4, 8)
+@requires_tensorflow("on other backends the loss is computed from logits")
+def test_scheduled_sampling_keeps_the_loss_fused():
+    sampling = ScheduledSampling(rnn_seq2seq(20, 30, units=8, embedding_dim=8)[1], 0.5)
+    trainer = TrainingModel(rnn_seq2seq(20, 30, units=8, embedding_dim=8)[0], sampling)
+    assert compile_for_training(trainer).is_loss_fused
+    encoded = trainer.encoder(SOURCE_IDS)
+    features = sampling(TARGET_IDS, **encoded, training=True, return_features=True)
+    assert features.shape == (2, 4, 8)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,120 @@
+import contextvars
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+from keras_attn._backend.private_names import loss_weights
+from keras_attn._backend.replicas import num_replicas
+from keras_attn._types import Tensor
+from keras_attn.models.model_of_parts import ModelOfParts
+from keras_attn.output_layers.projection import can_fuse_projection, project
+
+_trained_model = contextvars.ContextVar("trained_model", default=None)
+"""The model whose `train_step` runs in this thread."""
+
+
+class FusedLossModel(ModelOfParts):
+    """Base of models of token logits that train without computing the logits.
+
+    The logits of a large vocabulary need more memory than the rest of a training step. A loss such
+    as `keras_attn.training.SequenceCrossentropy(fused=True)` computes them, and the gradient, block
+    by block from what they are a product of:
+
+        train_step        call -> features --+-> loss.from_features -> loss
+                                             |      |
+                          output layer ------+      +-> statistics -> metrics
+
+        everything else   call -> features -> output layer -> logits -> loss, metrics
+
+    `compute_loss` passes the features and the output layer to the loss, and the statistics that the
+    loss returns to the metrics. The logits are not part of such a step, so they have no gradient.
+    Metrics that need logits get them; they are computed for these metrics only.
+
+    The loss is fused in `fit`, `train_on_batch` and `train_step` on TensorFlow, unless
+    `run_eagerly` or `loss_weights` were passed to `compile`, the output layer does more than
+    multiply with a kernel, or it computes in float16.
+
+    A subclass has `compute_features` and `output_layer`, and `output_bias` where there is one.
+    """
+
+    output_bias: Any = None
+    """Variable `(V,)` that is added to the results of the output layer, or `None`."""
+
+    def compute_features(self, inputs: dict[str, Tensor]) -> Tensor:
+        """What the output layer maps to logits, in a training.
+
+        Args:
+            inputs: dict of tensors by the names of the inputs.
+
+        Returns:
+            Float tensor `(batch, time, features)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `compute_features`.")
+
+    @property
+    def output_layer(self) -> Any:
+        """The layer that maps the features to logits, or `None` if it is not known."""
+        raise NotImplementedError(f"{type(self).__name__} must override `output_layer`.")
+
+    @property
+    def is_loss_fused(self) -> bool:
+        """Whether a training step computes the loss without the logits."""
+        return (
+            self.compiled
+            and getattr(self.loss, "is_fused", False)
+            and loss_weights(self) is None
+            and keras.backend.backend() == "tensorflow"
+            and not self.run_eagerly
+            and can_fuse_projection(self.output_layer)
+        )
+
+    def train_step(self, *args: Any) -> Any:
+        token = _trained_model.set(self)
+        try:
+            return super().train_step(*args)
+        finally:
+            _trained_model.reset(token)
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        if not (training and _trained_model.get() is self and self.is_loss_fused):
+            return super().call(inputs, training, mask)
+        if not isinstance(inputs, dict):
+            inputs = {self.inputs[0].name: tree.flatten(inputs)[0]}
+        inputs = {
+            each.name: ops.convert_to_tensor(inputs[each.name], each.dtype) for each in self.inputs
+        }
+        return {"features": self.compute_features(inputs)}
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        if not isinstance(y_pred, dict):
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        features, layer, bias = y_pred["features"], self.output_layer, self.output_bias
+        (labels,) = tree.flatten(y)
+        weights = None if sample_weight is None else tree.flatten(sample_weight)[0]
+        loss, statistics = self.loss.from_features(labels, features, layer, bias, weights)
+        for group in self.metrics:
+            if not hasattr(group, "metrics"):
+                continue  # not one of `compile`: Keras updates it elsewhere
+            if not group.built:  # Keras builds it by its first predictions, which are logits
+                shape = (*features.shape[:-1], statistics.num_classes)
+                group.build(y, keras.KerasTensor(shape, dtype="float32"))
+            found = statistics
+            if not all(self.loss.has_statistics_for(each) for each in group.metrics):
+                found = project(ops.stop_gradient(features), layer, bias)  # logits
+            group.update_state(y, found, sample_weight)
+        # As in Keras, each replica adds its share of the mean of these losses.
+        others = [ops.sum(ops.cast(each, "float32")) / num_replicas() for each in self.losses]
+        return sum(others, loss)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        if isinstance(y_pred, dict):
+            return self.get_metrics_result()  # `compute_loss` has updated the metrics
+        return super().compute_metrics(x, y, y_pred, sample_weight)
