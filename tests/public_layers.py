@@ -22,7 +22,10 @@ def public_layers():
     return {
         name: each
         for name, each in public.items()
-        if isinstance(each, type) and issubclass(each, keras.Layer) and name not in ABSTRACT
+        if isinstance(each, type)
+        and issubclass(each, keras.Layer)
+        and not issubclass(each, keras.Model)
+        and name not in ABSTRACT
     }
 
 

@@ -618,7 +618,8 @@ def test_half_precision_goes_through_the_cache_with_float32_biases(growing):
     cache = layer.new_cache(2, 6, growing)
     for t in range(6):
         now = X[:, t : t + 1].astype("float16")
-        step = layer.step(now, cache, np.int32(t), position_bias=bias, growing=growing)
+        view = CacheView(np.int32(t), growing=growing)
+        step = layer.step(now, cache, view, position_bias=bias)
         outputs, _, cache = step
         assert {str(leaf.dtype) for leaf in tree.flatten(numpy(step))} == {"float16"}
         assert_close(numpy(outputs)[:, 0], expected[:, t], 0.02)

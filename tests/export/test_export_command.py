@@ -62,7 +62,7 @@ def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
     assert main([form, str(run), str(tmp_path / "model")]) == 0
     assert capsys.readouterr().out.endswith("Compared with Keras on a report.\n")
     ((model, out, source, _, options),) = calls
-    assert (model.name, out) == ("translator", tmp_path / "model")
+    assert (model.name, out) == ("generation_model", tmp_path / "model")
     assert options.pop("card", None) == (ModelCard() if form == "onnx-steps" else None)
     plain = {"alignments": None, "target_prefix": False, "allow_nonfinite": False}
     assert options == {"sentences": None, **plain}

@@ -89,8 +89,8 @@ def command(path, tmp_path):
 
     def run(texts, *options):
         process = subprocess.run(
-            [sys.executable, "-m", "keras_attn_runtime", path]
-            + ["--score", tmp_path / "targets", *options],
+            [sys.executable, "-m", "keras_attn_runtime", "score", path]
+            + [tmp_path / "targets", *options],
             input="\n".join(texts),
             capture_output=True,
             text=True,

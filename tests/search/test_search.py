@@ -433,7 +433,8 @@ RULES = {
         TableDecoder(), max_length=6, repetition_penalty=1.3, no_repeat_ngram_size=2
     ),
     "beam": lambda: BeamDecoder(
-        *(TableDecoder(), 2),
+        TableDecoder(),
+        beam_width=2,
         max_length=6,
         repetition_penalty=1.3,
         no_repeat_ngram_size=2,

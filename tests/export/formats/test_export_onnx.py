@@ -422,7 +422,7 @@ def test_layers_that_cannot_be_saved_can_be_exported():
     model = GenerationModel(Encoder(keras.layers.Embedding(45, 8)), GreedyDecoder(decoder))
     with pytest.raises(NotImplementedError):
         model.encoder.get_config()
-    assert SearchFunction(model).source_vocabulary_size == 45
+    assert SearchFunction(model).source.vocabulary_size == 45
 
 
 @pytest.mark.slow
