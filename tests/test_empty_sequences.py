@@ -20,6 +20,7 @@ from keras_attn import (
 )
 from tests.contracts import assert_identical, numpy
 from tests.public_layers import LAYERS, layer_and_inputs
+from tests.slow_cases import all_slow_but
 
 TIME = {
     **{"query": 1, "value": 1, "inputs": 1, "token_ids": 1, "first": 1, "second": 1},
@@ -95,7 +96,7 @@ def test_empty_source_gives_a_context_of_zeros(name):
         assert weights.shape[-2:] == (3, 0)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", all_slow_but(*list(MECHANISMS)[::3], cases=MECHANISMS))
 def test_empty_source_and_a_masked_one_are_alike_in_a_graph(name):
     """As a model computes them that knows no sizes in advance, in steps."""
     cell = AttentionRNNCell(keras.layers.GRUCell(8), MECHANISMS[name]())

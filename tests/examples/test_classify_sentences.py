@@ -7,6 +7,7 @@ import pytest
 
 from tests.examples.scripts import EXAMPLES, predict, python
 
+pytestmark = pytest.mark.slow
 SCRIPT = EXAMPLES / "classify_sentences.py"
 IDS = np.array([[3, 9, 2, 5, 4, 7], [5, 2, 8, 0, 0, 0], [6, 0, 0, 0, 0, 0]], "int32")
 

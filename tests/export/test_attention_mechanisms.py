@@ -25,6 +25,7 @@ from keras_attn import (
 from keras_attn.export import export_functional_onnx, export_onnx
 from keras_attn.masks import padding_mask
 from tests.export.small_translator import session
+from tests.slow_cases import all_slow_but
 
 MECHANISMS = {
     "additive in chunks": lambda: BahdanauAttention(6, chunk_size=2),
@@ -49,7 +50,7 @@ MECHANISMS = {
 }
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", all_slow_but(*list(MECHANISMS)[::3], cases=MECHANISMS))
 def test_as_a_layer(name, tmp_path):
     query, value = keras.Input((None, 8), name="query"), keras.Input((None, 8), name="value")
     ids = keras.Input((None,), dtype="int32", name="ids")

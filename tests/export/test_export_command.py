@@ -14,6 +14,7 @@ from keras_attn_commands import export as command
 from keras_attn_commands import main as program
 from tests.export.conversion_steps import replace_conversion
 from tests.export.small_translator import SOURCE
+from tests.slow_cases import all_slow_but
 
 
 def main(arguments):
@@ -195,7 +196,9 @@ def test_a_layer_that_is_not_registered_is_named(run, tmp_path, monkeypatch, cap
     assert "Nothing was exported. Could not locate class 'Mine'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["onnx", "onnx-steps", "onnx-text", "saved-model"])
+@pytest.mark.parametrize(
+    "form", all_slow_but("onnx", cases=["onnx", "onnx-steps", "onnx-text", "saved-model"])
+)
 def test_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, capsys, form):
     """A limit on the size of files stands for the disk: it fails in the same calls."""
     resource = pytest.importorskip("resource", reason="Windows has no such limit")

@@ -111,6 +111,7 @@ def assert_continues_as_keras_does(model, path, report):
     assert len(lengths) > 2
 
 
+@pytest.mark.slow
 def test_all_forms_go_on_behind_a_text_and_not_behind_its_end(
     exported_generator, tokenizer, tmp_path
 ):
@@ -124,6 +125,7 @@ def test_all_forms_go_on_behind_a_text_and_not_behind_its_end(
     assert_all_forms_continue(model, path, tokenizer, texts, ids, expected, tmp_path)
 
 
+@pytest.mark.slow
 def test_all_forms_know_a_search_with_other_special_ids(tokenizer, tmp_path):
     """As in GPT, where a text ends with a piece, which pads too."""
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
@@ -192,6 +194,7 @@ def test_the_start_token_alone_is_streamed_and_scored(tokenizer, tmp_path):
     assert scored.text == "abc" and abs(scored.log_prob - expected) < 1e-4
 
 
+@pytest.mark.slow
 def test_no_form_makes_anything_of_nothing(tokenizer, tmp_path):
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
     model = generator(beam_width=3, pad_token_id=2)

@@ -40,6 +40,7 @@ def test_a_step_has_few_operators(steps):
     assert two - one <= 40 and one <= 159
 
 
+@pytest.mark.slow
 def test_the_products_of_a_layer_are_as_few_as_they_can_be(steps):
     products = [[node.op_type for node in steps[n].node].count("MatMul") for n in (1, 2)]
     # Queries, keys and values together; the queries of the memory; two outputs, two layers of the

@@ -1,3 +1,5 @@
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -110,9 +112,9 @@ def of_other_tokens():
 @pytest.mark.parametrize(
     ("name", "policy"),
     [
-        *((name, "float32") for name in MODELS),
         *all_slow_but(
-            ("rnn", "mixed_bfloat16"), cases=((name, "mixed_bfloat16") for name in MODELS)
+            *(("tied", "float32"), ("dense", "float32"), ("rnn", "mixed_bfloat16")),
+            cases=itertools.product(MODELS, ("float32", "mixed_bfloat16")),
         ),
     ],
 )

@@ -151,7 +151,7 @@ on_tensorflow = requires_tensorflow("what is unknown has a size there, which no 
 MIXED = [pytest.param(sizes, marks=on_tensorflow) for sizes in ((None, 2), (2, None))]
 
 
-@pytest.mark.parametrize("sizes", [(None, None), (2, 2), *MIXED])
+@pytest.mark.parametrize("sizes", [(None, None), *MIXED])
 def test_batches_of_known_and_unknown_size(sizes):
     encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
     inputs = [keras.Input((None,), batch_size=size, dtype="int32") for size in sizes]

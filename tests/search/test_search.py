@@ -30,6 +30,7 @@ from keras_attn import (
 from tests.backend import precision, requires_tensorflow
 from tests.contracts import assert_close, numpy, randomize
 from tests.search.table_decoder import TableDecoder, random_tables
+from tests.slow_cases import all_slow_but
 
 IDS = np.array([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0], [3, 2, 0, 0, 0]], "int32")
 POSITIONAL = ("self", "decoder", "kwargs")
@@ -225,7 +226,7 @@ def test_weights_over_the_own_past_are_no_alignments():
         search(np.ones((2, 3, 4), "float32"))
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("name", all_slow_but("beam", cases=SEARCHES))
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float32"])
 def test_search_with_a_decoder_of_another_dtype_than_the_encoder(name, dtype):
     """In a graph, the state that a loop begins with must have the dtype of the one after a step."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.slow
 
 if keras.backend.backend() != "tensorflow":
     pytest.skip("MirroredStrategy is TensorFlow's", allow_module_level=True)

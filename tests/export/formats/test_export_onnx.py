@@ -213,7 +213,8 @@ def test_greedy_search_and_tied_embeddings_that_are_stored_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("attention", "cell", "alignments"), [("luong", "gru", True), (None, "lstm", False)]
+    ("attention", "cell", "alignments"),
+    all_slow_but(("luong", "gru", True), cases=[("luong", "gru", True), (None, "lstm", False)]),
 )
 def test_other_models(tmp_path, attention, cell, alignments):
     model = make_translator(attention, cell)

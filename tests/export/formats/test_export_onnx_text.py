@@ -159,6 +159,7 @@ def test_a_long_text_is_cut_at_its_characters(copying, limit):
         assert cut == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", WRITING_SYSTEMS.values(), ids=list(WRITING_SYSTEMS))
 def test_a_text_of_ten_megabytes_is_cut(copying, text):
     path = copying(max_characters=16_384)

@@ -195,6 +195,7 @@ def test_what_hypotheses_begin_with_is_an_input_on_request(beginning, translator
     np.testing.assert_array_equal(without["token_ids"], translator(IDS)["token_ids"])
 
 
+@pytest.mark.slow
 def test_translations_begin_as_they_are_told_to(beginning, loaded):
     told, _ = beginning
     prefixes = ["die", "ein hund", "", "zwei"]
@@ -222,6 +223,7 @@ def limited(translator, tokenizers, tmp_path_factory):
     return tf.saved_model.load(str(path))
 
 
+@pytest.mark.slow
 def test_a_long_text_is_cut_at_its_characters(limited):
     short = ["a dog ea", "the cat", "", "\u00e9\U0001f469" * 4, "  a dog "]
     longer = ["ts", "\n\u00e9x", " " * 9, "\u00e9", "eats"]
