@@ -86,7 +86,7 @@ def copy_layers_in(model_class: Any, scope: Any) -> Any:
     model_class._run_through_graph = _run_through_graph
 
 
-def loss_weights(model):
+def loss_weights(model: keras.Model) -> Any:
     """The `loss_weights` that a model was compiled with, or `None`."""
     return getattr(getattr(model, "_compile_loss", None), "_user_loss_weights", None)
 

@@ -10,7 +10,7 @@ from keras_attn._types import Tensor
 from keras_attn.models.model_of_parts import ModelOfParts
 from keras_attn.output_layers.projection import can_fuse_projection, project
 
-_trained_model = contextvars.ContextVar("trained_model", default=None)
+_trained_model: contextvars.ContextVar[Any] = contextvars.ContextVar("trained_model", default=None)
 """The model whose `train_step` runs in this thread."""
 
 
