@@ -19,7 +19,7 @@ DESCRIPTION = (
 )
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "format", metavar="FORMAT", choices=FORMATS, help=f"one of {', '.join(FORMATS)}"
     )
@@ -87,7 +87,7 @@ def add_arguments(parser):
     )
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> int:
     choices = _choices(arguments)
     try:
         report = _export(arguments, choices)

@@ -3,6 +3,8 @@
 import argparse
 import importlib.metadata
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from keras_attn_commands import export
 
@@ -14,10 +16,10 @@ INTERRUPTED = 130
 class PrintVersion(argparse.Action):
     """Prints the version, without importing the package if it is installed."""
 
-    def __init__(self, option_strings, dest):
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help="show the version and exit")
 
-    def __call__(self, parser, *_):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         try:
             version = importlib.metadata.version("keras-attn")
         except importlib.metadata.PackageNotFoundError:  # a checkout
@@ -26,7 +28,7 @@ class PrintVersion(argparse.Action):
         parser.exit()
 
 
-def build_parser():
+def build_parser() -> argparse.ArgumentParser:
     """Returns the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="keras-attn",
@@ -43,15 +45,15 @@ def build_parser():
     return parser
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
-    arguments = build_parser().parse_args(arguments)
+    options = build_parser().parse_args(arguments)
     try:
-        return arguments.run(arguments)
+        return options.run(options)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def run():
+def run() -> None:
     """Runs the command line of the process and ends the process."""
     sys.exit(main())

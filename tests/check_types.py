@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-REQUIRED = ("keras_attn",)
-OTHERS = ("keras_attn_commands", "export/keras_attn_runtime")
+REQUIRED = ("keras_attn", "keras_attn_commands")
+OTHERS = ("export/keras_attn_runtime",)
 IGNORE = re.compile(r"#\s*(?:pyright|type):\s*ignore")
 PUBLIC_SPECIAL = ("__init__", "__call__", "__getitem__", "__iter__", "__len__")
 
