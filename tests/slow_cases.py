@@ -1,16 +1,21 @@
-"""Parametrizations of which only some cases are run by `make test`."""
+"""Cases of a test that only `make test-slow` runs, because others cover nearly as much."""
 
+import keras
 import pytest
 
 
-def all_slow_but(*fast, cases):
-    """Returns cases for `pytest.mark.parametrize`, all marked `slow` except some.
+def all_slow_but(*fast, cases, on_jax=None):
+    """Cases for `pytest.mark.parametrize`.
 
     Args:
-        *fast: Cases without the mark.
-        cases: Iterable of all cases.
+        *fast: the cases that every run has.
+        cases: iterable of all cases.
+        on_jax: list, the fast cases on JAX, which compiles each operation of a new shape. Defaults
+            to `fast`.
     """
     cases = list(cases)
+    if keras.backend.backend() == "jax" and on_jax is not None:
+        fast = on_jax
     missing = [each for each in fast if each not in cases]
     assert not missing, f"Expected fast cases among {cases}. Received: {missing}."
     return [each if each in fast else _slow(each) for each in cases]

@@ -46,7 +46,10 @@ MECHANISMS = {
 WITHOUT_GRADIENT = {"monotonic, hard": ("query_kernel", "key_kernel", "vector", "bias")}
 
 
-@pytest.fixture(params=MECHANISMS)
+FAST_ON_JAX = ["location-sensitive, wide and even", "monotonic, hard"]
+
+
+@pytest.fixture(params=all_slow_but(*MECHANISMS, cases=MECHANISMS, on_jax=FAST_ON_JAX))
 def name(request):
     return request.param
 

@@ -22,6 +22,7 @@ from tests import oracles
 from tests import transformer_oracles as transformer
 from tests.contracts import assert_close, numpy, randomize
 from tests.rnn.numpy_steps import numpy_step, top
+from tests.slow_cases import all_slow_but
 
 IS_JAX = keras.backend.backend() == "jax"
 RANDOM_MASK_CASES = int(os.environ.get("RANDOM_MASK_CASES", 2_000 if IS_JAX else 10_000))
@@ -482,7 +483,9 @@ SUBJECTS = {
 }
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize(
+    "name", all_slow_but(*SUBJECTS, cases=SUBJECTS, on_jax=list(SUBJECTS)[::3])
+)
 def test_random_masks_give_what_numpy_computes(name):
     subject = SUBJECTS[name]
     check_cases(subject, 8, ["per query and implicit" if subject.per_query else "both"])

@@ -94,7 +94,7 @@ ENCODED = {"encoder_outputs": PROMPT_IDS, "encoder_mask": PROMPT_IDS != 0}
 FAST = ["rotary, rms, swiglu, grouped", "relative", "alibi, window, archive", "rotary, fixed cache"]
 
 
-@pytest.fixture(params=all_slow_but(*FAST, cases=MODELS))
+@pytest.fixture(params=all_slow_but(*FAST, cases=MODELS, on_jax=FAST[-1:]))
 def name(request):
     return request.param
 

@@ -72,7 +72,10 @@ def test_it_is_a_layer(name):
     check_layer(ENSEMBLES[name], inputs, masked, mixed_dtype="float32")
 
 
-@pytest.mark.parametrize("name", all_slow_but("of two archives", "of ensembles", cases=ENSEMBLES))
+@pytest.mark.parametrize(
+    "name",
+    all_slow_but("of two archives", "of ensembles", cases=ENSEMBLES, on_jax=["with a fixed cache"]),
+)
 def test_it_keeps_the_contract_of_a_decoder(name):
     check_decoder(ENSEMBLES[name], ENCODED, TOKEN_IDS)
 

@@ -93,7 +93,11 @@ SLOW = ["order of bahdanau's paper", "several heads", "sparse", "location", "pla
 
 
 @pytest.fixture(
-    params=all_slow_but(*(each for each in DECODERS if each not in SLOW), cases=DECODERS)
+    params=all_slow_but(
+        *(each for each in DECODERS if each not in SLOW),
+        cases=DECODERS,
+        on_jax=["bahdanau, tied", "local", "plain stack"],
+    )
 )
 def name(request):
     return request.param

@@ -100,7 +100,11 @@ SLOW = [
 
 
 @pytest.fixture(
-    params=all_slow_but(*(each for each in DECODERS if each not in SLOW), cases=DECODERS)
+    params=all_slow_but(
+        *(each for each in DECODERS if each not in SLOW),
+        cases=DECODERS,
+        on_jax=["rotary, rms, swiglu, grouped", "alibi, blockwise", "window, fixed cache"],
+    )
 )
 def name(request):
     return request.param

@@ -9,6 +9,7 @@ from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, assert_identical, numpy, plain, randomize
 from tests.rnn.minimal_cell import MinimalCell
 from tests.rnn.numpy_steps import numpy_step
+from tests.slow_cases import all_slow_but
 
 GENERATOR = np.random.default_rng(0)
 IDS = np.array([[5, 6, 7, 8, 2], [9, 2, 0, 0, 0]], "int32")
@@ -70,9 +71,12 @@ def expected_encoding(encoder, features):
     return features, states
 
 
+CELLS = ["lstm", "gru", "simple rnn", "rnn cell", "written by the user"]
+
+
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("cell", ["lstm", "gru", "simple rnn", "rnn cell", "written by the user"])
+@pytest.mark.parametrize("cell", all_slow_but(*CELLS, cases=CELLS, on_jax=["lstm", "rnn cell"]))
 def test_equals_the_equations(cell, bidirectional, residual):
     encoder = make_encoder(cell, num_layers=2, bidirectional=bidirectional, residual=residual)
     encoded = numpy(encoder(IDS))

@@ -66,7 +66,11 @@ MODELS = {
 
 @pytest.mark.parametrize(
     "name",
-    all_slow_but("rotary", "one embedding", "Transformer encoder, RNN decoder", cases=MODELS),
+    all_slow_but(
+        *("rotary", "one embedding", "Transformer encoder, RNN decoder"),
+        cases=MODELS,
+        on_jax=["rotary"],
+    ),
 )
 def test_learns_searches_and_comes_back_from_a_file(name, tmp_path):
     encoder, decoder = MODELS[name]()

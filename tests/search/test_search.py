@@ -461,7 +461,7 @@ def search_with_rules(name):
     return numpy(RULES[name]()(random_tables(5), prefix_ids=FIRST_TOKENS, **arguments))
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", all_slow_but(*RULES, cases=RULES, on_jax=["beam", "sampling"]))
 def test_search_rules_do_not_depend_on_floatx(name):
     expected = search_with_rules(name)
     before = keras.config.floatx()
@@ -477,7 +477,7 @@ def test_search_rules_do_not_depend_on_floatx(name):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="a setting of JAX")
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", all_slow_but(*RULES, cases=RULES, on_jax=["beam", "sampling"]))
 def test_search_rules_do_not_depend_on_jax_enable_x64(name):
     import jax
 
