@@ -2,11 +2,14 @@ from typing import Any
 
 import keras
 
+from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._types import Tensor
 from keras_attn.attention.additive_feedback_attention import AdditiveFeedbackAttention
+from keras_attn.attention.attention_mechanism import AttentionMechanism
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
+@fill_docstring(AttentionMechanism)
 class CoverageAttention(AdditiveFeedbackAttention):
     """Additive attention with a coverage vector of all previous weights.
 
@@ -25,21 +28,10 @@ class CoverageAttention(AdditiveFeedbackAttention):
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        query: Tensor of shape `(batch, target, query_dim)`.
-        value: Tensor of shape `(batch, source, value_dim)`.
-        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
-        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
-            `True` marks positions that may be attended to. It is combined with `value_mask`.
-        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
-            `False`.
-        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
-            passes it.
-        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
-            `value`.
+        {{call_arguments}}
 
     Returns:
-        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
-        tuple of the context and the weights, of shape `(batch, target, source)`.
+        {{returns}}
 
     Masking:
         Masked positions get a weight of exactly 0. A query that may attend to no position gets zero

@@ -8,6 +8,7 @@ from keras_attn._backend.sequential_loops import at_least_one
 from keras_attn._decoding_state.beam_axis import merge_beams, split_beams
 from keras_attn._layer.argument_checks import check_compute_dtype, check_positive_integer
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
@@ -21,6 +22,7 @@ ALIGNMENTS = ("predictive", "monotonic")
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
+@fill_docstring(AttentionMechanism)
 class LocalAttention(AttentionMechanism):
     """Attention to a window around one position, with the scores of another mechanism.
 
@@ -54,21 +56,10 @@ class LocalAttention(AttentionMechanism):
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        query: Tensor of shape `(batch, target, query_dim)`.
-        value: Tensor of shape `(batch, source, value_dim)`.
-        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
-        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
-            `True` marks positions that may be attended to. It is combined with `value_mask`.
-        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
-            `False`.
-        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
-            passes it.
-        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
-            `value`.
+        {{call_arguments}}
 
     Returns:
-        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
-        tuple of the context and the weights, of shape `(batch, target, source)`.
+        {{returns}}
 
     Masking:
         Masked positions and positions outside of the window get a weight of exactly 0. Predictive

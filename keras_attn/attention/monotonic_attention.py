@@ -6,6 +6,7 @@ from keras import ops
 from keras_attn._backend.scan import scan
 from keras_attn._layer.argument_checks import check_compute_dtype
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
@@ -20,6 +21,7 @@ LEAST_PROBABILITY = 1e-10
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
+@fill_docstring(AttentionMechanism)
 class MonotonicAttention(FeedbackAttention):
     """Monotonic attention: alignments only move forward in the source.
 
@@ -57,21 +59,10 @@ class MonotonicAttention(FeedbackAttention):
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        query: Tensor of shape `(batch, target, query_dim)`.
-        value: Tensor of shape `(batch, source, value_dim)`.
-        key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
-        attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`;
-            `True` marks positions that may be attended to. It is combined with `value_mask`.
-        return_attention_scores: Bool, whether to also return the attention weights. Defaults to
-            `False`.
-        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
-            passes it.
-        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
-            `value`.
+        {{call_arguments}}
 
     Returns:
-        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
-        tuple of the context and the weights, of shape `(batch, target, source)`.
+        {{returns}}
 
     Masking:
         Masked positions are passed with a weight of exactly 0. A query that may attend to no

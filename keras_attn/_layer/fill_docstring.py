@@ -1,0 +1,40 @@
+"""Docstrings of subclasses with sections of their base class."""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+Class = TypeVar("Class", bound=type)
+_SECTIONS = {"arguments": "Args", "call_arguments": "Call arguments", "returns": "Returns"}
+
+
+def fill_docstring(base: type) -> Callable[[Class], Class]:
+    """Class decorator that fills sections of a docstring with those of a base class.
+
+    A line `{{arguments}}`, `{{call_arguments}}` or `{{returns}}` is replaced by the section `Args`,
+    `Call arguments` or `Returns` of `base`. Of `Args`, the entry of `decoder` is left out: each
+    search documents it with its own arguments.
+
+    Args:
+        base: Class with the sections.
+
+    Returns:
+        The decorator.
+    """
+    docstring = inspect.getdoc(base) or ""
+
+    def section(match: re.Match[str]) -> str:
+        title = _SECTIONS[match[2]]
+        found = re.search(rf"^{title}:\n(.*?)(?=^\S|\Z)", docstring, re.DOTALL | re.MULTILINE)
+        assert found is not None, f"{base.__name__} documents no {title}."
+        text = re.sub(r"\A    decoder: .*\n(?:     .*\n)*", "", found[1].rstrip())
+        indent = match[1][4:]
+        return "\n".join(indent + line if line else line for line in text.split("\n"))
+
+    def decorator(cls: Class) -> Class:
+        text = cls.__doc__ or ""
+        cls.__doc__ = re.sub(r"^( +)\{\{(\w+)\}\}$", section, text, flags=re.MULTILINE)
+        return cls
+
+    return decorator
