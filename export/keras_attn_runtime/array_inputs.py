@@ -64,7 +64,7 @@ class ArrayReader:
         return values
 
     def _value(self, index, name, value):
-        """One row of an input as an array of its dtype."""
+        """Returns one row of an input as an array of its dtype."""
         expected = self.inputs[name]
         try:
             array = np.asarray(value)

@@ -75,7 +75,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Settings:
-    """What an exported file says about its model, from the file's metadata.
+    """Reads the metadata of an exported file.
 
     Attributes:
         format: int, the format of the file.

@@ -75,7 +75,7 @@ class TranslationBuilder:
         )
 
     def _has_ended(self, token_ids, length):
-        """Whether an end token follows the others; None if padding is the same token."""
+        """Returns whether the end token follows; `None` if padding is the same token."""
         end = self._settings.target.end_token_id
         if end == self._settings.target.pad_token_id:
             return None

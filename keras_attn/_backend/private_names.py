@@ -112,7 +112,7 @@ def forget_original_parts(value: Any) -> None:
 
 
 def has_dropout_masks(layer: keras.layers.Layer) -> bool:
-    """Whether a layer is a recurrent cell that draws dropout masks."""
+    """Returns whether a layer is a recurrent cell with dropout masks."""
     return hasattr(layer, "get_dropout_mask")
 
 
@@ -120,7 +120,7 @@ def has_dropout_masks(layer: keras.layers.Layer) -> bool:
 
 
 def is_compiled_by_xla() -> bool:
-    """Whether the calling code is traced for XLA. `False` if TensorFlow does not say."""
+    """Returns whether the calling code is traced for XLA; `False` if this is unknown."""
     import tensorflow as tf
 
     try:

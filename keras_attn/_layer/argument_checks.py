@@ -83,7 +83,7 @@ def check_token_ids(**token_ids: int | Sequence[int]) -> None:
 
 
 def check_optional_token_ids(**token_ids: Any) -> None:
-    """As `check_token_ids`, where `None` stands for a token that there is not."""
+    """Raises a `ValueError` like `check_token_ids`; `None` is valid and means no such token."""
     check_token_ids(**{name: value for name, value in token_ids.items() if value is not None})
 
 

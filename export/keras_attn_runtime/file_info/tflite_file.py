@@ -111,7 +111,7 @@ class _Table:
         return [_Table(self._content, each + self._unsigned(each)) for each in positions]
 
     def _vector(self, field):
-        """Where the elements of a vector or string begin, and their number."""
+        """Returns the offset of the first element of a vector or string, and its length."""
         position = self._find(field)
         if position is None:
             return 0, 0
@@ -119,7 +119,7 @@ class _Table:
         return position + 4, self._unsigned(position)
 
     def _find(self, field):
-        """Where a field is stored, or `None` if it has its default."""
+        """Returns the offset of a field, or `None` if it has its default."""
         vtable = self._position - struct.unpack_from("<i", self._content, self._position)[0]
         if vtable < 0:
             raise IndexError("a table without fields")
