@@ -1,4 +1,4 @@
-"""Samples of other sizes, at which an exported file is compared with Keras once more."""
+"""Samples of other sizes, with which an exported file is compared with Keras again."""
 
 import warnings
 from typing import Any
@@ -9,28 +9,28 @@ import numpy as np
 def batches_of_other_sizes(
     function: Any, inputs: Any, arrays: Any, dynamic_sizes: Any = None
 ) -> Any:
-    """Stretches a sample along the dynamic axes of a model's inputs.
+    """Resizes a sample along the dynamic axes of a model's inputs.
 
-    A conversion may take a size of the sample for a constant, which no comparison at these sizes
-    shows. So all dynamic axes get other sizes, different from all others that the sample has. The
-    first axes of all inputs change together, and so do other axes of equal sizes. If Keras fails,
-    the axes are changed one after the other, to larger and to smaller sizes; an axis at which Keras
-    always fails is fixed.
+    A conversion may treat a size of the sample as a constant, which a comparison with the same
+    sizes cannot detect. Therefore all dynamic axes get other sizes, different from all sizes in the
+    sample. The first axes of all inputs change together, and so do other axes with equal sizes. If
+    Keras fails, the axes are changed separately, to larger and to smaller sizes; an axis at which
+    Keras always fails is fixed.
 
     Args:
-        function: callable that takes the tensors of `inputs` in this order and runs Keras.
-        inputs: dictionary from the name of an input to its symbolic tensor.
-        arrays: list of arrays, the sample.
-        dynamic_sizes: optional dictionary from the name of an input to the shape that it gets
-            instead; `None` in a shape is the size in the sample.
+        function: Function that runs Keras, with the tensors of `inputs` in this order as arguments.
+        inputs: Dict from the names of inputs to their symbolic tensors.
+        arrays: List of arrays, the sample.
+        dynamic_sizes: Dict from the names of inputs to the shapes to use instead, or `None`; `None`
+            in a shape is the size in the sample.
 
     Returns:
-        Tuple of a list of pairs, a batch (list of arrays) and what `function` returns for it, and
-        of a dictionary from the name of an input to the set of its axes that are fixed. There is a
-        warning for each of these.
+        Tuple of a list of pairs (batch, results of `function`), where a batch is a list of arrays,
+        and a dict from the names of inputs to the sets of their fixed axes. A warning names each
+        fixed axis.
 
     Raises:
-        ValueError: `dynamic_sizes` does not fit the inputs, or Keras fails at these sizes.
+        ValueError: If `dynamic_sizes` does not fit the inputs, or Keras fails at these sizes.
     """
     if dynamic_sizes is not None:
         batch = _resized(arrays, _given_sizes(dynamic_sizes, inputs, arrays))
@@ -102,7 +102,7 @@ def batches_of_other_sizes(
 
 
 def _axes_that_change_together(inputs, arrays):
-    """Tuple of tuples of (number of the input, axis), the rows first."""
+    """Returns a tuple of tuples of (number of the input, axis), beginning with the batch axes."""
     rows, others = [], {}
     for number, (value, array) in enumerate(zip(inputs.values(), arrays, strict=True)):
         for axis, size in enumerate(value.shape):
@@ -113,7 +113,7 @@ def _axes_that_change_together(inputs, arrays):
 
 
 def _candidates(size, taken):
-    """Sizes to try instead of one, the first of them not among those taken."""
+    """Returns sizes to try instead of a size. The first is not among the sizes in use."""
     larger = next(each for each in range(size + 1, size + len(taken) + 2) if each not in taken)
     # Twice the size for what must be divisible, less for what has a limit.
     sizes = [larger, 2 * size, size - 1, size // 2]
@@ -126,10 +126,10 @@ def _size(arrays, group):
 
 
 def _resized(arrays, sizes):
-    """Arrays with other sizes of some axes.
+    """Resizes some axes of arrays.
 
-    Entries are repeated or left out in place, so that padding stays at its end of an axis and every
-    value is one of the sample's.
+    Entries are repeated or removed in place, so padding stays at the end of an axis, and all values
+    occur in the sample.
     """
     arrays = list(arrays)
     for (number, axis), size in sizes.items():
@@ -181,6 +181,6 @@ def _warn(names, arrays, group, candidates, error):
 
 
 def _short(error):
-    """The kind of an error and its first line."""
+    """Returns the type of an error and its first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"

@@ -7,15 +7,16 @@ from keras_attn.export.checks.verify import compare_translations, translated_bat
 
 
 class SearchComparison:
-    """The sentences on which an exported search is compared with Keras.
+    """Comparison of an exported search with Keras on sentences.
 
     Args:
         function: `SearchFunction`.
-        source_tokenizer, sentences: see `parity_sentences`.
+        source_tokenizer: See `parity_sentences`.
+        sentences: See `parity_sentences`.
 
     Attributes:
-        sentences: list of at least 200 lists of ids, as the encoder reads them.
-        prefixes: list of lists of target ids, one for each sentence, or `None`.
+        sentences: List of at least 200 lists of ids, as the encoder reads them.
+        prefixes: List of lists of target ids, one for each sentence, or `None`.
     """
 
     def __init__(self, function: Any, source_tokenizer: Any = None, sentences: Any = None) -> None:
@@ -25,11 +26,11 @@ class SearchComparison:
 
     @functools.cached_property
     def keras(self) -> Any:
-        """The runner of Keras: named arrays -> dictionary of arrays."""
+        """Function from named arrays to a dict of arrays that runs Keras."""
         return self._function.runner()
 
     def expected(self) -> Any:
-        """Iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
+        """Returns an iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
         function = self._function
         return translated_batches(
             self.keras,
@@ -43,14 +44,14 @@ class SearchComparison:
         """Compares a file with Keras.
 
         Args:
-            run: runner of the file: named arrays -> dictionary of arrays.
-            expected: what `expected()` gives, if it is known.
+            run: Function from named arrays to a dict of arrays that runs the file.
+            expected: Results of `expected()`, if they are known. Defaults to `None`.
 
         Returns:
             A `ParityReport`.
 
         Raises:
-            ExportError: the file disagrees with Keras.
+            ExportError: If the file disagrees with Keras.
         """
         expected = self.expected() if expected is None else expected
         report = compare_translations(expected, run, self._function.search)
@@ -61,14 +62,15 @@ class SearchComparison:
         """Compares a file of lower precision with the float32 model.
 
         Args:
-            precision: name of the precision.
-            float32, run: runners of both.
+            precision: String, name of the precision.
+            float32: Function that runs the float32 model.
+            run: Function that runs the file.
 
         Returns:
             A `PrecisionReport`.
 
         Raises:
-            ExportError: they are too far from each other.
+            ExportError: If the results differ too much.
         """
         function = self._function
         batches = whole_batches(

@@ -15,7 +15,7 @@ DRAWN_TOKENS = 4
 
 
 def pad(sentences: Any, pad_token_id: Any = 0) -> Any:
-    """Lists of ids as one int32 array `(batch, source_length)`, padded on the right."""
+    """Converts lists of ids to an int32 array `(batch, source)`, padded on the right."""
     batch = np.full((len(sentences), max(map(len, sentences))), pad_token_id, "int32")
     for row, sentence in zip(batch, sentences, strict=True):
         row[: len(sentence)] = sentence
@@ -29,23 +29,23 @@ NUMBERS = ("scores", "log_probs", "alignments", "token_log_probs")
 def translated_batches(
     run: Any, sentences: Any, search: Any, prefixes: Any = None, source_pad_token_id: Any = 0
 ) -> Any:
-    """Yields batches of sentences and their translations by one form of a search model.
+    """Yields batches of sentences and their results by one form of a search model.
 
-    The batches have several sizes; every second one has a `max_length` that cuts some hypotheses
-    short, every third another `length_penalty`.
+    The batches have several sizes. Every second batch has a `max_length` that limits some
+    hypotheses, every third batch another `length_penalty`.
 
     Args:
-        run: callable `(source_ids=, max_length=, length_penalty=)`, with `prefix_ids=` if there are
-            prefixes and `seeds=` if the search draws, that takes NumPy arrays and returns a
-            dictionary of arrays: token_ids, lengths, scores, log_probs and perhaps alignments and
-            token_log_probs.
-        sentences: list of lists of source ids, as the encoder reads them.
-        search: the `Search` layer, for its settings.
-        prefixes: list of lists of target ids, one for each sentence, or `None`.
-        source_pad_token_id: int, the id of padding of the source. Defaults to 0.
+        run: Function `(source_ids=, max_length=, length_penalty=)`, with `prefix_ids=` if there are
+            prefixes and `seeds=` for a search with random sampling. It takes NumPy arrays and
+            returns a dict of arrays: token_ids, lengths, scores, log_probs, and optionally
+            alignments and token_log_probs.
+        sentences: List of lists of source ids, as the encoder reads them.
+        search: `Search` with the settings.
+        prefixes: List of lists of target ids, one for each sentence, or `None`.
+        source_pad_token_id: Int, padding of the source. Defaults to `0`.
 
     Returns:
-        Iterator of pairs of dictionaries, the inputs and the outputs.
+        Iterator of pairs of dicts, the inputs and the outputs.
     """
     longest = 1
     for number, batch in enumerate(_batches(len(sentences))):
@@ -61,18 +61,18 @@ def translated_batches(
 
 
 def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
-    """Runs another form of a search model on the same sentences and reports where it differs.
+    """Runs another form of a search model on the same sentences and compares the results.
 
     Args:
-        expected: iterable of pairs as from `translated_batches`.
-        actual: callable like `run` there.
-        search: the `Search` layer, for its settings.
+        expected: Iterable of pairs, see `translated_batches`.
+        actual: Function like `run` there.
+        search: `Search` with the settings.
 
     Returns:
-        A `ParityReport`; the caller decides by its `check()`.
+        A `ParityReport`. It does not raise an error if the results differ: call its `check()`.
 
     Raises:
-        ExportError: the two have different outputs.
+        ExportError: If the two have different outputs.
     """
     report, equal, tied = ParityReport(is_stochastic=search.is_stochastic), [], []
     for inputs, ours in expected:
@@ -100,9 +100,10 @@ def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
 def whole_batches(
     sentences: Any, search: Any, prefixes: Any = None, source_pad_token_id: Any = 0, size: Any = 32
 ) -> Any:
-    """Yields the inputs for the sentences, with the limit and the penalty of the search.
+    """Yields the inputs of all sentences, with maximum length and length penalty of the search.
 
-    Where tokens are drawn the limit is `DRAWN_TOKENS`: after one that is another, all are others.
+    With random sampling, the maximum length is `DRAWN_TOKENS`, because all tokens after the first
+    different token differ.
     """
     limit = min(search.max_length, DRAWN_TOKENS) if search.is_stochastic else search.max_length
     for begin in range(0, len(sentences), size):
@@ -120,7 +121,7 @@ def _share(values):
 
 
 def _batches(count):
-    """Slices of so many sentences."""
+    """Yields slices of the given number of sentences."""
     begin = 0
     for size in itertools.cycle(BATCH_SIZES):
         if begin >= count:
@@ -130,7 +131,7 @@ def _batches(count):
 
 
 def _of_sentences(batch, sentences, search, prefixes, source_pad_token_id):
-    """The inputs that have a row for each sentence, for a slice of these."""
+    """Returns the inputs with one row per sentence, for a slice of sentences."""
     inputs = {"source_ids": pad(sentences[batch], source_pad_token_id)}
     if prefixes is not None:
         inputs["prefix_ids"] = pad(prefixes[batch], search.pad_token_id)
@@ -148,7 +149,7 @@ def _same_length(first, second, pad_token_id):
 
 
 def _largest_difference(name, first, second, where):
-    """Largest difference of one output over the hypotheses with `where` `(B, N)` True."""
+    """Returns the largest difference of an output over the hypotheses with `where` `(B, N)`."""
     if name not in first or not where.any():
         return 0.0
     first_value, second_value = first[name], second[name]
