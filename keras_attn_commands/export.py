@@ -159,8 +159,7 @@ def _export(arguments, choices):
         sentences = list(read_lines(arguments.sentences))
         if not sentences:
             raise ValueError(f"Expected sentences. Received: an empty {arguments.sentences}.")
-    if arguments.format in ("onnx", "onnx-steps"):
-        choices = {**choices, "card": run.card}
+    choices = {**choices, "card": run.card}
     if arguments.sample is not None:
         choices = {**choices, "sample_inputs": _sample(arguments.sample)}
     tokenizers = run.source_tokenizer, run.target_tokenizer

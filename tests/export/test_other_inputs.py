@@ -1,5 +1,7 @@
 """Exports of models whose encoder reads no ids: an image, features of any length, two inputs."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -25,7 +27,7 @@ from keras_attn.export import (
     export_onnx_text,
     export_saved_model,
 )
-from keras_attn.training import RunDirectory
+from keras_attn.training import ModelCard, RunDirectory
 from keras_attn_commands import main as program
 from tests.contracts import assert_close, assert_identical, numpy
 from tests.export.small_translator import make_translator, session
@@ -113,7 +115,8 @@ def test_steps_of_an_image_model_give_the_same(captioner, tokenizers, tmp_path):
 
 
 def test_saved_model_of_an_image_model_writes_captions(captioner, tokenizers, tmp_path):
-    export_saved_model(captioner, tmp_path / "model", target_tokenizer=tokenizers[1])
+    card = ModelCard(license="CC0-1.0")
+    export_saved_model(captioner, tmp_path / "model", target_tokenizer=tokenizers[1], card=card)
     loaded = tf.saved_model.load(str(tmp_path / "model"))
     assert list(loaded.signatures) == ["serving_default"]
     results = loaded.generate(tf.constant(IMAGES))
@@ -121,6 +124,10 @@ def test_saved_model_of_an_image_model_writes_captions(captioner, tokenizers, tm
     assert_close(results["scores"].numpy(), expected["scores"])
     captions = [text.decode() for text in results["text"].numpy()[:, 0]]
     assert captions == texts(expected, tokenizers[1])
+    metadata = json.loads((tmp_path / "model/assets.extra/keras_attn.json").read_text())
+    settings = json.loads(metadata["keras_attn.settings"])
+    assert settings["source"] is None and list(settings["inputs"]) == ["image"]
+    assert json.loads(metadata["keras_attn.card"])["license"] == "CC0-1.0"
 
 
 class TwoInputs(keras.layers.Layer):

@@ -1,4 +1,5 @@
 import inspect
+import json
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any
@@ -8,10 +9,14 @@ from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
+
+METADATA = "assets.extra/keras_attn.json"
+"""TensorFlow copies the files in `assets.extra`, and reads none of them."""
 
 
 def export_saved_model(
@@ -26,6 +31,7 @@ def export_saved_model(
     target_prefix: bool = False,
     max_source_characters: int | None = None,
     allow_nonfinite: bool = False,
+    card: Any = None,
 ) -> Any:
     """Writes a `GenerationModel` as a TensorFlow SavedModel, for TensorFlow Serving among others.
 
@@ -76,6 +82,8 @@ def export_saved_model(
             is at most taken as 512: 16,384.
         allow_nonfinite: bool, whether weights may be NaN or infinite. The results must still equal
             those of Keras, which NaN never does. Defaults to `False`.
+        card: `ModelCard` that is stored with the other metadata of docs/file-format.md in
+            `assets.extra/keras_attn.json`. Defaults to `None`.
 
     Returns:
         The `ParityReport` of the comparison.
@@ -122,6 +130,10 @@ def export_saved_model(
         loaded = tf.saved_model.load(str(partial))
         name = "serving_default" if function.source is None else "ids"
         report = comparison.compare(_runner(loaded, name))
+        metadata = describe(function, source_tokenizer, target_tokenizer, card)
+        metadata |= describe_card(card, report)
+        (partial / METADATA).parent.mkdir()
+        (partial / METADATA).write_text(json.dumps(metadata, indent=1), encoding="utf-8")
         if source_tokenizer is not None:
             _check_texts(function, module, loaded, max_characters, comparison)
     return report
