@@ -65,6 +65,11 @@ def is_functional(layer: Any) -> bool:
     return isinstance(layer, keras.Model) and bool(getattr(layer, "inputs", None))
 
 
+def reads_ids(inputs: Any) -> bool:
+    """Returns whether inputs are the ids of one sequence, `(batch, source)`."""
+    return not isinstance(inputs, dict) and len(inputs.shape) == 2 and "int" in inputs.dtype
+
+
 def serialize_inputs(inputs: Any) -> Any:
     """Converts inputs as from `source_inputs` to a dict, or a list of dicts, for JSON."""
     if isinstance(inputs, dict):

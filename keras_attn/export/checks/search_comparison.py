@@ -1,28 +1,36 @@
 import functools
 from typing import Any
 
-from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
+from keras_attn.export.checks.parity_sentences import parity_prefixes
+from keras_attn.export.checks.parity_sources import parity_sources
 from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.checks.verify import compare_translations, translated_batches, whole_batches
 
 
 class SearchComparison:
-    """Comparison of an exported search with Keras on sentences.
+    """Comparison of an exported search with Keras.
 
     Args:
         function: `SearchFunction`.
-        source_tokenizer: See `parity_sentences`.
-        sentences: See `parity_sentences`.
+        source_tokenizer: See `parity_sources`.
+        sentences: See `parity_sources`.
+        sample_inputs: See `parity_sources`.
 
     Attributes:
-        sentences: List of at least 200 lists of ids, as the encoder reads them.
-        prefixes: List of lists of target ids, one for each sentence, or `None`.
+        sources: `IdSources` or `ArraySources`.
+        prefixes: List of lists of target ids, one for each source, or `None`.
     """
 
-    def __init__(self, function: Any, source_tokenizer: Any = None, sentences: Any = None) -> None:
+    def __init__(
+        self,
+        function: Any,
+        source_tokenizer: Any = None,
+        sentences: Any = None,
+        sample_inputs: Any = None,
+    ) -> None:
         self._function = function
-        self.sentences = parity_sentences(function, source_tokenizer, sentences)
-        self.prefixes = parity_prefixes(function, len(self.sentences))
+        self.sources = parity_sources(function, source_tokenizer, sentences, sample_inputs)
+        self.prefixes = parity_prefixes(function, len(self.sources))
 
     @functools.cached_property
     def keras(self) -> Any:
@@ -31,14 +39,7 @@ class SearchComparison:
 
     def expected(self) -> Any:
         """Returns an iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
-        function = self._function
-        return translated_batches(
-            self.keras,
-            self.sentences,
-            function.search,
-            self.prefixes,
-            function.source.pad_token_id,
-        )
+        return translated_batches(self.keras, self.sources, self._function.search, self.prefixes)
 
     def compare(self, run: Any, expected: Any = None) -> Any:
         """Compares a file with Keras.
@@ -73,9 +74,7 @@ class SearchComparison:
             ExportError: If the results differ too much.
         """
         function = self._function
-        batches = whole_batches(
-            self.sentences, function.search, self.prefixes, function.source.pad_token_id
-        )
+        batches = whole_batches(self.sources, function.search, self.prefixes)
         report = PrecisionReport.compare(precision, float32, run, batches, function.is_stochastic)
         report.check()
         return report

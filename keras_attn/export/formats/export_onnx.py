@@ -25,6 +25,7 @@ def export_onnx(
     *,
     alignments: Any = None,
     sentences: Sequence[Any] | None = None,
+    sample_inputs: Any = None,
     precision: str = "float32",
     external_data: bool | str = False,
     target_prefix: bool = False,
@@ -41,6 +42,9 @@ def export_onnx(
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`, and if requested `alignments` and
       `token_log_probs`, see `Search`.
 
+    A model with other inputs than ids, such as an image, has these inputs instead of `source_ids`,
+    with their names, shapes and dtypes.
+
     LSTM and GRU layers become the ONNX operators of these names. A model with mixed precision is
     exported in float32, the precision of its weights.
 
@@ -53,11 +57,16 @@ def export_onnx(
         path: Path of the file; an existing file is replaced.
         source_tokenizer: `SentencePieceTokenizer`, stored in the file. Defaults to `None`.
         target_tokenizer: `SentencePieceTokenizer`, stored in the file. Defaults to `None`: the
-            source tokenizer is used for both sides.
+            source tokenizer is used for both sides. A model whose inputs are not ids has only a
+            `target_tokenizer`.
         alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
             search has `return_alignments`.
         sentences: List of texts (with `source_tokenizer`) or of lists of ids for the comparison. If
             there are fewer than 200, random sentences are added. Defaults to `None`.
+        sample_inputs: For a model whose inputs are not ids, the inputs of the comparison, as for
+            `model.predict`: an array, or a dict of arrays by the names of the inputs. Dynamic axes
+            are also compared with other sizes. Defaults to `None`, random numbers in [0, 1), which
+            requires float inputs.
         precision: String. All but `"float32"` are smaller, and faster if matrix products take most
             of the time; such a file is also compared with the float32 model, see `PrecisionReport`.
             `"float16"`, for GPUs: 16-bit matrix products and everything between them, see
@@ -97,7 +106,7 @@ def export_onnx(
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences)
+    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
     metadata = describe(function, source_tokenizer, target_tokenizer, card)
     traceable = function.traceable()
     with (

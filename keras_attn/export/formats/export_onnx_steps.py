@@ -26,6 +26,7 @@ def export_onnx_steps(
     *,
     alignments: Any = None,
     sentences: Sequence[Any] | None = None,
+    sample_inputs: Any = None,
     target_prefix: bool = False,
     allow_nonfinite: bool = False,
     card: Any = None,
@@ -51,11 +52,15 @@ def export_onnx_steps(
         directory: Path of the directory; that of an earlier export is replaced.
         source_tokenizer: `SentencePieceTokenizer`, stored in `start.onnx`. Defaults to `None`.
         target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: the source tokenizer is used
-            for both sides.
+            for both sides. A model whose inputs are not ids has only a `target_tokenizer`.
         alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
             search has `return_alignments`.
         sentences: List of texts (with `source_tokenizer`) or of lists of ids for the comparison. If
             there are fewer than 200, random sentences are added. Defaults to `None`.
+        sample_inputs: For a model whose inputs are not ids, the inputs of the comparison, as for
+            `model.predict`: an array, or a dict of arrays by the names of the inputs. Dynamic axes
+            are also compared with other sizes. Defaults to `None`, random numbers in [0, 1), which
+            requires float inputs.
         target_prefix: Bool, whether `prefix_ids` is an input. Defaults to `False`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
             those of Keras, which is never true of NaN. Defaults to `False`.
@@ -83,7 +88,7 @@ def export_onnx_steps(
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     require_one_file(function.weights)
     check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences)
+    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
     metadata = describe(function, source_tokenizer, target_tokenizer, card) | describe_card(card)
     with (
         without_tensor_float_32(),

@@ -11,10 +11,11 @@ import numpy as np
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.onnx_model_check import open_session
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
-from keras_attn.export.checks.verify import pad
+from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.external_data import require_one_file
+from keras_attn.export.formats.file_format import describe_card
 from keras_attn.export.formats.onnx_file import FIRST_BYTES
 from keras_attn.export.require import require
 from keras_attn.export.trace import source_characters
@@ -39,6 +40,7 @@ def export_onnx_text(
     target_prefix: bool = False,
     max_source_characters: int | None = None,
     allow_nonfinite: bool = False,
+    card: Any = None,
 ) -> Any:
     """Exports a `GenerationModel` to one ONNX file that maps texts to texts.
 
@@ -72,6 +74,7 @@ def export_onnx_text(
             number of source tokens, where at most 512 tokens are counted: 16,384.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
             those of Keras, which is never true of NaN. Defaults to `False`.
+        card: `ModelCard` to store in the file. Defaults to `None`.
 
     Returns:
         The `ParityReport` of the comparison of the file of ids with Keras.
@@ -133,6 +136,7 @@ def export_onnx_text(
         text_model = onnx.load(partial)
         add_text(text_model, *tokenizers, function, max_characters)
         del text_model.metadata_props[:]  # the tokenizers among them, which are operators now
+        onnx.helper.set_model_props(text_model, describe_card(card, report))
         onnx.checker.check_model(text_model, full_check=True)
         onnx.save(text_model, partial)
         _check_texts(expected, _run(partial, batches))

@@ -70,17 +70,16 @@ class FunctionalFunction:
 
         Args:
             arrays: List of arrays, the sample.
-            batches: Result of `batches_of_other_sizes`, beginning with the sample.
-            fixed: Result of `batches_of_other_sizes`.
+            batches: List of pairs (arrays, results), beginning with the sample.
+            fixed: Set of pairs (name of an input, axis with a fixed size).
 
         Returns:
             Dict from each name to a tuple.
         """
         axes = {}
         for (name, value), array in zip(self.inputs.items(), arrays, strict=True):
-            is_fixed = fixed.get(name, ())
             shape = [
-                array.shape[axis] if axis in is_fixed else size
+                array.shape[axis] if (name, axis) in fixed else size
                 for axis, size in enumerate(value.shape)
             ]
             axes[name] = axis_names(name, shape)
