@@ -8,15 +8,15 @@ from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.export_error import ExportError
 
 BATCH_SIZES = (1, 7, 32)
-"""Batch sizes that sentences are divided into, in turn."""
+"""Batch sizes, used in turn."""
 
 
 DRAWN_TOKENS = 4
-"""Tokens of a hypothesis by which precisions are compared if they are drawn."""
+"""Number of tokens of sampled hypotheses for the comparison of precisions."""
 
 
 NUMBERS = ("scores", "log_probs", "alignments", "token_log_probs")
-"""Outputs that are compared by value."""
+"""Outputs with values that are compared."""
 
 
 def translated_batches(run: Any, sources: Any, search: Any, prefixes: Any = None) -> Any:
@@ -118,7 +118,7 @@ def _batches(count):
 
 
 def _of_rows(rows, number, sources, search, prefixes):
-    """The inputs that have a row for each source, for a slice of these."""
+    """Returns the inputs with one row per source, for a slice of sources."""
     inputs = sources.batch(rows, number)
     if prefixes is not None:
         inputs["prefix_ids"] = pad(prefixes[rows], search.pad_token_id)

@@ -161,7 +161,7 @@ def export_saved_model(
 
 
 def _save(module, directory, signatures):
-    """Writes the SavedModel; a full disk is an `OSError`, as from Python's own files."""
+    """Writes the SavedModel. Raises an `OSError` on a full disk, like Python's own files."""
     import tensorflow as tf
 
     try:
@@ -171,7 +171,7 @@ def _save(module, directory, signatures):
 
 
 def _module(function):
-    """A `tf.Module` with the weights of a function and the defaults of its inputs."""
+    """Returns a `tf.Module` with the weights of a function and the defaults of its inputs."""
     import tensorflow as tf
 
     module = tf.Module()
@@ -251,7 +251,7 @@ def _add_translate(module, function, source_tokenizer, target_tokenizer, max_cha
 
 
 def _cut(text, max_characters):
-    """The first characters of each string `(batch,)`, and whether there are more, `(batch,)`."""
+    """Truncates strings `(batch,)`; also returns which were longer, boolean `(batch,)`."""
     import tensorflow as tf
 
     # Valid characters have at most 4 bytes; bytes of none count as no characters.
@@ -268,7 +268,7 @@ def _are_long(text, max_characters):
 
 
 def _short(prefixes):
-    """The strings `(batch,)`; an error if one is too long, which must not be cut."""
+    """Returns the strings `(batch,)`, or raises an error if one is too long to be tokenized."""
     import tensorflow as tf
 
     most = source_characters.MAX_PREFIX_CHARACTERS
@@ -279,7 +279,7 @@ def _short(prefixes):
 
 
 def _where(has_tokens, results, pad_token_id):
-    """Results that are empty, with score 0, where there was nothing to translate, `(batch,)`."""
+    """Replaces results by empty hypotheses of score 0 where a text has no tokens, `(batch,)`."""
     import tensorflow as tf
 
     def chosen(name, value):
@@ -290,7 +290,7 @@ def _where(has_tokens, results, pad_token_id):
 
 
 def _compiled(function, signature, defaults):
-    """A `tf.function` of these inputs, of which all but the first have defaults."""
+    """Returns a `tf.function` of these inputs, with defaults for all except the first."""
     import tensorflow as tf
 
     def compiled(*inputs):
@@ -309,7 +309,7 @@ def _compiled(function, signature, defaults):
 
 
 def _decode(tokenizer, results):
-    """The texts `(batch, hypotheses)` of what a search returns."""
+    """Detokenizes the results of a search to texts `(batch, hypotheses)`."""
     # The ids that end and pad a hypothesis may be those of pieces.
     return tokenizer.decode(results["token_ids"], results["lengths"])
 
@@ -327,7 +327,7 @@ def _runner(loaded, name):
 
 
 def _check_texts(function, module, loaded, max_characters, comparison):
-    """Compares the loaded string signature with the tokenizers around the model."""
+    """Compares the string signature of the loaded model with model and tokenizers."""
     import tensorflow as tf
 
     target = function.target
