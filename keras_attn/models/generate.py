@@ -11,6 +11,7 @@ from keras_attn.models.generation import (
     hypotheses_of_row,
     pieces,
 )
+from keras_attn.models.model_inputs import reads_ids
 from keras_attn.models.side import source_side
 
 
@@ -34,7 +35,7 @@ def generate(
         See `GenerationModel.generate`.
     """
     check_positive_integer("batch_size", batch_size)
-    if _reads_ids(model):
+    if reads_ids(model.source):
         sources, is_text = _read_sources(model, inputs, source_tokenizer)
         lengths = [len(ids) for ids, _ in sources]
         # Sources of similar lengths need little padding; empty ones are not searched.
@@ -82,12 +83,6 @@ def generate(
         )
         for hypotheses, (ids, truncated) in zip(found, sources, strict=True)
     ]
-
-
-def _reads_ids(model):
-    """Whether the source of a model is token ids."""
-    source = model.source
-    return not isinstance(source, dict) and len(source.shape) == 2 and "int" in source.dtype
 
 
 def _read_sources(model, inputs, tokenizer):

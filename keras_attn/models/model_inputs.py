@@ -65,6 +65,11 @@ def is_functional(layer: Any) -> bool:
     return isinstance(layer, keras.Model) and bool(getattr(layer, "inputs", None))
 
 
+def reads_ids(inputs: Any) -> bool:
+    """Whether inputs as from `source_inputs` are the ids of one sequence, `(batch, source)`."""
+    return not isinstance(inputs, dict) and len(inputs.shape) == 2 and "int" in inputs.dtype
+
+
 def serialize_inputs(inputs: Any) -> Any:
     """Inputs as from `source_inputs` in a form for a configuration: a dict, or a list of dicts."""
     if isinstance(inputs, dict):

@@ -1,6 +1,5 @@
 """Samples of other sizes, at which an exported file is compared with Keras once more."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -26,14 +25,14 @@ def batches_of_other_sizes(
 
     Returns:
         Tuple of a list of pairs, a batch (list of arrays) and what `function` returns for it, and
-        of a dictionary from the name of an input to the set of its axes that are fixed. There is a
-        warning for each of these.
+        of a dictionary from a tuple of pairs (name of an input, axis), which change together and
+        are fixed, to the reason.
 
     Raises:
         ValueError: `dynamic_sizes` does not fit the inputs, or Keras fails at these sizes.
     """
     if dynamic_sizes is not None:
-        batch = _resized(arrays, _given_sizes(dynamic_sizes, inputs, arrays))
+        batch = resized(arrays, _given_sizes(dynamic_sizes, inputs, arrays))
         try:
             return [(batch, function(*batch))], {}
         except Exception as error:
@@ -51,7 +50,7 @@ def batches_of_other_sizes(
     def run(sizes):
         """The batch of these sizes of groups and Keras' results, or the error."""
         axes = {axis: size for group, size in sizes.items() for axis in group}
-        batch = _resized(arrays, axes)
+        batch = resized(arrays, axes)
         try:
             return batch, function(*batch)
         except Exception as error:  # of whatever operator cannot have the size
@@ -92,13 +91,38 @@ def batches_of_other_sizes(
     fixed = {}
     names = list(inputs)
     for group, (candidates, error) in failed.items():
-        for number, axis in group:
-            fixed.setdefault(names[number], set()).add(axis)
-        _warn(names, arrays, group, candidates, error)
+        tried = ", ".join(map(str, candidates))
+        axes = tuple((names[number], axis) for number, axis in group)
+        fixed[axes] = f"Keras fails at the sizes {tried} ({_short(error)})"
     together = run(sizes) if len(sizes) > 1 else None
     if together is not None and not isinstance(together, Exception):
         results = [together]
     return results, fixed
+
+
+def resized(arrays: Any, sizes: Any) -> Any:
+    """Arrays with other sizes of some axes.
+
+    Entries are repeated or left out in place, so that padding stays at its end of an axis and every
+    value is one of the sample's.
+
+    Args:
+        arrays: list of arrays.
+        sizes: dictionary from pairs of the number of an array and an axis to the size.
+
+    Returns:
+        List of arrays.
+    """
+    arrays = list(arrays)
+    for (number, axis), size in sizes.items():
+        old = arrays[number].shape[axis]
+        arrays[number] = np.take(arrays[number], np.arange(size) * old // size, axis)
+    return arrays
+
+
+def describe_axes(axes: Any) -> str:
+    """Pairs of the name of an input and of its axis, as they stand in a message."""
+    return ", ".join(f"axis {axis} of {name!r}" for name, axis in axes)
 
 
 def _axes_that_change_together(inputs, arrays):
@@ -123,19 +147,6 @@ def _candidates(size, taken):
 def _size(arrays, group):
     number, axis = group[0]
     return arrays[number].shape[axis]
-
-
-def _resized(arrays, sizes):
-    """Arrays with other sizes of some axes.
-
-    Entries are repeated or left out in place, so that padding stays at its end of an axis and every
-    value is one of the sample's.
-    """
-    arrays = list(arrays)
-    for (number, axis), size in sizes.items():
-        old = arrays[number].shape[axis]
-        arrays[number] = np.take(arrays[number], np.arange(size) * old // size, axis)
-    return arrays
 
 
 def _given_sizes(dynamic_sizes, inputs, arrays):
@@ -167,17 +178,6 @@ def _given_sizes(dynamic_sizes, inputs, arrays):
         if rows and value.shape[0] is None:
             sizes[number, 0] = next(iter(rows))
     return sizes
-
-
-def _warn(names, arrays, group, candidates, error):
-    axes = ", ".join(f"axis {axis} of {names[number]!r}" for number, axis in group)
-    tried = ", ".join(map(str, candidates))
-    warnings.warn(
-        f"The exported file has the fixed size {_size(arrays, group)} for {axes}: Keras fails at "
-        f"the sizes {tried} ({_short(error)}). If it can run at others, pass them as "
-        "`dynamic_sizes`.",
-        stacklevel=5,
-    )
 
 
 def _short(error):

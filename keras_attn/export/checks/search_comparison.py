@@ -1,27 +1,34 @@
 import functools
 from typing import Any
 
-from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
+from keras_attn.export.checks.parity_sentences import parity_prefixes
+from keras_attn.export.checks.parity_sources import parity_sources
 from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.checks.verify import compare_translations, translated_batches, whole_batches
 
 
 class SearchComparison:
-    """The sentences on which an exported search is compared with Keras.
+    """The sources on which an exported search is compared with Keras.
 
     Args:
         function: `SearchFunction`.
-        source_tokenizer, sentences: see `parity_sentences`.
+        source_tokenizer, sentences, sample_inputs: see `parity_sources`.
 
     Attributes:
-        sentences: list of at least 200 lists of ids, as the encoder reads them.
-        prefixes: list of lists of target ids, one for each sentence, or `None`.
+        sources: `IdSources` or `ArraySources`.
+        prefixes: list of lists of target ids, one for each source, or `None`.
     """
 
-    def __init__(self, function: Any, source_tokenizer: Any = None, sentences: Any = None) -> None:
+    def __init__(
+        self,
+        function: Any,
+        source_tokenizer: Any = None,
+        sentences: Any = None,
+        sample_inputs: Any = None,
+    ) -> None:
         self._function = function
-        self.sentences = parity_sentences(function, source_tokenizer, sentences)
-        self.prefixes = parity_prefixes(function, len(self.sentences))
+        self.sources = parity_sources(function, source_tokenizer, sentences, sample_inputs)
+        self.prefixes = parity_prefixes(function, len(self.sources))
 
     @functools.cached_property
     def keras(self) -> Any:
@@ -30,14 +37,7 @@ class SearchComparison:
 
     def expected(self) -> Any:
         """Iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
-        function = self._function
-        return translated_batches(
-            self.keras,
-            self.sentences,
-            function.search,
-            self.prefixes,
-            function.source.pad_token_id,
-        )
+        return translated_batches(self.keras, self.sources, self._function.search, self.prefixes)
 
     def compare(self, run: Any, expected: Any = None) -> Any:
         """Compares a file with Keras.
@@ -71,9 +71,7 @@ class SearchComparison:
             ExportError: they are too far from each other.
         """
         function = self._function
-        batches = whole_batches(
-            self.sentences, function.search, self.prefixes, function.source.pad_token_id
-        )
+        batches = whole_batches(self.sources, function.search, self.prefixes)
         report = PrecisionReport.compare(precision, float32, run, batches, function.is_stochastic)
         report.check()
         return report

@@ -1,4 +1,5 @@
 import contextlib
+import warnings
 from os import PathLike
 from typing import Any
 
@@ -7,10 +8,10 @@ import keras
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.check_stateless import check_stateless
 from keras_attn.export.checks.differing_layer import differing_layer
-from keras_attn.export.checks.dynamic_sizes import batches_of_other_sizes
+from keras_attn.export.checks.dynamic_sizes import batches_of_other_sizes, describe_axes
 from keras_attn.export.checks.output_difference import difference, largest_difference
+from keras_attn.export.checks.sample_inputs import arrays_in_order, check_dense_numbers
 from keras_attn.export.export_error import ExportError
-from keras_attn.export.formats.functional_sample import arrays_in_order, check_dense_numbers
 from keras_attn.export.formats.onnx_file import new_onnx_file
 from keras_attn.export.passes import PASSES, top_k_of_no_rows
 from keras_attn.export.passes.clean import clean
@@ -92,13 +93,20 @@ def _expected_batches(function, arrays, dynamic_sizes):
     """The sample, its first row and the sample in other sizes, each with the results of Keras.
 
     Returns:
-        Tuple of a list of pairs and of the fixed axes, see `batches_of_other_sizes`.
+        Tuple of a list of pairs and of the set of the fixed axes, pairs of a name and a number.
     """
     batches = [(arrays, function(*arrays))]
-    others, fixed = batches_of_other_sizes(function, function.inputs, arrays, dynamic_sizes)
+    others, failures = batches_of_other_sizes(function, function.inputs, arrays, dynamic_sizes)
+    for axes, reason in failures.items():
+        sizes = {arrays[list(function.inputs).index(name)].shape[axis] for name, axis in axes}
+        warnings.warn(
+            f"The exported file has the fixed size {sizes.pop()} for {describe_axes(axes)}: "
+            f"{reason}. If it can run at others, pass them as `dynamic_sizes`.",
+            stacklevel=3,
+        )
+    fixed = {pair for axes in failures for pair in axes}
     has_free_rows = all(
-        value.shape[0] is None and 0 not in fixed.get(name, ())
-        for name, value in function.inputs.items()
+        value.shape[0] is None and (name, 0) not in fixed for name, value in function.inputs.items()
     )
     if has_free_rows:
         first = [array[:1] for array in arrays]

@@ -25,6 +25,7 @@ def export_onnx(
     *,
     alignments: Any = None,
     sentences: Sequence[Any] | None = None,
+    sample_inputs: Any = None,
     precision: str = "float32",
     external_data: bool | str = False,
     target_prefix: bool = False,
@@ -39,6 +40,8 @@ def export_onnx(
     random `seeds` int32 `(batch,)`. Outputs: `token_ids`, `lengths`, `scores`, `log_probs`,
     `alignments` on request, and `token_log_probs` of a search that returns them. LSTM and GRU
     layers become the operators of these names, see `fuse_recurrence`.
+    A model of other inputs than ids, such as an image, has these in the place of `source_ids`, with
+    their names, shapes and dtypes.
     A model of mixed precision is exported in float32, the precision of its weights.
 
     The file appears under its name only after it passed: allowed operators, `onnx.checker`, a
@@ -49,7 +52,8 @@ def export_onnx(
         model: a `GenerationModel`.
         path: name of the file; an existing one is replaced.
         source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s, stored in the file.
-            Leave `target_tokenizer` out if both languages share one.
+            Leave `target_tokenizer` out if both languages share one. A model of other inputs than
+            ids has a `target_tokenizer` alone.
         alignments: bool, whether the attention weights are among the outputs. Default `None`: as
             the search was made.
         precision: `"float32"`; `"float16"`, for a GPU: matrix products and what lies between them
@@ -71,6 +75,10 @@ def export_onnx(
         card: `ModelCard` that is stored in the file. Defaults to `None`.
         sentences: optional list of texts (needs `source_tokenizer`) or of lists of ids for the
             comparison; if there are fewer than 200, random ones are added.
+        sample_inputs: for a model of other inputs than ids, the inputs of the comparison: what
+            `model.predict` takes, an array or a dict of arrays by the names of the inputs. Dynamic
+            axes also get other sizes. Defaults to random numbers in [0, 1), which needs inputs of
+            floats.
 
     Returns:
         The `ParityReport` of the comparison with Keras; its `precision` compares the file with the
@@ -93,7 +101,7 @@ def export_onnx(
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences)
+    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
     metadata = describe(function, source_tokenizer, target_tokenizer, card)
     traceable = function.traceable()
     with (

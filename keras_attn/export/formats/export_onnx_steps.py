@@ -26,6 +26,7 @@ def export_onnx_steps(
     *,
     alignments: Any = None,
     sentences: Sequence[Any] | None = None,
+    sample_inputs: Any = None,
     target_prefix: bool = False,
     allow_nonfinite: bool = False,
     card: Any = None,
@@ -49,8 +50,8 @@ def export_onnx_steps(
     Args:
         model: a `GenerationModel`.
         directory: name of the directory; that of an earlier export is replaced.
-        source_tokenizer, target_tokenizer, alignments, sentences, target_prefix, allow_nonfinite,
-            card: as for `export_onnx`.
+        source_tokenizer, target_tokenizer, alignments, sentences, sample_inputs, target_prefix,
+            allow_nonfinite, card: as for `export_onnx`.
 
     Returns:
         The `ParityReport` of the comparison with Keras.
@@ -67,7 +68,7 @@ def export_onnx_steps(
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     require_one_file(function.weights)
     check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences)
+    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
     metadata = describe(function, source_tokenizer, target_tokenizer, card) | describe_card(card)
     with (
         without_tensor_float_32(),

@@ -11,10 +11,11 @@ import numpy as np
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.onnx_model_check import open_session
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
-from keras_attn.export.checks.verify import pad
+from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.external_data import require_one_file
+from keras_attn.export.formats.file_format import describe_card
 from keras_attn.export.formats.onnx_file import FIRST_BYTES
 from keras_attn.export.require import require
 from keras_attn.export.trace import source_characters
@@ -39,6 +40,7 @@ def export_onnx_text(
     target_prefix: bool = False,
     max_source_characters: int | None = None,
     allow_nonfinite: bool = False,
+    card: Any = None,
 ) -> Any:
     """Writes a `GenerationModel` as one ONNX file from strings to strings.
 
@@ -55,7 +57,7 @@ def export_onnx_text(
     without TensorFlow, exactly the texts that the file of ids gives with the tokenizers around it.
 
     Args:
-        model, path, target_tokenizer, sentences, precision, allow_nonfinite: as for
+        model, path, target_tokenizer, sentences, precision, allow_nonfinite, card: as for
             `export_onnx`.
         source_tokenizer: `SentencePieceTokenizer`.
         target_prefix: bool, whether the caller may say what each translation begins with. Default
@@ -124,6 +126,7 @@ def export_onnx_text(
         text_model = onnx.load(partial)
         add_text(text_model, *tokenizers, function, max_characters)
         del text_model.metadata_props[:]  # the tokenizers among them, which are operators now
+        onnx.helper.set_model_props(text_model, describe_card(card, report))
         onnx.checker.check_model(text_model, full_check=True)
         onnx.save(text_model, partial)
         _check_texts(expected, _run(partial, batches))

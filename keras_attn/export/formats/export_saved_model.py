@@ -1,17 +1,22 @@
 import inspect
+import json
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
+from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.checks.search_comparison import SearchComparison
-from keras_attn.export.checks.verify import pad
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
+
+METADATA = "assets.extra/keras_attn.json"
+"""TensorFlow copies the files in `assets.extra`, and reads none of them."""
 
 
 def export_saved_model(
@@ -22,9 +27,11 @@ def export_saved_model(
     *,
     alignments: Any = None,
     sentences: Sequence[Any] | None = None,
+    sample_inputs: Any = None,
     target_prefix: bool = False,
     max_source_characters: int | None = None,
     allow_nonfinite: bool = False,
+    card: Any = None,
 ) -> Any:
     """Writes a `GenerationModel` as a TensorFlow SavedModel, for TensorFlow Serving among others.
 
@@ -46,6 +53,10 @@ def export_saved_model(
     Its REST interface and, in Python, the signatures want all inputs, while
     `loaded.translate_ids(source_ids)` and `loaded.translate_texts(text)` know the defaults.
 
+    A model of other inputs than ids, such as an image, has one signature, `serving_default`: its
+    inputs are those of the model and all but the first of `ids`; its outputs are those of `ids`
+    and, with a `target_tokenizer`, `text`. In Python, `loaded.generate(image)` knows the defaults.
+
     The directory appears under its name, whole, after it was loaded again and compared with Keras.
     A model of mixed precision keeps it.
 
@@ -54,10 +65,11 @@ def export_saved_model(
         directory: name of the directory; an existing SavedModel is replaced, any other directory
             with content is refused.
         source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s. Leave
-            `target_tokenizer` out if both languages share one.
+            `target_tokenizer` out if both languages share one. A model of other inputs than ids has
+            a `target_tokenizer` alone.
         alignments: bool, whether the attention weights are among the outputs. Default `None`: as
             the search was made.
-        sentences: as for `export_onnx`.
+        sentences, sample_inputs: as for `export_onnx`.
         target_prefix: bool, whether the caller may say what each hypothesis begins with: `ids` then
             has an input `prefix_ids` int32 `(batch, prefix_length)`, padded on the right, and
             `serving_default` an input `target_prefix` string `(batch,)`. Either may have one row
@@ -70,6 +82,8 @@ def export_saved_model(
             is at most taken as 512: 16,384.
         allow_nonfinite: bool, whether weights may be NaN or infinite. The results must still equal
             those of Keras, which NaN never does. Defaults to `False`.
+        card: `ModelCard` that is stored with the other metadata of docs/file-format.md in
+            `assets.extra/keras_attn.json`. Defaults to `None`.
 
     Returns:
         The `ParityReport` of the comparison.
@@ -80,7 +94,8 @@ def export_saved_model(
         OSError: it cannot be written, for instance to a full disk. No directory is written.
         ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
     """
-    require("tensorflow", *(["tensorflow_text"] if source_tokenizer is not None else []))
+    has_texts = source_tokenizer is not None or target_tokenizer is not None
+    require("tensorflow", *(["tensorflow_text"] if has_texts else []))
     require_utf8(directory)
     import tensorflow as tf
 
@@ -92,20 +107,33 @@ def export_saved_model(
         target_prefix,
         keep_precision=True,
     )
-    max_characters = source_characters.max_source_characters(function, max_source_characters)
-    check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences)
-    with atomic_replace(directory, is_file=False) as partial, pause_garbage_collection():
-        module = _module(
-            function, source_tokenizer, target_tokenizer or source_tokenizer, max_characters
+    max_characters = None
+    if function.source is not None:
+        max_characters = source_characters.max_source_characters(function, max_source_characters)
+    elif max_source_characters is not None:
+        raise ValueError(
+            "Expected max_source_characters only for a model that reads ids. Received: "
+            f"max_source_characters={max_source_characters!r} for the inputs "
+            f"{list(function.inputs)}."
         )
-        signatures = {"ids": module.translate_ids}
-        if source_tokenizer is not None:
-            signatures["serving_default"] = module.translate_texts
+    check_finite(function.weights, allow_nonfinite)
+    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
+    with atomic_replace(directory, is_file=False) as partial, pause_garbage_collection():
+        module = _module(function)
+        if function.source is None:
+            signatures = _add_generate(module, function, target_tokenizer)
+        else:
+            tokenizers = source_tokenizer, target_tokenizer or source_tokenizer
+            signatures = _add_translate(module, function, *tokenizers, max_characters)
         _save(module, partial, signatures)
         # Kept in a variable: its signatures do not keep its weights alive.
         loaded = tf.saved_model.load(str(partial))
-        report = comparison.compare(_runner(loaded))
+        name = "serving_default" if function.source is None else "ids"
+        report = comparison.compare(_runner(loaded, name))
+        metadata = describe(function, source_tokenizer, target_tokenizer, card)
+        metadata |= describe_card(card, report)
+        (partial / METADATA).parent.mkdir()
+        (partial / METADATA).write_text(json.dumps(metadata, indent=1), encoding="utf-8")
         if source_tokenizer is not None:
             _check_texts(function, module, loaded, max_characters, comparison)
     return report
@@ -121,11 +149,10 @@ def _save(module, directory, signatures):
         raise OSError(f"TensorFlow cannot write the SavedModel: {error.message}") from error
 
 
-def _module(function, source_tokenizer, target_tokenizer, max_characters):
-    """A `tf.Module` with the functions of both signatures, which holds all that they need."""
+def _module(function):
+    """A `tf.Module` with the weights of a function and the defaults of its inputs."""
     import tensorflow as tf
 
-    source, target = function.source, function.target
     module = tf.Module()
     module.defaults = {
         **{name: tf.constant(value) for name, value in function.defaults.items()},
@@ -133,6 +160,30 @@ def _module(function, source_tokenizer, target_tokenizer, max_characters):
         "target_prefix": tf.constant([""]),
     }
     module.weights = [weight.value for weight in function.weights]
+    return module
+
+
+def _add_generate(module, function, target_tokenizer):
+    """Adds the function of other inputs than ids to a module, and returns the signatures."""
+    pad_token_id = function.target.pad_token_id
+    if target_tokenizer is not None:
+        module.target_tokenizer = target_tokenizer.to_tensorflow(None, None, pad_token_id)
+
+    def generate(*inputs):
+        results = function(*inputs)
+        if target_tokenizer is None:
+            return results
+        return {"text": _decode(module.target_tokenizer, results), **results}
+
+    module.generate = _compiled(generate, function.signature, module.defaults)
+    return {"serving_default": module.generate}
+
+
+def _add_translate(module, function, source_tokenizer, target_tokenizer, max_characters):
+    """Adds the functions of ids and of texts to a module, and returns the signatures."""
+    import tensorflow as tf
+
+    source, target = function.source, function.target
 
     def translate_ids(source_ids, *others):
         # Keras' recurrent layers cannot work with S = 0.
@@ -145,8 +196,9 @@ def _module(function, source_tokenizer, target_tokenizer, max_characters):
         return results
 
     module.translate_ids = _compiled(translate_ids, function.signature, module.defaults)
+    signatures = {"ids": module.translate_ids}
     if source_tokenizer is None:
-        return module
+        return signatures
     module.source_tokenizer = source_tokenizer.to_tensorflow(
         source.start_token_id if source.add_start else None,
         source.end_token_id if source.add_end else None,
@@ -174,7 +226,7 @@ def _module(function, source_tokenizer, target_tokenizer, max_characters):
 
     signature = [of_text.get(spec.name, spec) for spec in function.signature]
     module.translate_texts = _compiled(translate_texts, signature, module.defaults)
-    return module
+    return {**signatures, "serving_default": module.translate_texts}
 
 
 def _cut(text, max_characters):
@@ -241,14 +293,14 @@ def _decode(tokenizer, results):
     return tokenizer.decode(results["token_ids"], results["lengths"])
 
 
-def _runner(loaded):
+def _runner(loaded, name):
     import tensorflow as tf
 
-    signature = loaded.signatures["ids"]
+    signature = loaded.signatures[name]
 
     def run(**inputs):
         outputs = signature(**{name: tf.constant(value) for name, value in inputs.items()})
-        return {name: value.numpy() for name, value in outputs.items()}
+        return {name: value.numpy() for name, value in outputs.items() if name != "text"}
 
     return run
 
@@ -257,9 +309,9 @@ def _check_texts(function, module, loaded, max_characters, comparison):
     """Compares the loaded string signature with the tokenizers around the model."""
     import tensorflow as tf
 
-    source, target = function.source, function.target
+    target = function.target
     prefixes = comparison.prefixes
-    texts = module.source_tokenizer.decode(pad(comparison.sentences[:16], source.pad_token_id))
+    texts = module.source_tokenizer.decode(comparison.sources.batch(slice(16))["source_ids"])
     others = module.translate_ids.input_signature[1:]
     ids = {spec.name: module.defaults[spec.name] for spec in others}
     strings = dict(ids)

@@ -8,13 +8,11 @@ import json
 import math
 from typing import Any
 
+from keras_attn.export.trace.search_function import SEARCH_INPUTS
 from keras_attn.training.model_card import ModelCard
 
 FORMAT = "2"
 PREFIX = "keras_attn."
-SEARCH_INPUTS = ("max_length", "length_penalty", "prefix_ids", "seeds")
-"""Inputs of a file that belong to the search, not to the encoder."""
-
 LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast")
 """What the configuration of a search has that is no setting of the search."""
 
@@ -36,7 +34,12 @@ def describe(
     settings = {
         "kind": "generation",
         "inputs": {
-            "source_ids": {"kind": "ids", "dtype": "int32", "shape": ["batch", "source_length"]}
+            name: {
+                "kind": input_kind(each),
+                "dtype": each.dtype,
+                "shape": list(function.dimensions[name]),
+            }
+            for name, each in function.inputs.items()
         },
         "source": _side(function.source, source_tokenizer, card.source_language),
         "target": _side(function.target, target_tokenizer, card.target_language),
@@ -46,8 +49,10 @@ def describe(
     entries = {f"{PREFIX}format": FORMAT, f"{PREFIX}settings": _json(settings)}
     if source_tokenizer is not None:
         entries[f"{PREFIX}source_tokenizer"] = _base64(source_tokenizer)
-        if target_tokenizer.model != source_tokenizer.model:
-            entries[f"{PREFIX}target_tokenizer"] = _base64(target_tokenizer)
+    if target_tokenizer is not None and (
+        source_tokenizer is None or target_tokenizer.model != source_tokenizer.model
+    ):
+        entries[f"{PREFIX}target_tokenizer"] = _base64(target_tokenizer)
     # SentencePiece ends the process over a damaged vocabulary: the runtime checks before it loads.
     content = json.dumps(entries, sort_keys=True).encode()
     entries[f"{PREFIX}checksum"] = hashlib.sha256(content).hexdigest()
@@ -71,7 +76,17 @@ def describe_card(card: Any = None, report: Any = None) -> Any:
     return {f"{PREFIX}card": _json(entries)} if entries else {}
 
 
+def input_kind(tensor: Any) -> str:
+    """What an input is, from its symbolic tensor: `"ids"`, `"image"` or `"features"`."""
+    if len(tensor.shape) == 2 and "int" in tensor.dtype:
+        return "ids"
+    is_image = len(tensor.shape) == 4 and tensor.shape[-1] in (1, 3, 4)
+    return "image" if is_image else "features"
+
+
 def _side(side, tokenizer, language):
+    if side is None:
+        return None
     return {
         **dataclasses.asdict(side),
         "tokenizer": "none" if tokenizer is None else "sentencepiece",

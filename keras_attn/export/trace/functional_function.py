@@ -69,16 +69,16 @@ class FunctionalFunction:
 
         Args:
             arrays: list of arrays, the sample.
-            batches, fixed: from `batches_of_other_sizes`; `batches` begins with the sample.
+            batches: list of pairs of arrays and results, which begins with the sample.
+            fixed: set of pairs of the name of an input and of an axis that has a fixed size.
 
         Returns:
             Dictionary from each name to a tuple.
         """
         axes = {}
         for (name, value), array in zip(self.inputs.items(), arrays, strict=True):
-            is_fixed = fixed.get(name, ())
             shape = [
-                array.shape[axis] if axis in is_fixed else size
+                array.shape[axis] if (name, axis) in fixed else size
                 for axis, size in enumerate(value.shape)
             ]
             axes[name] = axis_names(name, shape)

@@ -1,4 +1,4 @@
-"""The sample of inputs on which the export of a functional model is compared with Keras."""
+"""A sample of inputs on which an export is compared with Keras."""
 
 from typing import Any
 
@@ -56,7 +56,10 @@ def arrays_in_order(sample: Any, inputs: Any) -> Any:
         )
     pairs = list(zip(arrays, inputs.items(), strict=True))
     for array, (name, value) in pairs:
-        if np.ndim(array) != len(value.shape):
+        if np.ndim(array) != len(value.shape) or any(
+            expected not in (None, size)
+            for expected, size in zip(value.shape[1:], np.shape(array)[1:], strict=True)
+        ):
             raise ValueError(
                 f"Expected an array of shape {tuple(value.shape)} for the input {name!r}. "
                 f"Received: sample_inputs with shape {np.shape(array)}."
