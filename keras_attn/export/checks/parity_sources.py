@@ -26,19 +26,20 @@ RANDOM_SIZE, RANDOM_IMAGE_SIZE = 16, 32
 def parity_sources(
     function: Any, tokenizer: Any = None, sentences: Any = None, sample_inputs: Any = None
 ) -> Any:
-    """The sources on which an export is compared with Keras.
+    """Returns the sources on which an export is compared with Keras.
 
     Args:
         function: `SearchFunction`.
-        tokenizer, sentences: see `parity_sentences`, for a model that reads ids.
-        sample_inputs: for a model of other inputs, arrays as for `model.predict`. Defaults to
+        tokenizer: See `parity_sentences`, for a model that reads ids.
+        sentences: See `parity_sentences`, for a model that reads ids.
+        sample_inputs: For a model of other inputs, arrays as for `model.predict`. Defaults to
             random numbers.
 
     Returns:
         `IdSources` or `ArraySources`.
 
     Raises:
-        ValueError: there are samples of the other kind than the inputs, they do not fit the inputs,
+        ValueError: If there are samples of the other kind than the inputs, they do not fit the inputs,
             or random numbers cannot be drawn.
     """
     if function.source is not None:
@@ -63,8 +64,8 @@ class IdSources:
     """Lists of ids, padded on the right.
 
     Args:
-        ids: list of lists of ids, as the encoder reads them.
-        pad_token_id: int. Defaults to 0.
+        ids: List of lists of ids, as the encoder reads them.
+        pad_token_id: Int. Defaults to `0`.
     """
 
     def __init__(self, ids: Any, pad_token_id: int = 0) -> None:
@@ -75,14 +76,14 @@ class IdSources:
         return len(self.ids)
 
     def batch(self, rows: slice, number: int = 0) -> dict[str, Any]:
-        """The inputs of the encoder.
+        """Returns the inputs of the encoder for some sources.
 
         Args:
-            rows: slice of the sources.
-            number: int, number of the batch, which does not matter here.
+            rows: Slice of the sources.
+            number: Int, number of the batch, which does not matter here.
 
         Returns:
-            Dictionary of arrays.
+            Dict of arrays.
         """
         return {SOURCE_IDS: pad(self.ids[rows], self._pad_token_id)}
 
@@ -92,10 +93,10 @@ class ArraySources:
 
     Args:
         function: `SearchFunction`.
-        arrays: list of an array for each input, all with the same number of rows.
+        arrays: List of an array for each input, all with the same number of rows.
 
     Raises:
-        ValueError: Keras cannot run the encoder in these sizes, or in no other size of an axis.
+        ValueError: If Keras cannot run the encoder in these sizes, or in no other size of an axis.
     """
 
     def __init__(self, function: Any, arrays: Any) -> None:
@@ -132,15 +133,15 @@ class ArraySources:
         return max(ROWS, len(self._arrays[0]))
 
     def batch(self, rows: slice, number: int = 0) -> dict[str, Any]:
-        """The inputs of the encoder.
+        """Returns the inputs of the encoder for some sources.
 
         Args:
-            rows: slice of the sources. A sample of fewer rows is repeated.
-            number: int, number of the batch. Two batches have the sizes of the sample, the next two
+            rows: Slice of the sources. A sample of fewer rows is repeated.
+            number: Int, number of the batch. Two batches have the sizes of the sample, the next two
                 have others.
 
         Returns:
-            Dictionary of arrays.
+            Dict of arrays.
         """
         indices = np.arange(len(self))[rows] % len(self._arrays[0])
         arrays = [array[indices] for array in self._arrays]
@@ -149,7 +150,7 @@ class ArraySources:
 
 
 def pad(sentences: Any, pad_token_id: Any = 0) -> Any:
-    """Lists of ids as one int32 array `(batch, source_length)`, padded on the right."""
+    """Converts lists of ids to an int32 array `(batch, source)`, padded on the right."""
     batch = np.full((len(sentences), max(map(len, sentences))), pad_token_id, "int32")
     for row, sentence in zip(batch, sentences, strict=True):
         row[: len(sentence)] = sentence

@@ -32,7 +32,7 @@ class SearchComparison:
 
     @functools.cached_property
     def keras(self) -> Any:
-        """The runner of Keras: named arrays -> dictionary of arrays."""
+        """Function from named arrays to a dict of arrays that runs Keras."""
         return self._function.runner()
 
     def expected(self) -> Any:
@@ -43,14 +43,14 @@ class SearchComparison:
         """Compares a file with Keras.
 
         Args:
-            run: runner of the file: named arrays -> dictionary of arrays.
-            expected: what `expected()` gives, if it is known.
+            run: Function from named arrays to a dict of arrays that runs the file.
+            expected: Results of `expected()`, if they are known. Defaults to `None`.
 
         Returns:
             A `ParityReport`.
 
         Raises:
-            ExportError: the file disagrees with Keras.
+            ExportError: If the file disagrees with Keras.
         """
         expected = self.expected() if expected is None else expected
         report = compare_translations(expected, run, self._function.search)
@@ -61,14 +61,15 @@ class SearchComparison:
         """Compares a file of lower precision with the float32 model.
 
         Args:
-            precision: name of the precision.
-            float32, run: runners of both.
+            precision: String, name of the precision.
+            float32: Function that runs the float32 model.
+            run: Function that runs the file.
 
         Returns:
             A `PrecisionReport`.
 
         Raises:
-            ExportError: they are too far from each other.
+            ExportError: If the results differ too much.
         """
         function = self._function
         batches = whole_batches(self.sources, function.search, self.prefixes)

@@ -1,4 +1,4 @@
-"""Clean-up of converted graphs: each pass changes an `onnx.ModelProto` in place."""
+"""Passes over converted graphs. Each pass changes an `onnx.ModelProto` in place."""
 
 from keras_attn.export.passes.constant_reshapes import constant_reshapes
 from keras_attn.export.passes.emulate_float16 import emulate_float16
