@@ -39,8 +39,8 @@ def parity_sources(
         `IdSources` or `ArraySources`.
 
     Raises:
-        ValueError: If there are samples of the other kind than the inputs, they do not fit the inputs,
-            or random numbers cannot be drawn.
+        ValueError: If there are samples of the other kind than the inputs, they do not fit the
+            inputs, or random numbers cannot be drawn.
     """
     if function.source is not None:
         if sample_inputs is not None:
