@@ -1,6 +1,10 @@
 """The errors of the runtime: ValueErrors for the input, and those that end a call early."""
 
 import contextlib
+from collections.abc import Generator
+from typing import Self
+
+from keras_attn_runtime.translation import Translation
 
 
 class ModelFileError(ValueError):
@@ -16,18 +20,19 @@ class BatchError(ModelFileError):
             in particular.
     """
 
-    def __init__(self, reason, index=None):
+    def __init__(self, reason: str, index: int | None = None) -> None:
         where = "" if index is None else f"Sentence {index} (counted from 0): "
         super().__init__(f"{where}{reason}")
         self.index = index
         self.reason = reason
 
-    def __reduce__(self):  # by default an exception is created again from its message
+    def __reduce__(self) -> tuple[type[Self], tuple[str, int | None]]:
+        # By default an exception is created again from its message.
         return type(self), (self.reason, self.index)
 
 
 class ProviderError(ValueError):
-    """The execution provider that was asked for cannot be used on this machine."""
+    """The requested execution provider cannot be used on this machine."""
 
 
 class SentenceError(ValueError):
@@ -38,12 +43,12 @@ class SentenceError(ValueError):
         reason: string, what is wrong with it and what to do.
     """
 
-    def __init__(self, index, reason):
+    def __init__(self, index: int, reason: str) -> None:
         super().__init__(f"Sentence {index} (counted from 0): {reason}")
         self.index = index
         self.reason = reason
 
-    def __reduce__(self):  # see `BatchError`
+    def __reduce__(self) -> tuple[type[Self], tuple[int, str]]:  # see `BatchError`
         return type(self), (self.index, self.reason)
 
 
@@ -57,10 +62,10 @@ class DeadlineExceeded(TimeoutError):
             there it is empty.
     """
 
-    def __init__(self, message, index=0):
+    def __init__(self, message: str, index: int = 0) -> None:
         super().__init__(message)
         self.index = index
-        self.translations = []
+        self.translations: list[Translation | None] = []
 
 
 class Cancelled(RuntimeError):
@@ -70,28 +75,28 @@ class Cancelled(RuntimeError):
         index, translations: see `DeadlineExceeded`.
     """
 
-    def __init__(self, message, index=0):
+    def __init__(self, message: str, index: int = 0) -> None:
         super().__init__(message)
         self.index = index
-        self.translations = []
+        self.translations: list[Translation | None] = []
 
 
-def in_one_line(error):
-    """The text of an error of ONNX Runtime, which ends with a line break, or has several.
+def in_one_line(error: BaseException) -> str:
+    """Returns the text of an error without line breaks, which errors of ONNX Runtime have.
 
-    Where it names all nodes of a graph, what is in the middle is left out.
+    The middle of a long text is left out: ONNX Runtime may name all nodes of a graph.
     """
     text = " ".join(str(error).split())
     return text if len(text) <= 600 else f"{text[:200]} ... {text[-400:]}"
 
 
 @contextlib.contextmanager
-def run_failures(batch, source_length):
-    """Turns what ONNX Runtime, or NumPy for want of memory, raises in it into a `BatchError`.
+def run_failures(batch: int, source_length: int | None) -> Generator[None, None, None]:
+    """Turns exceptions of the block, of ONNX Runtime or for lack of memory, into a `BatchError`.
 
     Args:
         batch: int, rows of the batch.
-        source_length: int, tokens of the longest one, or `None` if they are no ids.
+        source_length: int, tokens of the longest row, or `None` if the inputs are not ids.
     """
     rows = f"{batch} rows"
     if source_length is not None:

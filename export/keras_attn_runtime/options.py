@@ -2,7 +2,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypedDict, TypeVar
+from typing import Any, ParamSpec, Self, TypedDict, TypeVar
 
 import numpy as np
 
@@ -68,7 +68,7 @@ class Options:
     timeout: float | None = None
     cancel_token: CancelToken | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.max_length is not None:
             require_integer("max_length", self.max_length, least=0)
         require_integer("num_hypotheses", self.num_hypotheses, least=1)
@@ -82,19 +82,15 @@ class Options:
             _require("length_penalty", self.length_penalty, Real, "a number", least=0)
         if self.timeout is not None:
             _require("timeout", self.timeout, Real, "a number of seconds", least=0)
-        if not isinstance(self.cancel_token, (CancelToken, type(None))):
-            raise ValueError(
-                "Expected cancel_token to be a CancelToken. Received: "
-                f"type={type(self.cancel_token).__name__}."
-            )
+        _require_cancel_token(self.cancel_token)
         for name in ("max_length", "num_hypotheses", "batch_size", "window", "seed"):
             value = getattr(self, name)
             if value is not None:  # NumPy's small integers overflow where they are multiplied
                 object.__setattr__(self, name, int(value))
 
     @classmethod
-    def of(cls, options):
-        """The `Options` of a dict of keyword arguments, which must all be known."""
+    def of(cls, options: CallOptions) -> Self:
+        """Returns the `Options` of a dict of keyword arguments; refuses unknown names."""
         known = [field.name for field in fields(cls)]
         unknown = sorted(set(options) - set(known))
         if unknown:
@@ -105,7 +101,8 @@ class Options:
         return cls(**options)
 
     @property
-    def window_size(self):
+    def window_size(self) -> int:
+        """int, sentences that are read ahead: `window` or its default."""
         return 16 * self.batch_size if self.window is None else self.window
 
 
@@ -124,22 +121,39 @@ def list_options(function: Callable[P, R]) -> Callable[P, R]:
     return function
 
 
-def require_integer(name, value, least, most=LARGEST_INT32):
+def require_integer(name: str, value: object, least: int, most: int = LARGEST_INT32) -> None:
     """Raises ValueError unless `value` is an integer in [least, most]."""
     _require(name, value, Integral, "an integer", least, most)
 
 
-def require_bool(name, value):
+def require_bool(name: str, value: object) -> None:
     """Raises ValueError unless `value` is True or False."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"Expected {name} to be True or False. Received: {name}={value!r}.")
 
 
-def _require(name, value, kind, expected, least, most=LARGEST_INT32):
+def _require_cancel_token(value: object) -> None:
+    if not isinstance(value, (CancelToken, type(None))):
+        raise ValueError(
+            f"Expected cancel_token to be a CancelToken. Received: type={type(value).__name__}."
+        )
+
+
+def _require(
+    name: str,
+    value: object,
+    kind: type[Integral] | type[Real],
+    expected: str,
+    least: int,
+    most: int = LARGEST_INT32,
+) -> None:
     # NumPy would compare in the value's own type, in which the limit may not exist.
-    plain = value.item() if isinstance(value, np.generic) else value
-    # Python counts True as 1; nan is in no range.
-    if isinstance(plain, bool) or not isinstance(plain, kind) or not least <= plain <= most:
+    plain: Any = value.item() if isinstance(value, np.generic) else value
+    if not _is_number(plain, kind) or not least <= plain <= most:  # nan is in no range
         raise ValueError(
             f"Expected {name} to be {expected} in [{least}, {most}]. Received: {name}={value!r}."
         )
+
+
+def _is_number(value: object, kind: type[Integral] | type[Real]) -> bool:
+    return not isinstance(value, bool) and isinstance(value, kind)  # Python counts True as 1

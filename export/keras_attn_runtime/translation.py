@@ -1,9 +1,19 @@
+import enum
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final, Self
 
-import numpy as np
+from keras_attn_runtime.array_types import Floats
 
-UNFINISHED = object()
-"""In the place of a `Translation` that a call did not finish in its time."""
+
+class Unfinished(enum.Enum):
+    """Type of `UNFINISHED`."""
+
+    UNFINISHED = enum.auto()
+
+
+UNFINISHED: Final = Unfinished.UNFINISHED
+"""Stands for a `Translation` that a call did not finish in its time."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,15 +43,15 @@ class Hypothesis:
     score: float
     log_prob: float
     ended: bool | None
-    alignments: np.ndarray | None = field(compare=False)
+    alignments: Floats | None = field(compare=False)
     token_log_probs: list[float] | None
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self._shown())
         return f"{type(self).__name__}({values})"
 
-    def _shown(self):
-        """Names and values of a description in one line, which leaves out what may be long."""
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        """Yields names and values for a description in one line, without long values."""
         content = ("token_ids", self.token_ids) if self.text is None else ("text", self.text)
         yield content[0], repr(content[1])
         yield "score", f"{self.score:.6g}"
@@ -70,14 +80,22 @@ class Translation(Hypothesis):
     source_pieces: list[str] | None
     truncated: bool
 
-    def _shown(self):
+    def _shown(self) -> Iterator[tuple[str, object]]:
         yield from super()._shown()
         yield "num_hypotheses", len(self.hypotheses)
         if self.truncated:
             yield "truncated", True
 
     @classmethod
-    def from_hypotheses(cls, hypotheses, source_pieces, truncated):
+    def from_hypotheses(
+        cls, hypotheses: Sequence[Hypothesis], source_pieces: list[str] | None, truncated: bool
+    ) -> Self:
+        """Returns the translation of a sentence.
+
+        Args:
+            hypotheses: list of at least one `Hypothesis`, best first.
+            source_pieces, truncated: see `Translation`.
+        """
         return cls(
             **vars(hypotheses[0]),
             hypotheses=tuple(hypotheses),

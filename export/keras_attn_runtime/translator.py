@@ -1,10 +1,11 @@
 import dataclasses
 import os
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, Unpack
 
-from keras_attn_runtime.array_inputs import ArrayReader
+from keras_attn_runtime.array_inputs import ArrayReader, Rows
+from keras_attn_runtime.array_types import Ids
 from keras_attn_runtime.batch_runner import BatchRunner
 from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.default_num_threads import default_num_threads
@@ -24,12 +25,13 @@ from keras_attn_runtime.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
 from keras_attn_runtime.reading import read
 from keras_attn_runtime.scores import require_tokens, scores
 from keras_attn_runtime.sentences import read_prefix, require_sentences
-from keras_attn_runtime.session import MOST_THREADS
-from keras_attn_runtime.source import SourceReader
-from keras_attn_runtime.translation import Translation
+from keras_attn_runtime.session import MOST_THREADS, Providers
+from keras_attn_runtime.source import Source, SourceReader
+from keras_attn_runtime.tokenizer import Tokenizer
+from keras_attn_runtime.translation import Translation, Unfinished
 
 SEEDS = 2**31
-"""So many seeds a file takes, from 0 on."""
+"""Number of seeds that a file distinguishes, from 0 on."""
 
 CHARACTERS_PER_TOKEN = 32
 """The default limit of characters is this times the limit of tokens."""
@@ -93,12 +95,10 @@ class Translator(PickledArguments):
         translator.translate(["some text"])[0].log_prob    # -1.25
     """
 
-    _model_class = ExportedModel
-
     def __init__(
         self,
         path: str | os.PathLike[str],
-        providers: Sequence[str] | None = None,
+        providers: Providers | None = None,
         num_threads: int | None = None,
         num_workers: int = 1,
         max_source_length: int = 512,
@@ -110,16 +110,13 @@ class Translator(PickledArguments):
             require_integer("max_source_characters", max_source_characters, least=1)
         require_integer("num_workers", num_workers, least=1, most=MOST_THREADS)
         require_bool("truncate", truncate)
-        if not isinstance(path, (str, os.PathLike)):
-            raise ValueError(
-                f"Expected path to be a string or a path. Received: type={type(path).__name__}."
-            )
+        _require_path(path)
         if num_threads is None:
             num_threads = default_num_threads(num_workers)
         else:
             most = MOST_THREADS // num_workers
             require_integer("num_threads", num_threads, least=1, most=most)
-        self._model = self._model_class(path, providers, num_threads, num_workers)
+        self._model = self._open(path, providers, num_threads, num_workers)
         self._runner = BatchRunner(self._model, num_workers)
         self._process = os.getpid()
         self.settings = self._model.settings
@@ -137,22 +134,24 @@ class Translator(PickledArguments):
         self._reader = None
         if source is not None and list(self.settings.inputs) == ["source_ids"]:
             self._reader = SourceReader(
-                self._model.source_tokenizer,
                 source,
                 self.max_source_length,
                 self.max_source_characters,
                 truncate,
             )
-        self._prefixes = PrefixReader(
-            self._model.target_tokenizer,
-            self.settings.target,
-            self.max_target_characters,
-        )
+        self._prefixes = PrefixReader(self.settings.target, self.max_target_characters)
 
     @list_options
-    def __call__(self, texts: Iterable[str], **options: Unpack[CallOptions]) -> list[str]:
+    def __call__(
+        self,
+        texts: Iterable[str],
+        target_prefix: str | Iterable[str] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> list[str]:
         """Translates a list of texts into a list of texts of the same length; see `translate`."""
-        return [translation.text for translation in self.translate(texts, **options)]
+        self._require_tokenizer("target")
+        translations = self.translate(texts, target_prefix, **options)
+        return [translation.text or "" for translation in translations]
 
     @list_options
     def translate(
@@ -181,10 +180,9 @@ class Translator(PickledArguments):
                 Runtime fails on one sentence.
             ValueError: if an option is out of its range, or there are more or fewer prefixes.
         """
-        options = self._checked(options)
-        call = _call(options)
+        checked, call = self._begin(options)
         sources = self._read_texts(texts, target_prefix, call)
-        return collect_results(sources, lambda sources: self._run(sources, options, call))
+        return collect_results(sources, lambda sources: self._run(sources, checked, call))
 
     @list_options
     def translate_iterable(
@@ -211,16 +209,15 @@ class Translator(PickledArguments):
                 Runtime fails on one sentence.
             ValueError: if an option is out of its range, or there are more or fewer prefixes.
         """
-        options = self._checked(options)
-        call = _call(options)
+        checked, call = self._begin(options)
         sources = self._read_texts(texts, target_prefix, call)
-        return yield_finished(self._run(sources, options, call))
+        return yield_finished(self._run(sources, checked, call))
 
     @list_options
     def translate_ids(
         self,
-        sentences: Iterable[Any],
-        target_prefix: Iterable[Any] | None = None,
+        sentences: Iterable[Ids],
+        target_prefix: Ids | Iterable[Ids] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[Translation]:
         """Translates token ids, for callers with a tokenizer of their own; the file needs none.
@@ -245,21 +242,20 @@ class Translator(PickledArguments):
                 sentence.
             ValueError: if an option is out of its range, or there are more or fewer prefixes.
         """
-        options = self._checked(options)
-        call = _call(options)
+        checked, call = self._begin(options)
         sources = self._require_reader().read_ids(
             read(require_sentences(sentences, "sentences"), call)
         )
         if target_prefix is not None:
             self._require_target_prefix()
             sources = self._prefixes.of_ids(sources, read_prefix(target_prefix, call))
-        return collect_results(sources, lambda sources: self._run(sources, options, call))
+        return collect_results(sources, lambda sources: self._run(sources, checked, call))
 
     @list_options
     def generate(
         self,
-        inputs: Mapping[str, Any],
-        target_prefix: str | Iterable[Any] | None = None,
+        inputs: Mapping[str, Rows],
+        target_prefix: str | Ids | Iterable[str | Ids] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[Translation]:
         """Generates from inputs that are not text: images, features, audio, series.
@@ -286,8 +282,7 @@ class Translator(PickledArguments):
 
             Translator("captions.onnx").generate({"image": images})[0].text    # 'a red house'
         """
-        options = self._checked(options)
-        call = _call(options)
+        checked, call = self._begin(options)
         if self._reader is not None:
             raise ModelFileError(
                 "Expected a file with other inputs than text. Received: one that reads "
@@ -296,13 +291,14 @@ class Translator(PickledArguments):
         sources = ArrayReader(self.settings.inputs, self.settings.source).read(inputs)
         if target_prefix is not None:
             self._require_target_prefix()
-            with_prefixes = self._prefixes.of_ids
             several = target_prefix if isinstance(target_prefix, (list, tuple)) else [target_prefix]
+            prefix = read_prefix(target_prefix, call)
             if any(isinstance(each, str) for each in several):
-                self._require_tokenizer("target")
-                with_prefixes = self._prefixes.of_texts
-            sources = with_prefixes(sources, read_prefix(target_prefix, call))
-        return collect_results(sources, lambda sources: self._run(sources, options, call))
+                tokenizer = self._require_tokenizer("target")
+                sources = self._prefixes.of_texts(sources, prefix, tokenizer)
+            else:
+                sources = self._prefixes.of_ids(sources, prefix)
+        return collect_results(sources, lambda sources: self._run(sources, checked, call))
 
     @list_options
     def score(
@@ -312,7 +308,7 @@ class Translator(PickledArguments):
         skip_unscorable: bool = False,
         **options: Unpack[CallOptions],
     ) -> list[Translation | None]:
-        """Says how probable given translations are: to choose among them, or to clean a corpus.
+        """Scores given translations: to choose among them, or to clean a corpus.
 
         The search is told the whole translation, as its `target_prefix`, and has nothing to choose.
         A file with one beam does it fastest: `--search beam_width=1`. All pairs are checked before
@@ -336,11 +332,10 @@ class Translator(PickledArguments):
                 end token, or ONNX Runtime fails on one sentence.
             ValueError: if an option is out of its range, or there are more or fewer targets.
         """
-        options = self._checked({"max_length": LARGEST_INT32, **options})
-        call = _call(options)
+        checked, call = self._begin({"max_length": LARGEST_INT32, **options})
         pairs = self._read_pairs(texts, targets, skip_unscorable, call)
         return collect_results(
-            pairs, lambda pairs: self._scores(pairs, skip_unscorable, options, call)
+            pairs, lambda pairs: self._scores(pairs, skip_unscorable, checked, call)
         )
 
     @list_options
@@ -365,36 +360,55 @@ class Translator(PickledArguments):
         Raises:
             See `score`.
         """
-        options = self._checked({"max_length": LARGEST_INT32, **options})
-        call = _call(options)
+        checked, call = self._begin({"max_length": LARGEST_INT32, **options})
         pairs = self._read_pairs(texts, targets, skip_unscorable, call)
-        return yield_finished(self._scores(pairs, skip_unscorable, options, call))
+        return yield_finished(self._scores(pairs, skip_unscorable, checked, call))
 
-    def _scores(self, pairs, skip_unscorable, options, call):
+    def _scores(
+        self, pairs: Iterable[Source], skip_unscorable: bool, options: Options, call: Call
+    ) -> Iterator[Translation | Unfinished | None]:
         return scores(pairs, lambda pairs: self._run(pairs, options, call), skip_unscorable)
 
-    def _read_pairs(self, texts, targets, skip_unscorable, call):
-        """Yields the source of each text, with the target and the end token as its prefix."""
+    def _read_pairs(
+        self, texts: Iterable[str], targets: Iterable[str], skip_unscorable: bool, call: Call
+    ) -> Iterator[Source]:
+        """Returns the source of each text, with the target and the end token as its prefix."""
         require_bool("skip_unscorable", skip_unscorable)
         self._require_target_prefix()
-        target = self.settings.target
-        if target.end_token_id == target.pad_token_id:
+        end, padding = self.settings.target.end_token_id, self.settings.target.pad_token_id
+        if end is None or end == padding:
             raise ModelFileError(
                 "Expected a file with an end token that is not padding, because a target ends "
-                f"with it. Received: id {target.end_token_id} for both."
+                f"with it. Received: end_token_id={end}, pad_token_id={padding}. Export a model "
+                "with an end token."
             )
+        tokenizer = self._require_tokenizer("target")
         sources = self._read_texts(texts, None, call)
         targets = read(require_sentences(targets, "targets"), call)
-        sources = self._prefixes.of_targets(sources, targets)
+        sources = self._prefixes.of_targets(sources, targets, tokenizer, end)
         return sources if skip_unscorable else require_tokens(sources)
 
-    def _checked(self, options):
+    def _open(
+        self,
+        path: str | os.PathLike[str],
+        providers: Providers | None,
+        num_threads: int | None,
+        num_sessions: int,
+    ) -> ExportedModel:
+        return ExportedModel(path, providers, num_threads, num_sessions)
+
+    def _begin(self, arguments: CallOptions) -> tuple[Options, Call]:
+        """Returns the options of a call and its state, whose time begins now."""
+        options = self._checked(arguments)
+        return options, Call(options.timeout, options.cancel_token)
+
+    def _checked(self, arguments: CallOptions) -> Options:
         if os.getpid() != self._process:  # the threads of sessions and workers stayed behind
             raise RuntimeError(
-                "Expected a Translator of this process. Received: one that was made before the "
-                "process was forked. Make it afterwards, in each process."
+                "This Translator was created before a fork. Create one in each process, after the "
+                "fork."
             )
-        options = Options.of(options)
+        options = Options.of(arguments)
         if options.num_hypotheses > self.settings.num_hypotheses:
             raise ValueError(
                 f"Expected num_hypotheses of at most {self.settings.num_hypotheses}, as many as "
@@ -408,7 +422,7 @@ class Translator(PickledArguments):
             )
         return options
 
-    def _require_target_prefix(self):
+    def _require_target_prefix(self) -> None:
         if not self.supports_target_prefix:
             raise ModelFileError(
                 "Expected a file that can be told what translations begin with, because of "
@@ -416,7 +430,7 @@ class Translator(PickledArguments):
                 "`export_onnx(..., target_prefix=True)`."
             )
 
-    def _require_reader(self):
+    def _require_reader(self) -> SourceReader:
         if self._reader is None:
             raise ModelFileError(
                 "Expected a file that reads text. Received: one with the inputs "
@@ -424,27 +438,35 @@ class Translator(PickledArguments):
             )
         return self._reader
 
-    def _require_tokenizer(self, side):
-        if getattr(self._model, f"{side}_tokenizer") is None:
+    def _require_tokenizer(self, side: Literal["source", "target"]) -> Tokenizer:
+        model = self._model
+        tokenizer = model.source_tokenizer if side == "source" else model.target_tokenizer
+        if tokenizer is None:
             raise ModelFileError(
                 f"Expected a file with a {side} tokenizer, because of text. Received: one without. "
                 f"Export it with {side}_tokenizer=..., or give ids to `translate_ids`."
             )
+        return tokenizer
 
-    def _read_texts(self, texts, target_prefix, call):
+    def _read_texts(
+        self, texts: Iterable[str], target_prefix: str | Iterable[str] | None, call: Call
+    ) -> Iterator[Source]:
         reader = self._require_reader()
-        self._require_tokenizer("source")
-        sources = reader.read_texts(read(require_sentences(texts, "texts"), call))
+        tokenizer = self._require_tokenizer("source")
+        sources = reader.read_texts(read(require_sentences(texts, "texts"), call), tokenizer)
         if target_prefix is None:
             return sources
         self._require_target_prefix()
-        return self._prefixes.of_texts(sources, read_prefix(target_prefix, call))
+        prefix = read_prefix(target_prefix, call)
+        return self._prefixes.of_texts(sources, prefix, self._require_tokenizer("target"))
 
-    def _run(self, sources, options, call):
+    def _run(
+        self, sources: Iterable[Source], options: Options, call: Call
+    ) -> Iterator[Translation | Unfinished]:
         return self._runner.run(self._seeded(sources, options), options, call)
 
-    def _seeded(self, sources, options):
-        """Yields the sources with a seed for each, if the file takes them."""
+    def _seeded(self, sources: Iterable[Source], options: Options) -> Iterable[Source]:
+        """Returns the sources with a seed for each, if the file takes them."""
         if not self.is_stochastic:
             return sources
         # Far from those of other calls, also of one with the next seed.
@@ -455,5 +477,8 @@ class Translator(PickledArguments):
         )
 
 
-def _call(options):
-    return Call(options.timeout, options.cancel_token)
+def _require_path(path: object) -> None:
+    if not isinstance(path, (str, os.PathLike)):
+        raise ValueError(
+            f"Expected path to be a string or a path. Received: type={type(path).__name__}."
+        )
