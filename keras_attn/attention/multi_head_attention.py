@@ -228,7 +228,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         output_size = query_shape[-1] if self.output_size is None else self.output_size
         self._add_projection("query", query_shape[-1], self.num_heads * self.key_dim)
         self._add_projection("key", key_shape[-1], self.num_key_value_heads * self.key_dim)
-        if self.use_gate:  # The place that it has in the layer of Keras.
+        if self.use_gate:  # At the same position as in the layer of Keras.
             self._add_projection("gate", query_shape[-1], heads_size)
         self._add_projection("value", value_shape[-1], self.num_key_value_heads * self.value_dim)
         self._add_projection("output", heads_size, output_size)
@@ -393,7 +393,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
             Tuple of the outputs, with the leading axes of `query`, and the weights `(batch, heads,
             beams * target, source)`.
         """
-        queries = fold_beams_into_queries(  # beams are further queries of their sentence
+        queries = fold_beams_into_queries(  # beams are additional queries of their batch entry
             self._multiply(query, "query"),
             ops.shape(memory["mask"])[0],
             (self.num_heads, self.key_dim),
@@ -401,11 +401,11 @@ class MultiHeadAttention(AttentionSteps, Layer):
         queries = ops.transpose(queries, (0, 2, 1, 3))  # (B, H, K*T, d)
         mask = _with_heads(memory["mask"])
         inputs = queries, memory["keys"], memory["values"]
-        # Told training=None, it would turn training off for the layers after it too.
+        # With training=None, Keras would also disable training for the following layers.
         dropout = self.dropout_layer if self.dropout else None
         if mask.shape[2] == 1:
-            # Its values being 0, what is masked needs the weight 0 only where weights are asked
-            # for: one operator less in every step, even where a query may attend to nothing.
+            # Masked values are 0, so masked weights need not be exactly 0 unless they are
+            # returned. This saves an operator in every step.
             bias = masks.scores_of_mask(mask)
             heads, weights = scaled_dot_product(*inputs, bias=bias, dropout=dropout)
             weights = weights * ops.cast(mask, weights.dtype)
@@ -583,7 +583,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        # The layer of Keras, whose configuration may be given too, has none.
+        # Configurations of the layer of Keras lack it.
         rotary = keras.saving.deserialize_keras_object(config.get("rotary"))
         return cls(**{**config, "rotary": rotary})
 

@@ -102,15 +102,15 @@ class FusedLossModel(ModelOfParts):
         loss, statistics = self.loss.from_features(labels, features, layer, bias, weights)
         for group in self.metrics:
             if not hasattr(group, "metrics"):
-                continue  # not one of `compile`: Keras updates it elsewhere
-            if not group.built:  # Keras builds it by its first predictions, which are logits
+                continue  # not passed to `compile`: Keras updates it elsewhere
+            if not group.built:  # Keras builds it with the first predictions, which are logits
                 shape = (*features.shape[:-1], statistics.num_classes)
                 group.build(y, keras.KerasTensor(shape, dtype="float32"))
             found = statistics
             if not all(self.loss.has_statistics_for(each) for each in group.metrics):
                 found = project(ops.stop_gradient(features), layer, bias)  # logits
             group.update_state(y, found, sample_weight)
-        # As in Keras, each replica adds its share of the mean of these losses.
+        # As in Keras, each replica adds its share of these losses.
         others = [ops.sum(ops.cast(each, "float32")) / num_replicas() for each in self.losses]
         return sum(others, loss)
 

@@ -112,7 +112,7 @@ def _read_sources(model, inputs, tokenizer):
     sources = []
     for ids in tokenizer.encode(inputs):
         kept = list(ids[: side.max_length])
-        # A language model continues its start token; others have nothing to read.
+        # A language model continues its start token; other models have no input.
         is_empty = not kept and (side.add_end or not side.add_start)
         sources.append(([] if is_empty else side.with_special_ids(kept), len(kept) < len(ids)))
     return sources, True

@@ -234,6 +234,7 @@ def check_generation_model(model: Any) -> None:
         )
     if type(model).call is not GenerationModel.call:
         raise ValueError(
-            "Expected a GenerationModel that does not override `call`. Received: "
-            f"model={type(model).__name__}. Move the code of `call` to the encoder or the search."
+            "Expected a GenerationModel without another `call`. Received: "
+            f"model={type(model).__name__}, which overrides call. Move the code of `call` to the "
+            "encoder or the search."
         )

@@ -66,7 +66,7 @@ def is_functional(layer: Any) -> bool:
 
 
 def reads_ids(inputs: Any) -> bool:
-    """Whether inputs as from `source_inputs` are the ids of one sequence, `(batch, source)`."""
+    """Returns whether inputs are the ids of one sequence, `(batch, source)`."""
     return not isinstance(inputs, dict) and len(inputs.shape) == 2 and "int" in inputs.dtype
 
 

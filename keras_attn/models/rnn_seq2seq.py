@@ -91,8 +91,8 @@ def rnn_seq2seq(
     )
     cells = [CELLS[cell](units) for _ in range(num_layers)]
     if attention is None:
-        # Without attention the top cell's output is the output: it must have the embedding's size
-        # to be tied to it.
+        # Without attention, the output of the top cell is projected by the tied embedding, so it
+        # must have the same size.
         cells[-1] = CELLS[cell](embedding_dim)
     decoder = RNNDecoder(
         AttentionRNNCell(

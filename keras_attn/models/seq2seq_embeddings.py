@@ -32,8 +32,8 @@ def seq2seq_embeddings(
             f"target_vocabulary_size={target_vocabulary_size}. Train one tokenizer on both sides, "
             "or set share_embeddings=False."
         )
-    # The embedding is also the output matrix: with this size of weights the first logits are of
-    # size one.
+    # The embedding is also the output matrix. With weights of this size, the initial logits are
+    # about 1.
     initializer: Any = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
     target_embedding = keras.layers.ReversibleEmbedding(
         target_vocabulary_size,

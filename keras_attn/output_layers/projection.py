@@ -52,7 +52,7 @@ def project(features: Tensor, layer: Any, bias: Tensor | None = None) -> Tensor:
     if not isinstance(layer, keras.layers.ReversibleEmbedding):
         logits = layer(features)
     elif is_projection(layer):
-        # Keras' own takes the precision of whatever layer calls it, and its weights are float32.
+        # A layer of Keras uses the precision of the calling layer, but its weights are float32.
         operand, kernel = projection_operands(features, layer)
         logits = ops.matmul(operand, ops.transpose(kernel))
     else:

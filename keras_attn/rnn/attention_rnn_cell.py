@@ -282,7 +282,7 @@ class AttentionRNNCell(Layer):
         self, inputs: Tensor, state: TensorDict, memory: TensorDict | None = None, **kwargs: Any
     ) -> Any:
         if "mechanism" in state and self.compute_dtype != "float32":
-            # Keras casts all floats it finds, and attention needs its state as it was, in float32.
+            # Keras would cast all floats, but attention needs its state in float32.
             kwargs["mechanism"] = _Hidden(state["mechanism"])
             state = {name: value for name, value in state.items() if name != "mechanism"}
         return super().__call__(inputs, state, memory, **kwargs)

@@ -194,8 +194,8 @@ class BeamDecoder(Search):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         rows = (batch, self.beam_width)
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
-        # All beams are equal: only the first one of a group is possible, so that the others are not
-        # copies of it.
+        # All beams are equal at first. Only the first beam of a group is possible, because the
+        # others would be copies of it.
         size = self.beam_width // self.num_groups
         is_possible = ops.mod(ops.arange(self.beam_width, dtype="int32"), size) == 0
         log_probs = ops.cast(ops.where(is_possible, 0.0, IMPOSSIBLE), "float32")
@@ -354,7 +354,7 @@ class BeamDecoder(Search):
         if is_dead_end is None:
             return coverage_penalty(coverage[:, : self.beam_width], self.coverage_penalty)
         penalties = coverage_penalty(coverage, self.coverage_penalty)  # (B, 2K)
-        # Without the attention of the step that found no token.
+        # Exclude the attention of the step that found no token.
         own = coverage_penalty(carry["beams"]["coverage"], self.coverage_penalty)  # (B, K)
         return ops.where(is_dead_end, ops.concatenate([own, own], axis=1), penalties)
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attn._types import Tensor
 
-# Log probability of what must not happen. Finite: infinities do not survive the conversion to ONNX.
+# Log probability of impossible tokens. Finite, because conversion to ONNX loses infinities.
 IMPOSSIBLE = -1e9
 
 

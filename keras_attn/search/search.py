@@ -151,7 +151,7 @@ class Search(Layer):
         return_token_log_probs: bool = False,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # a length penalty in float16 would be another one
+        kwargs.setdefault("autocast", False)  # float16 would round the length penalty
         super().__init__(**kwargs)
         self.supports_masking = True
         lengths = (min_length, max_length)
@@ -218,7 +218,7 @@ class Search(Layer):
                 f"decoder={type(decoder).__name__}. Create the decoder first."
             )
         self.decoder = decoder
-        # Python's integers: those of NumPy have types of their own in a graph, and no JSON.
+        # Python integers, because NumPy integers have a dtype in graphs and no JSON.
         self.max_length = int(max_length)
         self.relative_max_length = relative_max_length
         self.min_length = int(min_length)
@@ -483,7 +483,7 @@ class Search(Layer):
         )
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # hypotheses have lengths of their own
+        return None  # hypotheses have their own lengths
 
     def get_config(self) -> dict[str, Any]:
         return {

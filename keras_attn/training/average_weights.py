@@ -58,7 +58,7 @@ class AverageWeights(keras.callbacks.Callback):
         self._finite_weights = FiniteWeights.of(model, self._finite_weights)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # It also shows that the directory can be written, not only after the first epoch.
+        # This also fails now, and not after the first epoch, if the path cannot be written.
         self._release_at_end = self.lock.acquire()  # False: `fit` holds it
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
@@ -69,9 +69,9 @@ class AverageWeights(keras.callbacks.Callback):
         if self._finite_weights.first_nonfinite(self.model) is not None:
             return
         write_checkpoint(self._path(epoch), self.model.get_weights(), {"epoch": epoch})
-        # In a second training without a kill between them there may be one of this number.
+        # A second training in the same process may have an epoch of the same number.
         self.kept_epochs = [kept for kept in self.kept_epochs if kept != epoch] + [epoch]
-        # One more stays: after a kill, a state from before this epoch may be what goes on.
+        # Keep one more, because a resumed training may begin before the end of this epoch.
         while len(self.kept_epochs) > self.num_epochs + 1:
             self._path(self.kept_epochs.pop(0)).unlink(missing_ok=True)
 

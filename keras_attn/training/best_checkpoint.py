@@ -83,7 +83,7 @@ class BestCheckpoint(keras.callbacks.Callback):
                 f"Expected path to be a file. Received: path={str(self.path)!r}, a directory. "
                 "Append the name of a file."
             )
-        # It also shows that the path can be written, not only after the first epoch.
+        # This also fails now, and not after the first epoch, if the path cannot be written.
         self._release_at_end = self.lock.acquire()  # False: `fit` holds it
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:

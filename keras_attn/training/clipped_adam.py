@@ -76,7 +76,7 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         if replicas == 1 or not (self.clipnorm or self.global_clipnorm or self.clipvalue):
             return super().clip_gradients(gradients)
         clipped = super().clip_gradients(sum_over_replicas(gradients))
-        # Keras adds up the replicas' gradients after this.
+        # Keras sums the gradients of the replicas afterwards.
         return [gradient / replicas for gradient in clipped]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:

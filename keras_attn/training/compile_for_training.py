@@ -73,7 +73,7 @@ def compile_for_training(
             f"'mixed_{halves[0].dtype}', which has weights in float32."
         )
     optimizer = ClippedAdam(learning_rate, global_clipnorm=global_clipnorm, **kwargs)
-    # The policy of a functional model is the global one, whatever that of its layers.
+    # The policy of a functional model is the global policy, so check its layers.
     if any(part.dtype_policy.name == "mixed_float16" for part in flatten_layers([model])):
         optimizer = LossScaleOptimizer(optimizer)
     mean_loss = TokenCrossentropy(label_smoothing, ignore_class, name="loss")

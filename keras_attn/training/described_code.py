@@ -219,7 +219,7 @@ def _of_object(value, parents):
 def _of_array(value):
     try:
         array = np.asarray(keras.ops.convert_to_numpy(value))
-    except Exception:  # a tensor of a graph, or one whose memory is gone, which has no value
+    except Exception:  # a tensor of a graph or with freed memory, which has no value
         return type(value).__qualname__
     content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
     return f"{array.dtype} {array.shape} {hashlib.sha256(content).hexdigest()}"

@@ -123,7 +123,7 @@ def fit(
     history = keras.callbacks.History()
     all_callbacks: list[Any] = [*callbacks, history]
     for callback in all_callbacks:
-        callback.set_model(model)  # As Keras does, but where nothing is left to train too.
+        callback.set_model(model)  # Like Keras, but also if nothing is left to train.
     if directory is None:
         checkpoint = None
         all_callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
@@ -230,7 +230,7 @@ def _numbered(history):
 
 def _training_data(model, batches, start_step):
     if keras.backend.backend() != "tensorflow":
-        # Keras takes generators, and no other iterators.
+        # Keras accepts generators, but no other iterators.
         return (_for_replicas(model, batch) for batch in batches.stream(start_step))
     return _dataset_for_replicas(model, batches.dataset(start_step))
 
@@ -241,7 +241,7 @@ def _validation_data(model, batches):
     import tensorflow as tf
 
     steps = batches.steps_per_epoch
-    # Keras reads a dataset of unknown size once more than there are epochs in it.
+    # Keras would read a dataset of unknown size beyond the last epoch.
     dataset = batches.dataset(0).take(steps).apply(tf.data.experimental.assert_cardinality(steps))
     return _dataset_for_replicas(model, dataset)
 

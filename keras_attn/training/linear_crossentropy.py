@@ -17,12 +17,13 @@ from keras_attn.training.token_statistics import (
     weighted,
 )
 
-# Logits that are made at once: so many that a processor keeps them in its cache, 8 MiB, or those of
-# so many tokens for each feature that adding up the gradient of the kernel takes less than they do.
+# Chunk size: the logits of a chunk fit into the cache of a processor (8 MiB); but a chunk has at
+# least this many tokens per feature, so that summing the kernel gradients takes less time than the
+# products.
 LOGITS_PER_CHUNK = 2**21
 TOKENS_PER_FEATURE = 2
 
-# What is collected of `token_statistics`; the sum of the logits takes no logits.
+# Statistics of each chunk. The sum of the logits is computed without logits.
 STATISTICS = ("normalizer", "of_labels", "largest")
 
 
@@ -180,7 +181,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
         labels, features, weights = chunk
         logits = ops.cast(ops.matmul(features, ops.transpose(kernel)), "float32")  # (R, V)
         statistics, probabilities = token_statistics(labels, logits)
-        # In half precision the difference must be taken before what is near 1 is rounded.
+        # Subtract before rounding to half precision, which would round values near 1.
         difference = at_labels(probabilities, labels) - of_label  # (R,)
         difference = nan_where_unknown(difference, statistics, weights)
         logit_gradient = put_at_labels(probabilities, labels, difference)  # (R, V)

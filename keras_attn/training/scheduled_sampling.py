@@ -93,7 +93,7 @@ class ScheduledSampling(Layer):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # the decoder has a precision of its own
+        kwargs.setdefault("autocast", False)  # the decoder casts to its own precision
         super().__init__(**kwargs)
         is_share = is_number(probability) and 0 <= probability <= 1
         if not is_share and not callable(probability):

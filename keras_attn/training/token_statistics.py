@@ -40,7 +40,7 @@ def token_statistics(labels: Tensor, logits: Tensor) -> Any:
     num_classes = logits.shape[-1]
     known = ops.logical_and(labels >= 0, labels < num_classes)  # (...)
     probabilities = ops.softmax(logits)  # (..., V)
-    # The initial values are for batches of no tokens.
+    # The initial values are for batches without tokens.
     largest = ops.max(logits, axis=-1, initial=-math.inf)  # (...)
     of_largest = ops.max(probabilities, axis=-1, initial=0.0)  # (...)
     statistics = {
@@ -115,7 +115,7 @@ def weights_of_tokens(sample_weight: Any) -> Any:
             shape, with the class of the position with the largest label.
     """
     weights = ops.cast(sample_weight, "float32")
-    # TensorFlow, which has traced a step before, does not say of which rank others are.
+    # In TensorFlow, the rank is unknown if the step was traced before with another rank.
     weights_shape: Any = weights.shape
     rank = weights_shape.rank if hasattr(weights_shape, "rank") else len(weights_shape)
     if rank != 2:

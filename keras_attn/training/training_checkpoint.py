@@ -126,7 +126,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._finite_weights = FiniteWeights.of(model, self._finite_weights)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # It also shows that the directory can be written, not only after the first hour.
+        # This also fails now, and not after an hour, if the directory cannot be written.
         self._release_at_end = self.lock.acquire()  # False: `fit` holds it
         self._current_fingerprint()  # before the training changes attributes of losses
         self._warned = False
@@ -145,7 +145,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if self.step - self._saved_step >= self.save_steps:
             self.save()
 
-    # Keras begins a batch before it knows whether there is one.
+    # Keras calls on_train_batch_begin even if there is no further batch.
     def on_train_batch_end(self, batch: int | Tensor, logs: dict[str, Any] | None = None) -> None:
         self._ended_batches.append(batch)
 
@@ -154,7 +154,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         end = (epoch + 1) * self.steps_per_epoch
         if self._first_step + max(self._ended_batches, default=-1) + 1 < end:
             if model.stop_training:
-                return  # In the middle of an epoch, as TerminateOnNaN does: not a state to keep.
+                return  # Stopped within an epoch, as by TerminateOnNaN: do not save this state.
             raise ValueError(
                 f"Expected {self.steps_per_epoch} batches in an epoch. Received: "
                 f"{max(self._ended_batches, default=-1) + 1} batches. Use a dataset that repeats, "
@@ -212,7 +212,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 same.
         """
         self.set_model(model)
-        # A killed save may have left the previous file alone.
+        # After an interrupted save, only the previous file may exist.
         paths = [path for path in self._paths() if path.exists()]
         for path in paths:
             try:
@@ -232,7 +232,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     def _set_state(self, path, arrays, facts):
         optimizer = self.model.optimizer
-        if not optimizer.built:  # that of Keras for float16 would make its variables again
+        if not optimizer.built:  # Keras' optimizer for float16 would create its variables again
             with _scope_of(self.model):
                 optimizer.build(self.model.trainable_variables)
         variables = self._variables()
@@ -250,7 +250,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 states.remove(state)
                 callback.set_state(state[1])
         self.step = facts["step"]
-        if facts["steps_per_epoch"] != self.steps_per_epoch:  # the epochs that ended count
+        if facts["steps_per_epoch"] != self.steps_per_epoch:  # resume after the last finished epoch
             self.step = self.step // facts["steps_per_epoch"] * self.steps_per_epoch
         self._saved_step = self.step
         self.stopped = facts["stopped"]

@@ -97,7 +97,7 @@ def _model_config(model):
         for layer in flatten_layers([model])
         for name, description in functions_of_user(_attributes(layer)).items()
     ]
-    if functions:  # a configuration has no more than their names
+    if functions:  # a configuration contains only their names
         config["functions"] = functions
     return _normalized(_plain(config))
 

@@ -147,7 +147,7 @@ def test_parts_in_the_wrong_place_are_named(models):
     encoder, decoder = rnn_seq2seq(10, 11, units=4, embedding_dim=4)
     with pytest.raises(ValueError, match="be a Search. Received: search=RNNDecoder"):
         GenerationModel(encoder, decoder)
-    with pytest.raises(ValueError, match="Received: encoder=RNNDecoder. Pass the encoder first"):
+    with pytest.raises(ValueError, match="Received: encoder=RNNDecoder. Pass the enc"):
         TrainingModel(decoder, encoder)
     with pytest.raises(ValueError, match="to be a StepDecoder.* Received: decoder=Dense"):
         BeamDecoder(keras.layers.Dense(3))

@@ -5,7 +5,7 @@ import numpy as np
 from keras_attn.export.export_error import ExportError
 
 SHOWN = 8
-"""Weights that the message names at most."""
+"""Maximum number of weights that the message names."""
 
 
 def check_finite(weights: Any, allow_nonfinite: bool = False) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import onnx
 
 SMALL = 100
-"""Elements of a constant up to which ONNX Runtime reads it on the CPU for free."""
+"""Maximum number of elements of a constant that ONNX Runtime reads on the CPU without cost."""
 
 
 @dataclasses.dataclass

@@ -24,9 +24,9 @@ def batches_of_other_sizes(
             in a shape is the size in the sample.
 
     Returns:
-        Tuple of a list of pairs, a batch (list of arrays) and what `function` returns for it, and
-        of a dictionary from a tuple of pairs (name of an input, axis), which change together and
-        are fixed, to the reason.
+        Tuple of a list of pairs (batch, results of `function`), where a batch is a list of arrays,
+        and a dict from groups of fixed axes, which change together, to the reasons. A group is a
+        tuple of pairs (name of an input, axis).
 
     Raises:
         ValueError: If `dynamic_sizes` does not fit the inputs, or Keras fails at these sizes.
@@ -48,7 +48,7 @@ def batches_of_other_sizes(
         taken.add(choices[-1][0])
 
     def run(sizes):
-        """The batch of these sizes of groups and Keras' results, or the error."""
+        """Returns the batch with these sizes and the results of Keras, or the error."""
         axes = {axis: size for group, size in sizes.items() for axis in group}
         batch = resized(arrays, axes)
         try:
@@ -57,7 +57,7 @@ def batches_of_other_sizes(
             return error
 
     def first_that_runs(group, candidates):
-        """Pairs of sizes and results, at most one, and the last error."""
+        """Returns a list with the first sizes and results without error, and the last error."""
         error = None
         for size in candidates:
             result = run({group: size})
@@ -101,14 +101,14 @@ def batches_of_other_sizes(
 
 
 def resized(arrays: Any, sizes: Any) -> Any:
-    """Arrays with other sizes of some axes.
+    """Resizes some axes of arrays.
 
-    Entries are repeated or left out in place, so that padding stays at its end of an axis and every
-    value is one of the sample's.
+    Entries are repeated or removed in place, so padding stays at the end of an axis, and all values
+    occur in the sample.
 
     Args:
-        arrays: list of arrays.
-        sizes: dictionary from pairs of the number of an array and an axis to the size.
+        arrays: List of arrays.
+        sizes: Dict from pairs (number of an array, axis) to sizes.
 
     Returns:
         List of arrays.
@@ -121,7 +121,7 @@ def resized(arrays: Any, sizes: Any) -> Any:
 
 
 def describe_axes(axes: Any) -> str:
-    """Pairs of the name of an input and of its axis, as they stand in a message."""
+    """Formats pairs (name of an input, axis) for a message."""
     return ", ".join(f"axis {axis} of {name!r}" for name, axis in axes)
 
 

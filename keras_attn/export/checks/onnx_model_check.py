@@ -23,8 +23,8 @@ ALLOWED_OPERATORS = frozenset(
     Xor
     """.split()
 )
-"""Operators of the standard domain that an exported file may hold. Not among them: Einsum (no
-runtime makes it fast), random operators (an export is deterministic), strings and sequences."""
+"""Operators of the standard domain that an exported file may contain. Excluded are Einsum (slow in
+all runtimes), random operators (an export is deterministic), strings and sequences."""
 
 
 def check_model(model: "onnx.ModelProto", path: str | PathLike[str] | None = None) -> None:

@@ -6,15 +6,16 @@ from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.export_error import ExportError
 
 TOLERANCE = 1e-4
-"""Largest difference allowed of a score, a log probability or an attention weight."""
+"""Maximum difference of a score, a log probability or an attention weight."""
 
 LOW_EQUAL, LOW_EQUAL_OF_PRECISION = 0.99, 0.8
-"""Shares of equal ids below which the text of a report starts with a warning: of a file and Keras,
-and of a file of lower precision and the float32 model. Trained models have higher ones."""
+"""Fractions of equal ids below which the text of a report starts with a warning: of a file compared
+with Keras, and of a file of lower precision compared with the float32 model. Trained models have
+higher fractions."""
 
 TIE = 1e-3
-"""Scores of two hypotheses that may change places: where their prefixes tied within float32
-resolution, the order of a sum decided which one was searched further."""
+"""Maximum difference of the scores of two hypotheses that may be exchanged. If their prefixes tie
+within the resolution of float32, the order of a sum decides which one is continued."""
 
 
 @dataclasses.dataclass

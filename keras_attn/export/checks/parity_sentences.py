@@ -5,7 +5,7 @@ import numpy as np
 from keras_attn.export.trace.source_characters import max_source_characters
 
 SENTENCES = 200
-"""Sentences an export is compared on, at least."""
+"""Minimum number of sentences for the comparison of an export."""
 
 
 def parity_sentences(function: Any, tokenizer: Any = None, given: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""The sources on which an exported search is compared with Keras, in batches."""
+"""Batches of sources for the comparison of an exported search with Keras."""
 
 from typing import Any
 
@@ -14,33 +14,32 @@ from keras_attn.export.checks.sample_inputs import arrays_in_order
 from keras_attn.export.trace.search_function import SOURCE_IDS
 
 ROWS = 80
-"""Rows that a model of other inputs than ids is compared on, at least."""
+"""Minimum number of rows for the comparison of a model with other inputs than ids."""
 
 FIRST_ROWS = 3
-"""Rows with which the sizes are tried that the encoder can read."""
+"""Number of rows for finding the sizes that the encoder can read."""
 
 RANDOM_SIZE, RANDOM_IMAGE_SIZE = 16, 32
-"""Sizes of the dynamic axes of random arrays, of three and of four axes."""
+"""Sizes of the dynamic axes of random arrays with three and with four axes."""
 
 
 def parity_sources(
     function: Any, tokenizer: Any = None, sentences: Any = None, sample_inputs: Any = None
 ) -> Any:
-    """Returns the sources on which an export is compared with Keras.
+    """Returns the sources for the comparison of an export with Keras.
 
     Args:
         function: `SearchFunction`.
-        tokenizer: See `parity_sentences`, for a model that reads ids.
-        sentences: See `parity_sentences`, for a model that reads ids.
-        sample_inputs: For a model of other inputs, arrays as for `model.predict`. Defaults to
-            random numbers.
+        tokenizer: See `parity_sentences`. Only for a model that reads ids.
+        sentences: See `parity_sentences`. Only for a model that reads ids.
+        sample_inputs: For a model with other inputs, arrays as for `model.predict`. Defaults to
+            `None`, random numbers.
 
     Returns:
         `IdSources` or `ArraySources`.
 
     Raises:
-        ValueError: If there are samples of the other kind than the inputs, they do not fit the
-            inputs, or random numbers cannot be drawn.
+        ValueError: If the samples do not fit the inputs, or there cannot be random inputs.
     """
     if function.source is not None:
         if sample_inputs is not None:
@@ -65,7 +64,7 @@ class IdSources:
 
     Args:
         ids: List of lists of ids, as the encoder reads them.
-        pad_token_id: Int. Defaults to `0`.
+        pad_token_id: Int, id of padding. Defaults to `0`.
     """
 
     def __init__(self, ids: Any, pad_token_id: int = 0) -> None:
@@ -76,11 +75,11 @@ class IdSources:
         return len(self.ids)
 
     def batch(self, rows: slice, number: int = 0) -> dict[str, Any]:
-        """Returns the inputs of the encoder for some sources.
+        """Returns the inputs of the encoder.
 
         Args:
             rows: Slice of the sources.
-            number: Int, number of the batch, which does not matter here.
+            number: Int, number of the batch, which is ignored.
 
         Returns:
             Dict of arrays.
@@ -89,14 +88,15 @@ class IdSources:
 
 
 class ArraySources:
-    """Arrays of any inputs, in their own sizes and in other sizes of the dynamic axes.
+    """Arrays of any inputs, with their own sizes and with other sizes of the dynamic axes.
 
     Args:
         function: `SearchFunction`.
-        arrays: List of an array for each input, all with the same number of rows.
+        arrays: List with an array for each input, all with the same number of rows.
 
     Raises:
-        ValueError: If Keras cannot run the encoder in these sizes, or in no other size of an axis.
+        ValueError: If Keras cannot run the encoder with these sizes, or with any other size of an
+            axis.
     """
 
     def __init__(self, function: Any, arrays: Any) -> None:
@@ -133,12 +133,12 @@ class ArraySources:
         return max(ROWS, len(self._arrays[0]))
 
     def batch(self, rows: slice, number: int = 0) -> dict[str, Any]:
-        """Returns the inputs of the encoder for some sources.
+        """Returns the inputs of the encoder.
 
         Args:
-            rows: Slice of the sources. A sample of fewer rows is repeated.
+            rows: Slice of the sources. A sample with fewer rows is repeated.
             number: Int, number of the batch. Two batches have the sizes of the sample, the next two
-                have others.
+                have other sizes, and so on.
 
         Returns:
             Dict of arrays.
@@ -158,7 +158,7 @@ def pad(sentences: Any, pad_token_id: Any = 0) -> Any:
 
 
 def _random_arrays(inputs):
-    """Dictionary of arrays of random numbers in [0, 1), which images and features can be."""
+    """Returns a dict of arrays of random numbers in [0, 1), valid as images and features."""
     whole = [name for name, each in inputs.items() if "float" not in each.dtype]
     if whole:
         raise ValueError(

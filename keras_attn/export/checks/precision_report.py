@@ -6,10 +6,10 @@ import numpy as np
 from keras_attn.export.export_error import ExportError
 
 TOLERANCES = {"float16": 0.01, "int8": 0.1, "int8-rows": 0.1, "int4": 0.3}
-"""Largest mean difference allowed: 1, 10 or 30 % of the probability of each token."""
+"""Maximum mean difference: 1, 10 or 30 % of the probability of each token."""
 
 LEAST_EQUAL = 0.1
-"""Share of the hypotheses that are drawn at random which must be the same, to be compared."""
+"""Minimum fraction of sampled hypotheses with equal ids for a comparison."""
 
 
 @dataclasses.dataclass

@@ -8,15 +8,17 @@ from keras_attn.export.checks.verify import compare_translations, translated_bat
 
 
 class SearchComparison:
-    """The sources on which an exported search is compared with Keras.
+    """Comparison of an exported search with Keras.
 
     Args:
         function: `SearchFunction`.
-        source_tokenizer, sentences, sample_inputs: see `parity_sources`.
+        source_tokenizer: See `parity_sources`.
+        sentences: See `parity_sources`.
+        sample_inputs: See `parity_sources`.
 
     Attributes:
         sources: `IdSources` or `ArraySources`.
-        prefixes: list of lists of target ids, one for each source, or `None`.
+        prefixes: List of lists of target ids, one for each source, or `None`.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class SearchComparison:
         return self._function.runner()
 
     def expected(self) -> Any:
-        """Iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
+        """Returns an iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
         return translated_batches(self.keras, self.sources, self._function.search, self.prefixes)
 
     def compare(self, run: Any, expected: Any = None) -> Any:

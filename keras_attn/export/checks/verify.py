@@ -8,31 +8,32 @@ from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.export_error import ExportError
 
 BATCH_SIZES = (1, 7, 32)
-"""Batch sizes that sentences are divided into, in turn."""
+"""Batch sizes, used in turn."""
 
 
 DRAWN_TOKENS = 4
-"""Tokens of a hypothesis by which precisions are compared if they are drawn."""
+"""Number of tokens of sampled hypotheses for the comparison of precisions."""
 
 
 NUMBERS = ("scores", "log_probs", "alignments", "token_log_probs")
-"""Outputs that are compared by value."""
+"""Outputs with values that are compared."""
 
 
 def translated_batches(run: Any, sources: Any, search: Any, prefixes: Any = None) -> Any:
-    """Yields batches of sources and their translations by one form of a search model.
+    """Yields batches of sources and their results by one form of a search model.
 
     The batches have several sizes. Every second batch has a `max_length` that limits some
     hypotheses, every third batch another `length_penalty`.
 
     Args:
-        run: callable of the inputs by name, such as `(source_ids=, max_length=, length_penalty=)`,
-            with `prefix_ids=` if there are prefixes and `seeds=` if the search draws, that takes
-            NumPy arrays and returns a dictionary of arrays: token_ids, lengths, scores, log_probs
-            and perhaps alignments and token_log_probs.
+        run: Function of the inputs by name, such as `(source_ids=, max_length=, length_penalty=)`,
+            with `prefix_ids=` if there are prefixes and `seeds=` for a search with random sampling.
+            It takes NumPy arrays and returns a dict of arrays: token_ids, lengths, scores,
+            log_probs, and optionally alignments and token_log_probs.
         sources: `IdSources` or `ArraySources`.
-        search: the `Search` layer, for its settings.
-        prefixes: list of lists of target ids, one for each source, or `None`.
+        search: `Search` with the settings.
+        prefixes: List of lists of target ids, one for each source, or `None`.
+
 
     Returns:
         Iterator of pairs of dicts, the inputs and the outputs.
@@ -88,7 +89,7 @@ def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
 
 
 def whole_batches(sources: Any, search: Any, prefixes: Any = None, size: Any = 32) -> Any:
-    """Yields the inputs for the sources, with the limit and the penalty of the search.
+    """Yields the inputs of all sources, with maximum length and length penalty of the search.
 
     With random sampling, the maximum length is `DRAWN_TOKENS`, because all tokens after the first
     different token differ.
@@ -117,7 +118,7 @@ def _batches(count):
 
 
 def _of_rows(rows, number, sources, search, prefixes):
-    """The inputs that have a row for each source, for a slice of these."""
+    """Returns the inputs with one row per source, for a slice of sources."""
     inputs = sources.batch(rows, number)
     if prefixes is not None:
         inputs["prefix_ids"] = pad(prefixes[rows], search.pad_token_id)

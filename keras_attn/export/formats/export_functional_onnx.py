@@ -103,7 +103,8 @@ def _expected_batches(function, arrays, dynamic_sizes):
     """Returns the batches for the comparison: the sample, its first row, and the second sample.
 
     Returns:
-        Tuple of a list of pairs and of the set of the fixed axes, pairs of a name and a number.
+        Tuple of a list of pairs (arrays, results of Keras), and the set of the fixed axes, pairs
+        (name of an input, axis).
     """
     batches = [(arrays, function(*arrays))]
     others, failures = batches_of_other_sizes(function, function.inputs, arrays, dynamic_sizes)

@@ -42,9 +42,11 @@ def export_onnx(
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`, and if requested `alignments` and
       `token_log_probs`, see `Search`.
 
-    An encoder of other inputs than ids, such as an image, has these instead of `source_ids`, with
-    their names, shapes and dtypes. LSTM and GRU layers become the ONNX operators of these names. A
-    model with mixed precision is exported in float32, the precision of its weights.
+    A model with other inputs than ids, such as an image, has these inputs instead of `source_ids`,
+    with their names, shapes and dtypes.
+
+    LSTM and GRU layers become the ONNX operators of these names. A model with mixed precision is
+    exported in float32, the precision of its weights.
 
     The file is written only after it passed all checks: allowed operators, `onnx.checker`, a
     session of ONNX Runtime, and a comparison with Keras on at least 200 sentences in batches of
@@ -55,15 +57,16 @@ def export_onnx(
         path: Path of the file; an existing file is replaced.
         source_tokenizer: `SentencePieceTokenizer`, stored in the file. Defaults to `None`.
         target_tokenizer: `SentencePieceTokenizer`, stored in the file. Defaults to `None`: the
-            source tokenizer is used for both sides. A model of other inputs than ids has only a
-            target tokenizer.
+            source tokenizer is used for both sides. A model whose inputs are not ids has only a
+            `target_tokenizer`.
         alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
             search has `return_alignments`.
         sentences: List of texts (with `source_tokenizer`) or of lists of ids for the comparison. If
             there are fewer than 200, random sentences are added. Defaults to `None`.
-        sample_inputs: Inputs for the comparison, as for `model.predict`, for an encoder of other
-            inputs than ids: an array, or a dict of arrays by names. Dynamic axes also get other
-            sizes. Defaults to `None`: random numbers in [0, 1), if all inputs are floats.
+        sample_inputs: For a model whose inputs are not ids, the inputs of the comparison, as for
+            `model.predict`: an array, or a dict of arrays by the names of the inputs. Dynamic axes
+            are also compared with other sizes. Defaults to `None`, random numbers in [0, 1), which
+            requires float inputs.
         precision: String. All but `"float32"` are smaller, and faster if matrix products take most
             of the time; such a file is also compared with the float32 model, see `PrecisionReport`.
             `"float16"`, for GPUs: 16-bit matrix products and everything between them, see

@@ -52,14 +52,15 @@ def export_onnx_steps(
         directory: Path of the directory; that of an earlier export is replaced.
         source_tokenizer: `SentencePieceTokenizer`, stored in `start.onnx`. Defaults to `None`.
         target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: the source tokenizer is used
-            for both sides. A model of other inputs than ids has only a target tokenizer.
+            for both sides. A model whose inputs are not ids has only a `target_tokenizer`.
         alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
             search has `return_alignments`.
         sentences: List of texts (with `source_tokenizer`) or of lists of ids for the comparison. If
             there are fewer than 200, random sentences are added. Defaults to `None`.
-        sample_inputs: Inputs for the comparison, as for `model.predict`, for an encoder of other
-            inputs than ids: an array, or a dict of arrays by names. Dynamic axes also get other
-            sizes. Defaults to `None`: random numbers in [0, 1), if all inputs are floats.
+        sample_inputs: For a model whose inputs are not ids, the inputs of the comparison, as for
+            `model.predict`: an array, or a dict of arrays by the names of the inputs. Dynamic axes
+            are also compared with other sizes. Defaults to `None`, random numbers in [0, 1), which
+            requires float inputs.
         target_prefix: Bool, whether `prefix_ids` is an input. Defaults to `False`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
             those of Keras, which is never true of NaN. Defaults to `False`.

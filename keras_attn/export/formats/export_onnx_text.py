@@ -26,7 +26,7 @@ from keras_attn.models.replace_search import replace_search
 PROGRAM = Path(__file__).with_name("run_text_model.py")
 
 ODD_TEXTS = ["", "  ", " a  b ", "\u3000", "ﬁ ① 👩‍👩‍👧", "x\ny"]
-"""Texts that the tokenizers must treat alike too: empty, spaces, normalisation, unknown."""
+"""Additional texts for the comparison: empty, spaces, normalization, unknown characters."""
 
 
 def export_onnx_text(
@@ -144,10 +144,11 @@ def export_onnx_text(
 
 
 def _batches(texts, prefixes=None, is_stochastic=False, size=16):
-    """Inputs for all texts; every second batch has a limit that cuts some of them.
+    """Yields the inputs of all texts. Every second batch has a `max_length` that limits some
+    hypotheses.
 
-    If there are prefixes, every third batch has one for all, and every third one none; so with
-    seeds, if the search draws.
+    With prefixes, every third batch has one prefix for all texts, and every third batch has none.
+    The same holds for seeds of a search with random sampling.
     """
     for number, begin in enumerate(range(0, len(texts), size)):
         batch = {"text": texts[begin : begin + size]}
@@ -163,7 +164,7 @@ def _batches(texts, prefixes=None, is_stochastic=False, size=16):
 
 
 def _translate(run, batches, source_tokenizer, target_tokenizer, function):
-    """Yields the translations of each batch by the file of ids with the tokenizers around it."""
+    """Yields the translations of each batch by the file of ids together with the tokenizers."""
     search, source = function.search, function.source
     for batch in batches:
         sentences, others = source_tokenizer.encode(batch["text"]), {}
@@ -194,13 +195,13 @@ def _translate(run, batches, source_tokenizer, target_tokenizer, function):
 
 
 def _decode(tokenizer, rows):
-    """Texts of ids; the vocabulary of a model may be rounded up, beyond the tokenizer's."""
+    """Detokenizes ids. The model may have more ids than the tokenizer."""
     size, unknown = tokenizer.vocabulary_size, tokenizer.unknown_token_id
     return tokenizer.decode([[token if token < size else unknown for token in row] for row in rows])
 
 
 def _run(path, batches):
-    """The translations of each batch by the file of strings."""
+    """Yields the translations of each batch by the file of strings."""
     process = subprocess.run(
         [sys.executable, "-P", str(PROGRAM), str(path)],
         input=json.dumps(batches),

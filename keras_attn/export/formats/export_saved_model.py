@@ -52,9 +52,9 @@ def export_saved_model(
       tokenization. The hypotheses of a text without tokens are empty with the score 0, unless the
       text is the prompt of a language model with a start token.
 
-    A model of other inputs than ids, such as an image, has only the signature `serving_default`,
-    with the inputs of the model instead of `source_ids`, and with a `target_tokenizer` the output
-    `text`. In Python, `loaded.generate(image)` uses the defaults of the other inputs.
+    A model with other inputs than ids, such as an image, has only the signature `serving_default`,
+    with these inputs and the others of `ids`. Its outputs are those of `ids` and, with a
+    `target_tokenizer`, `text`. In Python, `loaded.generate(image)` uses the defaults.
 
     The tokenizers are part of the SavedModel; a process that loads it must `import
     tensorflow_text`.
@@ -74,14 +74,15 @@ def export_saved_model(
         source_tokenizer: `SentencePieceTokenizer` for the signature `serving_default`. Defaults to
             `None`.
         target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: the source tokenizer is used
-            for both sides. A model of other inputs than ids has only a target tokenizer.
+            for both sides. A model whose inputs are not ids has only a `target_tokenizer`.
         alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
             search has `return_alignments`.
         sentences: List of texts (with `source_tokenizer`) or of lists of ids for the comparison. If
             there are fewer than 200, random sentences are added. Defaults to `None`.
-        sample_inputs: Inputs for the comparison, as for `model.predict`, for an encoder of other
-            inputs than ids: an array, or a dict of arrays by names. Dynamic axes also get other
-            sizes. Defaults to `None`: random numbers in [0, 1), if all inputs are floats.
+        sample_inputs: For a model whose inputs are not ids, the inputs of the comparison, as for
+            `model.predict`: an array, or a dict of arrays by the names of the inputs. Dynamic axes
+            are also compared with other sizes. Defaults to `None`, random numbers in [0, 1), which
+            requires float inputs.
         target_prefix: Bool, whether `prefix_ids` and `target_prefix` are inputs: tokens with which
             every hypothesis begins, one row for each source or one row for all. Characters that the
             tokenizer does not know become the unknown token. A prefix of more than 16,384
@@ -92,8 +93,8 @@ def export_saved_model(
             tokens, where at most 512 tokens are counted: 16,384.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
             those of Keras, which is never true of NaN. Defaults to `False`.
-        card: `ModelCard` to store, with the other metadata of the file format, in
-            `assets.extra/keras_attn.json`. Defaults to `None`.
+        card: `ModelCard` to store with the other metadata in `assets.extra/keras_attn.json`.
+            Defaults to `None`.
 
     Returns:
         The `ParityReport` of the comparison with Keras.
@@ -160,7 +161,7 @@ def export_saved_model(
 
 
 def _save(module, directory, signatures):
-    """Writes the SavedModel; a full disk is an `OSError`, as from Python's own files."""
+    """Writes the SavedModel. Raises an `OSError` on a full disk, like Python's own files."""
     import tensorflow as tf
 
     try:
@@ -170,7 +171,7 @@ def _save(module, directory, signatures):
 
 
 def _module(function):
-    """A `tf.Module` with the weights of a function and the defaults of its inputs."""
+    """Returns a `tf.Module` with the weights of a function and the defaults of its inputs."""
     import tensorflow as tf
 
     module = tf.Module()
@@ -250,7 +251,7 @@ def _add_translate(module, function, source_tokenizer, target_tokenizer, max_cha
 
 
 def _cut(text, max_characters):
-    """The first characters of each string `(batch,)`, and whether there are more, `(batch,)`."""
+    """Truncates strings `(batch,)`; also returns which were longer, boolean `(batch,)`."""
     import tensorflow as tf
 
     # Valid characters have at most 4 bytes; bytes of none count as no characters.
@@ -267,7 +268,7 @@ def _are_long(text, max_characters):
 
 
 def _short(prefixes):
-    """The strings `(batch,)`; an error if one is too long, which must not be cut."""
+    """Returns the strings `(batch,)`, or raises an error if one is too long to be tokenized."""
     import tensorflow as tf
 
     most = source_characters.MAX_PREFIX_CHARACTERS
@@ -278,7 +279,7 @@ def _short(prefixes):
 
 
 def _where(has_tokens, results, pad_token_id):
-    """Results that are empty, with score 0, where there was nothing to translate, `(batch,)`."""
+    """Replaces results by empty hypotheses of score 0 where a text has no tokens, `(batch,)`."""
     import tensorflow as tf
 
     def chosen(name, value):
@@ -289,7 +290,7 @@ def _where(has_tokens, results, pad_token_id):
 
 
 def _compiled(function, signature, defaults):
-    """A `tf.function` of these inputs, of which all but the first have defaults."""
+    """Returns a `tf.function` of these inputs, with defaults for all except the first."""
     import tensorflow as tf
 
     def compiled(*inputs):
@@ -308,7 +309,7 @@ def _compiled(function, signature, defaults):
 
 
 def _decode(tokenizer, results):
-    """The texts `(batch, hypotheses)` of what a search returns."""
+    """Detokenizes the results of a search to texts `(batch, hypotheses)`."""
     # The ids that end and pad a hypothesis may be those of pieces.
     return tokenizer.decode(results["token_ids"], results["lengths"])
 
@@ -326,7 +327,7 @@ def _runner(loaded, name):
 
 
 def _check_texts(function, module, loaded, max_characters, comparison):
-    """Compares the loaded string signature with the tokenizers around the model."""
+    """Compares the string signature of the loaded model with model and tokenizers."""
     import tensorflow as tf
 
     target = function.target

@@ -43,10 +43,9 @@ PASSES = (
     share_initializers,
     remove_unused,
 )
-"""The passes that need nothing but the model, in the order they run. `share_initializers` runs
-again for the constants that other passes add. `half_precision`,
-`int8_weights` or `int4_weights` may follow, and `lower_constants` is the last one: after it
-constants are no longer in the main graph alone."""
+"""The passes that need only the model, in the order in which they run. `share_initializers` runs
+again for the constants that other passes add. `half_precision`, `int8_weights` or `int4_weights`
+may follow. `lower_constants` is the last pass: it moves constants out of the main graph."""
 
 __all__ = [
     "PASSES",

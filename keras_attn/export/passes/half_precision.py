@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import onnx
 
 PRODUCTS = frozenset("GRU Gemm LSTM MatMul RNN".split())
-"""Operators that take float16 and give float16, whatever they are given: where the time goes."""
+"""Operators that always compute in float16: those that take most of the time."""
 
 PRECISE = frozenset(
     """
@@ -18,12 +18,12 @@ PRECISE = frozenset(
     ReduceProd ReduceSum ReduceSumSquare Sin Softmax Softplus Sqrt TopK
     """.split()
 )
-"""Operators that take float32 and give float32: sums of many terms, what leaves the range of
-float16 easily, and the choice of the best. Not among them is LayerNormalization, whose definition
-says that it computes in float32 whatever type its inputs have."""
+"""Operators that always compute in float32: sums of many terms, operators with results that easily
+leave the range of float16, and selection of the best. LayerNormalization is not listed, because its
+definition requires float32 for inputs of any type."""
 
 ANY_TYPE = frozenset("Cast NonZero Shape Size".split())
-"""Operators that take any type."""
+"""Operators for any type."""
 
 OPEN, HALF, FULL = range(3)
 

@@ -69,9 +69,9 @@ class FunctionalFunction:
         """Returns the names or sizes of the axes of all inputs and outputs.
 
         Args:
-            arrays: list of arrays, the sample.
-            batches: list of pairs of arrays and results, which begins with the sample.
-            fixed: set of pairs of the name of an input and of an axis that has a fixed size.
+            arrays: List of arrays, the sample.
+            batches: List of pairs (arrays, results), beginning with the sample.
+            fixed: Set of pairs (name of an input, axis with a fixed size).
 
         Returns:
             Dict from each name to a tuple.

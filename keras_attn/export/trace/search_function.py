@@ -37,8 +37,8 @@ class SearchFunction:
     `(source_ids, max_length, length_penalty) -> {"token_ids", "lengths", "scores", "log_probs"}`,
     with `"alignments"` and `"token_log_probs"` if the search returns them. The model itself has the
     input `source_ids` only; here, maximum length and length penalty are inputs too, and optionally
-    `prefix_ids`, and `seeds` for a search with random sampling. For an encoder of other inputs,
-    such as an image, these replace `source_ids`.
+    `prefix_ids`, and `seeds` for a search with random sampling. A model with other inputs than ids,
+    such as an image, has these inputs instead of `source_ids`.
 
     Args:
         model: `GenerationModel`.
@@ -58,7 +58,7 @@ class SearchFunction:
         inputs: Dict from the names of the inputs of the encoder to their symbolic tensors.
         is_stochastic: Bool, whether the search samples at random, so that `seeds` is an input.
         source: `Side` of the source. Its special ids are those of the encoder, or of the source
-            tokenizer if the encoder has no such attributes. `None` for other inputs than ids.
+            tokenizer if the encoder has no such attributes. `None` if the inputs are not ids.
         target: `Side` of the target, with the special ids of the search.
         goes_on_from_start_token: Bool, whether a text without tokens has a continuation: that of
             the start token of a language model.
@@ -68,10 +68,10 @@ class SearchFunction:
 
     Raises:
         ValueError: If the model is not a `GenerationModel`, a tokenizer has more ids than its
-            embedding, a model of ids has only a target tokenizer, a model of other inputs has a
-            source tokenizer, encoder and source tokenizer have different end tokens, the source has
-            no room for the special ids, an input has a name of the search or cannot be in a file,
-            or the length penalty is negative.
+            embedding, there is only a target tokenizer although the model reads ids, or a source
+            tokenizer although it does not, encoder and source tokenizer have different end tokens,
+            the source has no room for the special ids, an input has the name of an input of the
+            search or cannot be in a file, or the length penalty is negative.
     """
 
     def __init__(
@@ -136,9 +136,9 @@ class SearchFunction:
         """Runs the model.
 
         Args:
-            *values: Inputs of the signature: those of the encoder, such as `source_ids`, int32
-                `(batch, source)`; `max_length`, scalar int32; `length_penalty`, scalar float32;
-                optionally `prefix_ids`, int32 `(batch, prefix)`, and `seeds`, int32 `(batch,)`.
+            *values: Inputs of the signature: those of the encoder, such as `source_ids` int32
+                `(batch, source)`, `max_length` int32 `()`, `length_penalty` float32 `()`, and
+                optionally `prefix_ids` int32 `(batch, prefix)` and `seeds` int32 `(batch,)`.
 
         Returns:
             Dict of tensors with the axes of `OUTPUTS`.
@@ -150,7 +150,7 @@ class SearchFunction:
         return {name: results[name] for name in OUTPUTS if name in results}
 
     def encode(self, *values: Any) -> Any:
-        """Returns the results of the encoder, which are arguments of the search."""
+        """What the encoder returns for a tensor for each of `inputs`: arguments of the search."""
         is_single = len(self.inputs) == 1
         inputs = values[0] if is_single else dict(zip(self.inputs, values, strict=True))
         return call_encoder(self.encoder, inputs, training=False)
@@ -218,12 +218,12 @@ class SearchFunction:
 
 
 def named(signature: Any, values: Any) -> Any:
-    """Returns a dict from the names in a list of `tf.TensorSpec` to the values."""
+    """Dictionary from the names in a list of `tf.TensorSpec` to a value for each."""
     return {spec.name: value for spec, value in zip(signature, values, strict=True)}
 
 
 def _inputs(source):
-    """Returns a dict from names in the file to the symbolic inputs of a model."""
+    """Dictionary from names in the file to the symbolic inputs of a model."""
     if reads_ids(source):
         return {SOURCE_IDS: keras.KerasTensor((None, None), "int32")}
     inputs = source if isinstance(source, dict) else {source.name: source}

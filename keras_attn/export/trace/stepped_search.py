@@ -16,7 +16,7 @@ class SteppedSearch:
 
     `start(source_ids, max_length)`, with the further inputs of the function, returns the *values*
     of a search: its carry, the memory of the decoder and the maximum lengths, as a flat dict with
-    names such as `beams/log_probs`. For an encoder of other inputs, these replace `source_ids`.
+    names such as `beams/log_probs`. Other inputs of an encoder replace `source_ids`.
 
     `step(length_penalty, values)` returns the values that have changed, with names such as
     `next/beams/log_probs`, and `partial`, the result of `Search.partial`. The host passes them to
