@@ -1,5 +1,6 @@
 """Types of arrays."""
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ Arrays: TypeAlias = dict[str, Array]
 Integers: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
-Ids: TypeAlias = list[int] | Integers
+Ids: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Token ids of one sentence, as a caller may give them."""
 
 

@@ -35,7 +35,7 @@ class BatchRunner:
     def run(
         self, sources: Iterable[Source], options: Options, call: Call
     ) -> Iterator[Translation | Unfinished]:
-        """Yields the translation of each source, or `UNFINISHED` before an error that ends it.
+        """Yields the translation of each source; `UNFINISHED` ones come before an error.
 
         Args:
             sources: iterable of `Source`.
@@ -60,7 +60,7 @@ class BatchRunner:
             found = index if first_unfinished is None else first_unfinished
             raise call.error(found) or error from None
         finally:
-            call.stop()  # what still runs where a caller wants no more
+            call.stop()  # ends runs whose results the caller does not read
 
     def submit(self, function: Callable[[], T], call: Call) -> Future[T]:
         """Runs a function in a worker. Returns the future of its result; `call` is notified."""

@@ -1,4 +1,4 @@
-"""Deadlines and cancellation: what ends a call of a `Translator` before it is done."""
+"""Deadlines and cancellation of the calls of a `Translator`."""
 
 import contextlib
 import queue
@@ -43,7 +43,7 @@ class CancelToken:
         return self._is_cancelled
 
     def cancel(self) -> None:
-        """Ends all calls that were given this token; returns without waiting for them."""
+        """Ends all calls with this token; returns without waiting for them."""
         with self._lock:
             self._is_cancelled = True
             calls = list(self._calls)

@@ -6,7 +6,7 @@ from keras_attn_runtime import file_checksum
 from keras_attn_runtime.errors import ModelFileError
 
 KEY = "keras_attn.checksum"
-CARD = "keras_attn.card"  # what it says is for people, and may be completed later
+CARD = "keras_attn.card"  # for people; it may be edited after the export
 
 
 def verify_checksum(metadata: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The errors of the runtime: ValueErrors for the input, and those that end a call early."""
+"""The errors of the runtime: for files and inputs, and for calls that end early."""
 
 import contextlib
 from collections.abc import Generator
@@ -15,9 +15,8 @@ class BatchError(ModelFileError):
     """ONNX Runtime cannot run the model on one batch: memory is short, or the file is damaged.
 
     Args:
-        reason: string, what it says and what to do.
-        index: int, position in the input, from 0, of the sentence that is to blame. Default: none
-            in particular.
+        reason: string, the error of ONNX Runtime and what to do.
+        index: int, position in the input, from 0, of the sentence that failed. Default: unknown.
     """
 
     def __init__(self, reason: str, index: int | None = None) -> None:
@@ -57,9 +56,9 @@ class DeadlineExceeded(TimeoutError):
 
     Attributes:
         index: int, position in the input, from 0, of the first sentence without a translation.
-        translations: list, of a method that returns a list: a `Translation` for each sentence that
-            was read, `None` for those without one. An iterator has yielded what is before `index`;
-            there it is empty.
+        translations: list. Of a method that returns a list: a `Translation` for each sentence that
+            was read, or `None` if it is not finished. Of an iterator, which has yielded the
+            translations before `index`: empty.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:

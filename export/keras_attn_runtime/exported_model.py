@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 PREFIX, SEEDS = "prefix_ids", "seeds"
-"""Inputs of a search that not all files have."""
+"""Optional inputs of a search."""
 
 OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
 OTHER_OUTPUTS = ("alignments", "token_log_probs")  # options of the export
@@ -54,7 +54,7 @@ class ExportedModel(PickledArguments):
             each other's memory. Default: 1.
 
     Attributes:
-        files: list of paths, the file and, where they are outside of it, its weights.
+        files: list of paths: the file and, if it has them, its external weights.
         supports_target_prefix: bool, whether the file takes prefixes of translations.
         is_stochastic: bool, whether tokens are drawn at random, by `seeds`.
         has_alignments, has_token_log_probs: bools, whether the file has these outputs.
@@ -62,7 +62,7 @@ class ExportedModel(PickledArguments):
 
     Raises:
         IsADirectoryError: if the directory has no `model.onnx`.
-        ModelFileError: if the file is damaged, from elsewhere, or of another format.
+        ModelFileError: if the file is damaged, not exported by keras_attn, or of another format.
     """
 
     def __init__(
@@ -110,13 +110,13 @@ class ExportedModel(PickledArguments):
         """Searches for the translations of one batch.
 
         Args:
-            sentences: list of lists of ints, source ids, with the start and end tokens that the
-                settings of the file ask for; or, for a file with other inputs, list of dicts of
-                arrays of the same shapes, by the names of the inputs.
+            sentences: list of lists of ints, source ids, with start and end tokens as in the
+                settings of the file; or, for a file with other inputs, list of dicts of arrays of
+                the same shapes, by the names of the inputs.
             max_length: int of at least 1, limit of output tokens.
             length_penalty: float.
             prefixes: list of lists of ints, target ids that each translation begins with, for a
-                file that `supports_target_prefix`. Default: nothing.
+                file that `supports_target_prefix`. Default: empty prefixes.
             seeds: list of ints in [0, 2**31), for a file that is stochastic. Default: zeros.
             call: `Call` that can stop the run. Default: none.
 

@@ -68,19 +68,19 @@ def verify_weights_checksum(path: str | PathLike[str], metadata: Mapping[str, st
 def load_unchanged(load: Callable[[], T], *paths: Path) -> T:
     """Loads files, and loads them again if another process replaces them meanwhile.
 
-    A deployment replaces files at any time. What was verified would then not be what was loaded,
-    and the files of one export could be mixed with those of another.
+    A deployment replaces files at any time. Then the loaded file could differ from the verified
+    one, and the files of two exports could be mixed.
 
     Args:
         load: function without arguments that reads the files.
         *paths: paths of the files, also of those that may not exist.
 
     Returns:
-        What `load` returns.
+        The result of `load`.
 
     Raises:
         ModelFileError: the files were replaced each time, or one is a pipe, a socket or a device.
-        Exception: what `load` raises for files that stay as they are.
+        Exception: of `load`, for files that do not change.
     """
     for path in paths:
         require_regular_file(path)

@@ -26,7 +26,7 @@ class Side:
     """The ids of one side of a model, its source or its target.
 
     Attributes:
-        vocabulary_size: int, ids that the model knows.
+        vocabulary_size: int, number of ids of the model.
         pad_token_id: int, fills short rows on the right.
         start_token_id, end_token_id: ints, or `None` if the side has no such token.
         add_start, add_end: bools, whether the start and the end token are put around the ids of a
@@ -129,7 +129,7 @@ class Settings:
         if f"{PREFIX}format" not in metadata:
             raise ModelFileError(
                 "Expected an ONNX file exported by keras_attn. "
-                f"Received: a file with the metadata keys {sorted(metadata)}. "
+                f"Received: metadata_keys={sorted(metadata)}. "
                 "Export the model with `keras-attn export onnx`."
             )
         number = metadata[f"{PREFIX}format"]

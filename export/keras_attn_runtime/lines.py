@@ -1,4 +1,4 @@
-"""Lines of bytes to text."""
+"""Decodes lines of bytes."""
 
 import codecs
 from collections.abc import Iterator

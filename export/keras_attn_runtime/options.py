@@ -34,23 +34,23 @@ class Options:
 
     Args:
         max_length: int of at least 0, limit of output tokens of each sentence, the end token
-            counted; 0 gives empty translations. Besides, the file has its own limit, usually of
-            2 * source length + 10 tokens. Default: the file's.
+            counted; 0 gives empty translations. The limit of the file holds too, which is usually
+            2 * source length + 10 tokens. Default: the limit of the file.
         length_penalty: float of at least 0, exponent of the length in the ranking score; 0 ranks by
             log probability. Default: the file's.
         num_hypotheses: int of at least 1, hypotheses to return for each sentence, up to those the
             file returns. Default: 1.
         batch_size: int of at least 1, sentences given to the model at once. Default: 32.
         window: int of at least 1, sentences read ahead and sorted by length. Default: 16 batches.
-        seed: int of at least 0, of a file that draws tokens at random: what is drawn for the n-th
-            sentence depends on it and on n, not on the other sentences. Default: another one in
-            each call.
-        alignments: bool, whether to keep the alignments of a file that has them: a float for each
-            token of the translation and of the source, which are most of what many long ones take.
+        seed: int of at least 0, for a file that draws tokens at random: the tokens of the n-th
+            sentence depend on `seed` and n, not on the other sentences. Default: a different seed
+            in each call.
+        alignments: bool, whether to keep the alignments of a file that has them. They take most of
+            the memory of long translations: a float for each pair of target and source token.
             Default: True.
-        timeout: float of at least 0, seconds for the whole call, with reading the input and
-            waiting for other calls. Then the call raises `DeadlineExceeded`. A list is read by
-            the thread of the call, any other iterable by another thread. Default: no limit.
+        timeout: float of at least 0, seconds for the whole call, including reading the input and
+            waiting for other calls. Then the call raises `DeadlineExceeded`. A list is read by the
+            thread of the call, any other iterable by another thread. Default: no limit.
         cancel_token: `CancelToken`, by which another thread can end the call; it then raises
             `Cancelled`. Default: none.
 
@@ -95,8 +95,8 @@ class Options:
         unknown = sorted(set(options) - set(known))
         if unknown:
             raise TypeError(
-                f"Expected options out of {known}. Received: {', '.join(unknown)}. What else a "
-                "search does is decided when it is exported."
+                f"Expected options out of {known}. Received: {', '.join(unknown)}. Set other "
+                "options of the search in the export."
             )
         return cls(**options)
 

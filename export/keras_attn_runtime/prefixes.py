@@ -76,8 +76,8 @@ class PrefixReader:
         ids = self._encoded(text, "target_prefix", tokenizer)
         if tokenizer.unknown_token_id in ids:
             raise ValueError(
-                "Expected a target_prefix that the tokenizer knows. Received: "
-                f"{text!r}, in which there are unknown characters."
+                "Expected a target_prefix without unknown characters. Received: "
+                f"target_prefix={text!r}."
             )
         return ids
 
@@ -132,8 +132,8 @@ def _with_prefixes(
 ) -> Iterator[Source]:
     if not _has_items(target_prefix):
         raise ValueError(
-            "Expected target_prefix to be what all translations begin with, or a list with "
-            f"one item for each. Received: type={type(target_prefix).__name__}."
+            "Expected target_prefix to be a prefix of all translations, or a list with one item "
+            f"for each. Received: type={type(target_prefix).__name__}."
         )
     if is_one(target_prefix):
         prefix = read(target_prefix)

@@ -9,10 +9,13 @@ from keras_attn_runtime.translation import Translation, Unfinished
 
 
 def require_tokens(sources: Iterable[Source]) -> Iterator[Source]:
-    """Yields the sources; raises `SentenceError` at one without tokens: no model runs on it."""
+    """Yields the sources; raises `SentenceError` at a source without tokens."""
     for index, source in enumerate(sources):
         if not source.ids:
-            raise SentenceError(index, "expected a text with tokens. Received: one without.")
+            raise SentenceError(
+                index,
+                "expected a text with tokens. Received: ids=[]. Remove it, or use skip_unscorable.",
+            )
         yield source
 
 
@@ -21,7 +24,7 @@ def scores(
     search: Callable[[Iterator[Source]], Iterable[Translation | Unfinished]],
     skip_unscorable: bool = False,
 ) -> Iterator[Translation | Unfinished | None]:
-    """Yields the `Translation` of each source, which is all of its prefix.
+    """Yields the `Translation` of each source, which equals the prefix of the source.
 
     Args:
         sources: iterable of `Source`s, whose prefixes end with the end token; without

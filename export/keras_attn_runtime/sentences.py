@@ -1,4 +1,4 @@
-"""The sentences and prefixes that a caller passes."""
+"""Checks the sentences and prefixes of a caller."""
 
 from collections.abc import Iterable, Mapping, Set
 from typing import TypeVar

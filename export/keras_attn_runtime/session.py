@@ -1,4 +1,4 @@
-"""Creates the ONNX Runtime session: the only file that knows execution providers and threads."""
+"""Creates ONNX Runtime sessions: execution providers and threads."""
 
 import contextlib
 import os
@@ -70,8 +70,8 @@ def create_session(
             onnxruntime.preload_dlls()
 
     options = onnxruntime.SessionOptions()
-    # Where a model masks, it has numbers so small that a CPU is many times slower with them. ONNX
-    # Runtime then takes them for 0, also in the thread that makes the first session.
+    # Masked weights are denormal numbers, which are many times slower on CPUs. This flushes them to
+    # zero, also in the thread that creates the first session.
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
     options.log_severity_level = 4  # what goes wrong comes as an exception, not also as a log line
     if num_threads is not None:
@@ -94,7 +94,7 @@ def create_session(
             raise ModelFileError(
                 f"Expected a file from ids to ids. Received: {str(path)!r}, one from strings to "
                 "strings, which needs onnxruntime-extensions and no runtime. Export it with "
-                "`onnx` instead of `onnx-text`, or run it as `export_onnx_text` tells."
+                "`onnx` instead of `onnx-text`, or see the docstring of `export_onnx_text`."
             ) from error
         foreign = describe_foreign(path)
         if foreign is not None:
@@ -102,8 +102,8 @@ def create_session(
                 f"Expected an ONNX file. Received: {str(path)!r}, {foreign}"
             ) from error
         raise ModelFileError(
-            f"{cause} If the file is damaged or incomplete (its weights may lie in another one, "
-            f"beside it), export or copy it again.{given}"
+            f"{cause} If the file is damaged or incomplete (its weights may be in another "
+            f"file), export or copy it again.{given}"
         ) from error
     missing = [name for name in names if name not in session.get_providers()]
     if missing:

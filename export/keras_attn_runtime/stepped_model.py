@@ -79,7 +79,7 @@ class SteppedModel(ExportedModel):
         seeds: Sequence[int] | None = None,
         call: Call | None = None,
     ) -> SteppedSearch:
-        """Reads one batch.
+        """Starts the search of one batch.
 
         Args:
             sentences, max_length, length_penalty, prefixes, seeds, call: see `ExportedModel.run`.
@@ -108,8 +108,8 @@ class SteppedModel(ExportedModel):
             received = session.get_modelmeta().custom_metadata_map.get("keras_attn.start")
             if received is None or expected not in (None, received):
                 raise ModelFileError(
-                    f"Expected a {name} of the same export as start.onnx. Received: one that "
-                    f"belongs to a start.onnx with the checksum {received!r}, not {expected!r}. "
+                    f"Expected a {name} of the same export as start.onnx, with the checksum "
+                    f"{expected!r}. Received: checksum={received!r}. "
                     "Export them again, with `keras-attn export onnx-steps`."
                 )
         self._check_values(start, step, finish)

@@ -18,12 +18,11 @@ Sessions: TypeAlias = tuple[Session, Session, Session]
 
 
 class SteppedSearch:
-    """One search whose loop runs here, on the host.
+    """A search whose loop runs on the host.
 
-    An iterator over its steps: each `next` takes the step of one token and gives int32
-    `(batch, steps)`, the best hypothesis of each sentence so far, or its result once it is done;
-    padding follows what has ended. The file decides everything, and what goes from step to step
-    stays in the memory of the execution provider.
+    An iterator over its steps: each `next` runs one step and returns int32 `(batch, steps)`, the
+    best hypothesis of each sentence so far, or its result once it is done, with padding on the
+    right. The values between two steps stay in the memory of the execution provider.
 
     Args:
         sessions: tuple of the sessions of `start.onnx`, `step.onnx` and `finish.onnx`.

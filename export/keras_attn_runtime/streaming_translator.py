@@ -15,17 +15,19 @@ T = TypeVar("T")
 
 
 class StreamingTranslator(Translator):
-    """A `Translator` that also shows a translation while it is made.
+    """A `Translator` that also returns a translation token by token.
 
-    It reads a directory exported by `keras-attn export onnx-steps`. Its translations are
-    those of the one file; each token costs one more call of ONNX Runtime.
+    It reads a directory exported by `keras-attn export onnx-steps`. Its translations are the same
+    as with a single file; each token costs one more call of ONNX Runtime.
 
     Args:
         path: string or path of the directory.
         **arguments: see `Translator`.
 
     Raises:
-        Those of `Translator`.
+        ModelFileError: if `path` is a file, or a file is damaged, not exported by keras_attn, of
+            another format, or of another export than `start.onnx`.
+        Exception: see `Translator` for all others.
 
     Example:
 
@@ -54,11 +56,11 @@ class StreamingTranslator(Translator):
 
         Returns:
             Iterator of strings: after each token the best translation so far, at last the whole
-            one. Greedy search only appends; beam search may change its mind about earlier words.
+            one. Greedy search only appends; beam search may change earlier words.
 
         Raises:
             SentenceError: if the text is not valid or too long.
-            ModelFileError: if ONNX Runtime fails, or the directory has no tokenizer, or takes no
+            ModelFileError: if ONNX Runtime fails, or the file has no tokenizer or does not support
                 `target_prefix`.
             ValueError: if an option is out of its range.
             DeadlineExceeded: if `timeout` seconds are over.

@@ -41,52 +41,51 @@ class Translator(PickledArguments):
     """Translates with one ONNX file exported by keras_attn.
 
     Sentences are sorted by length inside a bounded window, translated in batches and given back in
-    the order of the input. A batch that ONNX Runtime cannot run, mostly for want of memory, is
+    the order of the input. A batch that ONNX Runtime cannot run, mostly for lack of memory, is
     halved until it can. ONNX Runtime runs in threads of this object, so that Ctrl-C, a deadline or
-    a `CancelToken` end a call within milliseconds. One object may be used from several threads at
-    once. The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
+    a `CancelToken` end a call within milliseconds. Several threads can use one object at once.
+    The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
     `num_hypotheses`, `batch_size`, `window`, `seed`, `alignments`, `timeout`, `cancel_token`.
 
     A Translator can be pickled, for Spark, Ray and spawned processes: it is stored as its path and
     its other arguments, and the process that receives it opens the file again.
 
     Args:
-        path: string or path of the ONNX file, or of the directory that was exported in its place.
+        path: string or path of the ONNX file, or of an exported directory.
         providers: "cpu", "cuda" or any ONNX Runtime provider, or a list of names and
             `(name, options)` pairs in order of preference. A provider that does not start is an
             error, never replaced silently. Default: "cpu".
         num_threads: int of at least 1, CPU threads of one operator; at most 1024 of all workers.
-            Default: as many as the process may use cores, divided by the workers.
+            Default: the number of cores that the process may use, divided by the workers.
         num_workers: int in [1, 1024], batches translated at once. Two workers of one thread each
             translate many sentences faster than one of two threads, and each holds the model in
             memory once. Default: 1.
         max_source_length: int of at least 1, limit of tokens of a sentence, start and end token
-            not counted. A model that knows fewer positions lowers it. Default: 512.
+            not counted. It is lowered to the positions that the model has. Default: 512.
         truncate: bool, whether a longer sentence is cut to the limits (`Translation.truncated`
             is then True) instead of refused with a `SentenceError`. Default: False.
         max_source_characters: int of at least 1, limit of characters (code points) of a text. It
             is applied before the tokenizer, whose time can grow with the square of the length.
-            Texts of targets and prefixes have the same limit, but at least 16,384, and are refused
-            beyond. Default: 32 times the limit of tokens that holds.
+            Longer targets and prefixes are refused; their limit is at least 16,384. Default: 32
+            times the limit of tokens.
 
     Attributes:
-        settings: `Settings`, what the file says about its model.
+        settings: `Settings`, the metadata of the file.
         has_alignments: bool, whether translations can have alignments.
         has_token_log_probs: bool, whether they have `token_log_probs`.
-        supports_target_prefix: bool, whether they can be told what to begin with.
-        is_stochastic: bool, whether they are drawn at random, by `seed`.
-        max_source_length, max_source_characters, max_target_characters: ints, the limits that
-            hold.
+        supports_target_prefix: bool, whether the methods take a `target_prefix`.
+        is_stochastic: bool, whether tokens are drawn at random, by `seed`.
+        max_source_length, max_source_characters, max_target_characters: ints, the limits in use.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ModelFileError: if the file is damaged, from elsewhere, or of another format.
+        ModelFileError: if the file is damaged, not exported by keras_attn, or of another format.
         ProviderError: if a provider cannot be used.
         ValueError: if another argument is out of its range.
-        RuntimeError: by the methods, in a process that was forked since.
+        RuntimeError: by the methods, in a process that was forked after the creation.
         DeadlineExceeded: by the methods, if `timeout` seconds are over.
         Cancelled: by the methods, a `RuntimeError`, if `cancel_token` is cancelled.
-        TypeError: by the methods, for an option that there is not.
+        TypeError: by the methods, for an unknown option; the message lists the valid ones.
 
     Example:
 
@@ -160,13 +159,13 @@ class Translator(PickledArguments):
         target_prefix: str | Iterable[str] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[Translation]:
-        """Translates texts and returns all that the model says about them.
+        """Translates texts and returns translations with their scores and hypotheses.
 
         All texts are checked before the first is translated.
 
         Args:
-            texts: iterable of strings. Text without tokens has the empty translation, but for a
-                language model that begins with a start token, which writes something.
+            texts: iterable of strings. A text without tokens has the empty translation, except for
+                a language model with a start token, which continues the start token.
             target_prefix: string that all translations begin with, such as the tag of a language,
                 or an iterable of strings, one for each text. Default: nothing.
             **options: see `Options`.
@@ -220,7 +219,7 @@ class Translator(PickledArguments):
         target_prefix: Ids | Iterable[Ids] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[Translation]:
-        """Translates token ids, for callers with a tokenizer of their own; the file needs none.
+        """Translates token ids, for callers with their own tokenizer; the file needs none.
 
         Args:
             sentences: iterable of int sequences `(source_length,)`, or one padded integer array
@@ -285,8 +284,9 @@ class Translator(PickledArguments):
         checked, call = self._begin(options)
         if self._reader is not None:
             raise ModelFileError(
-                "Expected a file with other inputs than text. Received: one that reads "
-                "'source_ids'. Give texts to `translate`, or ids to `translate_ids`."
+                "Expected a file whose inputs are arrays. Received: inputs="
+                f"{list(self.settings.inputs)}. Give texts to `translate`, or ids to "
+                "`translate_ids`."
             )
         sources = ArrayReader(self.settings.inputs, self.settings.source).read(inputs)
         if target_prefix is not None:
@@ -310,15 +310,15 @@ class Translator(PickledArguments):
     ) -> list[Translation | None]:
         """Scores given translations: to choose among them, or to clean a corpus.
 
-        The search is told the whole translation, as its `target_prefix`, and has nothing to choose.
-        A file with one beam does it fastest: `--search beam_width=1`. All pairs are checked before
+        The whole translation is the `target_prefix` of the search, so the search chooses nothing.
+        A file with one beam is fastest: `--search beam_width=1`. All pairs are checked before
         the first is scored.
 
         Args:
             texts: iterable of strings.
             targets: iterable of strings, the translation of each.
-            skip_unscorable: bool, whether the result of a text without tokens, and of a target for
-                which the file allows fewer tokens, is `None`, instead of an error. Default: False.
+            skip_unscorable: bool, whether the result is `None`, instead of an error, for a text
+                without tokens and for a target that is longer than the file allows. Default: False.
             **options: see `Options`. By default there is no `max_length`.
 
         Returns:
@@ -346,7 +346,7 @@ class Translator(PickledArguments):
         skip_unscorable: bool = False,
         **options: Unpack[CallOptions],
     ) -> Iterator[Translation | None]:
-        """As `score`, lazily and in constant memory: for files of any length.
+        """Scores given translations lazily, in constant memory: for files of any length.
 
         Args:
             texts, targets: see `score`; they are read at most one window ahead.
@@ -425,15 +425,15 @@ class Translator(PickledArguments):
     def _require_target_prefix(self) -> None:
         if not self.supports_target_prefix:
             raise ModelFileError(
-                "Expected a file that can be told what translations begin with, because of "
-                "target_prefix. Received: one that cannot. Export it with `--target-prefix`, or "
-                "`export_onnx(..., target_prefix=True)`."
+                "Expected a file with the input 'prefix_ids', because of target_prefix. Received: "
+                f"search_inputs={self.settings.search_inputs}. Export it with `--target-prefix`, "
+                "or `export_onnx(..., target_prefix=True)`."
             )
 
     def _require_reader(self) -> SourceReader:
         if self._reader is None:
             raise ModelFileError(
-                "Expected a file that reads text. Received: one with the inputs "
+                "Expected a file with the input 'source_ids'. Received: inputs="
                 f"{list(self.settings.inputs)}. Give arrays to `generate`."
             )
         return self._reader
@@ -442,9 +442,12 @@ class Translator(PickledArguments):
         model = self._model
         tokenizer = model.source_tokenizer if side == "source" else model.target_tokenizer
         if tokenizer is None:
+            settings = self.settings.source if side == "source" else self.settings.target
+            kind = None if settings is None else settings.tokenizer
             raise ModelFileError(
-                f"Expected a file with a {side} tokenizer, because of text. Received: one without. "
-                f"Export it with {side}_tokenizer=..., or give ids to `translate_ids`."
+                f"Expected a file with a {side} tokenizer of SentencePiece, because of text. "
+                f"Received: tokenizer={kind!r}. Export it with {side}_tokenizer=..., or give ids "
+                "to `translate_ids`."
             )
         return tokenizer
 

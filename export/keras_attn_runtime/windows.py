@@ -1,4 +1,4 @@
-"""Sorting by length, without reading more than a window of the input ahead."""
+"""Windows of the input, and batches of similar length in a window."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice

@@ -15,9 +15,9 @@ from keras_attn_runtime.file_info.read_metadata import read_exported_file
 
 HELP = "write the tokenizers and settings of a file to separate files"
 DESCRIPTION = (
-    "Writes what an exported ONNX file holds in its metadata, for hosts that cannot read "
-    "metadata, such as ONNX Runtime in JavaScript. Existing files of the same names are replaced. "
-    "Exit status: 0 written; 1 nothing was written; 2 wrong command line."
+    "Writes the tokenizers and settings in the metadata of an exported ONNX file, for hosts that "
+    "cannot read metadata, such as ONNX Runtime in JavaScript. Existing files of the same names "
+    "are replaced. Exit status: 0 written; 1 nothing was written; 2 wrong command line."
 )
 SUFFIXES = {"sentencepiece": ".spm", "tokenizers": ".json"}
 """File suffixes of tokenizers, by their format."""

@@ -83,7 +83,7 @@ def _run(
     interruption: Interruption,
 ) -> None:
     if sys.stdin is None or sys.stdout is None:
-        raise OSError("Expected standard input and standard output. Received: one that is closed.")
+        raise OSError("Standard input or standard output is closed. Start the command with both.")
     translator = Translator(
         arguments.model,
         providers=[(arguments.provider, dict(arguments.provider_option))],

@@ -75,8 +75,9 @@ def run(arguments: Namespace) -> int:
         if arguments.format == "text":
             if translation.text is None:
                 raise ModelFileError(
-                    "Expected a file with a target tokenizer, because of --format text. Received: "
-                    f"{arguments.model!r}, which has none. Use --format jsonl, which writes ids."
+                    "Expected a file with a target tokenizer of SentencePiece, because of --format "
+                    f"text. Received: model={arguments.model!r}. Use --format jsonl, which writes "
+                    "ids."
                 )
             # A model whose vocabulary has newlines must not add lines.
             return translation.text.replace("\n", " ")

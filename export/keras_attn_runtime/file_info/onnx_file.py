@@ -38,7 +38,7 @@ EXTERNAL = 1
 """`TensorProto.DataLocation` of weights in another file."""
 
 DEEPEST_GRAPH = 32
-"""Loops inside of loops; a damaged file could have more than Python can follow."""
+"""Limit of nested loops; a damaged file could exceed the recursion limit of Python."""
 
 
 @dataclass
@@ -97,7 +97,8 @@ class OnnxFile:
                 file.metadata[text(entry.get(1, EMPTY))] = text(entry.get(2, EMPTY))
         if graph is None or not file.opsets:
             raise ModelFileError(
-                "Expected an ONNX file. Received: a file without a graph or without opsets."
+                "Expected an ONNX file with a graph and opsets. Received: "
+                f"has_graph={graph is not None}, opsets={file.opsets}."
             )
         file.producer = " ".join(producer[number] for number in sorted(producer)).strip()
         file._read_graph(graph, depth=0)
@@ -106,7 +107,7 @@ class OnnxFile:
     def _read_graph(self, graph: Value, depth: int) -> None:
         if depth > DEEPEST_GRAPH:
             raise ModelFileError(
-                f"Expected at most {DEEPEST_GRAPH} graphs inside of each other. Received: more. "
+                f"Expected at most {DEEPEST_GRAPH} graphs inside of each other. Received: {depth}. "
                 "The file is damaged."
             )
         initializers: set[str] = set()

@@ -48,7 +48,9 @@ class SavedModel:
         model = cls()
         graphs = [value for number, value in read_fields(content) if number == 2]
         if not graphs:
-            raise ModelFileError("Expected a SavedModel. Received: a file without a graph.")
+            raise ModelFileError(
+                "Expected a SavedModel with a graph. Received: graphs=[]. Export it again."
+            )
         for number, value in read_fields(graphs[0]):
             if number == 1:
                 model.version = text(read_message(value).get(5, EMPTY))

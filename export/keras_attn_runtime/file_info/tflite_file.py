@@ -53,7 +53,8 @@ class TfliteFile:
             return cls._from_root(_Table(content, _integer("<I", content, 0)))
         except (struct.error, IndexError, UnicodeDecodeError, RecursionError) as error:
             raise ModelFileError(
-                f"Expected a TensorFlow Lite file. Received: one that is damaged ({error})."
+                f"Expected an undamaged TensorFlow Lite file. Received: {error}. Copy or export it "
+                "again."
             ) from error
 
     @classmethod
