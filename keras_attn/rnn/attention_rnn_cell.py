@@ -151,9 +151,7 @@ class AttentionRNNCell(Layer):
 
     @property
     def requires_time_loop(self) -> bool:
-        """Bool, whether a step depends on the attention of the previous step, so that time is a
-        loop.
-        """
+        """Bool, whether a step depends on the attention of the previous step and needs a loop."""
         return self.attention is not None and (
             self.input_feeding
             or self.attention.requires_time_loop
@@ -176,10 +174,10 @@ class AttentionRNNCell(Layer):
         """Creates all weights.
 
         Args:
-            inputs_shape: `(batch, features)` of one time step.
-            encoder_outputs_shape: `(batch, source, features)`, or a dict of several; `None` without
-                attention.
-            query_features_shape: `(batch, features)`; `None` if the query has none.
+            inputs_shape: Tuple, `(batch, features)` of one time step.
+            encoder_outputs_shape: Tuple, `(batch, source, features)`, or a dict of tuples; `None`
+                without attention.
+            query_features_shape: Tuple, `(batch, features)`; `None` if the query has no features.
         """
         self.cell_features = inputs_shape[-1]
         self.output_size = output_size(self.cell)
@@ -243,18 +241,20 @@ class AttentionRNNCell(Layer):
         alignments: bool = False,
         max_steps: int | Tensor | None = None,
     ) -> TensorDict:
-        """The state before the first step.
+        """Returns the state before the first step.
 
         Args:
-            batch_size: int or integer scalar, sentences times beams.
-            cell_state: state of the inner cell; zeros if not given.
-            memory: dict as from `prepare_memory`; needed for `alignments`, and by attention that
-                has a state.
-            alignments: bool, whether the state carries the attention weights of its step.
-            max_steps: int or integer scalar, the most steps that will follow, where known.
+            batch_size: Int or scalar int tensor, batch size times number of beams.
+            cell_state: State of the inner cell. Defaults to zeros.
+            memory: Dict returned by `prepare_memory`, required for `alignments` and by attention
+                with a state. Defaults to `None`.
+            alignments: Bool, whether the state contains the attention weights of its step. Defaults
+                to `False`.
+            max_steps: Int or scalar int tensor, maximum number of steps, if it is known. Defaults
+                to `None`.
 
         Returns:
-            Dict of `cell`, and as needed `attention` `(batch_size, attention_size)`, `context`
+            Dict with `cell` and, as needed, `attention` `(batch_size, attention_size)`, `context`
             `(batch_size, context_size)`, `mechanism` (the state of the attention, nested) and
             `alignments` `(batch_size, source)`.
         """
@@ -282,7 +282,7 @@ class AttentionRNNCell(Layer):
         self, inputs: Tensor, state: TensorDict, memory: TensorDict | None = None, **kwargs: Any
     ) -> Any:
         if "mechanism" in state and self.compute_dtype != "float32":
-            # Keras casts all floats it finds, and attention needs its state as it was, in float32.
+            # Keras would cast all floats, but attention needs its state in float32.
             kwargs["mechanism"] = _Hidden(state["mechanism"])
             state = {name: value for name, value in state.items() if name != "mechanism"}
         return super().__call__(inputs, state, memory, **kwargs)
@@ -350,12 +350,12 @@ class AttentionRNNCell(Layer):
     def attend_all(
         self, inputs: Tensor, outputs: Tensor, memory: TensorDict
     ) -> tuple[Tensor, Tensor]:
-        """Attends for all steps at once, where none needs the attention of the step before.
+        """Attends for all steps at once, if no step needs the attention of the previous step.
 
         Args:
-            inputs: `(batch, target, features)`.
-            outputs: `(batch, target, output size of the cell)`.
-            memory: dict as from `prepare_memory`.
+            inputs: Tensor of shape `(batch, target, features)`.
+            outputs: Tensor of shape `(batch, target, output_size)`, the outputs of the cell.
+            memory: Dict returned by `prepare_memory`.
 
         Returns:
             Tuple of contexts `(batch, target, features)` and weights `(batch, target, source)`.
@@ -366,7 +366,7 @@ class AttentionRNNCell(Layer):
         return self.attention.align(query, memory)
 
     def combine(self, output: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-        """Joins cell output and context to the output and the attention vector."""
+        """Combines cell output and context into the output and the attention vector."""
         joined = ops.concatenate([output, context], axis=-1)
         if self.attention_layer is None:
             return joined, context
@@ -391,7 +391,7 @@ class AttentionRNNCell(Layer):
 
 
 class _Hidden:
-    """Hides tensors from Keras, which casts all floats that it finds in arguments."""
+    """Hides tensors from Keras, which would cast all floats in arguments."""
 
     def __init__(self, value: Tensor) -> None:
         self.value = value

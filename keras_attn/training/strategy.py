@@ -7,7 +7,7 @@ import keras
 
 
 class SingleDevice:
-    """Stands for a strategy where there is only one device: its scope does nothing."""
+    """Strategy for a single device; its scope does nothing."""
 
     num_replicas_in_sync = 1
 
@@ -16,22 +16,23 @@ class SingleDevice:
 
 
 def strategy(name: str = "auto", devices: Sequence[str] | None = None) -> Any:
-    """The devices that a model is trained on. Build and compile the model in its scope.
+    """Returns the strategy for the devices of a training. Build and compile the model in its scope.
 
     Args:
-        name: `"auto"` (all GPUs if there are more than one, else the default device), `"none"`
-            (the default device) or `"mirrored"` (`tf.distribute.MirroredStrategy`: every device
-            holds all weights and computes a part of each batch). Default `"auto"`.
-        devices: optional list of strings such as `["GPU:0", "GPU:1"]`, for `"mirrored"` only.
-            Default: all GPUs.
+        name: String. `"none"`: the default device. `"mirrored"`: `tf.distribute.MirroredStrategy`,
+            in which each device holds all weights and computes a part of each batch. `"auto"`:
+            `"mirrored"` if there are several GPUs, otherwise `"none"`. Defaults to `"auto"`.
+        devices: List of strings such as `["GPU:0", "GPU:1"]`, for `"mirrored"` only. Defaults to
+            `None`, all GPUs.
 
     Returns:
-        An object with `scope()` and `num_replicas_in_sync`. The same devices give the same object,
-        because TensorFlow supports one `MirroredStrategy` per process.
+        An object with `scope()` and `num_replicas_in_sync`. The same devices always result in the
+        same object, because TensorFlow supports only one `MirroredStrategy` in a process.
 
     Raises:
-        ValueError: an unknown name, `devices` without `"mirrored"`, unknown or repeated devices,
-            `"mirrored"` without GPUs or on another backend than TensorFlow.
+        ValueError: If `name` or a device is unknown, a device is repeated, `devices` are given
+            without `"mirrored"`, or `"mirrored"` is used without GPUs or on another backend than
+            TensorFlow.
 
     Example:
 
@@ -39,17 +40,19 @@ def strategy(name: str = "auto", devices: Sequence[str] | None = None) -> Any:
     ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     """
     if name not in ("auto", "none", "mirrored"):
-        raise ValueError(f'Expected name "auto", "none" or "mirrored". Received: name={name!r}')
+        raise ValueError(
+            f"Expected name to be one of ('auto', 'none', 'mirrored'). Received: name={name!r}."
+        )
     if devices is not None and name != "mirrored":
         raise ValueError(
-            'Expected devices only with name="mirrored". '
-            f"Received: name={name!r}, devices={devices}"
+            'Expected devices only with name="mirrored". Received: '
+            f'name={name!r}, devices={devices}. Omit devices, or set name="mirrored".'
         )
     if keras.backend.backend() != "tensorflow":
         if name == "mirrored":
             raise ValueError(
-                'Expected name "auto" or "none": MirroredStrategy needs the TensorFlow backend. '
-                f"Received: name={name!r}, keras.backend.backend()={keras.backend.backend()!r}"
+                'Expected the TensorFlow backend for name="mirrored". Received: '
+                f"backend={keras.backend.backend()!r}. Use keras.distribution.DataParallel on JAX."
             )
         return SingleDevice()
     import tensorflow as tf
@@ -65,13 +68,15 @@ def _checked_devices(devices):
 
     if not devices:
         raise ValueError(
-            'Expected at least one device for name="mirrored". Received: none, and TensorFlow sees '
-            'no GPU. Use name="auto", or name devices such as devices=["CPU:0"].'
+            'Expected at least one device for name="mirrored", by default all GPUs. Received: no '
+            'devices. Use name="auto", or pass devices such as ["CPU:0"].'
         )
     known = [device.name.split("device:")[-1] for device in tf.config.list_logical_devices()]
     names = [device.upper().split("DEVICE:")[-1].lstrip("/") for device in devices]
     if not set(names) <= set(known) or len(set(names)) < len(names):
-        raise ValueError(f"Expected different devices out of {known}. Received: devices={devices}")
+        raise ValueError(
+            f"Expected different devices from {known}. Received: devices={list(devices)}."
+        )
     return names
 
 
@@ -83,10 +88,9 @@ def _mirrored(devices):
 
 
 def refuse_gradient_accumulation(model: keras.Model) -> None:
-    """Raises if a compiled model accumulates gradients under a `tf.distribute` strategy.
+    """Raises a `ValueError` if a model accumulates gradients under a `tf.distribute` strategy.
 
-    Raises:
-        ValueError: it does; Keras would fail in the first step, also with one replica.
+    Keras would fail in the first step, even with one replica.
     """
     if keras.backend.backend() != "tensorflow":
         return
@@ -100,9 +104,9 @@ def refuse_gradient_accumulation(model: keras.Model) -> None:
         if not tf.distribute.has_strategy():
             return
     raise ValueError(
-        "Expected an optimizer without gradient accumulation under a tf.distribute strategy: Keras "
-        "applies the accumulated gradients inside of a condition, in which TensorFlow cannot "
-        f"synchronize replicas. Received: gradient_accumulation_steps={steps}, "
-        f"strategy={type(model.distribute_strategy).__name__}. Use larger batches, which the "
-        "replicas divide, or train without the strategy."
+        "Expected an optimizer without gradient accumulation under a tf.distribute strategy, "
+        "because Keras cannot synchronize the replicas then. Received: "
+        f"gradient_accumulation_steps={steps}, "
+        f"strategy={type(model.distribute_strategy).__name__}. Use larger batches, or train "
+        "without the strategy."
     )

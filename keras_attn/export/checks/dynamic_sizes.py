@@ -1,4 +1,4 @@
-"""Samples of other sizes, at which an exported file is compared with Keras once more."""
+"""Samples of other sizes, with which an exported file is compared with Keras again."""
 
 from typing import Any
 
@@ -8,28 +8,28 @@ import numpy as np
 def batches_of_other_sizes(
     function: Any, inputs: Any, arrays: Any, dynamic_sizes: Any = None
 ) -> Any:
-    """Stretches a sample along the dynamic axes of a model's inputs.
+    """Resizes a sample along the dynamic axes of a model's inputs.
 
-    A conversion may take a size of the sample for a constant, which no comparison at these sizes
-    shows. So all dynamic axes get other sizes, different from all others that the sample has. The
-    first axes of all inputs change together, and so do other axes of equal sizes. If Keras fails,
-    the axes are changed one after the other, to larger and to smaller sizes; an axis at which Keras
-    always fails is fixed.
+    A conversion may treat a size of the sample as a constant, which a comparison with the same
+    sizes cannot detect. Therefore all dynamic axes get other sizes, different from all sizes in the
+    sample. The first axes of all inputs change together, and so do other axes with equal sizes. If
+    Keras fails, the axes are changed separately, to larger and to smaller sizes; an axis at which
+    Keras always fails is fixed.
 
     Args:
-        function: callable that takes the tensors of `inputs` in this order and runs Keras.
-        inputs: dictionary from the name of an input to its symbolic tensor.
-        arrays: list of arrays, the sample.
-        dynamic_sizes: optional dictionary from the name of an input to the shape that it gets
-            instead; `None` in a shape is the size in the sample.
+        function: Function that runs Keras, with the tensors of `inputs` in this order as arguments.
+        inputs: Dict from the names of inputs to their symbolic tensors.
+        arrays: List of arrays, the sample.
+        dynamic_sizes: Dict from the names of inputs to the shapes to use instead, or `None`; `None`
+            in a shape is the size in the sample.
 
     Returns:
-        Tuple of a list of pairs, a batch (list of arrays) and what `function` returns for it, and
-        of a dictionary from a tuple of pairs (name of an input, axis), which change together and
-        are fixed, to the reason.
+        Tuple of a list of pairs (batch, results of `function`), where a batch is a list of arrays,
+        and a dict from groups of fixed axes, which change together, to the reasons. A group is a
+        tuple of pairs (name of an input, axis).
 
     Raises:
-        ValueError: `dynamic_sizes` does not fit the inputs, or Keras fails at these sizes.
+        ValueError: If `dynamic_sizes` does not fit the inputs, or Keras fails at these sizes.
     """
     if dynamic_sizes is not None:
         batch = resized(arrays, _given_sizes(dynamic_sizes, inputs, arrays))
@@ -48,7 +48,7 @@ def batches_of_other_sizes(
         taken.add(choices[-1][0])
 
     def run(sizes):
-        """The batch of these sizes of groups and Keras' results, or the error."""
+        """Returns the batch with these sizes and the results of Keras, or the error."""
         axes = {axis: size for group, size in sizes.items() for axis in group}
         batch = resized(arrays, axes)
         try:
@@ -57,7 +57,7 @@ def batches_of_other_sizes(
             return error
 
     def first_that_runs(group, candidates):
-        """Pairs of sizes and results, at most one, and the last error."""
+        """Returns a list with the first sizes and results without error, and the last error."""
         error = None
         for size in candidates:
             result = run({group: size})
@@ -101,14 +101,14 @@ def batches_of_other_sizes(
 
 
 def resized(arrays: Any, sizes: Any) -> Any:
-    """Arrays with other sizes of some axes.
+    """Resizes some axes of arrays.
 
-    Entries are repeated or left out in place, so that padding stays at its end of an axis and every
-    value is one of the sample's.
+    Entries are repeated or removed in place, so padding stays at the end of an axis, and all values
+    occur in the sample.
 
     Args:
-        arrays: list of arrays.
-        sizes: dictionary from pairs of the number of an array and an axis to the size.
+        arrays: List of arrays.
+        sizes: Dict from pairs (number of an array, axis) to sizes.
 
     Returns:
         List of arrays.
@@ -121,12 +121,12 @@ def resized(arrays: Any, sizes: Any) -> Any:
 
 
 def describe_axes(axes: Any) -> str:
-    """Pairs of the name of an input and of its axis, as they stand in a message."""
+    """Formats pairs (name of an input, axis) for a message."""
     return ", ".join(f"axis {axis} of {name!r}" for name, axis in axes)
 
 
 def _axes_that_change_together(inputs, arrays):
-    """Tuple of tuples of (number of the input, axis), the rows first."""
+    """Returns a tuple of tuples of (number of the input, axis), beginning with the batch axes."""
     rows, others = [], {}
     for number, (value, array) in enumerate(zip(inputs.values(), arrays, strict=True)):
         for axis, size in enumerate(value.shape):
@@ -137,7 +137,7 @@ def _axes_that_change_together(inputs, arrays):
 
 
 def _candidates(size, taken):
-    """Sizes to try instead of one, the first of them not among those taken."""
+    """Returns sizes to try instead of a size. The first is not among the sizes in use."""
     larger = next(each for each in range(size + 1, size + len(taken) + 2) if each not in taken)
     # Twice the size for what must be divisible, less for what has a limit.
     sizes = [larger, 2 * size, size - 1, size // 2]
@@ -181,6 +181,6 @@ def _given_sizes(dynamic_sizes, inputs, arrays):
 
 
 def _short(error):
-    """The kind of an error and its first line."""
+    """Returns the type of an error and its first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"

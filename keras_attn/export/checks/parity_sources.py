@@ -1,4 +1,4 @@
-"""The sources on which an exported search is compared with Keras, in batches."""
+"""Batches of sources for the comparison of an exported search with Keras."""
 
 from typing import Any
 
@@ -14,32 +14,32 @@ from keras_attn.export.checks.sample_inputs import arrays_in_order
 from keras_attn.export.trace.search_function import SOURCE_IDS
 
 ROWS = 80
-"""Rows that a model of other inputs than ids is compared on, at least."""
+"""Minimum number of rows for the comparison of a model with other inputs than ids."""
 
 FIRST_ROWS = 3
-"""Rows with which the sizes are tried that the encoder can read."""
+"""Number of rows for finding the sizes that the encoder can read."""
 
 RANDOM_SIZE, RANDOM_IMAGE_SIZE = 16, 32
-"""Sizes of the dynamic axes of random arrays, of three and of four axes."""
+"""Sizes of the dynamic axes of random arrays with three and with four axes."""
 
 
 def parity_sources(
     function: Any, tokenizer: Any = None, sentences: Any = None, sample_inputs: Any = None
 ) -> Any:
-    """The sources on which an export is compared with Keras.
+    """Returns the sources for the comparison of an export with Keras.
 
     Args:
         function: `SearchFunction`.
-        tokenizer, sentences: see `parity_sentences`, for a model that reads ids.
-        sample_inputs: for a model of other inputs, arrays as for `model.predict`. Defaults to
-            random numbers.
+        tokenizer: See `parity_sentences`. Only for a model that reads ids.
+        sentences: See `parity_sentences`. Only for a model that reads ids.
+        sample_inputs: For a model with other inputs, arrays as for `model.predict`. Defaults to
+            `None`, random numbers.
 
     Returns:
         `IdSources` or `ArraySources`.
 
     Raises:
-        ValueError: there are samples of the other kind than the inputs, they do not fit the inputs,
-            or random numbers cannot be drawn.
+        ValueError: If the samples do not fit the inputs, or there cannot be random inputs.
     """
     if function.source is not None:
         if sample_inputs is not None:
@@ -63,8 +63,8 @@ class IdSources:
     """Lists of ids, padded on the right.
 
     Args:
-        ids: list of lists of ids, as the encoder reads them.
-        pad_token_id: int. Defaults to 0.
+        ids: List of lists of ids, as the encoder reads them.
+        pad_token_id: Int, id of padding. Defaults to `0`.
     """
 
     def __init__(self, ids: Any, pad_token_id: int = 0) -> None:
@@ -75,27 +75,28 @@ class IdSources:
         return len(self.ids)
 
     def batch(self, rows: slice, number: int = 0) -> dict[str, Any]:
-        """The inputs of the encoder.
+        """Returns the inputs of the encoder.
 
         Args:
-            rows: slice of the sources.
-            number: int, number of the batch, which does not matter here.
+            rows: Slice of the sources.
+            number: Int, number of the batch, which is ignored.
 
         Returns:
-            Dictionary of arrays.
+            Dict of arrays.
         """
         return {SOURCE_IDS: pad(self.ids[rows], self._pad_token_id)}
 
 
 class ArraySources:
-    """Arrays of any inputs, in their own sizes and in other sizes of the dynamic axes.
+    """Arrays of any inputs, with their own sizes and with other sizes of the dynamic axes.
 
     Args:
         function: `SearchFunction`.
-        arrays: list of an array for each input, all with the same number of rows.
+        arrays: List with an array for each input, all with the same number of rows.
 
     Raises:
-        ValueError: Keras cannot run the encoder in these sizes, or in no other size of an axis.
+        ValueError: If Keras cannot run the encoder with these sizes, or with any other size of an
+            axis.
     """
 
     def __init__(self, function: Any, arrays: Any) -> None:
@@ -132,15 +133,15 @@ class ArraySources:
         return max(ROWS, len(self._arrays[0]))
 
     def batch(self, rows: slice, number: int = 0) -> dict[str, Any]:
-        """The inputs of the encoder.
+        """Returns the inputs of the encoder.
 
         Args:
-            rows: slice of the sources. A sample of fewer rows is repeated.
-            number: int, number of the batch. Two batches have the sizes of the sample, the next two
-                have others.
+            rows: Slice of the sources. A sample with fewer rows is repeated.
+            number: Int, number of the batch. Two batches have the sizes of the sample, the next two
+                have other sizes, and so on.
 
         Returns:
-            Dictionary of arrays.
+            Dict of arrays.
         """
         indices = np.arange(len(self))[rows] % len(self._arrays[0])
         arrays = [array[indices] for array in self._arrays]
@@ -149,7 +150,7 @@ class ArraySources:
 
 
 def pad(sentences: Any, pad_token_id: Any = 0) -> Any:
-    """Lists of ids as one int32 array `(batch, source_length)`, padded on the right."""
+    """Converts lists of ids to an int32 array `(batch, source)`, padded on the right."""
     batch = np.full((len(sentences), max(map(len, sentences))), pad_token_id, "int32")
     for row, sentence in zip(batch, sentences, strict=True):
         row[: len(sentence)] = sentence
@@ -157,7 +158,7 @@ def pad(sentences: Any, pad_token_id: Any = 0) -> Any:
 
 
 def _random_arrays(inputs):
-    """Dictionary of arrays of random numbers in [0, 1), which images and features can be."""
+    """Returns a dict of arrays of random numbers in [0, 1), valid as images and features."""
     whole = [name for name, each in inputs.items() if "float" not in each.dtype]
     if whole:
         raise ValueError(

@@ -8,15 +8,17 @@ from keras_attn.export.checks.verify import compare_translations, translated_bat
 
 
 class SearchComparison:
-    """The sources on which an exported search is compared with Keras.
+    """Comparison of an exported search with Keras.
 
     Args:
         function: `SearchFunction`.
-        source_tokenizer, sentences, sample_inputs: see `parity_sources`.
+        source_tokenizer: See `parity_sources`.
+        sentences: See `parity_sources`.
+        sample_inputs: See `parity_sources`.
 
     Attributes:
         sources: `IdSources` or `ArraySources`.
-        prefixes: list of lists of target ids, one for each source, or `None`.
+        prefixes: List of lists of target ids, one for each source, or `None`.
     """
 
     def __init__(
@@ -32,25 +34,25 @@ class SearchComparison:
 
     @functools.cached_property
     def keras(self) -> Any:
-        """The runner of Keras: named arrays -> dictionary of arrays."""
+        """Function from named arrays to a dict of arrays that runs Keras."""
         return self._function.runner()
 
     def expected(self) -> Any:
-        """Iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
+        """Returns an iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
         return translated_batches(self.keras, self.sources, self._function.search, self.prefixes)
 
     def compare(self, run: Any, expected: Any = None) -> Any:
         """Compares a file with Keras.
 
         Args:
-            run: runner of the file: named arrays -> dictionary of arrays.
-            expected: what `expected()` gives, if it is known.
+            run: Function from named arrays to a dict of arrays that runs the file.
+            expected: Results of `expected()`, if they are known. Defaults to `None`.
 
         Returns:
             A `ParityReport`.
 
         Raises:
-            ExportError: the file disagrees with Keras.
+            ExportError: If the file disagrees with Keras.
         """
         expected = self.expected() if expected is None else expected
         report = compare_translations(expected, run, self._function.search)
@@ -61,14 +63,15 @@ class SearchComparison:
         """Compares a file of lower precision with the float32 model.
 
         Args:
-            precision: name of the precision.
-            float32, run: runners of both.
+            precision: String, name of the precision.
+            float32: Function that runs the float32 model.
+            run: Function that runs the file.
 
         Returns:
             A `PrecisionReport`.
 
         Raises:
-            ExportError: they are too far from each other.
+            ExportError: If the results differ too much.
         """
         function = self._function
         batches = whole_batches(self.sources, function.search, self.prefixes)

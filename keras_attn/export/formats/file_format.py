@@ -1,4 +1,4 @@
-"""The metadata of exported files, as docs/file-format.md defines them: this module writes them."""
+"""Writer of the metadata of exported files, which docs/file-format.md defines."""
 
 import base64
 import dataclasses
@@ -14,7 +14,7 @@ from keras_attn.training.model_card import ModelCard
 FORMAT = "2"
 PREFIX = "keras_attn."
 LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast")
-"""What the configuration of a search has that is no setting of the search."""
+"""Keys of the configuration of a search that are not settings."""
 
 
 def describe(
@@ -24,11 +24,12 @@ def describe(
 
     Args:
         function: `SearchFunction`.
-        source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s, stored in the file.
-        card: `ModelCard` with the languages, or `None` if they are not known.
+        source_tokenizer: `SentencePieceTokenizer` to store in the file, or `None`.
+        target_tokenizer: `SentencePieceTokenizer` to store in the file, or `None`.
+        card: `ModelCard` with the languages, or `None`.
 
     Returns:
-        Dictionary of strings.
+        Dict of strings.
     """
     target_tokenizer, card = target_tokenizer or source_tokenizer, card or ModelCard()
     settings = {
@@ -60,14 +61,14 @@ def describe(
 
 
 def describe_card(card: Any = None, report: Any = None) -> Any:
-    """Returns the metadata for people, which can be added to a file that is written already.
+    """Returns the metadata for users, which can be added to a finished file.
 
     Args:
-        card: `ModelCard`, or `None` for none.
-        report: `ParityReport` of the comparison with Keras, or `None` for none.
+        card: `ModelCard`, or `None`.
+        report: `ParityReport` of the comparison with Keras, or `None`.
 
     Returns:
-        Dictionary of strings, which is empty if nothing is known.
+        Dict of strings, empty if nothing is known.
     """
     entries = (card or ModelCard()).entries()
     entries = {name: value for name, value in entries.items() if not name.endswith("_language")}
@@ -77,7 +78,7 @@ def describe_card(card: Any = None, report: Any = None) -> Any:
 
 
 def input_kind(tensor: Any) -> str:
-    """What an input is, from its symbolic tensor: `"ids"`, `"image"` or `"features"`."""
+    """Returns the kind of a symbolic input: `"ids"`, `"image"` or `"features"`."""
     if len(tensor.shape) == 2 and "int" in tensor.dtype:
         return "ids"
     is_image = len(tensor.shape) == 4 and tensor.shape[-1] in (1, 3, 4)
@@ -95,7 +96,7 @@ def _side(side, tokenizer, language):
 
 
 def _search(function):
-    """The settings of the search, and which inputs replace them."""
+    """Returns the settings of the search, and the names of the inputs that replace some of them."""
     config = function.search.get_config()
     names = {spec.name for spec in function.signature}
     return {
@@ -116,7 +117,7 @@ def _json(value):
 
 
 def _finite(value):
-    """The value with strings such as "inf" in the place of numbers that JSON does not have."""
+    """Replaces numbers that JSON cannot represent by strings such as "inf"."""
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):

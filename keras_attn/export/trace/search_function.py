@@ -32,44 +32,46 @@ OUTPUTS = {
 
 
 class SearchFunction:
-    """What a search model computes, as the function that is exported.
+    """A generation model as a function to export.
 
     `(source_ids, max_length, length_penalty) -> {"token_ids", "lengths", "scores", "log_probs"}`,
-    and `"alignments"` and `"token_log_probs"` if the search returns them. The model itself has
-    `source_ids` alone; here the limit and the penalty are inputs too, on request `prefix_ids`, and
-    `seeds` if the search draws at random. A model of other inputs than ids, such as an image, has
-    these in the place of `source_ids`.
+    with `"alignments"` and `"token_log_probs"` if the search returns them. The model itself has the
+    input `source_ids` only; here, maximum length and length penalty are inputs too, and optionally
+    `prefix_ids`, and `seeds` for a search with random sampling. A model with other inputs than ids,
+    such as an image, has these inputs instead of `source_ids`.
 
     Args:
-        model: a `GenerationModel`.
-        source_tokenizer, target_tokenizer: optional tokenizers, whose vocabularies must fit.
-        alignments: bool, whether the attention weights are among the outputs. Default `None`: as
-            the search was made.
-        target_prefix: bool, whether `prefix_ids`, what hypotheses begin with, is an input. Default
-            False.
-        keep_precision: bool, whether layers of mixed precision keep it. Defaults to `False`:
+        model: `GenerationModel`.
+        source_tokenizer: Tokenizer whose vocabulary must fit the model, or `None`.
+        target_tokenizer: Tokenizer whose vocabulary must fit the model, or `None`.
+        alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
+            search has `return_alignments`.
+        target_prefix: Bool, whether `prefix_ids`, tokens with which hypotheses begin, is an input.
+            Defaults to `False`.
+        keep_precision: Bool, whether layers with mixed precision keep it. Defaults to `False`:
             everything is computed in float32.
 
     Attributes:
-        encoder, search: copies of the two layers, which share the variables of the originals and do
-            not depend on the machine, see `portable_copy`.
-        inputs: dictionary from the name of each input of the encoder to its symbolic tensor.
-        is_stochastic: bool, whether the search draws at random, and so `seeds` is an input.
-        source, target: the `Side`s. The special ids of the source are those of the encoder; an
-            encoder without such attributes has those of the source tokenizer. The source of a model
-            of other inputs than ids is `None`. The special ids of the target are those of the
-            search.
-        goes_on_from_start_token: bool, whether there is something to translate of a text without
-            tokens: the start token of a language model.
-        weights: list of `keras.Variable`, all that the function reads.
-        beam_width, num_hypotheses: ints, both 1 for a `GreedyDecoder`.
+        encoder: Copy of the encoder, which shares its variables and does not depend on the machine,
+            see `portable_copy`.
+        search: Such a copy of the search.
+        inputs: Dict from the names of the inputs of the encoder to their symbolic tensors.
+        is_stochastic: Bool, whether the search samples at random, so that `seeds` is an input.
+        source: `Side` of the source. Its special ids are those of the encoder, or of the source
+            tokenizer if the encoder has no such attributes. `None` if the inputs are not ids.
+        target: `Side` of the target, with the special ids of the search.
+        goes_on_from_start_token: Bool, whether a text without tokens has a continuation: that of
+            the start token of a language model.
+        weights: List of all `keras.Variable`s that the function reads.
+        beam_width: Int, 1 for a `GreedyDecoder`.
+        num_hypotheses: Int, 1 for a `GreedyDecoder`.
 
     Raises:
-        ValueError: the model is not a `GenerationModel`, a tokenizer has more ids than its
-            embedding, there is one of the target alone though the model reads ids, or one of the
-            source though it does not, encoder and source tokenizer have different end tokens, the
-            source has no room for the special ids, inputs have names of the search or cannot be in
-            a file, or the length penalty is negative.
+        ValueError: If the model is not a `GenerationModel`, a tokenizer has more ids than its
+            embedding, there is only a target tokenizer although the model reads ids, or a source
+            tokenizer although it does not, encoder and source tokenizer have different end tokens,
+            the source has no room for the special ids, an input has the name of an input of the
+            search or cannot be in a file, or the length penalty is negative.
     """
 
     def __init__(
@@ -131,16 +133,15 @@ class SearchFunction:
         self.goes_on_from_start_token = bool(source and source.add_start and not source.add_end)
 
     def __call__(self, *values: Any) -> Any:
-        """Generates.
+        """Runs the model.
 
         Args:
-            *values: the inputs of the signature: those of the encoder, such as `source_ids` int32
-                `(batch, source_length)`, `max_length` int32 `()`, `length_penalty` float32 `()`,
-                and on request `prefix_ids` int32 `(batch, prefix_length)` and `seeds` int32
-                `(batch,)`.
+            *values: Inputs of the signature: those of the encoder, such as `source_ids` int32
+                `(batch, source)`, `max_length` int32 `()`, `length_penalty` float32 `()`, and
+                optionally `prefix_ids` int32 `(batch, prefix)` and `seeds` int32 `(batch,)`.
 
         Returns:
-            Dictionary of tensors with the axes of `OUTPUTS`.
+            Dict of tensors with the axes of `OUTPUTS`.
         """
         count = len(self.inputs)
         results = self.search(
@@ -155,13 +156,13 @@ class SearchFunction:
         return call_encoder(self.encoder, inputs, training=False)
 
     def traceable(self) -> Any:
-        """The same function of layers that can be converted to ONNX, not run."""
+        """Returns the same function of layers that can be converted to ONNX but not run."""
         function = copy.copy(self)
         function.encoder, function.search = traceable_copy(self.encoder, self.search)
         return function
 
     def runner(self) -> Any:
-        """The function in Keras, compiled at once: named NumPy arrays -> dictionary of arrays."""
+        """Returns the function in Keras, compiled, from named NumPy arrays to a dict of arrays."""
         import tensorflow as tf
 
         compiled = tf.function(self.__call__, input_signature=self.signature, autograph=False)
@@ -208,7 +209,7 @@ class SearchFunction:
 
     @property
     def defaults(self) -> Any:
-        """What the model itself searches with: the values of the inputs that are not given."""
+        """Returns the values of inputs that are not given: the settings of the search."""
         return {
             "max_length": self.search.max_length,
             "length_penalty": self.search.length_penalty,

@@ -14,19 +14,22 @@ not be named like an input."""
 class SteppedSearch:
     """A search as three functions, for a host that runs the loop.
 
-    `start(source_ids, max_length)`, with the further inputs of the function, gives the *values* of
-    a search: its carry, the decoder's memory and the maximum lengths, flat, named like
-    `beams/log_probs`. Other inputs of the encoder stand in the place of `source_ids`.
-    `step(length_penalty, values)` gives those that have changed, named like `next/beams/log_probs`,
-    and `partial`, what `Search.partial` returns. When all of `done` is true, `finish(values)` gives
-    the results. So the host looks at `done`, and hands on what it was given last.
+    `start(source_ids, max_length)`, with the further inputs of the function, returns the *values*
+    of a search: its carry, the memory of the decoder and the maximum lengths, as a flat dict with
+    names such as `beams/log_probs`. Other inputs of an encoder replace `source_ids`.
+
+    `step(length_penalty, values)` returns the values that have changed, with names such as
+    `next/beams/log_probs`, and `partial`, the result of `Search.partial`. The host passes them to
+    the next step until all elements of `done` are true. `finish(values)` then returns the results.
 
     Args:
-        function: the `SearchFunction` that the steps make up.
+        function: `SearchFunction` to split into steps.
 
     Attributes:
-        start_signature, step_signature, finish_signature: lists of `tf.TensorSpec`, the inputs.
-        dimensions: dictionary from each input and output name to the names or sizes of its axes.
+        start_signature: List of `tf.TensorSpec`, the inputs of `start`.
+        step_signature: List of `tf.TensorSpec`, the inputs of `step`.
+        finish_signature: List of `tf.TensorSpec`, the inputs of `finish`.
+        dimensions: Dict from each input and output name to the names or sizes of its axes.
     """
 
     def __init__(self, function: Any) -> None:
@@ -57,11 +60,13 @@ class SteppedSearch:
                 self.dimensions[name] = _axes(name, spec.shape)
 
     def start(self, *inputs: Any) -> Any:
-        """The values before the first token, by name."""
+        """Returns the values before the first token, by name."""
         return _flat(self._prepare(*inputs))
 
     def step(self, length_penalty: Any, *flat_values: Any) -> Any:
-        """The values after one more token, by name with `NEXT` before it, and `partial`."""
+        """Returns the values after the next token, with the prefix `NEXT` in their names, and
+        `partial`.
+        """
         values = keras.tree.pack_sequence_as(self._structure, flat_values)
         given = _flat(values)
         memory, max_lengths = values.pop("memory"), values.pop("max_lengths")
@@ -75,7 +80,7 @@ class SteppedSearch:
         return {"partial": search.partial(carry), **following}
 
     def finish(self, *hypotheses: Any) -> Any:
-        """The results, see `SearchFunction`."""
+        """Returns the results, see `SearchFunction`."""
         structure = self._structure["hypotheses"]
         results = self._function.search.finish(keras.tree.pack_sequence_as(structure, hypotheses))
         return {name: results[name] for name in OUTPUTS if name in results}
