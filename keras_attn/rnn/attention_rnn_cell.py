@@ -53,6 +53,13 @@ class AttentionRNNCell(Layer):
     is [h_t ; c_t], and input feeding uses c_{t-1}. Without `attention`, the output is h_t, as in a
     plain recurrent cell.
 
+    With `context_gate=True`, the context is multiplied by a scalar that the query determines, so
+    that a step can ignore the source ([Xu et al., 2015](https://arxiv.org/abs/1502.03044), section
+    4.2.1):
+
+        beta_t = sigmoid(w_b . query_t + b_b)
+        c_t    = beta_t attention(query_t)
+
     The memory is a call argument, and nothing is stored between calls. `AttentionRNN` runs the cell
     over a sequence.
 
@@ -67,6 +74,7 @@ class AttentionRNNCell(Layer):
             attention vector layer.
         attention_activation: Activation of the attention vector. Defaults to `"tanh"`.
         query: String, one of the names above, or a tuple of several. Defaults to `"cell_output"`.
+        context_gate: Bool, whether the context has a gate. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -108,6 +116,7 @@ class AttentionRNNCell(Layer):
         attention_units: int | None = None,
         attention_activation: ActivationLike = "tanh",
         query: str | Sequence[str] = "cell_output",
+        context_gate: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -140,6 +149,17 @@ class AttentionRNNCell(Layer):
                 use_bias=False,
                 dtype=self.dtype_policy,
                 name="attention_layer",
+            )
+        if context_gate and attention is None:
+            raise ValueError(
+                "Expected context_gate=False for a cell without attention. Received: "
+                f"context_gate={context_gate}. Pass an attention."
+            )
+        self.context_gate = context_gate
+        self.gate_layer = None
+        if context_gate:
+            self.gate_layer = keras.layers.Dense(
+                1, activation="sigmoid", dtype=self.dtype_policy, name="gate_layer"
             )
 
     @property
@@ -197,6 +217,8 @@ class AttentionRNNCell(Layer):
             if self.attention_layer is not None:
                 ensure_built(self.attention_layer, (None, sizes.joined))
                 build_activation(self.attention_activation, (None, self.attention_units))
+            if self.gate_layer is not None:
+                ensure_built(self.gate_layer, (None, sizes.query))
         ensure_built(self.cell, (inputs_shape[0], self.cell_features))
 
     def prepare_memory(
@@ -327,6 +349,7 @@ class AttentionRNNCell(Layer):
             context, weights, mechanism = self.attention.attend_step(
                 query, memory, state.get("mechanism", {})
             )
+            context = self._gate(context, query)
             results = {"context": context, "alignments": weights, "mechanism": mechanism}
             new_state.update({name: results[name] for name in results if name in state})
             return context
@@ -363,7 +386,11 @@ class AttentionRNNCell(Layer):
         query = self.composed_query.compose(
             inputs, memory.get("query_features"), cell_output=outputs
         )
-        return self.attention.align(query, memory)
+        context, weights = self.attention.align(query, memory)
+        return self._gate(context, query), weights
+
+    def _gate(self, context: Tensor, query: Tensor) -> Tensor:
+        return context if self.gate_layer is None else context * self.gate_layer(query)
 
     def combine(self, output: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         """Combines cell output and context into the output and the attention vector."""
@@ -382,6 +409,7 @@ class AttentionRNNCell(Layer):
             "attention_units": self.attention_units,
             "attention_activation": keras.activations.serialize(self.attention_activation),
             "query": self.query,
+            "context_gate": self.context_gate,
         }
 
     @classmethod
