@@ -10,7 +10,9 @@ from keras_attn._backend.replicas import (
     num_data_replicas,
     pad_batch_to_replicas,
     pad_to_replicas,
+    rows_of_worker,
 )
+from keras_attn._backend.workers import explain_lost_workers, is_chief
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
@@ -48,6 +50,11 @@ def fit(
     functions it has the code and the values that they use. If any of them changed, the error names
     it. More epochs, another directory, other callbacks and metrics, and a learning
     rate that is a number may change.
+
+    Where several workers train the model (see `strategy`), all call `fit` with the same arguments.
+    Worker 0 writes the files and shows the progress; the others read the files, so the directory
+    must be one that all machines share. If a worker ends, `fit` fails in the others. Started
+    again, all resume from the last state.
 
     One training at a time can use the directory, and those of callbacks: a lock, which a kill
     releases, names the process that has it.
@@ -90,7 +97,8 @@ def fit(
             optimizer's `use_ema` (see `AverageWeights`), or a callback's `restore_best_weights`
             (see `BestCheckpoint`).
         OSError: nothing can be written to the `directory`, or it is a file.
-        RuntimeError: another training uses the `directory` or the path of a callback.
+        RuntimeError: another training uses the `directory` or the path of a callback, a worker was
+            lost, or the workers do not see the same saved state.
 
     Example:
 
@@ -130,9 +138,11 @@ def fit(
             directory, steps_per_epoch, epochs, save_steps, all_callbacks, batches, on_mismatch
         )
         all_callbacks.append(checkpoint)
+    if not is_chief(model):
+        verbose = 0
     with ExitStack() as locks:
         for callback in all_callbacks:
-            if isinstance(getattr(callback, "lock", None), PathLock):
+            if is_chief(model) and isinstance(getattr(callback, "lock", None), PathLock):
                 locks.enter_context(callback.lock)
         step = 0
         if checkpoint is not None:
@@ -141,7 +151,8 @@ def fit(
             if checkpoint.finished:
                 return _numbered(history)
             step = checkpoint.step
-        _train(model, batches, epochs, step, validation_batches, all_callbacks, verbose)
+        with explain_lost_workers(model):
+            _train(model, batches, epochs, step, validation_batches, all_callbacks, verbose)
     return _numbered(history)
 
 
@@ -244,6 +255,13 @@ def _validation_data(model, batches):
 
 
 def _dataset_for_replicas(model, dataset):
+    import tensorflow as tf
+
+    # Workers divide the rows of each batch; by default TensorFlow may divide files or batches.
+    options = tf.data.Options()
+    policy = tf.data.experimental.AutoShardPolicy.DATA
+    options.experimental_distribute.auto_shard_policy = policy
+    dataset = dataset.with_options(options)
     return pad_to_replicas(dataset, num_data_replicas(model), _ignore_class(model))
 
 
@@ -251,7 +269,7 @@ def _for_replicas(model, batch):
     replicas = num_data_replicas(model)
     if replicas == 1:
         return batch
-    return pad_batch_to_replicas(batch, replicas, _ignore_class(model))
+    return rows_of_worker(pad_batch_to_replicas(batch, replicas, _ignore_class(model)))
 
 
 def _ignore_class(model):

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from keras_attn._backend.workers import gather_from_workers, is_chief
 from keras_attn._files.checkpoint_file import (
     read_checkpoint,
     write_checkpoint,
@@ -31,7 +32,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     of the model, the optimizer, the loss and the data (see `keras_attn.training.fit`). It is saved
     every `save_steps` steps and at the end of each epoch, after validation, unless a variable of
     the model or of the optimizer became NaN or infinite. The file is replaced atomically and the
-    one before it is kept.
+    one before it is kept. Where several workers train the model, the chief writes the files, and
+    `restore` reads them in all workers.
     `keras_attn.training.fit` uses this callback. It must be the last one, so that it sees what the
     others did. While it trains, no other training can use the directory.
 
@@ -105,7 +107,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # It also shows that the directory can be written, not only after the first hour.
-        self._release_at_end = self.lock.acquire()  # False: `fit` holds it
+        self._release_at_end = is_chief(self.model) and self.lock.acquire()  # False: `fit` holds it
         self._current_fingerprint()  # before the training changes attributes of losses
         self._warned = False
 
@@ -155,6 +157,9 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                     f"{self._saved_step}, stays in {str(self.directory)!r}",
                 )
             return
+        if not is_chief(self.model):
+            self._saved_step = self.step
+            return
         facts = {
             "step": self.step,
             "steps_per_epoch": self.steps_per_epoch,
@@ -186,15 +191,28 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         Raises:
             ValueError: all files are damaged, or the state is of another model, optimizer, loss or
                 data. With `on_mismatch="warn"` it must only have variables of the same shapes.
+            RuntimeError: the workers that train the model do not see the same state.
         """
         self.set_model(model)
+        restored = self._restore()
+        steps = gather_from_workers(model, self.step if restored else -1)
+        if len(set(steps)) > 1:
+            raise RuntimeError(
+                "Expected the same saved state in all workers. Received: "
+                f"directory={str(self.directory)!r}, with the state of steps {steps} in workers "
+                f"{list(range(len(steps)))}, where -1 is no state. Use a directory that all "
+                "machines share."
+            )
+        return restored
+
+    def _restore(self):
         # A killed save may have left the previous file alone.
         paths = [path for path in self._paths() if path.exists()]
         for path in paths:
             try:
                 arrays, facts = read_checkpoint(path)
             except ValueError as error:
-                warnings.warn(f"{error} Trying an older one.", stacklevel=2)
+                warnings.warn(f"{error} Trying an older one.", stacklevel=3)
             else:
                 self._set_state(path, arrays, facts)
                 self._newest_is_damaged = path != paths[0]
@@ -254,14 +272,14 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                     'or accept the change with on_mismatch="warn".'
                 )
             warnings.warn(
-                f'{message}Training goes on, because of on_mismatch="warn".', stacklevel=5
+                f'{message}Training goes on, because of on_mismatch="warn".', stacklevel=6
             )
         if saved is None:
             warnings.warn(
                 "Expected a saved state with a fingerprint of its training. Received: "
                 f"{str(path)!r}, which an earlier version wrote. It cannot be checked whether "
                 "model, optimizer, loss and data are the same.",
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _current_fingerprint(self):
