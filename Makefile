@@ -1,13 +1,13 @@
-# Each target makes the environment it needs: nothing has to be installed before but Python and make.
+# Each target creates the environment that it needs. Only Python and make must be installed.
 #
 #   make demo       train a translator of dates, export it, run it without TensorFlow, draw its attention
-#   make test       all tests but the slow ones         make test-slow  the slow ones
+#   make test       all tests except the slow ones      make test-slow  the slow tests
 #   make test-jax   tests of layers, searches and training on JAX, in an environment without TensorFlow
 #   make test-torch tests of layers, searches and training on PyTorch, in an environment without TensorFlow
-#   make test-oldest all tests but the slow ones, with the oldest releases that setup.cfg allows
+#   make test-oldest all tests except the slow ones, with the oldest releases that setup.cfg allows
 #   make test-parity-pytorch  the blocks against those of PyTorch, with the same weights
-#   make lint       check the code                      make format     mend what can be mended
-#   make bench      training speed against the peers    make clean      remove all that was made here
+#   make lint       check the code                      make format     apply automatic fixes
+#   make bench      training speed against the peers    make clean      remove all build outputs
 #   make bench-decode RUN=... NAME=...  translation speed against CTranslate2
 #   make bench-decode-rnn RUN=... NAME=...  translation speed with an RNN, against SavedModel and PyTorch
 
@@ -19,20 +19,20 @@ SHELL := bash
 PYTHON ?= python3
 # Warnings and errors of TensorFlow's C++ side, without its information about the machine.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
-# TensorFlow's faster operators for CPUs, which it has on by itself where the processor has VNNI.
+# The faster operators of TensorFlow for CPUs, which are the default only on processors with VNNI.
 export TF_ENABLE_ONEDNN_OPTS ?= 1
-# pip's own new version is no business of a build log.
+# No notices about new versions of pip.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 PROJECT := setup.cfg pyproject.toml
 RUNTIME := export/setup.cfg export/pyproject.toml
 DEMO := build/demo
 
-# Before pip complains about each package in turn.
+# Check the Python version first: pip would complain about one package after another.
 CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) \
 	else f"Expected Python 3.11 to 3.13. Received: Python {v}. Run make PYTHON=python3.13, with the name of yours.")'
 
-# An environment is a folder with a stamp, which is as old as the last complete installation.
+# An environment is a folder with a stamp file that has the time of the last complete installation.
 
 .venv/installed: $(PROJECT) $(RUNTIME)
 	@echo "== Installing keras-attn and keras-attn-runtime into .venv (TensorFlow is large)"
@@ -41,7 +41,7 @@ CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(
 	.venv/bin/pip install --quiet -e '.[all,test]' -e './export[cpu]'
 	touch $@
 
-# TensorFlow must not be needed on other backends, so here it is not installed.
+# TensorFlow is not installed here, because other backends must not need it.
 .venv-jax/installed: $(PROJECT)
 	@echo "== Installing keras-attn with JAX into .venv-jax"
 	$(CHECK_PYTHON)
@@ -63,7 +63,7 @@ CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(
 	.venv-oldest/bin/pip install --quiet -c constraints-oldest.txt -e '.[all,test]' -e './export[cpu]'
 	touch $@
 
-# What a server would have: the runtime, as a package, and nothing else.
+# The environment of a server: only the runtime, as a package.
 .venv-runtime/installed: $(RUNTIME) $(wildcard export/keras_attn_runtime/*.py export/keras_attn_runtime/*/*.py)
 	@echo "== Installing keras-attn-runtime into .venv-runtime"
 	$(CHECK_PYTHON)
@@ -78,7 +78,7 @@ CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(
 	.venv-bench/bin/pip install --quiet -e '.[all,bench,test]'
 	touch $@
 
-# python -I leaves the current folder and PYTHONPATH out: only what is installed is imported.
+# python -I ignores the current folder and PYTHONPATH, so only installed packages are imported.
 demo: .venv/installed .venv-runtime/installed
 	rm -rf $(DEMO)
 	mkdir -p $(DEMO)
@@ -99,10 +99,10 @@ demo: .venv/installed .venv-runtime/installed
 	.venv/bin/python examples/attention_map.py $(DEMO)/run \
 		--text "en: Monday the 3rd of May 2021" --out $(DEMO)/attention.png
 
-# Each worker loads TensorFlow, hence at most 4; a module stays in one, so that its fixtures are made once.
+# Each worker loads TensorFlow, so there are at most 4. All tests of a module run in the same worker and share fixtures.
 WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-# Each worker has a core, and computes with one thread.
+# Each worker has one core and computes with one thread.
 test: .venv/installed
 	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(WORKERS) -m "not slow"
 
@@ -113,7 +113,7 @@ BACKEND_TESTS := $(addprefix tests/,_backend _decoding_state _drop_ins _layer _r
 		decoders encoders masks models output_layers positions rnn search testing training transformer) \
 	$(addprefix tests/test_,configurations.py keras_style.py time_distributed.py)
 
-# Nearly all the time goes into compiling small functions once: the less is optimised, the faster.
+# Compiling small functions takes nearly all the time, so fewer optimizations are faster.
 test-jax: .venv-jax/installed
 	KERAS_BACKEND=jax JAX_DISABLE_MOST_OPTIMIZATIONS=1 \
 		.venv-jax/bin/python -m pytest $(WORKERS) -rs -m "not slow" $(BACKEND_TESTS)

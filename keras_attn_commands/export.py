@@ -5,6 +5,7 @@ import ast
 import contextlib
 import json
 import sys
+import zipfile
 from pathlib import Path
 
 FORMATS = ("onnx", "onnx-steps", "onnx-text", "saved-model")
@@ -36,6 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="source sentences, one per line, on which the export is compared with Keras. Default: "
         "random sentences",
+    )
+    parser.add_argument(
+        "--sample",
+        metavar="FILE",
+        type=Path,
+        help=".npz file of NumPy with an array for each input, on which the export of a model of "
+        "other inputs than ids is compared with Keras. Default: random numbers",
     )
     parser.add_argument(
         "--precision",
@@ -117,6 +125,8 @@ def _choices(arguments):
         )
     if arguments.format == "onnx-text" and arguments.alignments:
         refuse("the format onnx-text has no alignments")
+    if arguments.format == "onnx-text" and arguments.sample is not None:
+        refuse("the format onnx-text reads texts, not the arrays of a sample")
     choices = {
         "target_prefix": arguments.target_prefix,
         "allow_nonfinite": arguments.allow_nonfinite,
@@ -149,14 +159,32 @@ def _export(arguments, choices):
         sentences = list(read_lines(arguments.sentences))
         if not sentences:
             raise ValueError(f"Expected sentences. Received: an empty {arguments.sentences}.")
-    if arguments.format in ("onnx", "onnx-steps"):
-        choices = {**choices, "card": run.card}
+    choices = {**choices, "card": run.card}
+    if arguments.sample is not None:
+        choices = {**choices, "sample_inputs": _sample(arguments.sample)}
     tokenizers = run.source_tokenizer, run.target_tokenizer
     function = getattr(export, f"export_{arguments.format.replace('-', '_')}")
     try:
         return function(model, arguments.out, *tokenizers, sentences=sentences, **choices)
     except export.ExportError as error:
         raise RuntimeError(str(error)) from error
+
+
+def _sample(path):
+    """Dictionary of the arrays of a .npz file."""
+    import numpy as np
+
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise ValueError("a file of one array")
+        with loaded:
+            return dict(loaded)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"Expected a .npz file with an array for each input of the model. Received: {path} "
+            f"({error}). Write it with numpy.savez({path.name!r}, name=array)."
+        ) from error
 
 
 def _setting(text):

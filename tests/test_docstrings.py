@@ -14,35 +14,6 @@ PACKAGES = ("keras_attn", "keras_attn.text", "keras_attn.training", "keras_attn.
 OPTIONAL_PACKAGES = ("keras_attn.export",)
 """Packages that need more than a backend; their docstrings are checked where they load."""
 
-INCOMPLETE = {
-    "keras_attn.ensemble_model",
-    "keras_attn.export.ParityReport",
-    "keras_attn.export.export_functional_onnx",
-    "keras_attn.export.export_onnx_steps",
-    "keras_attn.export.export_saved_model",
-    "keras_attn.masked_language_model",
-    "keras_attn.replace_search",
-    "keras_attn.rnn_seq2seq",
-    "keras_attn.sequence_classifier",
-    "keras_attn.training.BleuCallback",
-    "keras_attn.training.ClippedAdam",
-    "keras_attn.training.LossScaleOptimizer",
-    "keras_attn.training.Perplexity",
-    "keras_attn.training.ScheduledSampling",
-    "keras_attn.training.SequenceCrossentropy",
-    "keras_attn.training.TokenAccuracy",
-    "keras_attn.training.TokenCrossentropy",
-    "keras_attn.training.TrainingCheckpoint",
-    "keras_attn.training.compile_for_training",
-    "keras_attn.training.crossentropy_per_token",
-    "keras_attn.training.linear_crossentropy",
-    "keras_attn.transformer_base",
-    "keras_attn.transformer_big",
-    "keras_attn.transformer_seq2seq",
-    "keras_attn.transformer_tiny",
-}
-"""Objects whose docstrings are not complete yet. Remove a name when its docstring is."""
-
 WITHOUT_EXAMPLE = {"keras_attn.export.ExportError"}
 """Exceptions, which nobody creates."""
 
@@ -125,10 +96,7 @@ def source(function):
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_docstring_of_public_object_is_complete(name):
-    missing = problems(name, OBJECTS[name])
-    if missing and name in INCOMPLETE:
-        pytest.xfail(", ".join(missing))
-    assert not missing
+    assert not problems(name, OBJECTS[name])
 
 
 @pytest.mark.parametrize("name", OBJECTS)

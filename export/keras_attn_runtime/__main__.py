@@ -1,11 +1,12 @@
 """`python -m keras_attn_runtime`: `keras-attn-runtime`, where FILE alone means `translate FILE`."""
 
 import sys
+from collections.abc import Sequence
 
 from keras_attn_runtime.commands import main as program
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line whose command may be left out; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     known = (*program.COMMANDS, "--version", "--help", "-h")
@@ -14,7 +15,7 @@ def main(arguments=None):
     return program.main(arguments)
 
 
-def run():
+def run() -> None:
     """Runs a command line and ends the process."""
     program.end_process(main())
 

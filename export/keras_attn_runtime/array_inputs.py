@@ -1,11 +1,18 @@
-"""Inputs that are not ids, such as images: from arrays of the caller to what a file reads."""
+"""Reads inputs that are not ids, such as images, from arrays of the caller."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from keras_attn_runtime.array_types import Array, is_in_memory, is_scalar_array
 from keras_attn_runtime.errors import SentenceError
+from keras_attn_runtime.file_format import Input, Side
 from keras_attn_runtime.source import Source
+
+Rows: TypeAlias = Array | Sequence[npt.ArrayLike]
+"""The rows of an input: an array whose first axis is the batch, or a list of arrays."""
 
 
 class ArrayReader:
@@ -16,54 +23,53 @@ class ArrayReader:
         source: `Side` of the source, whose vocabulary limits inputs of ids, or `None`.
     """
 
-    def __init__(self, inputs, source=None):
+    def __init__(self, inputs: Mapping[str, Input], source: Side | None = None) -> None:
         self.inputs = inputs
         self.source = source
 
-    def read(self, arrays):
-        """Yields the `Source` of each row of a dict of arrays.
+    def read(self, arrays: Mapping[str, Rows]) -> Iterator[Source]:
+        """Returns the `Source` of each row of a dict of arrays.
 
         Args:
             arrays: dict from the name of each input to an array whose first axis is the batch, or a
                 list of arrays without that axis.
 
+        Returns:
+            Iterator of `Source`s.
+
         Raises:
             ValueError: another type, other names, or different numbers of rows.
             SentenceError: a row has another dtype or shape than the input.
         """
-        if not isinstance(arrays, Mapping):
-            raise ValueError(
-                f"Expected a dict of arrays by the names of the inputs, {sorted(self.inputs)}. "
-                f"Received: type={type(arrays).__name__}."
-            )
+        self._require_mapping(arrays)
         if set(arrays) != set(self.inputs):
             raise ValueError(
                 f"Expected arrays for the inputs {sorted(self.inputs)}. "
                 f"Received: {sorted(map(str, arrays))}."
             )
-        columns = {name: self._column(name, arrays[name]) for name in self.inputs}
+        columns = {name: arrays[name] for name in self.inputs}
+        for name, column in columns.items():
+            _require_rows(name, column)
         counts = {name: len(column) for name, column in columns.items()}
         if len(set(counts.values())) > 1:
             raise ValueError(f"Expected as many rows of each input. Received: {counts}.")
         return self._rows(columns, max(counts.values()))
 
-    def _rows(self, columns, count):
+    def _require_mapping(self, arrays: object) -> None:
+        if not isinstance(arrays, Mapping):
+            raise ValueError(
+                f"Expected a dict of arrays by the names of the inputs, {sorted(self.inputs)}. "
+                f"Received: type={type(arrays).__name__}."
+            )
+
+    def _rows(self, columns: Mapping[str, Rows], count: int) -> Iterator[Source]:
         for index in range(count):
             row = {
                 name: self._value(index, name, column[index]) for name, column in columns.items()
             }
             yield Source([], truncated=False, arrays=row)
 
-    def _column(self, name, values):
-        is_array = isinstance(values, np.ndarray) and values.ndim > 0
-        if not is_array and not isinstance(values, (list, tuple)):
-            raise ValueError(
-                f"Expected the input {name!r} to be an array, or a list of arrays. Received: "
-                f"type={type(values).__name__}."
-            )
-        return values
-
-    def _value(self, index, name, value):
+    def _value(self, index: int, name: str, value: npt.ArrayLike) -> Array:
         """Returns one row of an input as an array of its dtype."""
         expected = self.inputs[name]
         try:
@@ -96,3 +102,11 @@ class ArrayReader:
                     f"ids from {least} to {most}.",
                 )
         return array.astype(expected.dtype)
+
+
+def _require_rows(name: str, values: object) -> None:
+    if not is_in_memory(values) or is_scalar_array(values):
+        raise ValueError(
+            f"Expected the input {name!r} to be an array, or a list of arrays. Received: "
+            f"type={type(values).__name__}."
+        )

@@ -1,8 +1,18 @@
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import TypeVar
+
+from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.errors import BatchError, Cancelled, DeadlineExceeded
-from keras_attn_runtime.translation import UNFINISHED
+from keras_attn_runtime.exported_model import ExportedModel
+from keras_attn_runtime.options import Options
+from keras_attn_runtime.source import Source
+from keras_attn_runtime.translation import UNFINISHED, Translation, Unfinished
 from keras_attn_runtime.translation_builder import TranslationBuilder
 from keras_attn_runtime.windows import batches_by_length, windows
 from keras_attn_runtime.worker_pool import WorkerPool
+
+T = TypeVar("T")
 
 
 class BatchRunner:
@@ -15,29 +25,32 @@ class BatchRunner:
         num_workers: int, batches that run at once.
     """
 
-    def __init__(self, model, num_workers):
+    def __init__(self, model: ExportedModel, num_workers: int) -> None:
         self._model = model
         self._builder = TranslationBuilder(model)
         self._num_workers = num_workers
         # With one worker, each thread that calls has one of its own.
         self._pool = WorkerPool(num_workers if num_workers > 1 else None)
 
-    def run(self, sources, options, call):
-        """Yields the translation of each source, or `UNFINISHED` before an error that ends it.
+    def run(
+        self, sources: Iterable[Source], options: Options, call: Call
+    ) -> Iterator[Translation | Unfinished]:
+        """Yields the translation of each source; `UNFINISHED` ones come before an error.
 
         Args:
             sources: iterable of `Source`.
             options: `Options`.
             call: `Call`.
         """
-        index, first_unfinished = 0, None
+        index = 0
+        first_unfinished: int | None = None
         try:
             for window in windows(sources, options.window_size):
                 translations, error = self._run_window(window, options, call)
                 for translation in translations:
                     if isinstance(translation, BatchError):
                         raise BatchError(translation.reason, index) from translation
-                    if translation is UNFINISHED and first_unfinished is None:
+                    if isinstance(translation, Unfinished) and first_unfinished is None:
                         first_unfinished = index
                     yield translation
                     index += 1
@@ -47,29 +60,35 @@ class BatchRunner:
             found = index if first_unfinished is None else first_unfinished
             raise call.error(found) or error from None
         finally:
-            call.stop()  # what still runs where a caller wants no more
+            call.stop()  # ends runs whose results the caller does not read
 
-    def submit(self, function, call, key=None):
-        """Runs a function in a worker, which sends its result to the call."""
+    def submit(self, function: Callable[[], T], call: Call) -> Future[T]:
+        """Runs a function in a worker. Returns the future of its result; `call` is notified."""
+        future: Future[T] = Future()
 
-        def job():
+        def job() -> None:
             try:
-                message = key, function(), None
+                future.set_result(function())
             except BaseException as error:  # for the thread of the call
-                message = key, None, error
-            call.send(message)
+                future.set_exception(error)
+            call.notify()
 
         self._pool.submit(job)
+        return future
 
-    def receive(self, call):
-        """Waits for the next result of a worker. Returns its key and the result."""
-        key, result, error = call.receive()
-        if error is not None:
+    def result(self, future: Future[T], call: Call) -> T:
+        """Waits for the result of a function.
+
+        Raises:
+            Cancelled, DeadlineExceeded: if the call ends before.
+            Exception: of the function.
+        """
+        call.wait(future.done)
+        if future.exception() is not None:
             call.check()  # a run that was stopped fails too
-            raise error
-        return key, result
+        return future.result()
 
-    def limits(self, options):
+    def limits(self, options: Options) -> tuple[int, float]:
         """Returns the maximum length and the length penalty, by default those of the file."""
         settings = self._model.settings
         return (
@@ -77,13 +96,18 @@ class BatchRunner:
             settings.length_penalty if options.length_penalty is None else options.length_penalty,
         )
 
-    def _run_window(self, window, options, call):
+    def _run_window(
+        self, window: list[Source], options: Options, call: Call
+    ) -> tuple[list[Translation | BatchError | Unfinished], Cancelled | DeadlineExceeded | None]:
         """Returns the translations of a window, and the error that ended the call, or `None`."""
-        translations = [self._builder.build_empty(source, options) for source in window]
+        translations: list[Translation | BatchError | Unfinished] = [
+            self._builder.build_empty(source, options) for source in window
+        ]
         if options.max_length == 0:
             return translations, None
         rows = [row for row, source in enumerate(window) if not source.is_empty]
-        groups = {}  # arrays of different shapes cannot be one batch
+        # Arrays of different shapes cannot be one batch.
+        groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
         for row in rows:
             groups.setdefault(window[row].shapes, []).append(row)
         batches = [
@@ -96,31 +120,41 @@ class BatchRunner:
         for row in rows:
             translations[row] = UNFINISHED
 
-        def fill(batch, results):
+        running: dict[Future[list[Translation | BatchError]], list[int]] = {}
+
+        def fill(batch: list[int], results: list[Translation | BatchError]) -> None:
             for row, result in zip(batch, results, strict=True):
                 translations[row] = result
 
-        def submit(batch):
+        def submit(batch: list[int]) -> None:
             sources = [window[row] for row in batch]
-            self.submit(lambda: self._run_batch(sources, options, call), call, batch)
+            future = self.submit(lambda: self._run_batch(sources, options, call), call)
+            running[future] = batch
+
+        def done() -> list[Future[list[Translation | BatchError]]]:
+            return [future for future in running if future.done()]
 
         try:
             call.check()
             for batch in batches[: self._num_workers]:
                 submit(batch)
             for position in range(len(batches)):
-                fill(*self.receive(call))
+                call.wait(lambda: bool(done()))
+                future = done()[0]
+                fill(running.pop(future), self.result(future, call))
                 if position + self._num_workers < len(batches):
                     call.check()
                     submit(batches[position + self._num_workers])
         except (Cancelled, DeadlineExceeded) as error:
-            for batch, results, failure in call.received():
-                if failure is None:
-                    fill(batch, results)
+            for future in done():
+                if future.exception() is None:
+                    fill(running[future], future.result())
             return translations, error
         return translations, None
 
-    def _run_batch(self, sources, options, call):
+    def _run_batch(
+        self, sources: list[Source], options: Options, call: Call
+    ) -> list[Translation | BatchError]:
         """Returns the translations of a batch, or an error in the place of each that failed."""
         try:
             outputs = self._model.run(

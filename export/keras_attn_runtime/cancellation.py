@@ -1,18 +1,22 @@
-"""Deadlines and cancellation: what ends a call of a `Translator` before it is done."""
+"""Deadlines and cancellation of the calls of a `Translator`."""
 
 import contextlib
 import queue
 import threading
 import time
 import weakref
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
 
 from keras_attn_runtime.errors import Cancelled, DeadlineExceeded
 
-_WAKE = object()
+if TYPE_CHECKING:
+    import onnxruntime
+
 _LONGEST_WAIT = 3600.0
 """Seconds of one wait, in a loop: some systems refuse very long ones."""
 
-_live_calls = weakref.WeakSet()
+_live_calls: "weakref.WeakSet[Call]" = weakref.WeakSet()
 _lock = threading.RLock()  # of this set
 
 
@@ -28,25 +32,26 @@ class CancelToken:
         translator.translate(texts, cancel_token=token)    # raises Cancelled after 2 seconds
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._is_cancelled = False
-        self._calls = weakref.WeakSet()
+        self._calls: weakref.WeakSet[Call] = weakref.WeakSet()
         self._lock = threading.RLock()  # reentrant, for signal handlers
 
     @property
-    def is_cancelled(self):
+    def is_cancelled(self) -> bool:
         """bool, whether `cancel` was called."""
         return self._is_cancelled
 
-    def cancel(self):
-        """Ends all calls that were given this token; returns without waiting for them."""
+    def cancel(self) -> None:
+        """Ends all calls with this token; returns without waiting for them."""
         with self._lock:
             self._is_cancelled = True
             calls = list(self._calls)
         for call in calls:
             call.stop()
 
-    def _add(self, call):
+    def add_call(self, call: "Call") -> None:
+        """Adds a call that `cancel` ends; methods of a `Translator` do so."""
         with self._lock:
             self._calls.add(call)
 
@@ -54,8 +59,8 @@ class CancelToken:
 class Call:
     """The state of one call: its deadline, its token, and its runs of ONNX Runtime.
 
-    The thread of the call waits in `receive` for messages that other threads `send`. `stop` ends
-    the wait and all runs, which ONNX Runtime ends between two operators.
+    The thread of the call waits in `wait` until another thread has finished something and calls
+    `notify`. `stop` ends all runs, which ONNX Runtime ends between two operators.
 
     Args:
         timeout: float, seconds from now. Default: no deadline.
@@ -66,29 +71,31 @@ class Call:
         is_stopped: bool, whether `stop` was called.
     """
 
-    def __init__(self, timeout=None, cancel_token=None):
+    def __init__(
+        self, timeout: float | None = None, cancel_token: CancelToken | None = None
+    ) -> None:
         self.is_limited = timeout is not None or cancel_token is not None
         self.is_stopped = False
         self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._token = cancel_token
-        self._messages = queue.SimpleQueue()
-        self._runs = set()
+        self._notes: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._runs: set[onnxruntime.RunOptions] = set()
         self._lock = threading.RLock()  # reentrant, for signal handlers
         with _lock:
             _live_calls.add(self)
         if cancel_token is not None:
-            cancel_token._add(self)
+            cancel_token.add_call(self)
 
-    def check(self):
+    def check(self) -> None:
         """Stops the call and raises if it was cancelled or its time is over."""
         error = self.error()
         if error is not None:
             self.stop()
             raise error
 
-    def error(self, index=0):
-        """The `Cancelled` or `DeadlineExceeded` of this call, or `None` while it may go on.
+    def error(self, index: int = 0) -> Cancelled | DeadlineExceeded | None:
+        """Returns the error that ends this call, or `None` while it may go on.
 
         Args:
             index: int, position of the first sentence without a translation.
@@ -108,49 +115,40 @@ class Call:
             )
         return None
 
-    def send(self, message):
-        """Gives a message to the thread that waits in `receive`."""
-        self._messages.put(message)
+    def notify(self) -> None:
+        """Makes the thread in `wait` look again, because something is ready."""
+        self._notes.put(None)
 
-    def receive(self):
-        """Waits for the next message; raises `Cancelled` or `DeadlineExceeded` if none comes."""
-        while True:
-            try:
-                message = self._messages.get_nowait()
-            except queue.Empty:
-                self.check()
-                wait = None
-                if self._deadline is not None:
-                    wait = min(max(self._deadline - time.monotonic(), 0.0), _LONGEST_WAIT)
-                try:
-                    message = self._messages.get(timeout=wait)
-                except queue.Empty:
-                    continue
-            if message is not _WAKE:
-                return message
+    def wait(self, is_ready: Callable[[], bool]) -> None:
+        """Waits until something is ready; raises if the call is cancelled or its time over before.
 
-    def received(self):
-        """Yields the messages that are there already."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                message = self._messages.get_nowait()
-                if message is not _WAKE:
-                    yield message
+        Args:
+            is_ready: function without arguments. It is called again after each `notify`.
 
-    def stop(self):
-        """Ends the runs of this call and wakes the thread that waits in `receive`."""
+        Raises:
+            Cancelled, DeadlineExceeded: nothing became ready before.
+        """
+        while not is_ready():
+            self.check()
+            seconds = None
+            if self._deadline is not None:
+                seconds = min(max(self._deadline - time.monotonic(), 0.0), _LONGEST_WAIT)
+            with contextlib.suppress(queue.Empty):
+                self._notes.get(timeout=seconds)
+
+    def stop(self) -> None:
+        """Ends the runs of this call and wakes the thread that waits in `wait`."""
         with self._lock:
             self.is_stopped = True
             for run_options in self._runs:
                 run_options.terminate = True
-        self._messages.put(_WAKE)
+        self.notify()
 
     @contextlib.contextmanager
-    def run_options(self):
+    def run_options(self) -> "Generator[onnxruntime.RunOptions, None, None]":
         """Yields the `onnxruntime.RunOptions` of one run, which `stop` ends.
 
-        A run that was ended raises an exception of ONNX Runtime without a type of its own:
-        `is_stopped` tells why it failed.
+        ONNX Runtime has no exception type for a run that was ended; `is_stopped` is then true.
         """
         import onnxruntime  # may be missing, which `create_session` reports first
 
@@ -166,7 +164,7 @@ class Call:
                 self._runs.discard(run_options)
 
 
-def stop_all_calls():
+def stop_all_calls() -> None:
     """Stops the calls of all threads."""
     with _lock:
         calls = list(_live_calls)

@@ -1,14 +1,15 @@
 import hashlib
 import json
+from collections.abc import Mapping
 
 from keras_attn_runtime import file_checksum
 from keras_attn_runtime.errors import ModelFileError
 
 KEY = "keras_attn.checksum"
-CARD = "keras_attn.card"  # what it says is for people, and may be completed later
+CARD = "keras_attn.card"  # for people; it may be edited after the export
 
 
-def verify_checksum(metadata):
+def verify_checksum(metadata: Mapping[str, str]) -> None:
     """Refuses metadata that changed since the export.
 
     SentencePiece trusts its model file: with a few bits flipped, encoding a sentence can end the

@@ -1,7 +1,7 @@
 import os
 
 
-def default_num_threads(num_workers):
+def default_num_threads(num_workers: int) -> int | None:
     """Returns the threads of a worker, or `None`, ONNX Runtime's choice, if it may use all cores.
 
     ONNX Runtime does not see that a process may use only some cores. A quota of CPU time is seen by

@@ -1,6 +1,10 @@
-"""The errors of the runtime: ValueErrors for the input, and those that end a call early."""
+"""The errors of the runtime: for files and inputs, and for calls that end early."""
 
 import contextlib
+from collections.abc import Generator
+from typing import Self
+
+from keras_attn_runtime.translation import Translation
 
 
 class ModelFileError(ValueError):
@@ -11,23 +15,23 @@ class BatchError(ModelFileError):
     """ONNX Runtime cannot run the model on one batch: memory is short, or the file is damaged.
 
     Args:
-        reason: string, what it says and what to do.
-        index: int, position in the input, from 0, of the sentence that is to blame. Default: none
-            in particular.
+        reason: string, the error of ONNX Runtime and what to do.
+        index: int, position in the input, from 0, of the sentence that failed. Default: unknown.
     """
 
-    def __init__(self, reason, index=None):
+    def __init__(self, reason: str, index: int | None = None) -> None:
         where = "" if index is None else f"Sentence {index} (counted from 0): "
         super().__init__(f"{where}{reason}")
         self.index = index
         self.reason = reason
 
-    def __reduce__(self):  # by default an exception is created again from its message
+    def __reduce__(self) -> tuple[type[Self], tuple[str, int | None]]:
+        # By default an exception is created again from its message.
         return type(self), (self.reason, self.index)
 
 
 class ProviderError(ValueError):
-    """The execution provider that was asked for cannot be used on this machine."""
+    """The requested execution provider cannot be used on this machine."""
 
 
 class SentenceError(ValueError):
@@ -38,12 +42,12 @@ class SentenceError(ValueError):
         reason: string, what is wrong with it and what to do.
     """
 
-    def __init__(self, index, reason):
+    def __init__(self, index: int, reason: str) -> None:
         super().__init__(f"Sentence {index} (counted from 0): {reason}")
         self.index = index
         self.reason = reason
 
-    def __reduce__(self):  # see `BatchError`
+    def __reduce__(self) -> tuple[type[Self], tuple[int, str]]:  # see `BatchError`
         return type(self), (self.index, self.reason)
 
 
@@ -52,15 +56,15 @@ class DeadlineExceeded(TimeoutError):
 
     Attributes:
         index: int, position in the input, from 0, of the first sentence without a translation.
-        translations: list, of a method that returns a list: a `Translation` for each sentence that
-            was read, `None` for those without one. An iterator has yielded what is before `index`;
-            there it is empty.
+        translations: list. Of a method that returns a list: a `Translation` for each sentence that
+            was read, or `None` if it is not finished. Of an iterator, which has yielded the
+            translations before `index`: empty.
     """
 
-    def __init__(self, message, index=0):
+    def __init__(self, message: str, index: int = 0) -> None:
         super().__init__(message)
         self.index = index
-        self.translations = []
+        self.translations: list[Translation | None] = []
 
 
 class Cancelled(RuntimeError):
@@ -70,28 +74,28 @@ class Cancelled(RuntimeError):
         index, translations: see `DeadlineExceeded`.
     """
 
-    def __init__(self, message, index=0):
+    def __init__(self, message: str, index: int = 0) -> None:
         super().__init__(message)
         self.index = index
-        self.translations = []
+        self.translations: list[Translation | None] = []
 
 
-def in_one_line(error):
-    """The text of an error of ONNX Runtime, which ends with a line break, or has several.
+def in_one_line(error: BaseException) -> str:
+    """Returns the text of an error without line breaks, which errors of ONNX Runtime have.
 
-    Where it names all nodes of a graph, what is in the middle is left out.
+    The middle of a long text is left out: ONNX Runtime may name all nodes of a graph.
     """
     text = " ".join(str(error).split())
     return text if len(text) <= 600 else f"{text[:200]} ... {text[-400:]}"
 
 
 @contextlib.contextmanager
-def run_failures(batch, source_length):
-    """Turns what ONNX Runtime, or NumPy for want of memory, raises in it into a `BatchError`.
+def run_failures(batch: int, source_length: int | None) -> Generator[None, None, None]:
+    """Turns exceptions of the block, of ONNX Runtime or for lack of memory, into a `BatchError`.
 
     Args:
         batch: int, rows of the batch.
-        source_length: int, tokens of the longest one, or `None` if they are no ids.
+        source_length: int, tokens of the longest row, or `None` if the inputs are not ids.
     """
     rows = f"{batch} rows"
     if source_length is not None:

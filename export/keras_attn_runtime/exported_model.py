@@ -1,10 +1,11 @@
-import itertools
-import queue
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
+from keras_attn_runtime.array_types import Arrays, Integers
 from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.checksum import verify_checksum
 from keras_attn_runtime.errors import ModelFileError, run_failures
@@ -15,18 +16,32 @@ from keras_attn_runtime.file_checksum import (
     verify_weights_checksum,
     weights_of,
 )
-from keras_attn_runtime.file_format import Settings, tokenizer_of
+from keras_attn_runtime.file_format import Settings, Side, tokenizer_of
 from keras_attn_runtime.foreign_files import describe_foreign
-from keras_attn_runtime.outputs import check_outputs
+from keras_attn_runtime.outputs import SearchOutputs, check_outputs
 from keras_attn_runtime.pickled_arguments import PickledArguments
-from keras_attn_runtime.session import create_session
+from keras_attn_runtime.session import Providers, create_session
+from keras_attn_runtime.session_pool import SessionPool
 from keras_attn_runtime.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    import onnxruntime
+
 PREFIX, SEEDS = "prefix_ids", "seeds"
-"""Inputs of a search that not all files have."""
+"""Optional inputs of a search."""
 
 OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
-OTHER_OUTPUTS = ("alignments", "token_log_probs")  # on request of who exports
+OTHER_OUTPUTS = ("alignments", "token_log_probs")  # options of the export
+
+SourceContent: TypeAlias = list[int] | Arrays
+"""The source ids of a sentence, or its arrays by the names of the inputs."""
+
+
+class Signature(TypedDict):
+    """The inputs and outputs of an ONNX file."""
+
+    input: "Sequence[onnxruntime.NodeArg]"
+    output: "Sequence[onnxruntime.NodeArg]"
 
 
 class ExportedModel(PickledArguments):
@@ -39,33 +54,38 @@ class ExportedModel(PickledArguments):
             each other's memory. Default: 1.
 
     Attributes:
-        files: list of paths, the file and, where they are outside of it, its weights.
-        supports_target_prefix: bool, whether translations can be told what to begin with.
+        files: list of paths: the file and, if it has them, its external weights.
+        supports_target_prefix: bool, whether the file takes prefixes of translations.
         is_stochastic: bool, whether tokens are drawn at random, by `seeds`.
+        has_alignments, has_token_log_probs: bools, whether the file has these outputs.
         source_tokenizer, target_tokenizer: `Tokenizer`s, `None` where the file has none.
 
     Raises:
         IsADirectoryError: if the directory has no `model.onnx`.
-        ModelFileError: if the file is damaged, from elsewhere, or of another format.
+        ModelFileError: if the file is damaged, not exported by keras_attn, or of another format.
     """
 
-    def __init__(self, path, providers=None, num_threads=None, num_sessions=1):
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        providers: Providers | None = None,
+        num_threads: int | None = None,
+        num_sessions: int = 1,
+    ) -> None:
         given, path = Path(path), _file(Path(path))
         weights = weights_of(path)
 
-        def load():
+        def load() -> "tuple[list[onnxruntime.InferenceSession], dict[str, str], Settings]":
             verify_file_checksum(path)
-            self._sessions = [
-                create_session(path, providers, num_threads) for _ in range(num_sessions)
-            ]
-            metadata = self._metadata()
-            self.settings = Settings.from_metadata(metadata, self._input_names())
+            sessions = [create_session(path, providers, num_threads) for _ in range(num_sessions)]
+            metadata = _metadata(sessions[0])
+            settings = Settings.from_metadata(metadata, _input_names(sessions[0]))
             verify_checksum(metadata)
             verify_weights_checksum(path, metadata)
-            return metadata
+            return sessions, metadata, settings
 
-        metadata = load_unchanged(load, path, weights)
-        self._share(self._sessions)
+        self._sessions, metadata, self.settings = load_unchanged(load, path, weights)
+        self._pool = SessionPool(self._sessions)
         # A file that was changed on purpose has no checksum, also of its weights.
         has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
         self.files = [path, weights] if has_weights else [path]
@@ -75,20 +95,28 @@ class ExportedModel(PickledArguments):
         self.has_alignments = "alignments" in outputs
         self.has_token_log_probs = "token_log_probs" in outputs
         self._output_names = [*OUTPUTS, *(name for name in OTHER_OUTPUTS if name in outputs)]
-        self.source_tokenizer = self._tokenizer(metadata, "source")
-        self.target_tokenizer = self._tokenizer(metadata, "target")
+        self.source_tokenizer = _tokenizer(metadata, "source", self.settings.source)
+        self.target_tokenizer = _tokenizer(metadata, "target", self.settings.target)
 
-    def run(self, sentences, max_length, length_penalty, prefixes=None, seeds=None, call=None):
+    def run(
+        self,
+        sentences: Sequence[SourceContent],
+        max_length: int,
+        length_penalty: float,
+        prefixes: Sequence[list[int]] | None = None,
+        seeds: Sequence[int] | None = None,
+        call: Call | None = None,
+    ) -> SearchOutputs:
         """Searches for the translations of one batch.
 
         Args:
-            sentences: list of lists of ints, source ids, with the start and end tokens that the
-                settings of the file ask for; or, for a file with other inputs, list of dicts of
-                arrays of the same shapes, by the names of the inputs.
+            sentences: list of lists of ints, source ids, with start and end tokens as in the
+                settings of the file; or, for a file with other inputs, list of dicts of arrays of
+                the same shapes, by the names of the inputs.
             max_length: int of at least 1, limit of output tokens.
             length_penalty: float.
             prefixes: list of lists of ints, target ids that each translation begins with, for a
-                file that `supports_target_prefix`. Default: nothing.
+                file that `supports_target_prefix`. Default: empty prefixes.
             seeds: list of ints in [0, 2**31), for a file that is stochastic. Default: zeros.
             call: `Call` that can stop the run. Default: none.
 
@@ -102,75 +130,57 @@ class ExportedModel(PickledArguments):
             BatchError: if ONNX Runtime fails, or `call` is stopped.
             ModelFileError: if the outputs do not fit the batch.
         """
-        longest = None if isinstance(sentences[0], dict) else max(map(len, sentences))
+        ids, _ = _ids_and_arrays(sentences)
+        longest = max(map(len, ids)) if ids else None
         with run_failures(len(sentences), longest):
             feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
             outputs = self._search(feeds, call or Call())
-        check_outputs(outputs, len(sentences), self.settings)
-        return outputs
+        return check_outputs(outputs, len(sentences), self.settings)
 
-    def signature(self):
-        """Dict of the lists `"input"` and `"output"`, each value with `name`, `type`, `shape`."""
+    def signature(self) -> Signature:
+        """Returns the lists "input" and "output"; each value has `name`, `type` and `shape`."""
         session = self._sessions[0]
         return {"input": session.get_inputs(), "output": session.get_outputs()}
 
-    def _metadata(self):
-        try:
-            return self._sessions[0].get_modelmeta().custom_metadata_map
-        except UnicodeDecodeError as error:
-            raise ModelFileError(
-                f"The metadata of the file is not text ({error}). The file is damaged; export it "
-                "again."
-            ) from error
-
-    def _share(self, sessions):
-        """Lets threads take turns in the sessions of this list."""
-        self._turns = itertools.cycle(sessions)
-        self._free = queue.SimpleQueue()
-        for session in sessions:
-            self._free.put(session)
-
-    @contextmanager
-    def _session(self):
-        """A session that nobody uses; where more threads ask than there are sessions, any."""
-        try:
-            session = self._free.get_nowait()
-        except queue.Empty:
-            yield next(self._turns)
-            return
-        try:
-            yield session
-        finally:
-            self._free.put(session)
-
-    def _search(self, feeds, call):
-        with self._session() as session, call.run_options() as run_options:
+    def _search(self, feeds: Arrays, call: Call) -> Arrays:
+        with self._pool.borrow() as session, call.run_options() as run_options:
             outputs = session.run(self._output_names, feeds, run_options)
         return dict(zip(self._output_names, outputs, strict=True))
 
-    def _feeds(self, sentences, max_length, length_penalty, prefixes, seeds):
-        feeds = {
+    def _feeds(
+        self,
+        sentences: Sequence[SourceContent],
+        max_length: int,
+        length_penalty: float,
+        prefixes: Sequence[list[int]] | None,
+        seeds: Sequence[int] | None,
+    ) -> Arrays:
+        feeds: Arrays = {
             **self._source_feeds(sentences),
             "max_length": np.array(max_length, np.int32),
             "length_penalty": np.array(length_penalty, np.float32),
         }
         if self.supports_target_prefix:
-            prefixes = prefixes or [[]] * len(sentences)
-            feeds[PREFIX] = _padded(prefixes, self.settings.target.pad_token_id)
+            nothing: list[list[int]] = [[]] * len(sentences)
+            feeds[PREFIX] = _padded(prefixes or nothing, self.settings.target.pad_token_id)
         if self.is_stochastic:
             feeds[SEEDS] = np.array(seeds or [0] * len(sentences), np.int32)
         return feeds
 
-    def _source_feeds(self, sentences):
-        if isinstance(sentences[0], dict):
-            return {name: np.stack([each[name] for each in sentences]) for name in sentences[0]}
-        return {"source_ids": _padded(sentences, self.settings.source.pad_token_id)}
+    def _source_feeds(self, sentences: Sequence[SourceContent]) -> Arrays:
+        ids, arrays = _ids_and_arrays(sentences)
+        if arrays:
+            return {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}
+        if self.settings.source is None:
+            raise ValueError(
+                f"Expected arrays for the inputs {list(self.settings.inputs)}. Received: "
+                f"sentences={ids}, which are ids."
+            )
+        return {"source_ids": _padded(ids, self.settings.source.pad_token_id)}
 
-    def _input_names(self):
-        return [input.name for input in self._sessions[0].get_inputs()]
-
-    def _check_signature(self):
-        inputs = self._input_names()
+    def _check_signature(self) -> list[str]:
+        """Returns the names of the outputs; refuses other inputs or outputs than expected."""
+        inputs = _input_names(self._sessions[0])
         outputs = [output.name for output in self._sessions[0].get_outputs()]
         expected = [*self.settings.inputs, *self.settings.search_inputs]
         if sorted(inputs) != sorted(expected) or not set(OUTPUTS) <= set(outputs):
@@ -180,31 +190,51 @@ class ExportedModel(PickledArguments):
             )
         return outputs
 
-    def _tokenizer(self, metadata, side):
-        settings = getattr(self.settings, side)
-        if settings is None or settings.tokenizer != "sentencepiece":
-            return None
-        tokenizer = Tokenizer(tokenizer_of(metadata, side))
-        vocabulary_size = settings.vocabulary_size
-        if tokenizer.vocabulary_size > vocabulary_size:
-            raise ModelFileError(
-                f"Expected a {side} tokenizer of at most {vocabulary_size} pieces, the model's "
-                f"vocabulary. Received: vocabulary_size={tokenizer.vocabulary_size}. Export it "
-                "again."
-            )
-        return tokenizer
+
+def _metadata(session: "onnxruntime.InferenceSession") -> dict[str, str]:
+    try:
+        return session.get_modelmeta().custom_metadata_map
+    except UnicodeDecodeError as error:
+        raise ModelFileError(
+            f"The metadata of the file is not text ({error}). The file is damaged; export it again."
+        ) from error
 
 
-def _padded(rows, pad_token_id):
-    """Lists of ids as one array `(batch, longest)`."""
+def _input_names(session: "onnxruntime.InferenceSession") -> list[str]:
+    return [each.name for each in session.get_inputs()]
+
+
+def _tokenizer(
+    metadata: Mapping[str, str], name: Literal["source", "target"], side: Side | None
+) -> Tokenizer | None:
+    if side is None or side.tokenizer != "sentencepiece":
+        return None
+    tokenizer = Tokenizer(tokenizer_of(metadata, name))
+    if tokenizer.vocabulary_size > side.vocabulary_size:
+        raise ModelFileError(
+            f"Expected a {name} tokenizer of at most {side.vocabulary_size} pieces, the model's "
+            f"vocabulary. Received: vocabulary_size={tokenizer.vocabulary_size}. Export it "
+            "again."
+        )
+    return tokenizer
+
+
+def _ids_and_arrays(sentences: Sequence[SourceContent]) -> tuple[list[list[int]], list[Arrays]]:
+    """Returns the ids of a batch and its arrays; one of the two lists is empty."""
+    ids = [each for each in sentences if not isinstance(each, dict)]
+    return ids, [each for each in sentences if isinstance(each, dict)]
+
+
+def _padded(rows: Sequence[Sequence[int]], pad_token_id: int) -> Integers:
+    """Returns lists of ids as one array `(batch, longest)`."""
     ids = np.full((len(rows), max(map(len, rows))), pad_token_id, np.int32)
     for row, values in zip(ids, rows, strict=True):
         row[: len(values)] = values
     return ids
 
 
-def _file(path):
-    """The ONNX file of a path that may be a directory."""
+def _file(path: Path) -> Path:
+    """Returns the ONNX file of a path that may be a directory."""
     if not path.is_dir():
         return path
     inside = path / "model.onnx"

@@ -1,6 +1,9 @@
 import hashlib
 import os
+from collections.abc import Callable, Mapping
+from os import PathLike
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.regular_file import require_regular_file
@@ -13,8 +16,10 @@ ENTRY = b"\x72\x5c\x0a\x18" + KEY.encode() + b"\x12\x40"
 CHECKSUM_LENGTH = 64
 _ATTEMPTS = 5  # loads of files that are replaced meanwhile
 
+T = TypeVar("T")
 
-def verify_file_checksum(path):
+
+def verify_file_checksum(path: str | PathLike[str]) -> None:
     """Refuses a file that changed since the export, before anything else reads it.
 
     With one bit of a weight flipped, a model still loads and translates, only worse.
@@ -41,11 +46,11 @@ def verify_file_checksum(path):
     _compare("a file", KEY, expected.decode(errors="replace"), received)
 
 
-def verify_weights_checksum(path, metadata):
+def verify_weights_checksum(path: str | PathLike[str], metadata: Mapping[str, str]) -> None:
     """Refuses weights that changed since the export, or belong to another model.
 
     Args:
-        path: string or path of the ONNX file, beside which the weights are.
+        path: string or path of the ONNX file; the weights are in the same directory.
         metadata: dict of strings, its `metadata_props`. `keras_attn.weights_checksum`, where it has
             one, is the SHA-256, in hexadecimal, of the file `model.weights`.
 
@@ -60,22 +65,22 @@ def verify_weights_checksum(path, metadata):
         _compare("weights", WEIGHTS_KEY, metadata[WEIGHTS_KEY], received)
 
 
-def load_unchanged(load, *paths):
+def load_unchanged(load: Callable[[], T], *paths: Path) -> T:
     """Loads files, and loads them again if another process replaces them meanwhile.
 
-    A deployment replaces files at any time. What was verified would then not be what was loaded,
-    and the files of one export could be mixed with those of another.
+    A deployment replaces files at any time. Then the loaded file could differ from the verified
+    one, and the files of two exports could be mixed.
 
     Args:
         load: function without arguments that reads the files.
         *paths: paths of the files, also of those that may not exist.
 
     Returns:
-        What `load` returns.
+        The result of `load`.
 
     Raises:
         ModelFileError: the files were replaced each time, or one is a pipe, a socket or a device.
-        Exception: what `load` raises for files that stay as they are.
+        Exception: of `load`, for files that do not change.
     """
     for path in paths:
         require_regular_file(path)
@@ -96,13 +101,13 @@ def load_unchanged(load, *paths):
     )
 
 
-def weights_of(path):
-    """The file beside an ONNX file that has its weights where they are outside of it."""
+def weights_of(path: str | PathLike[str]) -> Path:
+    """Returns the path of the weights of an ONNX file, if they are in a file of their own."""
     return Path(path).with_name("model.weights")
 
 
-def _identity(path):
-    """What tells a file from any that comes after it; `None` where there is none."""
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """Returns numbers that differ once a file is replaced; `None` if there is no file."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -112,8 +117,8 @@ def _identity(path):
     return status.st_dev, status.st_ino, status.st_size, *times
 
 
-def _sha256(file, size):
-    """The checksum, in hexadecimal, of the next `size` bytes of a file."""
+def _sha256(file: BinaryIO, size: int) -> str:
+    """Returns the checksum, in hexadecimal, of the next `size` bytes of a file."""
     checksum = hashlib.sha256()
     while size > 0:
         content = file.read(min(size, 2**20))
@@ -124,7 +129,7 @@ def _sha256(file, size):
     return checksum.hexdigest()
 
 
-def _compare(what, key, expected, received):
+def _compare(what: str, key: str, expected: str, received: str) -> None:
     if received != expected:
         raise ModelFileError(
             f"Expected {what} with the checksum {expected!r}. Received: {received!r}. The file is "

@@ -1,7 +1,7 @@
-"""The metadata of exported files, as docs/file-format.md defines them: this module reads them.
+"""Reads the metadata of exported files, which docs/file-format.md defines.
 
-The runtime works with the settings of format 2. Those of format 1 are translated here, and nothing
-else in the runtime knows that there is another format.
+The runtime works with the settings of format 2. This module converts those of format 1; no other
+module distinguishes the formats.
 """
 
 import json
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.json_values import is_object
 from keras_attn_runtime.options import LARGEST_INT32
 
 FORMATS = ("1", "2")
@@ -25,7 +26,7 @@ class Side:
     """The ids of one side of a model, its source or its target.
 
     Attributes:
-        vocabulary_size: int, ids that the model knows.
+        vocabulary_size: int, number of ids of the model.
         pad_token_id: int, fills short rows on the right.
         start_token_id, end_token_id: ints, or `None` if the side has no such token.
         add_start, add_end: bools, whether the start and the end token are put around the ids of a
@@ -75,7 +76,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Settings:
-    """Reads the metadata of an exported file.
+    """The metadata of an exported file.
 
     Attributes:
         format: int, the format of the file.
@@ -128,7 +129,7 @@ class Settings:
         if f"{PREFIX}format" not in metadata:
             raise ModelFileError(
                 "Expected an ONNX file exported by keras_attn. "
-                f"Received: a file with the metadata keys {sorted(metadata)}. "
+                f"Received: metadata_keys={sorted(metadata)}. "
                 "Export the model with `keras-attn export onnx`."
             )
         number = metadata[f"{PREFIX}format"]
@@ -141,7 +142,7 @@ class Settings:
         try:
             entries = json.loads(metadata[f"{PREFIX}settings"])
             card = json.loads(metadata.get(f"{PREFIX}card", "{}"))
-            if not isinstance(entries, dict) or not isinstance(card, dict):
+            if not is_object(entries) or not is_object(card):
                 raise TypeError("no JSON objects")
             if number == "1":
                 entries = _from_format_1(entries, metadata, input_names)
@@ -153,7 +154,7 @@ class Settings:
 
 
 def tokenizer_of(metadata: Mapping[str, str], side: str) -> str:
-    """The stored tokenizer of a side that has one: a string in base64.
+    """Returns the stored tokenizer of a side that has one: a string in base64.
 
     Args:
         metadata: dict of strings.
@@ -175,7 +176,7 @@ def tokenizer_of(metadata: Mapping[str, str], side: str) -> str:
 def _from_format_1(
     old: dict[str, Any], metadata: Mapping[str, str], input_names: Iterable[str]
 ) -> dict[str, Any]:
-    """The settings of format 1, which had the special ids of the target alone, as in format 2."""
+    """Converts the settings of format 1, which has special ids of the target only, to format 2."""
     tokenizer = "sentencepiece" if f"{PREFIX}source_tokenizer" in metadata else "none"
     add_start = old.get("source_start", False)
     source = {
@@ -212,7 +213,7 @@ def _from_format_1(
 
 
 def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Settings:
-    """The `Settings` of the entries of format 2, whose unknown keys are ignored."""
+    """Returns the `Settings` of entries of format 2; unknown keys are ignored."""
     root = _Reader("", entries)
     kind = root.get("kind", str)
     if kind != KIND:
@@ -273,12 +274,12 @@ def _side(reader: "_Reader") -> Side:
 class _Reader:
     """Checked values of one JSON object, which errors name with its place in the settings."""
 
-    def __init__(self, place: str, entries: dict[str, Any]):
+    def __init__(self, place: str, entries: dict[str, Any]) -> None:
         self.place = place
         self.entries = entries
 
-    def get(self, name: str, kind: Any, default: Any = ...) -> Any:
-        """The value of a type, or of one of several; the default, if there is one, if missing."""
+    def get(self, name: str, kind: type[Any] | tuple[type[Any], ...], default: Any = ...) -> Any:
+        """Returns the value of a name, which has one of the types, or the default."""
         if name not in self.entries and default is not ...:
             return default
         value = self.entries.get(name, _MISSING)
@@ -293,22 +294,25 @@ class _Reader:
         return value
 
     def part(self, name: str) -> "_Reader":
-        """The `_Reader` of an object inside."""
+        """Returns the `_Reader` of an object inside."""
         return _Reader(f"{self.place}{name}.", self.get(name, dict))
 
     def integer(self, name: str, least: int, most: int = LARGEST_INT32) -> int:
+        """Returns an integer in [least, most]."""
         value = self.get(name, int)
         if not least <= value <= most:
             self.refuse(name, f"in [{least}, {most}]")
         return value
 
     def number(self, name: str) -> float:
+        """Returns a number in [0, 2**31 - 1]."""
         value = self.get(name, (int, float))
         if not 0 <= value <= LARGEST_INT32:  # false for nan too
             self.refuse(name, f"in [0, {LARGEST_INT32}]")
         return value
 
     def refuse(self, name: str, expected: str) -> NoReturn:
+        """Raises the error for a value that is not as expected."""
         received = self.entries.get(name, "nothing")
         raise ModelFileError(
             f"Expected a value {expected} in the settings of the file. Received: "

@@ -1,28 +1,40 @@
 """The results of a call that may end before all sentences are translated."""
 
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
 from keras_attn_runtime.errors import Cancelled, DeadlineExceeded
-from keras_attn_runtime.translation import UNFINISHED
+from keras_attn_runtime.source import Source
+from keras_attn_runtime.translation import Translation, Unfinished
+
+T = TypeVar("T", bound=Translation | None)
 
 
-def collect_results(sources, search):
+def collect_results(
+    sources: Iterable[Source], search: Callable[[list[Source]], Iterable[T | Unfinished]]
+) -> list[T]:
     """Returns all results; an error that ends the call early holds those that are finished."""
-    read, results = [], []
+    read: list[Source] = []
+    results: list[T | Unfinished] = []
     try:
         for source in sources:
             read.append(source)
         for result in search(read):
             results.append(result)
     except (Cancelled, DeadlineExceeded) as error:
-        finished = [None if result is UNFINISHED else result for result in results]
+        finished: list[Translation | None] = [
+            None if isinstance(result, Unfinished) else result for result in results
+        ]
         error.translations = finished + [None] * (len(read) - len(finished))
         raise
-    return results
+    return [result for result in results if not isinstance(result, Unfinished)]
 
 
-def yield_finished(results):
+def yield_finished(results: Iterable[T | Unfinished]) -> Iterator[T]:
     """Yields the results up to the first that is not finished; after those comes an error."""
     is_finished = True
     for result in results:
-        is_finished = is_finished and result is not UNFINISHED
-        if is_finished:
+        if isinstance(result, Unfinished):
+            is_finished = False
+        elif is_finished:
             yield result

@@ -1,6 +1,7 @@
-"""Recognizes files of other formats, so that an error can say what a path really is."""
+"""Recognizes files of other formats, so that errors can name the format."""
 
 import zipfile
+from os import PathLike
 from pathlib import Path
 
 _EXPORT = "Export the model: `keras-attn export onnx RUN model.onnx`."
@@ -11,8 +12,8 @@ _BEGINNINGS = (
 )
 
 
-def describe_foreign(path):
-    """Says what a file or directory is that is no ONNX file, and what to do.
+def describe_foreign(path: str | PathLike[str]) -> str | None:
+    """Describes a file or directory that is not an ONNX file, with advice.
 
     Args:
         path: path of a file or directory.
@@ -24,8 +25,8 @@ def describe_foreign(path):
     return None if kind is None else f"{kind}. {advice}"
 
 
-def identify_foreign(path):
-    """Recognizes a file or directory that is no ONNX file.
+def identify_foreign(path: str | PathLike[str]) -> tuple[str, str] | tuple[None, None]:
+    """Recognizes a file or directory that is not an ONNX file.
 
     Args:
         path: path of a file or directory.
@@ -51,7 +52,7 @@ def identify_foreign(path):
     return None, None
 
 
-def _identify_directory(path):
+def _identify_directory(path: Path) -> tuple[str, str] | tuple[None, None]:
     if (path / "saved_model.pb").is_file():
         return "a TensorFlow SavedModel", _EXPORT
     if (path / "start.onnx").is_file():
@@ -64,7 +65,7 @@ def _identify_directory(path):
     return None, None
 
 
-def _identify_archive(path):
+def _identify_archive(path: Path) -> tuple[str, str] | tuple[None, None]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

@@ -6,6 +6,12 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+from typing import Any, Self, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
 TIMED_OUT = 124  # the exit status of the command `timeout`
 SIGNAL = 128  # and the signal's number, as in a shell
@@ -37,15 +43,15 @@ class Interruption:
         number: int, the signal that came, or None.
     """
 
-    def __init__(self, timeout=None):
-        self.number = None
+    def __init__(self, timeout: float | None = None) -> None:
+        self.number: int | None = None
         self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._held = False
         self._num_lines = 0
-        self._before = {}
+        self._before: dict[signal.Signals, Handler] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
             # A shell lets its background jobs ignore Ctrl-C, and so do these.
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -59,7 +65,7 @@ class Interruption:
         self._watcher.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         if self.number is not None:
             return  # the process ends, and the other thread sees to it
         signal.set_wakeup_fd(self._previous)
@@ -70,42 +76,42 @@ class Interruption:
         self._sender.close()
         self._receiver.close()
 
-    def started(self):
+    def started(self) -> None:
         """Handles the signals from now on, because there will be output."""
         for number in self._before:
             if self.number is None:
                 signal.signal(number, self._handle)
 
-    def remaining(self):
-        """Seconds to the deadline, at least 0, or `None` without one."""
+    def remaining(self) -> float | None:
+        """Returns the seconds to the deadline, at least 0, or `None` without one."""
         return None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
 
-    def hold(self):
+    def hold(self) -> None:
         """Makes a signal wait until the next of `lines` is asked for."""
         self._held = True
         self._num_lines += 1
 
-    def lines(self, lines):
+    def lines(self, lines: Iterable[T]) -> Iterator[T]:
         """Yields the lines of an iterable until a signal comes, then raises KeyboardInterrupt."""
-        lines = iter(lines)
+        iterator = iter(lines)
         while True:
             self._held = False
             if self.number is not None:
                 raise KeyboardInterrupt
             try:
-                line = next(lines)
+                line = next(iterator)
             except StopIteration:
                 return
             yield line
 
-    def _handle(self, number, frame):
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         for handled in self._before:
             signal.signal(handled, signal.SIG_DFL)
         self.number = number
         if not self._held:
             raise KeyboardInterrupt
 
-    def _watch(self):
+    def _watch(self) -> None:
         number = self._wait(self.remaining())
         num_lines = None
         while number != 0 and num_lines != self._num_lines:
@@ -118,8 +124,8 @@ class Interruption:
         if number != 0:
             os._exit(SIGNAL + number)
 
-    def _wait(self, seconds, of_signals=True):
-        """The number of the signal that came, 0 after the block has ended, or None in time."""
+    def _wait(self, seconds: float | None, of_signals: bool = True) -> int | None:
+        """Returns the number of the signal that came, 0 at the end of the block, None in time."""
         end = None if seconds is None else time.monotonic() + seconds
         while True:
             left = None if end is None else max(end - time.monotonic(), 0.0)
@@ -130,13 +136,13 @@ class Interruption:
                     return number
 
 
-def _write_error(text):
-    """Writes to standard error, if somebody reads it within `GRACE`.
+def _write_error(text: str) -> None:
+    """Writes to standard error, unless it stays blocked for `GRACE` seconds.
 
     It writes to the descriptor, because the main thread may hold the lock of `sys.stderr`.
     """
 
-    def write():
+    def write() -> None:
         with contextlib.suppress(OSError, AttributeError, ValueError):  # closed, or no descriptor
             os.write(sys.stderr.fileno(), text.encode())
 

@@ -1,9 +1,12 @@
 import json
 import math
+from typing import Any
+
+from keras_attn_runtime.translation import Hypothesis, Translation
 
 
-def json_line(translation, hypotheses=False, alignments=False):
-    """One translation as a JSON object in one line, without its end.
+def json_line(translation: Translation, hypotheses: bool = False, alignments: bool = False) -> str:
+    """Returns one translation as a JSON object in one line, without the line end.
 
     Args:
         translation: `Translation`.
@@ -26,8 +29,8 @@ def json_line(translation, hypotheses=False, alignments=False):
     return json.dumps(entries, ensure_ascii=False, allow_nan=False)
 
 
-def _entries(hypothesis, alignments):
-    entries = {
+def _entries(hypothesis: Hypothesis, alignments: bool) -> dict[str, Any]:
+    entries: dict[str, Any] = {
         "text": hypothesis.text,
         "score": _number(hypothesis.score),
         "log_prob": _number(hypothesis.log_prob),
@@ -37,12 +40,12 @@ def _entries(hypothesis, alignments):
     }
     if hypothesis.token_log_probs is not None:
         entries["token_log_probs"] = [_number(value) for value in hypothesis.token_log_probs]
-    if alignments:
+    if alignments and hypothesis.alignments is not None:
         # As float64, so that they are short when written.
         weights = hypothesis.alignments.astype(float).round(6).tolist()
         entries["alignments"] = [[_number(weight) for weight in row] for row in weights]
     return entries
 
 
-def _number(value):
+def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None

@@ -1,6 +1,8 @@
-"""Lines of bytes to text."""
+"""Decodes lines of bytes."""
 
 import codecs
+from collections.abc import Iterator
+from typing import BinaryIO
 
 from keras_attn_runtime.errors import SentenceError
 
@@ -8,7 +10,9 @@ PART = 2**20
 """Bytes of a line that are read at once."""
 
 
-def read_lines(stream, errors="strict", max_characters=None):
+def read_lines(
+    stream: BinaryIO, errors: str = "strict", max_characters: int | None = None
+) -> Iterator[str]:
     """Yields the lines of a binary stream as strings, without their ends.
 
     Only "\\n" ends a line, and one "\\r" before it belongs to it. All other separators, such as
@@ -33,8 +37,10 @@ def read_lines(stream, errors="strict", max_characters=None):
         index += 1
 
 
-def _line(part, stream, errors, max_characters, index):
-    """The text of a line with its end, of which the first part was read already."""
+def _line(
+    part: bytes, stream: BinaryIO, errors: str, max_characters: int | None, index: int
+) -> str:
+    """Returns the text of a line with its end. The first part was read already."""
     # More by one, after a byte order mark and the two characters of the end are gone.
     most = None if max_characters is None else max_characters + 4
     decoder = codecs.getincrementaldecoder("utf-8")(errors)

@@ -2,7 +2,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypedDict, TypeVar
+from typing import Any, ParamSpec, Self, TypedDict, TypeVar
 
 import numpy as np
 
@@ -34,23 +34,23 @@ class Options:
 
     Args:
         max_length: int of at least 0, limit of output tokens of each sentence, the end token
-            counted; 0 gives empty translations. Besides, the file has its own limit, usually of
-            2 * source length + 10 tokens. Default: the file's.
+            counted; 0 gives empty translations. The limit of the file holds too, which is usually
+            2 * source length + 10 tokens. Default: the limit of the file.
         length_penalty: float of at least 0, exponent of the length in the ranking score; 0 ranks by
             log probability. Default: the file's.
         num_hypotheses: int of at least 1, hypotheses to return for each sentence, up to those the
             file returns. Default: 1.
         batch_size: int of at least 1, sentences given to the model at once. Default: 32.
         window: int of at least 1, sentences read ahead and sorted by length. Default: 16 batches.
-        seed: int of at least 0, of a file that draws tokens at random: what is drawn for the n-th
-            sentence depends on it and on n, not on the other sentences. Default: another one in
-            each call.
-        alignments: bool, whether to keep the alignments of a file that has them: a float for each
-            token of the translation and of the source, which are most of what many long ones take.
+        seed: int of at least 0, for a file that draws tokens at random: the tokens of the n-th
+            sentence depend on `seed` and n, not on the other sentences. Default: a different seed
+            in each call.
+        alignments: bool, whether to keep the alignments of a file that has them. They take most of
+            the memory of long translations: a float for each pair of target and source token.
             Default: True.
-        timeout: float of at least 0, seconds for the whole call, with reading the input and
-            waiting for other calls. Then the call raises `DeadlineExceeded`. A list is read by
-            the thread of the call, any other iterable by another thread. Default: no limit.
+        timeout: float of at least 0, seconds for the whole call, including reading the input and
+            waiting for other calls. Then the call raises `DeadlineExceeded`. A list is read by the
+            thread of the call, any other iterable by another thread. Default: no limit.
         cancel_token: `CancelToken`, by which another thread can end the call; it then raises
             `Cancelled`. Default: none.
 
@@ -68,7 +68,7 @@ class Options:
     timeout: float | None = None
     cancel_token: CancelToken | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.max_length is not None:
             require_integer("max_length", self.max_length, least=0)
         require_integer("num_hypotheses", self.num_hypotheses, least=1)
@@ -82,30 +82,27 @@ class Options:
             _require("length_penalty", self.length_penalty, Real, "a number", least=0)
         if self.timeout is not None:
             _require("timeout", self.timeout, Real, "a number of seconds", least=0)
-        if not isinstance(self.cancel_token, (CancelToken, type(None))):
-            raise ValueError(
-                "Expected cancel_token to be a CancelToken. Received: "
-                f"type={type(self.cancel_token).__name__}."
-            )
+        _require_cancel_token(self.cancel_token)
         for name in ("max_length", "num_hypotheses", "batch_size", "window", "seed"):
             value = getattr(self, name)
             if value is not None:  # NumPy's small integers overflow where they are multiplied
                 object.__setattr__(self, name, int(value))
 
     @classmethod
-    def of(cls, options):
-        """The `Options` of a dict of keyword arguments, which must all be known."""
+    def of(cls, options: CallOptions) -> Self:
+        """Returns the `Options` of a dict of keyword arguments; refuses unknown names."""
         known = [field.name for field in fields(cls)]
         unknown = sorted(set(options) - set(known))
         if unknown:
             raise TypeError(
-                f"Expected options out of {known}. Received: {', '.join(unknown)}. What else a "
-                "search does is decided when it is exported."
+                f"Expected options out of {known}. Received: {', '.join(unknown)}. Set other "
+                "options of the search in the export."
             )
         return cls(**options)
 
     @property
-    def window_size(self):
+    def window_size(self) -> int:
+        """int, sentences that are read ahead: `window` or its default."""
         return 16 * self.batch_size if self.window is None else self.window
 
 
@@ -124,22 +121,39 @@ def list_options(function: Callable[P, R]) -> Callable[P, R]:
     return function
 
 
-def require_integer(name, value, least, most=LARGEST_INT32):
+def require_integer(name: str, value: object, least: int, most: int = LARGEST_INT32) -> None:
     """Raises ValueError unless `value` is an integer in [least, most]."""
     _require(name, value, Integral, "an integer", least, most)
 
 
-def require_bool(name, value):
+def require_bool(name: str, value: object) -> None:
     """Raises ValueError unless `value` is True or False."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"Expected {name} to be True or False. Received: {name}={value!r}.")
 
 
-def _require(name, value, kind, expected, least, most=LARGEST_INT32):
+def _require_cancel_token(value: object) -> None:
+    if not isinstance(value, (CancelToken, type(None))):
+        raise ValueError(
+            f"Expected cancel_token to be a CancelToken. Received: type={type(value).__name__}."
+        )
+
+
+def _require(
+    name: str,
+    value: object,
+    kind: type[Integral] | type[Real],
+    expected: str,
+    least: int,
+    most: int = LARGEST_INT32,
+) -> None:
     # NumPy would compare in the value's own type, in which the limit may not exist.
-    plain = value.item() if isinstance(value, np.generic) else value
-    # Python counts True as 1; nan is in no range.
-    if isinstance(plain, bool) or not isinstance(plain, kind) or not least <= plain <= most:
+    plain: Any = value.item() if isinstance(value, np.generic) else value
+    if not _is_number(plain, kind) or not least <= plain <= most:  # nan is in no range
         raise ValueError(
             f"Expected {name} to be {expected} in [{least}, {most}]. Received: {name}={value!r}."
         )
+
+
+def _is_number(value: object, kind: type[Integral] | type[Real]) -> bool:
+    return not isinstance(value, bool) and isinstance(value, kind)  # Python counts True as 1

@@ -1,19 +1,40 @@
+from collections.abc import Mapping
+from typing import NoReturn, NotRequired, TypedDict, cast
+
 import numpy as np
 
+from keras_attn_runtime.array_types import Array, Floats, Integers
 from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_format import Settings
 
-_RANKS = {"token_ids": 3, "lengths": 2, "scores": 2, "log_probs": 2}
-_RANKS |= {"alignments": 4, "token_log_probs": 3}  # where the file has them
+_RANKS = {
+    **{"token_ids": 3, "lengths": 2, "scores": 2, "log_probs": 2},
+    **{"alignments": 4, "token_log_probs": 3},  # not in every file
+}
 _INTEGERS = ("token_ids", "lengths")
 
 
-def check_outputs(outputs, batch, settings):
-    """Refuses outputs that no search of an exported file gives.
+class SearchOutputs(TypedDict):
+    """The arrays that a search returns for a batch, see `ExportedModel.run`."""
+
+    token_ids: Integers
+    lengths: Integers
+    scores: Floats
+    log_probs: Floats
+    alignments: NotRequired[Floats]
+    token_log_probs: NotRequired[Floats]
+
+
+def check_outputs(outputs: Mapping[str, object], batch: int, settings: Settings) -> SearchOutputs:
+    """Refuses outputs that a search of an exported file cannot have.
 
     Args:
         outputs: dict of arrays by output name, see `ExportedModel.run`.
         batch: int, sentences in the batch.
         settings: `Settings` of the file.
+
+    Returns:
+        The same dict.
 
     Raises:
         ModelFileError: if an output has another rank, shape or dtype, if a token id is outside of
@@ -32,16 +53,19 @@ def check_outputs(outputs, batch, settings):
                 f"({batch}, {settings.num_hypotheses}, ...)",
                 f"shape={value.shape}",
             )
-    target_length = outputs["token_ids"].shape[2]
-    for name in ("alignments", "token_log_probs"):
-        if name in outputs and outputs[name].shape[2] != target_length:
-            _refuse(name, f"{target_length} positions on axis 2", f"shape={outputs[name].shape}")
-    _check_range("token_ids", outputs["token_ids"], settings.target.vocabulary_size - 1)
-    _check_range("lengths", outputs["lengths"], target_length)
+    checked = cast(SearchOutputs, outputs)
+    target_length = checked["token_ids"].shape[2]
+    optional = {name: checked.get(name) for name in ("alignments", "token_log_probs")}
+    for name, value in optional.items():
+        if value is not None and value.shape[2] != target_length:
+            _refuse(name, f"{target_length} positions on axis 2", f"shape={value.shape}")
+    _check_range("token_ids", checked["token_ids"], settings.target.vocabulary_size - 1)
+    _check_range("lengths", checked["lengths"], target_length)
+    return checked
 
 
-def check_partial(partial, batch, settings):
-    """Refuses what is no `(batch, steps)` array of target ids; see `check_outputs`."""
+def check_partial(partial: Array, batch: int, settings: Settings) -> None:
+    """Refuses anything but a `(batch, steps)` array of target ids; see `check_outputs`."""
     if not np.issubdtype(partial.dtype, np.integer):
         _refuse("partial", "an array of integer type", f"dtype={partial.dtype}")
     if partial.ndim != 2 or len(partial) != batch:
@@ -49,13 +73,13 @@ def check_partial(partial, batch, settings):
     _check_range("partial", partial, settings.target.vocabulary_size - 1)
 
 
-def _check_range(name, values, most):
+def _check_range(name: str, values: Array, most: int) -> None:
     outside = (values < 0) | (values > most)
     if outside.any():
         _refuse(name, f"values in [0, {most}]", f"value={values[outside][0]}")
 
 
-def _refuse(name, expected, received):
+def _refuse(name: str, expected: str, received: str) -> NoReturn:
     raise ModelFileError(
         f"Expected the output {name!r} of the file to have {expected}. Received: {received}. The "
         "file is damaged; export it again."

@@ -1,4 +1,5 @@
 import functools
+from typing import Any, Self
 
 
 class PickledArguments:
@@ -9,11 +10,13 @@ class PickledArguments:
     `copy.deepcopy` also create a new object.
     """
 
-    def __new__(cls, *arguments, **named_arguments):
+    _arguments: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *arguments: Any, **named_arguments: Any) -> Self:
         created = super().__new__(cls)
         created._arguments = arguments, named_arguments
         return created
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[functools.partial[Self], tuple[()]]:
         arguments, named_arguments = self._arguments
         return functools.partial(type(self), *arguments, **named_arguments), ()

@@ -1,88 +1,87 @@
-"""What translations begin with: for all of them the same, or for each its own.
+"""Prefixes of translations: one for all sentences, or one for each.
 
 A whole translation, given to be scored, is such a prefix too: one that ends with the end token.
 """
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from numbers import Integral
+from typing import SupportsInt, TypeGuard
 
-import numpy as np
-
+from keras_attn_runtime.array_types import is_in_memory, is_scalar_array
 from keras_attn_runtime.errors import SentenceError
+from keras_attn_runtime.file_format import Side
+from keras_attn_runtime.source import Source
+from keras_attn_runtime.tokenizer import Tokenizer
 
 LEAST_TARGET_CHARACTERS = 16_384
-"""A prefix or target may have so many characters, also of a file whose sources are shorter."""
+"""A prefix or target may have this many characters, also if the limit of sources is lower."""
 
 
 class PrefixReader:
-    """Gives each `Source` the ids that its translation begins with.
+    """Gives each `Source` the prefix of its translation.
 
     Args:
-        tokenizer: `Tokenizer` of the target language, or `None`.
         side: `Side` of the target.
         max_characters: int, limit of characters (code points) of a text; a longer one is refused.
     """
 
-    def __init__(self, tokenizer, side, max_characters):
-        self.tokenizer = tokenizer
+    def __init__(self, side: Side, max_characters: int) -> None:
         self.side = side
         self.max_characters = max_characters
 
-    def of_texts(self, sources, target_prefix):
-        """Yields the sources with prefixes: a string for all, or an iterable of one for each."""
-        return self._with_prefixes(sources, target_prefix, _is_text, self._ids_of_text)
+    def of_texts(
+        self, sources: Iterable[Source], target_prefix: object, tokenizer: Tokenizer
+    ) -> Iterator[Source]:
+        """Returns the sources with prefixes.
 
-    def of_ids(self, sources, target_prefix):
-        """Yields the sources with prefixes: ids for all, or an iterable of ids for each."""
-        return self._with_prefixes(sources, target_prefix, _are_ids, self._checked_ids)
+        Args:
+            sources: iterable of `Source`s.
+            target_prefix: string for all, or iterable of a string for each.
+            tokenizer: `Tokenizer` of the target.
 
-    def of_targets(self, sources, targets):
-        """Yields the sources with whole translations, an iterable of one string for each."""
-        return self._each_with_its_own(sources, targets, self._ids_of_target, "target")
+        Returns:
+            Iterator of `Source`s.
 
-    def _with_prefixes(self, sources, target_prefix, is_one, read):
-        is_number = isinstance(target_prefix, np.ndarray) and target_prefix.ndim == 0
-        is_iterable = hasattr(target_prefix, "__iter__") and not is_number
-        if not is_iterable or isinstance(target_prefix, (bytes, Mapping, Set)):
+        Raises:
+            ValueError: another type, or another number of prefixes than of sources.
+            SentenceError: the prefix of one sentence is not valid.
+        """
+
+        def read(text: object) -> list[int]:
+            return self._ids_of_text(text, tokenizer)
+
+        return _with_prefixes(sources, target_prefix, _is_text, read)
+
+    def of_ids(self, sources: Iterable[Source], target_prefix: object) -> Iterator[Source]:
+        """Returns the sources with prefixes: ids for all, or an iterable of ids for each."""
+        return _with_prefixes(sources, target_prefix, _are_ids, self._checked_ids)
+
+    def of_targets(
+        self,
+        sources: Iterable[Source],
+        targets: Iterable[object],
+        tokenizer: Tokenizer,
+        end_token_id: int,
+    ) -> Iterator[Source]:
+        """Returns the sources with whole translations, an iterable of one string for each."""
+
+        def read(text: object) -> list[int]:
+            return [*self._encoded(text, "target", tokenizer), end_token_id]
+
+        return _each_with_its_own(sources, targets, read, "target")
+
+    def _ids_of_text(self, text: object, tokenizer: Tokenizer) -> list[int]:
+        ids = self._encoded(text, "target_prefix", tokenizer)
+        if tokenizer.unknown_token_id in ids:
             raise ValueError(
-                "Expected target_prefix to be what all translations begin with, or a list with "
-                f"one item for each. Received: type={type(target_prefix).__name__}."
-            )
-        if is_one(target_prefix):
-            prefix = read(target_prefix)
-            return (dataclasses.replace(source, prefix=prefix) for source in sources)
-        return self._each_with_its_own(sources, target_prefix, read)
-
-    def _each_with_its_own(self, sources, prefixes, read, name="target_prefix"):
-        nothing = object()
-        pairs = itertools.zip_longest(sources, prefixes, fillvalue=nothing)
-        for index, (source, prefix) in enumerate(pairs):
-            if source is nothing or prefix is nothing:
-                more = "more than" if source is nothing else "only"
-                raise ValueError(
-                    f"Expected one {name} for each sentence. Received: {more} {index}."
-                )
-            try:
-                ids = read(prefix)
-            except ValueError as error:
-                raise SentenceError(index, str(error)) from error
-            yield dataclasses.replace(source, prefix=ids)
-
-    def _ids_of_target(self, text):
-        return [*self._encoded(text, "target"), self.side.end_token_id]
-
-    def _ids_of_text(self, text):
-        ids = self._encoded(text, "target_prefix")
-        if self.tokenizer.unknown_token_id in ids:
-            raise ValueError(
-                "Expected a target_prefix that the tokenizer knows. Received: "
-                f"{text!r}, in which there are unknown characters."
+                "Expected a target_prefix without unknown characters. Received: "
+                f"target_prefix={text!r}."
             )
         return ids
 
-    def _encoded(self, text, name):
+    def _encoded(self, text: object, name: str, tokenizer: Tokenizer) -> list[int]:
         if not isinstance(text, str):
             raise ValueError(
                 f"Expected {name} to be a string, or strings. Received: type={type(text).__name__}."
@@ -99,24 +98,22 @@ class PrefixReader:
                 "longer text. Raise max_source_characters, which is the limit of targets too where "
                 f"it is above {LEAST_TARGET_CHARACTERS}."
             )
-        return self.tokenizer.encode(text)
+        return tokenizer.encode(text)
 
-    def _checked_ids(self, ids):
-        try:
-            ids = list(ids)
-        except TypeError as error:
+    def _checked_ids(self, prefix: object) -> list[int]:
+        if not isinstance(prefix, Iterable) or is_scalar_array(prefix):
             raise ValueError(
-                f"Expected a target_prefix of ids. Received: type={type(ids).__name__}."
-            ) from error
+                f"Expected a target_prefix of ids. Received: type={type(prefix).__name__}."
+            )
+        ids: list[int] = []
         size, padding = self.side.vocabulary_size, self.side.pad_token_id
-        for each in ids:
-            is_id = isinstance(each, Integral) and not isinstance(each, bool)
-            if not is_id or not 0 <= each < size:
+        for each in prefix:
+            if not _is_integer(each) or not 0 <= int(each) < size:
                 raise ValueError(
                     f"Expected ids of a target_prefix in [0, {size}), the target vocabulary. "
                     f"Received: {each!r}."
                 )
-        ids = [int(each) for each in ids]
+            ids.append(int(each))
         while ids and ids[-1] == padding:
             ids.pop()
         if padding in ids:
@@ -127,10 +124,57 @@ class PrefixReader:
         return ids
 
 
-def _is_text(target_prefix):
+def _with_prefixes(
+    sources: Iterable[Source],
+    target_prefix: object,
+    is_one: Callable[[object], bool],
+    read: Callable[[object], list[int]],
+) -> Iterator[Source]:
+    if not _has_items(target_prefix):
+        raise ValueError(
+            "Expected target_prefix to be a prefix of all translations, or a list with one item "
+            f"for each. Received: type={type(target_prefix).__name__}."
+        )
+    if is_one(target_prefix):
+        prefix = read(target_prefix)
+        return (dataclasses.replace(source, prefix=prefix) for source in sources)
+    return _each_with_its_own(sources, target_prefix, read, "target_prefix")
+
+
+def _each_with_its_own(
+    sources: Iterable[Source],
+    prefixes: Iterable[object],
+    read: Callable[[object], list[int]],
+    name: str,
+) -> Iterator[Source]:
+    nothing = object()
+    pairs = itertools.zip_longest(sources, prefixes, fillvalue=nothing)
+    for index, (source, prefix) in enumerate(pairs):
+        if not isinstance(source, Source) or prefix is nothing:
+            more = "only" if isinstance(source, Source) else "more than"
+            raise ValueError(f"Expected one {name} for each sentence. Received: {more} {index}.")
+        try:
+            ids = read(prefix)
+        except ValueError as error:
+            raise SentenceError(index, str(error)) from error
+        yield dataclasses.replace(source, prefix=ids)
+
+
+def _has_items(target_prefix: object) -> TypeGuard[Iterable[object]]:
+    if isinstance(target_prefix, (bytes, Mapping, Set)) or is_scalar_array(target_prefix):
+        return False
+    return isinstance(target_prefix, Iterable)
+
+
+def _is_text(target_prefix: object) -> bool:
     return isinstance(target_prefix, str)
 
 
-def _are_ids(target_prefix):
-    is_sequence = isinstance(target_prefix, (list, tuple, np.ndarray))
-    return is_sequence and all(isinstance(each, Integral) for each in target_prefix)
+def _are_ids(target_prefix: object) -> bool:
+    if not is_in_memory(target_prefix) or not isinstance(target_prefix, Iterable):
+        return False
+    return all(isinstance(each, Integral) for each in target_prefix)
+
+
+def _is_integer(value: object) -> TypeGuard[SupportsInt]:
+    return not isinstance(value, bool) and isinstance(value, Integral)

@@ -2,11 +2,17 @@
 
 import queue
 import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from typing import TypeVar
 
-import numpy as np
+from keras_attn_runtime.array_types import is_in_memory
+from keras_attn_runtime.cancellation import Call
+
+T = TypeVar("T")
 
 
-def read(items, call):
+def read(items: Iterable[T], call: Call) -> Iterable[T]:
     """Returns an iterable of the same items that ends when the call is stopped.
 
     Without a deadline and a token it is `items` itself. A list, a tuple or an array cannot block.
@@ -22,45 +28,47 @@ def read(items, call):
     """
     if not call.is_limited:
         return items
-    if isinstance(items, (list, tuple, np.ndarray)):
+    if is_in_memory(items):
         return _checked(items, call)
     return _read_in_thread(items, call)
 
 
-def _checked(items, call):
+def _checked(items: Iterable[T], call: Call) -> Iterator[T]:
     for item in items:
         call.check()
         yield item
 
 
-def _read_in_thread(items, call):
-    requests = queue.SimpleQueue()
+def _read_in_thread(items: Iterable[T], call: Call) -> Iterator[T]:
+    requests: queue.SimpleQueue[Future[T] | None] = queue.SimpleQueue()
     threading.Thread(
         target=_answer, args=(items, requests, call), name="keras-attn-reader", daemon=True
     ).start()
     try:
         while True:
             call.check()
-            requests.put(True)
-            item, error = call.receive()
-            if isinstance(error, StopIteration):
+            item: Future[T] = Future()
+            requests.put(item)
+            call.wait(item.done)
+            if isinstance(item.exception(), StopIteration):
                 return
-            if error is not None:
-                raise error
-            yield item
+            yield item.result()
     finally:
-        requests.put(False)
+        requests.put(None)
 
 
-def _answer(items, requests, call):
-    iterator = None
-    while requests.get():
+def _answer(
+    items: Iterable[T], requests: "queue.SimpleQueue[Future[T] | None]", call: Call
+) -> None:
+    """Gives each requested future the next item, or the exception in its place."""
+    iterator: Iterator[T] | None = None
+    while (request := requests.get()) is not None:
         try:
             if iterator is None:
                 iterator = iter(items)
-            answer = next(iterator), None
+            request.set_result(next(iterator))
         except BaseException as error:  # also KeyboardInterrupt, for the thread of the call
-            answer = None, error
-        call.send(answer)
-        if answer[1] is not None:
+            request.set_exception(error)
             return
+        finally:
+            call.notify()

@@ -1,5 +1,6 @@
 import os
 import stat
+from os import PathLike
 
 from keras_attn_runtime.errors import ModelFileError
 
@@ -11,8 +12,8 @@ KINDS = {
 }
 
 
-def require_regular_file(path):
-    """Refuses what ONNX Runtime cannot open.
+def require_regular_file(path: str | PathLike[str]) -> None:
+    """Refuses paths that ONNX Runtime cannot open.
 
     These are a pipe, a socket or a device, whose opening may never return, and a path that is not
     valid UTF-8.

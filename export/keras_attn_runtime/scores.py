@@ -1,21 +1,30 @@
-"""How probable given translations are, from a search that is told all of each."""
+"""Scores of given translations, from a search with the whole translation as its prefix."""
 
 import collections
+from collections.abc import Callable, Iterable, Iterator
 
 from keras_attn_runtime.errors import SentenceError
-from keras_attn_runtime.translation import UNFINISHED
+from keras_attn_runtime.source import Source
+from keras_attn_runtime.translation import Translation, Unfinished
 
 
-def require_tokens(sources):
-    """Yields the sources; raises `SentenceError` at one without tokens: no model runs on it."""
+def require_tokens(sources: Iterable[Source]) -> Iterator[Source]:
+    """Yields the sources; raises `SentenceError` at a source without tokens."""
     for index, source in enumerate(sources):
         if not source.ids:
-            raise SentenceError(index, "expected a text with tokens. Received: one without.")
+            raise SentenceError(
+                index,
+                "expected a text with tokens. Received: ids=[]. Remove it, or use skip_unscorable.",
+            )
         yield source
 
 
-def scores(sources, search, skip_unscorable=False):
-    """Yields the `Translation` of each source, which is all of its prefix.
+def scores(
+    sources: Iterable[Source],
+    search: Callable[[Iterator[Source]], Iterable[Translation | Unfinished]],
+    skip_unscorable: bool = False,
+) -> Iterator[Translation | Unfinished | None]:
+    """Yields the `Translation` of each source, which equals the prefix of the source.
 
     Args:
         sources: iterable of `Source`s, whose prefixes end with the end token; without
@@ -27,16 +36,16 @@ def scores(sources, search, skip_unscorable=False):
     Raises:
         SentenceError: if a limit has cut one.
     """
-    read = collections.deque()
+    read: collections.deque[Source] = collections.deque()
 
-    def noted():
+    def noted() -> Iterator[Source]:
         for source in sources:
             read.append(source)
             yield source
 
     for index, translation in enumerate(search(noted())):
         source = read.popleft()
-        if translation is UNFINISHED:
+        if isinstance(translation, Unfinished):
             yield translation
             continue
         target = source.prefix

@@ -1,31 +1,38 @@
-"""The sentences and prefixes that a caller passes."""
+"""Checks the sentences and prefixes of a caller."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
+from typing import TypeVar
 
-import numpy as np
-
+from keras_attn_runtime.array_types import is_in_memory, is_scalar_array
+from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.reading import read
 
+T = TypeVar("T")
 
-def require_sentences(sentences, name):
-    """Returns sentences unchanged; raises `ValueError` for what is not one item a sentence."""
-    # A lone string is an iterable of characters: never what was meant.
-    # A dict or a table gives its keys, a set has no order.
-    is_list = hasattr(sentences, "__iter__") and not hasattr(sentences, "columns")
-    if not is_list or isinstance(sentences, (str, bytes, Mapping, Set)):
+
+def require_sentences(sentences: Iterable[T], name: str) -> Iterable[T]:
+    """Returns sentences unchanged; raises `ValueError` if they are not one item a sentence."""
+    if not _is_list(sentences):
         raise ValueError(
             f"Expected {name} to be a list with one item for each sentence. "
             f"Received: type={type(sentences).__name__}."
         )
-    if isinstance(sentences, np.ndarray) and sentences.ndim == 0:
+    if is_scalar_array(sentences):
         raise ValueError(f"Expected {name} of rank 1 or 2. Received: shape=().")
     return sentences
 
 
-def read_prefix(target_prefix, call):
-    """Like `read`, for a prefix that all sentences share too, or for what is refused later."""
-    if isinstance(target_prefix, (str, bytes)) or not hasattr(target_prefix, "__iter__"):
+def read_prefix(target_prefix: object, call: Call) -> object:
+    """Like `read`; a single prefix of all sentences, or an invalid value, is returned unchanged."""
+    if isinstance(target_prefix, (str, bytes)) or not isinstance(target_prefix, Iterable):
         return target_prefix
-    if isinstance(target_prefix, (list, tuple, np.ndarray)):
+    if is_in_memory(target_prefix):
         return target_prefix  # may be one prefix, and cannot block
     return read(target_prefix, call)
+
+
+def _is_list(sentences: object) -> bool:
+    # A string is an iterable of characters, a dict or a table of its keys; a set has no order.
+    if hasattr(sentences, "columns") or isinstance(sentences, (str, bytes, Mapping, Set)):
+        return False
+    return isinstance(sentences, Iterable)

@@ -1,20 +1,35 @@
-"""Creates the ONNX Runtime session: the only file that knows execution providers and threads."""
+"""Creates ONNX Runtime sessions: execution providers and threads."""
 
 import contextlib
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, TypeAlias
 
 from keras_attn_runtime.errors import ModelFileError, ProviderError, in_one_line
 from keras_attn_runtime.foreign_files import describe_foreign
 from keras_attn_runtime.options import require_integer
 from keras_attn_runtime.regular_file import require_regular_file
 
+if TYPE_CHECKING:
+    import onnxruntime
+
 MOST_THREADS = 1024
-"""More would be a mistake: ONNX Runtime starts all of them, whatever the processor has."""
+"""A larger number is a mistake: ONNX Runtime starts all threads, also more than there are cores."""
+
+Provider: TypeAlias = tuple[str, Mapping[str, object]]
+"""Name and options of an execution provider."""
+
+Providers: TypeAlias = str | Sequence[str | Provider]
 
 
-def create_session(path, providers=None, num_threads=None):
-    """Loads an ONNX file on exactly the execution providers that were asked for.
+def create_session(
+    path: str | PathLike[str],
+    providers: Providers | None = None,
+    num_threads: int | None = None,
+) -> "onnxruntime.InferenceSession":
+    """Loads an ONNX file on exactly the requested execution providers.
 
     ONNX Runtime by itself falls back to the CPU with a warning when a provider does not start; here
     that is an error, because a server that is a hundred times too slow is harder to notice than one
@@ -44,31 +59,33 @@ def create_session(path, providers=None, num_threads=None):
     # Opening it here turns a missing file or a missing permission into the usual OSError.
     with open(path, "rb"):
         pass
-    onnxruntime = _import_onnxruntime()
-    providers = _resolve(onnxruntime, providers)
-    names = [name for name, _ in providers]
+    _require_onnxruntime()
+    import onnxruntime
+
+    resolved = _resolve("cpu" if providers is None else providers)
+    names = [name for name, _ in resolved]
     if "CUDAExecutionProvider" in names and hasattr(onnxruntime, "preload_dlls"):
         # It reports missing libraries with print, which must not get between the translations.
         with contextlib.redirect_stdout(sys.stderr):
             onnxruntime.preload_dlls()
 
     options = onnxruntime.SessionOptions()
-    # Where a model masks, it has numbers so small that a CPU is many times slower with them. ONNX
-    # Runtime then takes them for 0, also in the thread that makes the first session.
+    # Masked weights are denormal numbers, which are many times slower on CPUs. This flushes them to
+    # zero, also in the thread that creates the first session.
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
     options.log_severity_level = 4  # what goes wrong comes as an exception, not also as a log line
     if num_threads is not None:
         options.intra_op_num_threads = num_threads
     try:
         session = onnxruntime.InferenceSession(
-            str(path), options, providers=providers, enable_fallback=0
+            str(path), options, providers=resolved, enable_fallback=0
         )
     except Exception as error:  # the exceptions of ONNX Runtime have no common base class
         cause = (
             f"ONNX Runtime cannot load {str(path)!r} on {', '.join(names)}: {in_one_line(error)}."
         )
-        given = "".join(f" Check the options {given}." for _, given in providers if given)
-        if _loads_on_cpu(onnxruntime, path, options, names):
+        given = "".join(f" Check the options {given}." for _, given in resolved if given)
+        if _loads_on_cpu(path, options, names):
             raise ProviderError(
                 f"{cause} On the CPU it can. Check the driver and libraries, or ask for "
                 f"providers='cpu'.{given}"
@@ -77,7 +94,7 @@ def create_session(path, providers=None, num_threads=None):
             raise ModelFileError(
                 f"Expected a file from ids to ids. Received: {str(path)!r}, one from strings to "
                 "strings, which needs onnxruntime-extensions and no runtime. Export it with "
-                "`onnx` instead of `onnx-text`, or run it as `export_onnx_text` tells."
+                "`onnx` instead of `onnx-text`, or see the docstring of `export_onnx_text`."
             ) from error
         foreign = describe_foreign(path)
         if foreign is not None:
@@ -85,8 +102,8 @@ def create_session(path, providers=None, num_threads=None):
                 f"Expected an ONNX file. Received: {str(path)!r}, {foreign}"
             ) from error
         raise ModelFileError(
-            f"{cause} If the file is damaged or incomplete (its weights may lie in another one, "
-            f"beside it), export or copy it again.{given}"
+            f"{cause} If the file is damaged or incomplete (its weights may be in another "
+            f"file), export or copy it again.{given}"
         ) from error
     missing = [name for name in names if name not in session.get_providers()]
     if missing:
@@ -98,8 +115,12 @@ def create_session(path, providers=None, num_threads=None):
     return session
 
 
-def _loads_on_cpu(onnxruntime, path, options, names):
-    """Whether a file that other providers refused is no worse than they are."""
+def _loads_on_cpu(
+    path: str | PathLike[str], options: "onnxruntime.SessionOptions", names: list[str]
+) -> bool:
+    """Returns whether the CPU loads a file that other providers refused."""
+    import onnxruntime
+
     if names == ["CPUExecutionProvider"]:
         return False
     try:
@@ -109,7 +130,8 @@ def _loads_on_cpu(onnxruntime, path, options, names):
     return True
 
 
-def _import_onnxruntime():
+def _require_onnxruntime() -> None:
+    """Imports ONNX Runtime for the first time; raises ImportError if it is missing."""
     # From 1.30 on, ONNX Runtime reads this when it is imported. Without it, it writes an id and a
     # database of events into the user's home.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -121,7 +143,7 @@ def _import_onnxruntime():
         missing = error
     else:
         if hasattr(onnxruntime, "InferenceSession"):
-            return onnxruntime
+            return
         missing = None  # the folder that uninstalling one of the two packages leaves of the other
     raise ImportError(
         "ONNX Runtime is not installed, or not whole: `pip install keras-attn-runtime[cpu]`, or "
@@ -129,14 +151,14 @@ def _import_onnxruntime():
     ) from missing
 
 
-def _resolve(onnxruntime, providers):
-    """Names as users write them to `(name, options)` pairs of installed providers."""
-    if providers is None:
-        providers = "cpu"
+def _resolve(providers: Providers) -> list[Provider]:
+    """Returns `(name, options)` pairs with the names of installed providers, or raises."""
+    import onnxruntime
+
     if isinstance(providers, str):
         providers = [providers]
     try:
-        pairs = [
+        pairs: list[tuple[str, dict[str, object]]] = [
             (item, {}) if isinstance(item, str) else (item[0], dict(item[1])) for item in providers
         ]
         names = [name.lower().removesuffix("executionprovider") for name, _ in pairs]

@@ -1,10 +1,15 @@
-"""From what the caller gives, text or ids, to the ids that the model reads."""
+"""Reads the texts or ids of a caller as ids of the model."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
+from keras_attn_runtime.array_types import Arrays
 from keras_attn_runtime.errors import SentenceError
+from keras_attn_runtime.file_format import Side
+from keras_attn_runtime.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -12,33 +17,33 @@ class Source:
     """One sentence as the model reads it.
 
     Attributes:
-        ids: list of ints, with the start and end token if the model wants them; [] for a sentence
-            of no tokens, of which the model makes nothing.
+        ids: list of ints, with the start and end token if the model reads them; [] for a sentence
+            without tokens, for which the model is not run.
         truncated: bool, whether the sentence was longer than the limit and was cut.
         prefix: list of ints, target ids that the translation begins with.
-        seed: int, decides what a file that draws tokens at random draws.
-        arrays: dict of arrays by the names of the inputs, for a model that reads something else
-            than ids; `None` for ids.
+        seed: int, of a file that draws tokens at random.
+        arrays: dict of arrays by the names of the inputs, for a model whose inputs are not ids;
+            `None` for ids.
     """
 
     ids: list[int]
     truncated: bool
     prefix: list[int] = field(default_factory=list)
     seed: int = 0
-    arrays: dict[str, np.ndarray] | None = None
+    arrays: Arrays | None = None
 
     @property
-    def is_empty(self):
+    def is_empty(self) -> bool:
         """bool, whether there is nothing to read."""
         return not self.ids and self.arrays is None
 
     @property
-    def shapes(self):
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Tuple of the shapes of the arrays, which must be equal in a batch; () for ids."""
         return () if self.arrays is None else tuple(each.shape for each in self.arrays.values())
 
     @property
-    def content(self):
+    def content(self) -> list[int] | Arrays:
         """The list of ids, or the dict of arrays."""
         return self.ids if self.arrays is None else self.arrays
 
@@ -47,22 +52,22 @@ class SourceReader:
     """Checks sentences and turns them into `Source`s.
 
     Args:
-        tokenizer: `Tokenizer` of the source language.
         side: `Side` of the source.
         max_source_length: int, limit of tokens of a sentence, start and end token not counted.
         max_source_characters: int, limit of characters (code points) of a text.
         truncate: bool, whether longer sentences are cut instead of refused.
     """
 
-    def __init__(self, tokenizer, side, max_source_length, max_source_characters, truncate):
-        self.tokenizer = tokenizer
+    def __init__(
+        self, side: Side, max_source_length: int, max_source_characters: int, truncate: bool
+    ) -> None:
         self.side = side
         self.max_source_length = max_source_length
         self.max_source_characters = max_source_characters
         self.truncate = truncate
         self._start, self._end = side.start, side.end
 
-    def read_texts(self, texts):
+    def read_texts(self, texts: Iterable[object], tokenizer: Tokenizer) -> Iterator[Source]:
         """Yields the `Source` of each text; raises `SentenceError` when one cannot be read."""
         for index, text in enumerate(texts):
             if not isinstance(text, str):
@@ -75,9 +80,9 @@ class SourceReader:
                 raise SentenceError(
                     index, f"expected text that can be written as UTF-8 ({error.reason})."
                 ) from error
-            yield self._source_of_text(index, text)
+            yield self._source_of_text(index, text, tokenizer)
 
-    def read_ids(self, sentences):
+    def read_ids(self, sentences: Iterable[npt.ArrayLike]) -> Iterator[Source]:
         """Yields the `Source` of each sequence of ids; raises `SentenceError` on an invalid one."""
         for index, sentence in enumerate(sentences):
             ids = self._checked_ids(index, sentence)
@@ -95,7 +100,7 @@ class SourceReader:
                 )
             yield self._source(index, ids[num_start:])
 
-    def _source_of_text(self, index, text):
+    def _source_of_text(self, index: int, text: str, tokenizer: Tokenizer) -> Source:
         # SentencePiece takes quadratic time for some long texts, and nothing can interrupt it.
         is_too_long = len(text) > self.max_source_characters
         if is_too_long and not self.truncate:
@@ -104,10 +109,10 @@ class SourceReader:
                 f"expected at most max_source_characters={self.max_source_characters} characters. "
                 "Received: a longer text. Split it, raise the limit or ask for truncation.",
             )
-        ids = self.tokenizer.encode(text[: self.max_source_characters])
+        ids = tokenizer.encode(text[: self.max_source_characters])
         return self._source(index, ids, truncated=is_too_long)
 
-    def _source(self, index, ids, truncated=False):
+    def _source(self, index: int, ids: list[int], truncated: bool = False) -> Source:
         is_too_long = len(ids) > self.max_source_length
         if is_too_long and not self.truncate:
             raise SentenceError(
@@ -121,7 +126,7 @@ class SourceReader:
         truncated = truncated or is_too_long
         return Source([] if is_empty else [*self._start, *ids, *self._end], truncated)
 
-    def _checked_ids(self, index, sentence):
+    def _checked_ids(self, index: int, sentence: npt.ArrayLike) -> list[int]:
         try:
             array = np.asarray(sentence)
         except (TypeError, ValueError) as error:

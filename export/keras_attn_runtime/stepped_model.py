@@ -1,11 +1,20 @@
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from keras_attn_runtime.array_types import Arrays
+from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.exported_model import ExportedModel
+from keras_attn_runtime.exported_model import ExportedModel, SourceContent
 from keras_attn_runtime.file_checksum import KEY, load_unchanged, verify_file_checksum
 from keras_attn_runtime.foreign_files import describe_foreign
-from keras_attn_runtime.session import create_session
+from keras_attn_runtime.session import Providers, create_session
+from keras_attn_runtime.session_pool import SessionPool
 from keras_attn_runtime.stepped_search import NEXT, SteppedSearch
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 FILES = ("start.onnx", "step.onnx", "finish.onnx")
 
@@ -13,7 +22,7 @@ FILES = ("start.onnx", "step.onnx", "finish.onnx")
 class SteppedModel(ExportedModel):
     """Three ONNX files exported by keras_attn, whose search loop runs on the host.
 
-    `run` gives what `ExportedModel.run` gives; `start` gives the search before its first step.
+    `run` returns the same as `ExportedModel.run`; `start` returns the search before its first step.
 
     Args:
         directory: string or path of the directory with `start.onnx`, `step.onnx` and `finish.onnx`.
@@ -24,7 +33,16 @@ class SteppedModel(ExportedModel):
             format, or of another export than `start.onnx`.
     """
 
-    def __init__(self, directory, providers=None, num_threads=None, num_sessions=1):
+    _others: "list[tuple[onnxruntime.InferenceSession, onnxruntime.InferenceSession]]"
+    """The sessions of `step.onnx` and `finish.onnx`, for each of `start.onnx`."""
+
+    def __init__(
+        self,
+        directory: str | PathLike[str],
+        providers: Providers | None = None,
+        num_threads: int | None = None,
+        num_sessions: int = 1,
+    ) -> None:
         expected = f"Expected a directory with {', '.join(FILES)}. Received: {str(directory)!r}"
         if Path(directory).is_file():
             advice = "Use `Translator`, or export it with `onnx-steps`."
@@ -33,24 +51,35 @@ class SteppedModel(ExportedModel):
         if Path(directory).is_dir() and not (Path(directory) / FILES[0]).exists():
             received = describe_foreign(directory) or "a directory without them."
             raise FileNotFoundError(f"{expected}, {received}")
-        start, *others = [Path(directory) / name for name in FILES]
+        start, step, finish = (Path(directory) / name for name in FILES)
 
-        def load():
-            for path in others:
+        def load() -> None:
+            for path in (step, finish):
                 verify_file_checksum(path)
             self._others = [
-                tuple(create_session(path, providers, num_threads) for path in others)
+                (
+                    create_session(step, providers, num_threads),
+                    create_session(finish, providers, num_threads),
+                )
                 for _ in range(num_sessions)
             ]
             super(SteppedModel, self).__init__(start, providers, num_threads, num_sessions)
 
-        load_unchanged(load, start, *others)
-        self._share(
+        load_unchanged(load, start, step, finish)
+        self._searches = SessionPool(
             [(first, *others) for first, others in zip(self._sessions, self._others, strict=True)]
         )
 
-    def start(self, sentences, max_length, length_penalty, prefixes=None, seeds=None, call=None):
-        """Reads one batch.
+    def start(
+        self,
+        sentences: Sequence[SourceContent],
+        max_length: int,
+        length_penalty: float,
+        prefixes: Sequence[list[int]] | None = None,
+        seeds: Sequence[int] | None = None,
+        call: Call | None = None,
+    ) -> SteppedSearch:
+        """Starts the search of one batch.
 
         Args:
             sentences, max_length, length_penalty, prefixes, seeds, call: see `ExportedModel.run`.
@@ -62,32 +91,37 @@ class SteppedModel(ExportedModel):
             BatchError: if ONNX Runtime fails.
         """
         feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
-        return SteppedSearch(next(self._turns), feeds, call)
+        return SteppedSearch(self._searches.next(), feeds, call)
 
-    def _search(self, feeds, call):
-        with self._session() as sessions:
+    def _search(self, feeds: Arrays, call: Call) -> Arrays:
+        with self._searches.borrow() as sessions:
             search = SteppedSearch(sessions, feeds, call)
             for _ in search:
                 pass
             return search.results()
 
-    def _check_signature(self):
-        (start, *_), (step, finish) = self._sessions, self._others[0]
+    def _check_signature(self) -> list[str]:
+        start, (step, finish) = self._sessions[0], self._others[0]
         # None where the file was changed on purpose.
         expected = start.get_modelmeta().custom_metadata_map.get(KEY)
         for name, session in zip(FILES[1:], (step, finish), strict=True):
             received = session.get_modelmeta().custom_metadata_map.get("keras_attn.start")
             if received is None or expected not in (None, received):
                 raise ModelFileError(
-                    f"Expected a {name} of the same export as start.onnx. Received: one that "
-                    f"belongs to a start.onnx with the checksum {received!r}, not {expected!r}. "
+                    f"Expected a {name} of the same export as start.onnx, with the checksum "
+                    f"{expected!r}. Received: checksum={received!r}. "
                     "Export them again, with `keras-attn export onnx-steps`."
                 )
         self._check_values(start, step, finish)
         return [output.name for output in finish.get_outputs()]
 
-    def _check_values(self, start, step, finish):
-        """Refuses graphs that do not give each other the values that they read."""
+    def _check_values(
+        self,
+        start: "onnxruntime.InferenceSession",
+        step: "onnxruntime.InferenceSession",
+        finish: "onnxruntime.InferenceSession",
+    ) -> None:
+        """Refuses graphs whose inputs are not outputs of the graphs before them."""
         given = {"length_penalty": "tensor(float)"} | _types(start.get_inputs())
         started = given | _types(start.get_outputs())
         stepped = {
@@ -102,11 +136,11 @@ class SteppedModel(ExportedModel):
             _require_values("finish.onnx", _types(finish.get_inputs()), values)
 
 
-def _types(values):
+def _types(values: "Iterable[onnxruntime.NodeArg]") -> dict[str, str]:
     return {each.name: each.type for each in values}
 
 
-def _require_values(reader, expected, values):
+def _require_values(reader: str, expected: Mapping[str, str], values: Mapping[str, str]) -> None:
     received = {name: values.get(name) for name in expected}
     wrong = {name: kind for name, kind in received.items() if kind != expected[name]}
     if wrong:

@@ -1,17 +1,28 @@
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from keras_attn_runtime.array_types import Array, Arrays
 from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.errors import run_failures
 
+if TYPE_CHECKING:
+    import onnxruntime
+
 NEXT = "next/"
-"""What the name of a value begins with where a step returns it."""
+"""Prefix of the name of a value that a step returns."""
+
+Session: TypeAlias = "onnxruntime.InferenceSession"
+
+Sessions: TypeAlias = tuple[Session, Session, Session]
+"""The sessions of `start.onnx`, `step.onnx` and `finish.onnx`."""
 
 
 class SteppedSearch:
-    """One search whose loop runs here, on the host.
+    """A search whose loop runs on the host.
 
-    An iterator over its steps: each `next` takes the step of one token and gives int32
-    `(batch, steps)`, the best hypothesis of each sentence so far, or its result once it is done;
-    padding follows what has ended. The file decides everything, and what goes from step to step
-    stays in the memory of the execution provider.
+    An iterator over its steps: each `next` runs one step and returns int32 `(batch, steps)`, the
+    best hypothesis of each sentence so far, or its result once it is done, with padding on the
+    right. The values between two steps stay in the memory of the execution provider.
 
     Args:
         sessions: tuple of the sessions of `start.onnx`, `step.onnx` and `finish.onnx`.
@@ -26,8 +37,10 @@ class SteppedSearch:
         ModelFileError: if ONNX Runtime fails.
     """
 
-    def __init__(self, sessions, feeds, call=None):
-        import onnxruntime  # may be missing, of which `create_session` tells first
+    def __init__(
+        self, sessions: Sessions, feeds: Mapping[str, Array], call: Call | None = None
+    ) -> None:
+        import onnxruntime  # may be missing, which `create_session` reports first
 
         start, self._step, self._finish = sessions
         self._call = call or Call()
@@ -36,29 +49,29 @@ class SteppedSearch:
         }
         ids = feeds.get("source_ids")
         rows = len(next(iter(feeds.values())))
-        self._size = (rows, None) if ids is None else ids.shape
+        self._size = (rows, None if ids is None else ids.shape[1])
         self._run(start)
 
-    def __iter__(self):
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Array:
         if self.done:
             raise StopIteration
         self._run(self._step)
         return self.values["partial"].numpy()
 
     @property
-    def done(self):
+    def done(self) -> bool:
         """bool, whether all sentences are done."""
         return bool(self.values["done"].numpy().all())
 
-    def results(self):
-        """The results of the search once it is done: dict of arrays, see `ExportedModel.run`."""
+    def results(self) -> Arrays:
+        """Returns the results of the search once it is done, see `ExportedModel.run`."""
         self._run(self._finish)
         return {each.name: self.values[each.name].numpy() for each in self._finish.get_outputs()}
 
-    def _run(self, session):
+    def _run(self, session: "onnxruntime.InferenceSession") -> None:
         cuda = session.get_provider_options().get("CUDAExecutionProvider")
         device = ("cpu", 0) if cuda is None else ("cuda", int(cuda["device_id"]))
         binding = session.io_binding()

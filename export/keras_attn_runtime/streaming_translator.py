@@ -1,21 +1,33 @@
-from keras_attn_runtime.cancellation import Call
+from collections.abc import Callable, Iterator
+from os import PathLike
+from typing import TypeVar
+
+from keras_attn_runtime.array_types import Array
+from keras_attn_runtime.cancellation import Call, CancelToken
 from keras_attn_runtime.outputs import check_partial
+from keras_attn_runtime.session import Providers
 from keras_attn_runtime.stepped_model import SteppedModel
+from keras_attn_runtime.stepped_search import SteppedSearch
+from keras_attn_runtime.tokenizer import Tokenizer
 from keras_attn_runtime.translator import Translator
+
+T = TypeVar("T")
 
 
 class StreamingTranslator(Translator):
-    """A `Translator` that also shows a translation while it is made.
+    """A `Translator` that also returns a translation token by token.
 
-    It reads a directory exported by `keras-attn export onnx-steps`. Its translations are
-    those of the one file; each token costs one more call of ONNX Runtime.
+    It reads a directory exported by `keras-attn export onnx-steps`. Its translations are the same
+    as with a single file; each token costs one more call of ONNX Runtime.
 
     Args:
         path: string or path of the directory.
         **arguments: see `Translator`.
 
     Raises:
-        Those of `Translator`.
+        ModelFileError: if `path` is a file, or a file is damaged, not exported by keras_attn, of
+            another format, or of another export than `start.onnx`.
+        Exception: see `Translator` for all others.
 
     Example:
 
@@ -24,18 +36,16 @@ class StreamingTranslator(Translator):
             print(text)                                    # 'et', 'etwas', 'etwas Text'
     """
 
-    _model_class = SteppedModel
-
     def stream(
         self,
-        text,
-        max_length=None,
-        length_penalty=None,
-        target_prefix=None,
-        seed=None,
-        timeout=None,
-        cancel_token=None,
-    ):
+        text: str,
+        max_length: int | None = None,
+        length_penalty: float | None = None,
+        target_prefix: str | None = None,
+        seed: int | None = None,
+        timeout: float | None = None,
+        cancel_token: CancelToken | None = None,
+    ) -> Iterator[str]:
         """Translates one text, token by token.
 
         Args:
@@ -46,11 +56,11 @@ class StreamingTranslator(Translator):
 
         Returns:
             Iterator of strings: after each token the best translation so far, at last the whole
-            one. Greedy search only appends; beam search may change its mind about earlier words.
+            one. Greedy search only appends; beam search may change earlier words.
 
         Raises:
             SentenceError: if the text is not valid or too long.
-            ModelFileError: if ONNX Runtime fails, or the directory has no tokenizer, or takes no
+            ModelFileError: if ONNX Runtime fails, or the file has no tokenizer or does not support
                 `target_prefix`.
             ValueError: if an option is out of its range.
             DeadlineExceeded: if `timeout` seconds are over.
@@ -65,43 +75,52 @@ class StreamingTranslator(Translator):
                 "cancel_token": cancel_token,
             }
         )
+        tokenizer = self._require_tokenizer("target")
         call = Call(options.timeout, options.cancel_token)
         (source,) = self._seeded(self._read_texts([text], target_prefix, call), options)
         if not source.ids or options.max_length == 0:
             return iter([""])
 
-        def start():
+        def start() -> SteppedSearch:
             prefixes, seeds = [source.prefix], [source.seed]
-            return self._model.start(
+            return self._stepped_model.start(
                 [source.ids], *self._runner.limits(options), prefixes, seeds, call
             )
 
-        return self._texts(self._in_worker(start, call), call)
+        return self._texts(self._in_worker(start, call), tokenizer, call)
 
-    def _in_worker(self, function, call):
-        """The result of a function, for which a worker runs ONNX Runtime."""
+    def _open(
+        self,
+        path: str | PathLike[str],
+        providers: Providers | None,
+        num_threads: int | None,
+        num_sessions: int,
+    ) -> SteppedModel:
+        self._stepped_model = SteppedModel(path, providers, num_threads, num_sessions)
+        return self._stepped_model
+
+    def _in_worker(self, function: Callable[[], T], call: Call) -> T:
+        """Returns the result of a function that runs ONNX Runtime, in a worker."""
         try:
             call.check()
-            self._runner.submit(function, call)
-            _, result = self._runner.receive(call)
+            return self._runner.result(self._runner.submit(function, call), call)
         except BaseException:  # also KeyboardInterrupt
             call.stop()
             raise
-        return result
 
-    def _texts(self, partials, call):
-        text = None
+    def _texts(self, partials: SteppedSearch, tokenizer: Tokenizer, call: Call) -> Iterator[str]:
+        text: str | None = None
         try:
             while (partial := self._in_worker(lambda: next(partials, None), call)) is not None:
-                text = self._text(partial)
+                text = self._text(partial, tokenizer)
                 yield text
         finally:
             call.stop()
         if text is None:  # a limit of no tokens
             yield ""
 
-    def _text(self, partial):
+    def _text(self, partial: Array, tokenizer: Tokenizer) -> str:
         check_partial(partial, 1, self.settings)
         control = (self.settings.target.pad_token_id, self.settings.target.end_token_id)
         token_ids = [token_id for token_id in partial[0].tolist() if token_id not in control]
-        return self._model.target_tokenizer.decode(token_ids)
+        return tokenizer.decode(token_ids)

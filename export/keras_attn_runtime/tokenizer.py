@@ -1,5 +1,6 @@
 import base64
 import binascii
+from collections.abc import Iterable
 
 import sentencepiece
 
@@ -16,7 +17,7 @@ class Tokenizer:
         ModelFileError: if it cannot be decoded or loaded.
     """
 
-    def __init__(self, encoded_model):
+    def __init__(self, encoded_model: str) -> None:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(base64.b64decode(encoded_model, validate=True))
@@ -28,18 +29,18 @@ class Tokenizer:
         self.vocabulary_size = self._processor.get_piece_size()
         self.unknown_token_id = self._processor.unk_id()
 
-    def encode(self, text):
-        """Text to a list of ids, none of them special; [] where normalisation leaves nothing."""
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a text, without special ids; [] if normalization removes all of it."""
         return self._processor.encode(text)
 
-    def decode(self, ids):
-        """Ids to text; control ids vanish."""
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns the text of ids; control ids have no text."""
         return self._processor.decode(self._known(ids))
 
-    def pieces(self, ids):
-        """Ids to their pieces, one string for each."""
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Returns the piece of each id."""
         return [self._processor.id_to_piece(id) for id in self._known(ids)]
 
-    def _known(self, ids):
+    def _known(self, ids: Iterable[int]) -> list[int]:
         # A model's vocabulary may be rounded up; ids beyond the tokenizer's have no piece.
         return [id if 0 <= id < self.vocabulary_size else self.unknown_token_id for id in ids]

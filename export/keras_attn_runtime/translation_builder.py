@@ -2,10 +2,16 @@
 
 import numpy as np
 
+from keras_attn_runtime.array_types import Integers
+from keras_attn_runtime.exported_model import ExportedModel
+from keras_attn_runtime.options import Options
+from keras_attn_runtime.outputs import SearchOutputs
+from keras_attn_runtime.source import Source
+from keras_attn_runtime.tokenizer import Tokenizer
 from keras_attn_runtime.translation import Hypothesis, Translation
 
 IMPOSSIBLE = -1e9
-"""Log probability of a hypothesis that does not exist: the search found fewer than asked for."""
+"""Log probability of a hypothesis that does not exist, because the search found fewer."""
 
 
 class TranslationBuilder:
@@ -15,14 +21,16 @@ class TranslationBuilder:
         model: `ExportedModel`.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: ExportedModel) -> None:
         self._settings = model.settings
         self._source_tokenizer = model.source_tokenizer
         self._target_tokenizer = model.target_tokenizer
         self._has_alignments = model.has_alignments
         self._has_token_log_probs = model.has_token_log_probs
 
-    def build(self, outputs, row, source, options):
+    def build(
+        self, outputs: SearchOutputs, row: int, source: Source, options: Options
+    ) -> Translation:
         """Returns the `Translation` in a row of the outputs of a batch.
 
         Args:
@@ -40,28 +48,37 @@ class TranslationBuilder:
         pieces = _pieces(self._source_tokenizer, source.ids)
         return Translation.from_hypotheses(hypotheses, pieces, source.truncated)
 
-    def build_empty(self, source, options):
+    def build_empty(self, source: Source, options: Options) -> Translation:
         """Returns the empty `Translation` of a source for which no search runs."""
         alignments = None
         if self._has_alignments and options.alignments:
             alignments = np.zeros((0, len(source.ids)), np.float32)
         pieces = _pieces(self._source_tokenizer, source.ids)
-        text, no_pieces = ("", []) if pieces is not None else (None, None)
-        log_probs = [] if self._has_token_log_probs else None
+        text = None if pieces is None else ""
+        no_pieces: list[str] | None = None if pieces is None else []
+        log_probs: list[float] | None = [] if self._has_token_log_probs else None
         nothing = Hypothesis(text, [], no_pieces, 0.0, 0.0, not source.ids, alignments, log_probs)
         return Translation.from_hypotheses([nothing], pieces, source.truncated)
 
-    def _hypothesis(self, outputs, row, rank, source_length, options):
-        length = outputs["lengths"][row, rank]
-        token_ids = outputs["token_ids"][row, rank, :length].tolist()
+    def _hypothesis(
+        self,
+        outputs: SearchOutputs,
+        row: int,
+        rank: int,
+        source_length: int | None,
+        options: Options,
+    ) -> Hypothesis:
+        length = int(outputs["lengths"][row, rank])
+        token_ids: list[int] = outputs["token_ids"][row, rank, :length].tolist()
         alignments = None
-        if self._has_alignments and options.alignments:
+        if "alignments" in outputs and options.alignments:
             # A copy, so that keeping one sentence does not keep its whole batch.
             alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
         ended = self._has_ended(outputs["token_ids"][row, rank], length)
-        token_log_probs = outputs.get("token_log_probs")
-        if token_log_probs is not None:
-            token_log_probs = token_log_probs[row, rank, : length + bool(ended)].tolist()
+        token_log_probs: list[float] | None = None
+        if "token_log_probs" in outputs:
+            log_probs = outputs["token_log_probs"][row, rank]
+            token_log_probs = log_probs[: length + bool(ended)].tolist()
         tokenizer = self._target_tokenizer
         return Hypothesis(
             text=None if tokenizer is None else tokenizer.decode(token_ids),
@@ -74,7 +91,7 @@ class TranslationBuilder:
             token_log_probs=token_log_probs,
         )
 
-    def _has_ended(self, token_ids, length):
+    def _has_ended(self, token_ids: Integers, length: int) -> bool | None:
         """Returns whether the end token follows; `None` if padding is the same token."""
         end = self._settings.target.end_token_id
         if end == self._settings.target.pad_token_id:
@@ -82,5 +99,5 @@ class TranslationBuilder:
         return token_ids[length : length + 1].tolist() == [end]
 
 
-def _pieces(tokenizer, token_ids):
+def _pieces(tokenizer: Tokenizer | None, token_ids: list[int]) -> list[str] | None:
     return None if tokenizer is None else tokenizer.pieces(token_ids)

@@ -1,10 +1,11 @@
 import dataclasses
 import os
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, Unpack
 
-from keras_attn_runtime.array_inputs import ArrayReader
+from keras_attn_runtime.array_inputs import ArrayReader, Rows
+from keras_attn_runtime.array_types import Ids
 from keras_attn_runtime.batch_runner import BatchRunner
 from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.default_num_threads import default_num_threads
@@ -24,12 +25,13 @@ from keras_attn_runtime.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
 from keras_attn_runtime.reading import read
 from keras_attn_runtime.scores import require_tokens, scores
 from keras_attn_runtime.sentences import read_prefix, require_sentences
-from keras_attn_runtime.session import MOST_THREADS
-from keras_attn_runtime.source import SourceReader
-from keras_attn_runtime.translation import Translation
+from keras_attn_runtime.session import MOST_THREADS, Providers
+from keras_attn_runtime.source import Source, SourceReader
+from keras_attn_runtime.tokenizer import Tokenizer
+from keras_attn_runtime.translation import Translation, Unfinished
 
 SEEDS = 2**31
-"""So many seeds a file takes, from 0 on."""
+"""Number of seeds that a file distinguishes, from 0 on."""
 
 CHARACTERS_PER_TOKEN = 32
 """The default limit of characters is this times the limit of tokens."""
@@ -39,52 +41,51 @@ class Translator(PickledArguments):
     """Translates with one ONNX file exported by keras_attn.
 
     Sentences are sorted by length inside a bounded window, translated in batches and given back in
-    the order of the input. A batch that ONNX Runtime cannot run, mostly for want of memory, is
+    the order of the input. A batch that ONNX Runtime cannot run, mostly for lack of memory, is
     halved until it can. ONNX Runtime runs in threads of this object, so that Ctrl-C, a deadline or
-    a `CancelToken` end a call within milliseconds. One object may be used from several threads at
-    once. The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
+    a `CancelToken` end a call within milliseconds. Several threads can use one object at once.
+    The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
     `num_hypotheses`, `batch_size`, `window`, `seed`, `alignments`, `timeout`, `cancel_token`.
 
     A Translator can be pickled, for Spark, Ray and spawned processes: it is stored as its path and
     its other arguments, and the process that receives it opens the file again.
 
     Args:
-        path: string or path of the ONNX file, or of the directory that was exported in its place.
+        path: string or path of the ONNX file, or of an exported directory.
         providers: "cpu", "cuda" or any ONNX Runtime provider, or a list of names and
             `(name, options)` pairs in order of preference. A provider that does not start is an
             error, never replaced silently. Default: "cpu".
         num_threads: int of at least 1, CPU threads of one operator; at most 1024 of all workers.
-            Default: as many as the process may use cores, divided by the workers.
+            Default: the number of cores that the process may use, divided by the workers.
         num_workers: int in [1, 1024], batches translated at once. Two workers of one thread each
             translate many sentences faster than one of two threads, and each holds the model in
             memory once. Default: 1.
         max_source_length: int of at least 1, limit of tokens of a sentence, start and end token
-            not counted. A model that knows fewer positions lowers it. Default: 512.
+            not counted. It is lowered to the positions that the model has. Default: 512.
         truncate: bool, whether a longer sentence is cut to the limits (`Translation.truncated`
             is then True) instead of refused with a `SentenceError`. Default: False.
         max_source_characters: int of at least 1, limit of characters (code points) of a text. It
             is applied before the tokenizer, whose time can grow with the square of the length.
-            Texts of targets and prefixes have the same limit, but at least 16,384, and are refused
-            beyond. Default: 32 times the limit of tokens that holds.
+            Longer targets and prefixes are refused; their limit is at least 16,384. Default: 32
+            times the limit of tokens.
 
     Attributes:
-        settings: `Settings`, what the file says about its model.
+        settings: `Settings`, the metadata of the file.
         has_alignments: bool, whether translations can have alignments.
         has_token_log_probs: bool, whether they have `token_log_probs`.
-        supports_target_prefix: bool, whether they can be told what to begin with.
-        is_stochastic: bool, whether they are drawn at random, by `seed`.
-        max_source_length, max_source_characters, max_target_characters: ints, the limits that
-            hold.
+        supports_target_prefix: bool, whether the methods take a `target_prefix`.
+        is_stochastic: bool, whether tokens are drawn at random, by `seed`.
+        max_source_length, max_source_characters, max_target_characters: ints, the limits in use.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ModelFileError: if the file is damaged, from elsewhere, or of another format.
+        ModelFileError: if the file is damaged, not exported by keras_attn, or of another format.
         ProviderError: if a provider cannot be used.
         ValueError: if another argument is out of its range.
-        RuntimeError: by the methods, in a process that was forked since.
+        RuntimeError: by the methods, in a process that was forked after the creation.
         DeadlineExceeded: by the methods, if `timeout` seconds are over.
         Cancelled: by the methods, a `RuntimeError`, if `cancel_token` is cancelled.
-        TypeError: by the methods, for an option that there is not.
+        TypeError: by the methods, for an unknown option; the message lists the valid ones.
 
     Example:
 
@@ -93,12 +94,10 @@ class Translator(PickledArguments):
         translator.translate(["some text"])[0].log_prob    # -1.25
     """
 
-    _model_class = ExportedModel
-
     def __init__(
         self,
         path: str | os.PathLike[str],
-        providers: Sequence[str] | None = None,
+        providers: Providers | None = None,
         num_threads: int | None = None,
         num_workers: int = 1,
         max_source_length: int = 512,
@@ -110,16 +109,13 @@ class Translator(PickledArguments):
             require_integer("max_source_characters", max_source_characters, least=1)
         require_integer("num_workers", num_workers, least=1, most=MOST_THREADS)
         require_bool("truncate", truncate)
-        if not isinstance(path, (str, os.PathLike)):
-            raise ValueError(
-                f"Expected path to be a string or a path. Received: type={type(path).__name__}."
-            )
+        _require_path(path)
         if num_threads is None:
             num_threads = default_num_threads(num_workers)
         else:
             most = MOST_THREADS // num_workers
             require_integer("num_threads", num_threads, least=1, most=most)
-        self._model = self._model_class(path, providers, num_threads, num_workers)
+        self._model = self._open(path, providers, num_threads, num_workers)
         self._runner = BatchRunner(self._model, num_workers)
         self._process = os.getpid()
         self.settings = self._model.settings
@@ -137,22 +133,24 @@ class Translator(PickledArguments):
         self._reader = None
         if source is not None and list(self.settings.inputs) == ["source_ids"]:
             self._reader = SourceReader(
-                self._model.source_tokenizer,
                 source,
                 self.max_source_length,
                 self.max_source_characters,
                 truncate,
             )
-        self._prefixes = PrefixReader(
-            self._model.target_tokenizer,
-            self.settings.target,
-            self.max_target_characters,
-        )
+        self._prefixes = PrefixReader(self.settings.target, self.max_target_characters)
 
     @list_options
-    def __call__(self, texts: Iterable[str], **options: Unpack[CallOptions]) -> list[str]:
+    def __call__(
+        self,
+        texts: Iterable[str],
+        target_prefix: str | Iterable[str] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> list[str]:
         """Translates a list of texts into a list of texts of the same length; see `translate`."""
-        return [translation.text for translation in self.translate(texts, **options)]
+        self._require_tokenizer("target")
+        translations = self.translate(texts, target_prefix, **options)
+        return [translation.text or "" for translation in translations]
 
     @list_options
     def translate(
@@ -161,13 +159,13 @@ class Translator(PickledArguments):
         target_prefix: str | Iterable[str] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[Translation]:
-        """Translates texts and returns all that the model says about them.
+        """Translates texts and returns translations with their scores and hypotheses.
 
         All texts are checked before the first is translated.
 
         Args:
-            texts: iterable of strings. Text without tokens has the empty translation, but for a
-                language model that begins with a start token, which writes something.
+            texts: iterable of strings. A text without tokens has the empty translation, except for
+                a language model with a start token, which continues the start token.
             target_prefix: string that all translations begin with, such as the tag of a language,
                 or an iterable of strings, one for each text. Default: nothing.
             **options: see `Options`.
@@ -181,10 +179,9 @@ class Translator(PickledArguments):
                 Runtime fails on one sentence.
             ValueError: if an option is out of its range, or there are more or fewer prefixes.
         """
-        options = self._checked(options)
-        call = _call(options)
+        checked, call = self._begin(options)
         sources = self._read_texts(texts, target_prefix, call)
-        return collect_results(sources, lambda sources: self._run(sources, options, call))
+        return collect_results(sources, lambda sources: self._run(sources, checked, call))
 
     @list_options
     def translate_iterable(
@@ -211,19 +208,18 @@ class Translator(PickledArguments):
                 Runtime fails on one sentence.
             ValueError: if an option is out of its range, or there are more or fewer prefixes.
         """
-        options = self._checked(options)
-        call = _call(options)
+        checked, call = self._begin(options)
         sources = self._read_texts(texts, target_prefix, call)
-        return yield_finished(self._run(sources, options, call))
+        return yield_finished(self._run(sources, checked, call))
 
     @list_options
     def translate_ids(
         self,
-        sentences: Iterable[Any],
-        target_prefix: Iterable[Any] | None = None,
+        sentences: Iterable[Ids],
+        target_prefix: Ids | Iterable[Ids] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[Translation]:
-        """Translates token ids, for callers with a tokenizer of their own; the file needs none.
+        """Translates token ids, for callers with their own tokenizer; the file needs none.
 
         Args:
             sentences: iterable of int sequences `(source_length,)`, or one padded integer array
@@ -245,21 +241,20 @@ class Translator(PickledArguments):
                 sentence.
             ValueError: if an option is out of its range, or there are more or fewer prefixes.
         """
-        options = self._checked(options)
-        call = _call(options)
+        checked, call = self._begin(options)
         sources = self._require_reader().read_ids(
             read(require_sentences(sentences, "sentences"), call)
         )
         if target_prefix is not None:
             self._require_target_prefix()
             sources = self._prefixes.of_ids(sources, read_prefix(target_prefix, call))
-        return collect_results(sources, lambda sources: self._run(sources, options, call))
+        return collect_results(sources, lambda sources: self._run(sources, checked, call))
 
     @list_options
     def generate(
         self,
-        inputs: Mapping[str, Any],
-        target_prefix: str | Iterable[Any] | None = None,
+        inputs: Mapping[str, Rows],
+        target_prefix: str | Ids | Iterable[str | Ids] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[Translation]:
         """Generates from inputs that are not text: images, features, audio, series.
@@ -286,23 +281,24 @@ class Translator(PickledArguments):
 
             Translator("captions.onnx").generate({"image": images})[0].text    # 'a red house'
         """
-        options = self._checked(options)
-        call = _call(options)
+        checked, call = self._begin(options)
         if self._reader is not None:
             raise ModelFileError(
-                "Expected a file with other inputs than text. Received: one that reads "
-                "'source_ids'. Give texts to `translate`, or ids to `translate_ids`."
+                "Expected a file whose inputs are arrays. Received: inputs="
+                f"{list(self.settings.inputs)}. Give texts to `translate`, or ids to "
+                "`translate_ids`."
             )
         sources = ArrayReader(self.settings.inputs, self.settings.source).read(inputs)
         if target_prefix is not None:
             self._require_target_prefix()
-            with_prefixes = self._prefixes.of_ids
             several = target_prefix if isinstance(target_prefix, (list, tuple)) else [target_prefix]
+            prefix = read_prefix(target_prefix, call)
             if any(isinstance(each, str) for each in several):
-                self._require_tokenizer("target")
-                with_prefixes = self._prefixes.of_texts
-            sources = with_prefixes(sources, read_prefix(target_prefix, call))
-        return collect_results(sources, lambda sources: self._run(sources, options, call))
+                tokenizer = self._require_tokenizer("target")
+                sources = self._prefixes.of_texts(sources, prefix, tokenizer)
+            else:
+                sources = self._prefixes.of_ids(sources, prefix)
+        return collect_results(sources, lambda sources: self._run(sources, checked, call))
 
     @list_options
     def score(
@@ -312,17 +308,17 @@ class Translator(PickledArguments):
         skip_unscorable: bool = False,
         **options: Unpack[CallOptions],
     ) -> list[Translation | None]:
-        """Says how probable given translations are: to choose among them, or to clean a corpus.
+        """Scores given translations: to choose among them, or to clean a corpus.
 
-        The search is told the whole translation, as its `target_prefix`, and has nothing to choose.
-        A file with one beam does it fastest: `--search beam_width=1`. All pairs are checked before
+        The whole translation is the `target_prefix` of the search, so the search chooses nothing.
+        A file with one beam is fastest: `--search beam_width=1`. All pairs are checked before
         the first is scored.
 
         Args:
             texts: iterable of strings.
             targets: iterable of strings, the translation of each.
-            skip_unscorable: bool, whether the result of a text without tokens, and of a target for
-                which the file allows fewer tokens, is `None`, instead of an error. Default: False.
+            skip_unscorable: bool, whether the result is `None`, instead of an error, for a text
+                without tokens and for a target that is longer than the file allows. Default: False.
             **options: see `Options`. By default there is no `max_length`.
 
         Returns:
@@ -336,11 +332,10 @@ class Translator(PickledArguments):
                 end token, or ONNX Runtime fails on one sentence.
             ValueError: if an option is out of its range, or there are more or fewer targets.
         """
-        options = self._checked({"max_length": LARGEST_INT32, **options})
-        call = _call(options)
+        checked, call = self._begin({"max_length": LARGEST_INT32, **options})
         pairs = self._read_pairs(texts, targets, skip_unscorable, call)
         return collect_results(
-            pairs, lambda pairs: self._scores(pairs, skip_unscorable, options, call)
+            pairs, lambda pairs: self._scores(pairs, skip_unscorable, checked, call)
         )
 
     @list_options
@@ -351,7 +346,7 @@ class Translator(PickledArguments):
         skip_unscorable: bool = False,
         **options: Unpack[CallOptions],
     ) -> Iterator[Translation | None]:
-        """As `score`, lazily and in constant memory: for files of any length.
+        """Scores given translations lazily, in constant memory: for files of any length.
 
         Args:
             texts, targets: see `score`; they are read at most one window ahead.
@@ -365,36 +360,55 @@ class Translator(PickledArguments):
         Raises:
             See `score`.
         """
-        options = self._checked({"max_length": LARGEST_INT32, **options})
-        call = _call(options)
+        checked, call = self._begin({"max_length": LARGEST_INT32, **options})
         pairs = self._read_pairs(texts, targets, skip_unscorable, call)
-        return yield_finished(self._scores(pairs, skip_unscorable, options, call))
+        return yield_finished(self._scores(pairs, skip_unscorable, checked, call))
 
-    def _scores(self, pairs, skip_unscorable, options, call):
+    def _scores(
+        self, pairs: Iterable[Source], skip_unscorable: bool, options: Options, call: Call
+    ) -> Iterator[Translation | Unfinished | None]:
         return scores(pairs, lambda pairs: self._run(pairs, options, call), skip_unscorable)
 
-    def _read_pairs(self, texts, targets, skip_unscorable, call):
-        """Yields the source of each text, with the target and the end token as its prefix."""
+    def _read_pairs(
+        self, texts: Iterable[str], targets: Iterable[str], skip_unscorable: bool, call: Call
+    ) -> Iterator[Source]:
+        """Returns the source of each text, with the target and the end token as its prefix."""
         require_bool("skip_unscorable", skip_unscorable)
         self._require_target_prefix()
-        target = self.settings.target
-        if target.end_token_id == target.pad_token_id:
+        end, padding = self.settings.target.end_token_id, self.settings.target.pad_token_id
+        if end is None or end == padding:
             raise ModelFileError(
                 "Expected a file with an end token that is not padding, because a target ends "
-                f"with it. Received: id {target.end_token_id} for both."
+                f"with it. Received: end_token_id={end}, pad_token_id={padding}. Export a model "
+                "with an end token."
             )
+        tokenizer = self._require_tokenizer("target")
         sources = self._read_texts(texts, None, call)
         targets = read(require_sentences(targets, "targets"), call)
-        sources = self._prefixes.of_targets(sources, targets)
+        sources = self._prefixes.of_targets(sources, targets, tokenizer, end)
         return sources if skip_unscorable else require_tokens(sources)
 
-    def _checked(self, options):
+    def _open(
+        self,
+        path: str | os.PathLike[str],
+        providers: Providers | None,
+        num_threads: int | None,
+        num_sessions: int,
+    ) -> ExportedModel:
+        return ExportedModel(path, providers, num_threads, num_sessions)
+
+    def _begin(self, arguments: CallOptions) -> tuple[Options, Call]:
+        """Returns the options of a call and its state, whose time begins now."""
+        options = self._checked(arguments)
+        return options, Call(options.timeout, options.cancel_token)
+
+    def _checked(self, arguments: CallOptions) -> Options:
         if os.getpid() != self._process:  # the threads of sessions and workers stayed behind
             raise RuntimeError(
-                "Expected a Translator of this process. Received: one that was made before the "
-                "process was forked. Make it afterwards, in each process."
+                "This Translator was created before a fork. Create one in each process, after the "
+                "fork."
             )
-        options = Options.of(options)
+        options = Options.of(arguments)
         if options.num_hypotheses > self.settings.num_hypotheses:
             raise ValueError(
                 f"Expected num_hypotheses of at most {self.settings.num_hypotheses}, as many as "
@@ -408,43 +422,54 @@ class Translator(PickledArguments):
             )
         return options
 
-    def _require_target_prefix(self):
+    def _require_target_prefix(self) -> None:
         if not self.supports_target_prefix:
             raise ModelFileError(
-                "Expected a file that can be told what translations begin with, because of "
-                "target_prefix. Received: one that cannot. Export it with `--target-prefix`, or "
-                "`export_onnx(..., target_prefix=True)`."
+                "Expected a file with the input 'prefix_ids', because of target_prefix. Received: "
+                f"search_inputs={self.settings.search_inputs}. Export it with `--target-prefix`, "
+                "or `export_onnx(..., target_prefix=True)`."
             )
 
-    def _require_reader(self):
+    def _require_reader(self) -> SourceReader:
         if self._reader is None:
             raise ModelFileError(
-                "Expected a file that reads text. Received: one with the inputs "
+                "Expected a file with the input 'source_ids'. Received: inputs="
                 f"{list(self.settings.inputs)}. Give arrays to `generate`."
             )
         return self._reader
 
-    def _require_tokenizer(self, side):
-        if getattr(self._model, f"{side}_tokenizer") is None:
+    def _require_tokenizer(self, side: Literal["source", "target"]) -> Tokenizer:
+        model = self._model
+        tokenizer = model.source_tokenizer if side == "source" else model.target_tokenizer
+        if tokenizer is None:
+            settings = self.settings.source if side == "source" else self.settings.target
+            kind = None if settings is None else settings.tokenizer
             raise ModelFileError(
-                f"Expected a file with a {side} tokenizer, because of text. Received: one without. "
-                f"Export it with {side}_tokenizer=..., or give ids to `translate_ids`."
+                f"Expected a file with a {side} tokenizer of SentencePiece, because of text. "
+                f"Received: tokenizer={kind!r}. Export it with {side}_tokenizer=..., or give ids "
+                "to `translate_ids`."
             )
+        return tokenizer
 
-    def _read_texts(self, texts, target_prefix, call):
+    def _read_texts(
+        self, texts: Iterable[str], target_prefix: str | Iterable[str] | None, call: Call
+    ) -> Iterator[Source]:
         reader = self._require_reader()
-        self._require_tokenizer("source")
-        sources = reader.read_texts(read(require_sentences(texts, "texts"), call))
+        tokenizer = self._require_tokenizer("source")
+        sources = reader.read_texts(read(require_sentences(texts, "texts"), call), tokenizer)
         if target_prefix is None:
             return sources
         self._require_target_prefix()
-        return self._prefixes.of_texts(sources, read_prefix(target_prefix, call))
+        prefix = read_prefix(target_prefix, call)
+        return self._prefixes.of_texts(sources, prefix, self._require_tokenizer("target"))
 
-    def _run(self, sources, options, call):
+    def _run(
+        self, sources: Iterable[Source], options: Options, call: Call
+    ) -> Iterator[Translation | Unfinished]:
         return self._runner.run(self._seeded(sources, options), options, call)
 
-    def _seeded(self, sources, options):
-        """Yields the sources with a seed for each, if the file takes them."""
+    def _seeded(self, sources: Iterable[Source], options: Options) -> Iterable[Source]:
+        """Returns the sources with a seed for each, if the file takes them."""
         if not self.is_stochastic:
             return sources
         # Far from those of other calls, also of one with the next seed.
@@ -455,5 +480,8 @@ class Translator(PickledArguments):
         )
 
 
-def _call(options):
-    return Call(options.timeout, options.cancel_token)
+def _require_path(path: object) -> None:
+    if not isinstance(path, (str, os.PathLike)):
+        raise ValueError(
+            f"Expected path to be a string or a path. Received: type={type(path).__name__}."
+        )

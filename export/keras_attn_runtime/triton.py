@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tempfile
+from os import PathLike
 from pathlib import Path
 
 from keras_attn_runtime.exported_model import ExportedModel
@@ -20,8 +21,8 @@ TYPES = {
 }
 
 
-def config(model, name):
-    """The configuration of an exported file, as protobuf text of Triton's `ModelConfig`.
+def config(model: ExportedModel, name: str) -> str:
+    """Returns the configuration of an exported file, as protobuf text of Triton's `ModelConfig`.
 
     `max_batch_size` is 0, which means that every axis is in `dims`: the model does batches, but its
     limit and penalty, which are numbers, have no batch axis. Triton writes a number as one element.
@@ -34,7 +35,8 @@ def config(model, name):
         String.
     """
     lines = [f'name: "{name}"', 'backend: "onnxruntime"', "max_batch_size: 0"]
-    for side, values in model.signature().items():
+    signature = model.signature()
+    for side, values in (("input", signature["input"]), ("output", signature["output"])):
         for value in values:
             sizes = [size if isinstance(size, int) else -1 for size in value.shape] or [1]
             kind = TYPES[value.type]
@@ -42,7 +44,9 @@ def config(model, name):
     return "\n".join(lines) + "\n"
 
 
-def write_repository(path, repository, name=None):
+def write_repository(
+    path: str | PathLike[str], repository: str | PathLike[str], name: str | None = None
+) -> Path:
     """Adds an exported file to a model repository, whole or not at all.
 
     Args:
@@ -96,13 +100,13 @@ def write_repository(path, repository, name=None):
     return target
 
 
-def _short(name):
-    """The name, or its checksum if it is too long to become part of another name."""
+def _short(name: str) -> str:
+    """Returns the name, or its checksum if it is too long to become part of another name."""
     return name if len(name) <= 128 else hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
-def _remove_leftovers(directory, name):
-    """Removes what killed processes left of the model of this name."""
+def _remove_leftovers(directory: Path, name: str) -> None:
+    """Removes partial directories of this model that killed processes left."""
     found = directory.iterdir() if os.access(directory, os.R_OK) else ()
     for left in list(found):
         if re.fullmatch(rf"\.partial-[^-]+-{re.escape(_short(name))}", left.name):
@@ -112,8 +116,8 @@ def _remove_leftovers(directory, name):
                 os.close(lock)
 
 
-def _locked(directory):
-    """A descriptor that locks a directory, which a kill releases; None where that is impossible."""
+def _locked(directory: Path) -> int | None:
+    """Returns a descriptor that locks a directory until the process ends; None if impossible."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -130,10 +134,10 @@ def _locked(directory):
     return descriptor
 
 
-def _place_of_drafts(repository):
-    """Where to write what will be moved into a repository: beside it, if that can be.
+def _place_of_drafts(repository: Path) -> Path:
+    """Returns the directory for partial models: next to the repository, if that is writable.
 
-    Triton takes all directories in it for models, and does not start with one that is half-written.
+    Triton loads every directory in its repository, and does not start with a partial model.
     """
     beside = repository.absolute().parent
     while not beside.exists():

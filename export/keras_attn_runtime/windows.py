@@ -1,13 +1,17 @@
-"""Sorting by length, without reading more than a window of the input ahead."""
+"""Windows of the input, and batches of similar length in a window."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
-def windows(items, size):
+def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Cuts an iterable into lists of up to `size` consecutive items.
 
-    When the iterable fails, the items it gave before are yielded first and the error is raised
-    after them, so that nothing in front of a bad line is lost.
+    When the iterable fails, the items before the error are yielded first and the error is raised
+    after them, so that no line before a bad line is lost.
 
     Args:
         items: iterable, read no further than the end of the current window.
@@ -21,11 +25,12 @@ def windows(items, size):
     >>> list(windows("abcde", 2))
     [['a', 'b'], ['c', 'd'], ['e']]
     """
-    items = iter(items)
+    iterator = iter(items)
     while True:
-        window, error = [], None
+        window: list[T] = []
+        error: Exception | None = None
         try:
-            for item in islice(items, size):
+            for item in islice(iterator, size):
                 window.append(item)
         except Exception as caught:
             error = caught
@@ -37,8 +42,8 @@ def windows(items, size):
             return
 
 
-def batches_by_length(lengths, batch_size):
-    """Positions grouped into batches of similar length, so that little padding is computed.
+def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
+    """Yields positions grouped into batches of similar length, so that little padding is computed.
 
     Longest first: the memory taken for the first batch then serves all others.
 

@@ -6,13 +6,17 @@ import queue
 import threading
 import time
 import weakref
+from collections.abc import Callable
+from typing import TypeAlias
 
 from keras_attn_runtime.cancellation import stop_all_calls
 
 LONGEST_EXIT = 5.0
 """Seconds that the end of the process waits for a run that was stopped, but not yet ended."""
 
-_live_queues = weakref.WeakSet()
+Job: TypeAlias = Callable[[], None]
+
+_live_queues: "weakref.WeakSet[_Queue]" = weakref.WeakSet()
 
 
 class WorkerPool:
@@ -27,19 +31,21 @@ class WorkerPool:
         limit: int, most threads. Default: none, there are as many as jobs at the same time.
     """
 
-    def __init__(self, limit=None):
+    def __init__(self, limit: int | None = None) -> None:
         self._queue = _Queue(limit)
         # The threads know the queue alone, so that they do not keep what made the pool.
         weakref.finalize(self, self._queue.close).atexit = False
 
-    def submit(self, job):
+    def submit(self, job: Job) -> None:
         """Runs a function without arguments, which must not raise, in a thread of the pool."""
         self._queue.jobs.put(job)
 
 
 class _Queue:
-    def __init__(self, limit):
-        self.jobs = queue.SimpleQueue()
+    """The jobs of a pool and its threads."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self.num_busy = 0
         self.process = os.getpid()
         self._num_threads = 0
@@ -49,14 +55,15 @@ class _Queue:
         with self._lock:
             self._start_thread()
 
-    def close(self):
+    def close(self) -> None:
+        """Ends the threads, each after its job."""
         self.jobs.put(None)
 
-    def _start_thread(self):
+    def _start_thread(self) -> None:
         self._num_threads += 1
         threading.Thread(target=self._work, name="keras-attn-worker", daemon=True).start()
 
-    def _work(self):
+    def _work(self) -> None:
         while True:
             job = self.jobs.get()
             if job is None:
@@ -74,8 +81,8 @@ class _Queue:
 
 
 @atexit.register
-def _end_runs():
-    """Keeps the end of the process from destroying what a run still uses."""
+def _end_runs() -> None:
+    """Ends all runs before the process ends and destroys what they use."""
     if _is_any_busy():
         stop_all_calls()
     end = time.monotonic() + LONGEST_EXIT
@@ -83,6 +90,6 @@ def _end_runs():
         time.sleep(0.005)
 
 
-def _is_any_busy():
+def _is_any_busy() -> bool:
     # A process that was forked has none of the threads.
-    return any(each.num_busy and each.process == os.getpid() for each in list(_live_queues))
+    return any(each.num_busy > 0 and each.process == os.getpid() for each in list(_live_queues))

@@ -1,8 +1,8 @@
-"""Every use of what Keras, TensorFlow and tf2onnx do not document, and every patch of them.
+"""Uses of undocumented names of Keras, TensorFlow and tf2onnx, and patches of these packages.
 
 No other module imports `keras.src`, `tensorflow.python`, `tensorflow.core` or `tf2onnx`, which
 `tests/check_layout.py` checks. `tests/_backend/test_private_names.py` fails when one of these names
-changes, or when upstream fixes what it works around.
+changes, or when a workaround is no longer necessary.
 
 | name | used for | seen in | can go when |
 |---|---|---|---|
@@ -39,20 +39,20 @@ from keras_attn._types import Tensor
 
 
 def remat_mode(layer: keras.layers.Layer) -> Any:
-    """The `keras.RematScope` that a layer was created in, or `None`."""
+    """Returns the `keras.RematScope` in which a layer was created, or `None`."""
     return layer._remat_mode
 
 
 def end_remat(layer: keras.layers.Layer) -> None:
-    """Makes Keras forget the `keras.RematScope` that a layer was created in."""
+    """Removes a layer from the `keras.RematScope` in which it was created."""
     layer._remat_mode = None
 
 
 class GradientClipping:
-    """Base of an optimizer that sees all gradients once in each step, before Keras uses them."""
+    """Base class of optimizers that transform all gradients of a step before Keras uses them."""
 
     def clip_gradients(self, gradients: list[Any]) -> list[Any]:
-        """Returns the gradients that the step uses. By default it clips them as Keras does."""
+        """Returns the gradients to use in the step. The default clips them like Keras."""
         parent: Any = super()
         return parent._clip_gradients(gradients)
 
@@ -61,22 +61,22 @@ class GradientClipping:
 
 
 def adam_moments(optimizer: Any, variable: Any) -> tuple[Any, Any]:
-    """The variables of Adam with the first and the second moment of a variable's gradient."""
+    """Returns the variables of Adam with the first and second moment of a variable's gradient."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 
 
 def implicit_mask(tensor: Tensor) -> Any:
-    """The mask that Keras has attached to a tensor, or `None`."""
+    """Returns the implicit mask that Keras attached to a tensor, or `None`."""
     return getattr(tensor, "_keras_mask", None)
 
 
 def copy_layers_in(model_class: Any, scope: Any) -> Any:
-    """Makes `keras.models.clone_model` copy the layers of a functional subclass in a scope.
+    """Makes `keras.models.clone_model` copy the layers of a functional subclass inside a scope.
 
     Args:
-        model_class: subclass of `keras.Model`.
-        scope: function that returns a context manager.
+        model_class: Subclass of `keras.Model`.
+        scope: Function that returns a context manager.
     """
 
     def _run_through_graph(self, *args, **kwargs):
@@ -87,16 +87,16 @@ def copy_layers_in(model_class: Any, scope: Any) -> Any:
 
 
 def loss_weights(model: keras.Model) -> Any:
-    """The `loss_weights` that a model was compiled with, or `None`."""
+    """Returns the `loss_weights` with which a model was compiled, or `None`."""
     return getattr(getattr(model, "_compile_loss", None), "_user_loss_weights", None)
 
 
 NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")
-"""Attributes of an operation with the nodes of all functional models that it is a part of."""
+"""Attributes of an operation with the nodes of all functional models that contain it."""
 
 
 def graph_record_classes() -> Any:
-    """Classes of Keras' objects that refer to layers and are no layers."""
+    """Returns the classes of Keras objects that refer to layers without being layers."""
     from keras.src.ops.node import Node
     from keras.src.utils.tracking import Tracker
 
@@ -104,7 +104,7 @@ def graph_record_classes() -> Any:
 
 
 def forget_original_parts(value: Any) -> None:
-    """Makes the copy of a `Tracker` know its own parts, which it finds by their ids."""
+    """Makes the copy of a `Tracker` track its own parts, which it identifies by their ids."""
     if hasattr(value, "stored_ids"):
         value.stored_ids = {
             name: {id(each) for each in parts} for name, (_, parts) in value.config.items()
@@ -131,11 +131,12 @@ def is_compiled_by_xla() -> bool:
 
 
 def inline_compiled_functions(graph_def: Any, input_names: Any, output_names: Any) -> Any:
-    """Inlines functions with `jit_compile=True`, such as Keras' convolutions with groups.
+    """Inlines functions with `jit_compile=True`, such as the grouped convolutions of Keras.
 
     Args:
         graph_def: `GraphDef`; changed in place.
-        input_names, output_names: lists of the names of the tensors that must stay.
+        input_names: List of names of tensors that must remain.
+        output_names: List of names of tensors that must remain.
 
     Returns:
         `GraphDef`.
@@ -170,7 +171,7 @@ def inline_compiled_functions(graph_def: Any, input_names: Any, output_names: An
 
 
 def freeze_function(concrete: Any, input_names: Any, output_names: Any) -> Any:
-    """The `GraphDef` of a concrete function, with its constants inside."""
+    """Returns the `GraphDef` of a concrete function, including its constants."""
     from tf2onnx import tf_loader
 
     return tf_loader.from_function(concrete, input_names, output_names)
@@ -179,17 +180,18 @@ def freeze_function(concrete: Any, input_names: Any, output_names: Any) -> Any:
 def to_onnx(
     tf_graph: Any, opset: int, handlers: Any, input_names: Any, output_names: Any, renamed: Any
 ) -> Any:
-    """Converts a TensorFlow graph, and applies the optimizers that change our graphs.
+    """Converts a TensorFlow graph, and applies those optimizers that change our graphs.
 
     Args:
         tf_graph: `tf.Graph`.
-        opset: int.
-        handlers: dictionary from the name of an operator to `(function, [])`.
-        input_names, output_names: lists of names of tensors.
-        renamed: dictionary from these to the names in the ONNX model.
+        opset: Int, opset of the ONNX model.
+        handlers: Dict from the names of operators to `(function, [])`.
+        input_names: List of names of tensors.
+        output_names: List of names of tensors.
+        renamed: Dict from these names to the names in the ONNX model.
 
     Returns:
-        `onnx.ModelProto`. If it logs errors, the model is not valid; see `logged_errors`.
+        `onnx.ModelProto`. The model is invalid if tf2onnx logs errors; see `logged_errors`.
     """
     from tf2onnx import tfonnx
     from tf2onnx.optimizer import optimize_graph
@@ -208,7 +210,7 @@ def to_onnx(
 
 
 def _optimizers():
-    """The optimizers of tf2onnx that change our graphs; the others only take time."""
+    """Returns the optimizers of tf2onnx that change our graphs, to save the time of the others."""
     from tf2onnx.optimizer.const_fold_optimizer import ConstFoldOptimizer
     from tf2onnx.optimizer.identity_optimizer import IdentityOptimizer
     from tf2onnx.optimizer.loop_optimizer import LoopOptimizer
@@ -224,11 +226,11 @@ def _optimizers():
 
 @contextlib.contextmanager
 def one_walk_for_all_outputs() -> Iterator[None]:
-    """Halves the time of tf2onnx, which looks for unused nodes dozens of times.
+    """Halves the time of tf2onnx, which searches for unused nodes dozens of times.
 
-    It walks the graph once for each output, and the body of a loop that carries hundreds of weights
-    has hundreds of outputs. One walk from all of them finds the same nodes. The patch holds for all
-    threads, so callers take turns.
+    tf2onnx traverses the graph once for each output. The body of a loop with hundreds of weights
+    has hundreds of outputs. A single traversal from all outputs finds the same nodes. The patch
+    affects all threads, so callers must not run at the same time.
     """
     from tf2onnx import graph as tf2onnx_graph
 
@@ -257,10 +259,10 @@ def one_walk_for_all_outputs() -> Iterator[None]:
 
 @contextlib.contextmanager
 def logged_errors() -> Any:
-    """Collects what tf2onnx logs as errors: it logs a failure and returns a model all the same.
+    """Collects errors that tf2onnx logs instead of raising, while it returns an invalid model.
 
     Yields:
-        List of strings, to which messages are added.
+        List of strings, to which messages are appended.
     """
     messages = []
 
@@ -292,11 +294,12 @@ CONVERTERS = {
 
 
 def convert_by_default(operator: str, graph: Any, node: Any) -> None:
-    """Converts a node as tf2onnx does without our converter.
+    """Converts a node with the original converter of tf2onnx instead of ours.
 
     Args:
-        operator: a key of `CONVERTERS`.
-        graph, node: of tf2onnx; changed in place.
+        operator: String, a key of `CONVERTERS`.
+        graph: Graph of tf2onnx; changed in place.
+        node: Node of this graph.
     """
     module, name, method = CONVERTERS[operator]
     converters = importlib.import_module(f"tf2onnx.onnx_opset.{module}")
@@ -304,14 +307,14 @@ def convert_by_default(operator: str, graph: Any, node: Any) -> None:
 
 
 def unique_node_name(prefix: str) -> str:
-    """A name that no other node of a graph of tf2onnx has."""
+    """Returns a name that no other node of a tf2onnx graph has."""
     from tf2onnx.utils import make_name
 
     return make_name(prefix)
 
 
 def numpy_type(onnx_type: Any) -> Any:
-    """The NumPy type of an element type, a number of `onnx.TensorProto`."""
+    """Returns the NumPy type of an ONNX element type, a number of `onnx.TensorProto`."""
     from tf2onnx.utils import map_onnx_to_numpy_type
 
     return map_onnx_to_numpy_type(onnx_type)

@@ -129,7 +129,7 @@ def pad_to_replicas(dataset: Any, replicas: int, ignore_class: int = 0) -> Any:
     dataset = pad_to_replicas(dataset, strategy.num_replicas_in_sync)
     ```
     """
-    # The same as `pad_batch_to_replicas`, in operations of the graph of the dataset.
+    # Like `pad_batch_to_replicas`, with operations of the dataset graph.
     if replicas == 1:
         return dataset
     import tensorflow as tf

@@ -99,7 +99,7 @@ def archive(shared: TensorDict) -> TensorDict:
 
 
 def _emptied(cache):
-    slots = num_slots(cache)  # Not `:0`: in a loop the number must look unknown.
+    slots = num_slots(cache)  # Not `:0`, because the number must be unknown in a loop.
     return {name: values[:, :, slots:] for name, values in cache.items()}
 
 

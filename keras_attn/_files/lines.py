@@ -1,4 +1,4 @@
-"""Reading text files line by line: the only file that knows about gzip and UTF-8."""
+"""Reading text files line by line, with UTF-8 and gzip."""
 
 import gzip
 import zlib
@@ -15,15 +15,15 @@ def read_lines(path: str | PathLike) -> Iterator[str]:
     is dropped. One line is in memory at a time.
 
     Args:
-        path: path of a text file. A file whose name ends with `.gz` is decompressed.
+        path: Path of a text file. A file whose name ends with `.gz` is decompressed.
 
     Yields:
         Strings, the lines without their ends.
 
     Raises:
-        OSError: if the file cannot be read.
-        ValueError: if a line is not valid UTF-8, or the gzip stream is damaged or incomplete. Names
-            the file and the line, counted from 1.
+        OSError: If the file cannot be read.
+        ValueError: If a line is not valid UTF-8, or the gzip stream is damaged or incomplete. The
+            message names the file and the line, counted from 1.
 
     Example:
 

@@ -14,8 +14,8 @@ _objects: contextvars.ContextVar[dict[Any, Any] | None] = contextvars.ContextVar
 def sharing_scope() -> Iterator[None]:
     """Makes `deserialize_shared` return one layer for each `shared_object_id` inside the block.
 
-    Keras has such a scope in `load_model` only: `keras.models.model_from_json`, `clone_model` and
-    `from_config` work outside of it. A scope inside another one uses the layers of the outer one.
+    Keras has such a scope only in `load_model`, not in `keras.models.model_from_json`,
+    `clone_model` and `from_config`. A nested scope uses the layers of the outer scope.
     """
     if _objects.get() is not None:
         yield
@@ -28,14 +28,14 @@ def sharing_scope() -> Iterator[None]:
 
 
 def deserialize_shared(config: dict[str, Any]) -> Any:
-    """Creates a layer from a configuration that `serialize_shared` made.
+    """Creates a layer from a configuration that `serialize_shared` returned.
 
     Args:
-        config: the serialized layer, or `None`.
+        config: Dict, the serialized layer, or `None`.
 
     Returns:
-        The layer. In a `sharing_scope` the same layer is returned for configurations with the same
-        `shared_object_id`.
+        The layer. In a `sharing_scope`, configurations with the same `shared_object_id` return the
+        same layer.
     """
     objects = _objects.get()
     key = config.get("shared_object_id") if isinstance(config, dict) else None

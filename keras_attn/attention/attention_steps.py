@@ -13,10 +13,10 @@ def attention_spec(
     """Returns the specification of the outputs of an attention layer.
 
     Args:
-        shape: shape of the context or output.
-        weights_shape: shape of the weights.
-        dtype: dtype of both.
-        return_attention_scores: bool, whether the layer returns the weights too.
+        shape: Tuple, shape of the context or output.
+        weights_shape: Tuple, shape of the weights.
+        dtype: String, dtype of both.
+        return_attention_scores: Bool, whether the layer also returns the weights.
 
     Returns:
         `keras.KerasTensor`, or a tuple of two.
@@ -35,13 +35,13 @@ class AttentionSteps:
     """
 
     requires_time_loop = False
-    """Bool, whether a step depends on the state of the previous step, so that time is a loop."""
+    """Bool, whether a step depends on the state of the previous step and needs a loop."""
 
     can_exceed_max_length = True
     """Bool, whether more steps than the `max_steps` of `initial_state` are allowed."""
 
     attends_to_source = True
-    """Bool, whether the weights are over the source, so that they align it with the target."""
+    """Bool, whether the weights are over the source, an alignment of source and target."""
 
     def primary_source(self, values: Any) -> Any:
         """Selects the value of the source that the weights of a step refer to."""

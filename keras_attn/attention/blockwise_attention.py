@@ -14,20 +14,20 @@ def blockwise_attention(
     position_bias: PositionBias | None = None,
     return_attention_scores: bool = False,
 ) -> Tensor:
-    """The blockwise form of `MultiHeadAttention.call`, see `blockwise_dot_product`.
+    """Computes `MultiHeadAttention.call` block by block, see `blockwise_dot_product`.
 
     Args:
-        heads: tuple of queries `(batch, heads, target, key_dim)`, keys `(batch, key/value heads,
-            source, key_dim)` and values `(batch, key/value heads, source, value_dim)`.
-        padding: boolean `(batch, source)`, the joined implicit masks, or `None`.
-        attention_mask, use_causal_mask, sliding_window, position_bias, return_attention_scores:
-            see `MultiHeadAttention`.
+        heads: Tuple of queries `(batch, heads, target, key_dim)`, keys `(batch, key_value_heads,
+            source, key_dim)` and values `(batch, key_value_heads, source, value_dim)`.
+        padding: Boolean tensor of shape `(batch, source)`, the combined implicit masks, or `None`.
+        attention_mask, use_causal_mask, sliding_window, position_bias, return_attention_scores: See
+            `MultiHeadAttention`.
 
     Returns:
-        Context of each head, `(batch, heads, target, value_dim)`.
+        Context of each head, of shape `(batch, heads, target, value_dim)`.
 
     Raises:
-        ValueError: for arguments that the blockwise form does not have.
+        ValueError: If an argument is not supported by the blockwise form.
     """
     if return_attention_scores:
         raise ValueError(

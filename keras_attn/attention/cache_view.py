@@ -55,15 +55,15 @@ class CacheView:
 
     @property
     def num_beams(self) -> int:
-        """int, number of beams that share the cache; 1 without beams."""
+        """Number of beams that share the cache, an int; 1 without beams."""
         return 1 if self.ancestor_bias is None else self.ancestor_bias.shape[2]
 
     def positions(self, cache: TensorDict, num_new: int | Tensor) -> tuple[Tensor, Tensor]:
         """Returns the positions of queries and keys, int32 `(1 or batch, new or slots)` each.
 
         Args:
-            cache: the extended cache.
-            num_new: int or int32 scalar, number of new positions.
+            cache: The extended cache.
+            num_new: Int or scalar int32 tensor, number of new positions.
         """
         key_positions = self.key_positions
         if key_positions is None:

@@ -25,9 +25,9 @@ COMBINATIONS = ("concatenate", "gate")
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class CombinedAttention(AttentionSteps, Layer):
-    """Several attentions at once, each to a memory of its own.
+    """Combines several attentions, each of which attends to its own memory.
 
-    The contexts c_i are joined as they are, or weighed by how much each has to say:
+    The contexts c_i are concatenated, or averaged with weights that depend on the query:
 
         concatenate   c_t = [c_t1 ; ... ; c_tn]
         gate          e_ti = v . tanh(W q_t + U_i c_ti)
@@ -37,36 +37,42 @@ class CombinedAttention(AttentionSteps, Layer):
     2017](https://arxiv.org/abs/1704.06567), equations 8 to 10.
 
     Args:
-        attentions: dict from a name to an `AttentionMechanism`, a `MultiHeadAttention` or an
-            `IntraDecoderAttention`. The first one's weights are the weights of a step;
-            `record_attention_scores` shows all.
-        combination: `"concatenate"` (default) or `"gate"`.
-        units: int, size of the context of a gate, and of the space in which it compares. Needed for
-            `"gate"`, not used otherwise.
-        kernel_initializer: initializer of the matrices of the gate. Default `"glorot_uniform"`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        attentions: Dict from names to layers: `AttentionMechanism`, `MultiHeadAttention` or
+            `IntraDecoderAttention`. The returned weights are those of the first layer;
+            `record_attention_scores` shows the weights of all.
+        combination: String, `"concatenate"` or `"gate"`. Defaults to `"concatenate"`.
+        units: Positive int, size of the context and of the hidden layer of the gate. Required for
+            `"gate"`, otherwise not used. Defaults to `None`.
+        kernel_initializer: Initializer of the matrices of the gate. Defaults to `"glorot_uniform"`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        query: `(batch, target, query_dim)`.
-        value: dict from names to memories `(batch, source, value_dim)`, the first one's among them;
-            where a name is missing, and with a tensor instead of a dict, the attention is given
-            the memory of the first, and its mask.
-        attention_mask: boolean `(batch, source)`, True = may be attended; a dict from names if
-            `value` is one, in which a name may be missing. It is joined with `value_mask`.
-        return_attention_scores: bool, whether to return the weights of the first attention too.
-        value_mask: the implicit mask of `value`, or a dict of them, passed by Keras.
-        query_mask: boolean `(batch, target)`, the implicit mask of `query`, passed by Keras. It
-            counts for an `IntraDecoderAttention`.
-        mask: must be `None`. A wrapper that passes one mask cannot pass that of `value`.
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Dict from names to memories of shape `(batch, source, value_dim)`. It must contain
+            the name of the first attention. Other attentions without a memory of their own attend
+            to that of the first, with its mask. A tensor is the memory of all attentions.
+        attention_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may
+            be attended to. If `value` is a dict, a dict of masks, which may omit names. It is
+            combined with `value_mask`. Defaults to `None`.
+        return_attention_scores: Bool, whether to also return the weights of the first attention.
+            Defaults to `False`.
+        value_mask: Boolean tensor of shape `(batch, source)`, or a dict of masks, the implicit mask
+            of `value`. Keras passes it.
+        query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`, which
+            only an `IntraDecoderAttention` uses. Keras passes it.
+        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
+            `value`.
 
     Returns:
-        Context `(batch, target, features)`, or a tuple of it and weights `(batch, target, source)`.
+        The context, of shape `(batch, target, features)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, source)`.
 
-    Masking: that of each attention.
+    Masking:
+        That of each attention.
 
     Raises:
-        ValueError: if there are no attentions, `combination` or `units` does not fit, `value` is
-            missing, its names are not those of attentions, or only one of `value` and mask is a
+        ValueError: If there are no attentions, `combination` or `units` is invalid, `value` is
+            missing, its keys are not names of attentions, or only one of `value` and its mask is a
             dict.
 
     Example:
@@ -166,7 +172,7 @@ class CombinedAttention(AttentionSteps, Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
-        """Dict of the prepared memory of each attention, and the `mask` of the first."""
+        """Returns the prepared memories of all attentions, and the `mask` of the first."""
         memories = {}
         for name, attention in self._named():
             own_value, own_mask = self._of(name, value, attention_mask)
@@ -220,7 +226,7 @@ class CombinedAttention(AttentionSteps, Layer):
         return self._combine(query, contexts), weights[0]
 
     def _combine(self, query: Tensor, contexts: Sequence[Tensor]) -> Any:
-        """One context of those of all attentions, for one query a row or several."""
+        """Combines the contexts of all attentions into one, for one or several queries per row."""
         if self.combination == "concatenate":
             return ops.concatenate(contexts, axis=-1)
         query = ops.matmul(ops.cast(query, self.compute_dtype), self.query_kernel)  # (..., U)
@@ -243,7 +249,7 @@ class CombinedAttention(AttentionSteps, Layer):
         return values.get(self.names[0]) if isinstance(values, dict) else values
 
     def _of(self, name, value, mask=None):
-        """The memory that an attention is given, and the mask that belongs to it."""
+        """Returns the memory of an attention and its mask."""
         if not isinstance(value, dict) and not isinstance(mask, dict):
             return value, mask
         given, masked = _names(value), _names(mask) if mask is not None else []

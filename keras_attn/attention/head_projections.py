@@ -1,4 +1,4 @@
-"""Projections of multi-head attention: one product for several, split into heads."""
+"""Projections of multi-head attention: several in one matrix product, split into heads."""
 
 import itertools
 from typing import Any
@@ -9,15 +9,15 @@ from keras_attn._types import Tensor
 
 
 def project(inputs: Tensor, kernels: list[Tensor], biases: list[Tensor] | None = None) -> Tensor:
-    """Multiplies inputs by several kernels at once.
+    """Multiplies inputs by several kernels in one matrix product.
 
     Args:
-        inputs: `(..., features)`.
-        kernels: list of `(features, size)`.
-        biases: list of `(size,)`. Defaults to `None`, no biases.
+        inputs: Tensor of shape `(..., features)`.
+        kernels: List of tensors of shape `(features, size)`.
+        biases: List of tensors of shape `(size,)`. Defaults to `None`, no biases.
 
     Returns:
-        The projections side by side, `(..., sum of sizes)`.
+        The concatenated projections, of shape `(..., sum of sizes)`.
     """
     outputs = ops.matmul(inputs, _joined(kernels))
     # `ops.add` instead of `+`, because TensorFlow's gradient of a bias is several times faster.
@@ -31,21 +31,21 @@ def split_heads(
     head_dims: list[int],
     beams: int = 1,
 ) -> list[Tensor]:
-    """Splits projections into heads.
+    """Splits concatenated projections into heads.
 
-    Projections with heads of one size are split after the transposition, which then moves all of
-    them at once.
+    If the heads of all projections have the same size, they are transposed together and then split.
 
     Args:
-        projected: `(batch, time, sum of sizes)`, or `(batch * beams, sum of sizes)` for a single
-            time step.
-        leading: tuple of int or int32 scalar, the sizes `(batch, time)` or `(batch * beams,)`.
-        counts: list of int, number of heads of each projection.
-        head_dims: list of int, size of each head of each projection.
-        beams: int, beams of a sentence, if there is no time axis.
+        projected: Tensor of shape `(batch, time, sum of sizes)`, or `(batch * beams, sum of sizes)`
+            for a single time step.
+        leading: Tuple of ints or scalar int32 tensors, the sizes `(batch, time)` or `(batch *
+            beams,)`.
+        counts: List of ints, number of heads of each projection.
+        head_dims: List of ints, size of each head of each projection.
+        beams: Int, number of beams of a batch entry, if there is no time axis.
 
     Returns:
-        List of `(batch, heads, time or beams, head_dim)`, one for each projection.
+        List of tensors of shape `(batch, heads, time or beams, head_dim)`, one for each projection.
     """
     if len(set(head_dims)) == 1:
         heads = _heads_first(projected, leading, sum(counts), head_dims[0], beams)
@@ -56,12 +56,12 @@ def split_heads(
 
 
 def merge_heads(heads: Tensor, leading: tuple[Any, ...], size: int) -> Tensor:
-    """Joins heads `(batch, heads, time or beams, head_dim)` to `(*leading, size)`.
+    """Merges heads `(batch, heads, time or beams, head_dim)` to `(*leading, size)`.
 
     Args:
-        heads: as above.
-        leading: tuple of int or int32 scalar, `(batch, time)` or `(batch * beams,)`.
-        size: int, `heads * head_dim`.
+        heads: Tensor of this shape.
+        leading: Tuple of ints or scalar int32 tensors, `(batch, time)` or `(batch * beams,)`.
+        size: Int, `heads * head_dim`.
     """
     if heads.shape[2] != 1:
         heads = ops.transpose(heads, (0, 2, 1, 3))  # (B, T, H, d)
@@ -73,7 +73,7 @@ def _joined(weights):
 
 
 def _heads_first(projected, leading, num_heads, head_dim, beams):
-    """`(B, T, heads * size)`, or `(B*K, heads * size)`, to `(B, heads, T or K, size)`."""
+    """Transposes `(B, T, heads * size)` or `(B*K, heads * size)` to `(B, heads, T or K, size)`."""
     rows, *time = leading
     if not time and beams == 1:
         return ops.reshape(projected, (rows, num_heads, 1, head_dim))

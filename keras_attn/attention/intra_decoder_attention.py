@@ -17,39 +17,42 @@ from keras_attn.attention.local_attention import check_scores_pairs
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class IntraDecoderAttention(AttentionSteps, Layer):
-    """Attends to the queries before this one: what the decoder itself has been.
+    """Attends to the previous queries, such as the previous states of a decoder.
 
         e_tt' = score(q_t, q_t')                                        for t' < t
         c_t   = sum_t' softmax_t'(e_tt') q_t'                           c_0 = 0
 
-    Introduced by [Paulus et al., 2018](https://arxiv.org/abs/1705.04304), equations 6 to 8, against
-    repetitions in long outputs; there with the score `"general"`, beside attention to the source:
-    see `CombinedAttention`. With `query="cell_output"` of an `AttentionRNNCell` the queries are the
-    states of the decoder.
+    Introduced by [Paulus et al., 2018](https://arxiv.org/abs/1705.04304), equations 6 to 8, to
+    avoid repetitions in long outputs. They use the score `"general"`, and combine it with attention
+    to the source: see `CombinedAttention`. With `query="cell_output"` of an `AttentionRNNCell`, the
+    queries are the states of the decoder.
 
     Args:
-        mechanism: an `AttentionMechanism` without a state, whose scores are taken; not a
-            `LocalAttention` or `LocationAttention`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        mechanism: `AttentionMechanism` without a state that computes the scores; neither a
+            `LocalAttention` nor a `LocationAttention`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        query: `(batch, target, query_dim)`.
-        value: not used; an attention RNN passes what it is given.
-        attention_mask: boolean `(batch, target)`, True = may be attended. It is joined with the
-            implicit mask.
-        return_attention_scores: bool, whether to return the weights too.
-        query_mask, mask: boolean `(batch, target)`, the implicit mask of `query`, passed by Keras
-            or a wrapper.
+        query: Tensor of shape `(batch, target, query_dim)`.
+        value: Ignored. An attention RNN passes its memory.
+        attention_mask: Boolean tensor of shape `(batch, target)`; `True` marks positions that may
+            be attended to. It is combined with the implicit mask. Defaults to `None`.
+        return_attention_scores: Bool, whether to also return the weights. Defaults to `False`.
+        query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Keras
+            passes it.
+        mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Wrappers of
+            Keras pass it.
 
     Returns:
-        Context `(batch, target, query_dim)`, or a tuple of it and the weights `(batch, target,
-        target)`.
+        The context, of shape `(batch, target, query_dim)`. If `return_attention_scores=True`, a
+        tuple of the context and the weights, of shape `(batch, target, target)`.
 
-    Masking: queries that are masked or not before have weight exactly 0.
+    Masking:
+        Masked queries, and queries that are not before the current one, get a weight of exactly 0.
 
     Raises:
-        ValueError: if `mechanism` is no such mechanism; where it runs step by step, if the number
-            of steps is not known.
+        ValueError: If `mechanism` is not such a mechanism, or if the layer runs step by step with
+            an unknown number of steps.
 
     Example:
 
@@ -94,7 +97,7 @@ class IntraDecoderAttention(AttentionSteps, Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
-        """Nothing stays the same but the number of sentences, which the mask tells."""
+        """Returns the mask only, for the batch size: everything else depends on the queries."""
         return {"mask": masks.attention_mask(value, attention_mask)}
 
     def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:

@@ -36,83 +36,101 @@ from keras_attn.positions.rotary_positions import RotaryPositions
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class MultiHeadAttention(AttentionSteps, Layer):
-    """Several scaled dot products side by side, each over projections of its own.
+    """Multi-head attention: parallel scaled dot-product attentions over learned projections.
 
         head_i = softmax((q W_i^Q) (k W_i^K)^T / sqrt(key_dim)) (v W_i^V)
         output = [head_1 ; ... ; head_h] W^O
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2. It takes
-    the arguments of `keras.layers.MultiHeadAttention`, with the same meaning, and the weights come
-    in the same order; here they are plain matrices `(features, heads * head size)`, so that
-    `layer.set_weights([w.reshape(own.shape) ...])` takes them over. Beyond that layer it has
-    grouped heads, rotary positions, biases, memories that are prepared once, and a cache. What it
-    has not: outputs of several axes, `activity_regularizer`, `enable_lora` and `quantize`.
+    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2.
+
+    It has the arguments of `keras.layers.MultiHeadAttention`, with the same meaning, and its
+    weights in the same order. Here, they are matrices of shape `(features, heads * head_size)`; to
+    copy them, use `layer.set_weights([w.reshape(own.shape) ...])`. In addition, it has grouped
+    key-value heads, rotary positions, position biases, prepared memories and a cache. It does not
+    support output shapes with several axes, `activity_regularizer`, `enable_lora` and `quantize`.
 
     Args:
-        num_heads: int, query heads.
-        key_dim: int, size of each head of queries and keys.
-        value_dim: int, size of each head of values. Default: `key_dim`.
-        dropout: float in [0, 1), on the weights. Default 0.
-        use_bias: bool, whether the projections have biases. Default `True`.
-        output_shape: int, or tuple of one, size of the output. Default: that of the query.
-        attention_axes: int or tuple of int, the axes of inputs `(batch, ..., features)` over which
-            is attended, negative ones counted from the end; in the others, each index has an
-            attention of its own. Default: all.
-        sliding_window: int: a query attends to keys that are fewer positions away. Default `None`,
-            no limit.
-        flash_attention: bool, whether `call` uses the blockwise form, whose memory is linear in the
-            length ([Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682)). It has neither
-            scores to return nor dropout, and a `position_bias` must be a layer that depends on
-            distances alone. Default `None`: no.
-        kernel_initializer, bias_initializer: of the projections. Default `"glorot_uniform"`,
-            `"zeros"`.
-        kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: of the
-            projections. Default `None`.
-        activity_regularizer: must be `None`; it has the place that it has in the layer of Keras.
-        use_gate: bool, whether a sigmoid of another projection of the query multiplies the heads
-            ([Qiu et al., 2025](https://arxiv.org/abs/2505.06708)). Default `False`.
-        seed: int, seed of the dropout. Default `None`.
-        num_key_value_heads: int, heads of keys and values, which groups of query heads share
-            ([Ainslie et al., 2023](https://arxiv.org/abs/2305.13245)); 1 is multi-query attention.
-            Default: `num_heads`.
-        rotary: a `RotaryPositions` that turns queries and keys, for self-attention. Default `None`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        num_heads: Positive int, number of query heads.
+        key_dim: Positive int, size of each head of queries and keys.
+        value_dim: Positive int, size of each head of values. Defaults to `key_dim`.
+        dropout: Float in [0, 1), dropout rate of the weights. Defaults to `0.0`.
+        use_bias: Bool, whether the projections have biases. Defaults to `True`.
+        output_shape: Positive int, or tuple of one, size of the output. Defaults to the size of the
+            query.
+        attention_axes: Int or tuple of ints, axes of inputs `(batch, ..., features)` over which the
+            layer attends; negative axes count from the end. Each index of the other axes has a
+            separate attention. Defaults to `None`, all axes between batch and features.
+        sliding_window: Positive int: a query attends only to keys that are fewer positions away.
+            Defaults to `None`, no limit.
+        flash_attention: Bool, whether `call` computes attention blockwise, with memory linear in
+            the length ([Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682)). The blockwise
+            form does not return scores and has no dropout, and its `position_bias` must be a layer
+            that depends only on distances. Defaults to `None`, no.
+        kernel_initializer: Initializer of the kernels of the projections. Defaults to
+            `"glorot_uniform"`.
+        bias_initializer: Initializer of the biases of the projections. Defaults to `"zeros"`.
+        kernel_regularizer: Regularizer of the kernels. Defaults to `None`.
+        bias_regularizer: Regularizer of the biases. Defaults to `None`.
+        activity_regularizer: Must be `None`. It exists so that positional arguments are the same as
+            in Keras.
+        kernel_constraint: Constraint of the kernels. Defaults to `None`.
+        bias_constraint: Constraint of the biases. Defaults to `None`.
+        use_gate: Bool, whether the heads are multiplied by the sigmoid of another projection of the
+            query ([Qiu et al., 2025](https://arxiv.org/abs/2505.06708)). Defaults to `False`.
+        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        num_key_value_heads: Positive int, number of heads of keys and values, which groups of query
+            heads share ([Ainslie et al., 2023](https://arxiv.org/abs/2305.13245)); 1 is multi-query
+            attention. Defaults to `num_heads`.
+        rotary: `RotaryPositions` layer that rotates queries and keys, for self-attention. Defaults
+            to `None`.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        query: `(batch, target, features)`. There may be more axes between batch and features, see
-            `attention_axes`; then value, masks and results have them too, as in Keras.
-        value: `(batch, source, features)`. Default: `query`, which is self-attention.
-        key: `(batch, source, features)`. Default: `value`.
-        query_mask, mask: boolean `(batch, target)`, the implicit mask of `query`, passed by Keras
-            or a wrapper; they count for the keys of self-attention. What a padded query gets has
-            no meaning. With a `value`, `mask` is refused: a wrapper that passes one mask cannot
-            pass that of the value.
-        value_mask, key_mask: boolean `(batch, source)`, the implicit masks, passed by Keras.
-        attention_mask: boolean `(batch, source)`, `(batch, target, source)` or `(batch, heads or 1,
-            target, source)`, True = may be attended. It is joined with the implicit masks. Keras
-            takes one of rank 2 for `(target, source)`: here that is `mask[None]`. A float mask that
-            is added to scores (0 and -1e9) is refused, but in a graph, where its values are
-            unknown, it would count as its opposite: pass it as `position_bias`.
-        return_attention_scores: bool, whether to return the weights too.
-        training: bool, whether dropout is on.
-        use_causal_mask: bool, whether a query sees no key after it.
-        position_bias: floats, broadcastable to `(batch, heads, target, source)`, added to the
-            scores; or a layer that makes them, such as `AlibiBias`. In a functional model, give
-            the result of a layer that has weights. With more axes, 1 in place of the batch.
-        start_index: int or int32 scalar or, without more axes, `(batch,)`, position of the first
-            query and key.
+        query: Tensor of shape `(batch, target, features)`. As in Keras, there may be more axes
+            between batch and features, see `attention_axes`; value, masks and results then have
+            them too.
+        value: Tensor of shape `(batch, source, features)`. Defaults to `query`, self-attention.
+        key: Tensor of shape `(batch, source, features)`. Defaults to `value`.
+        query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. In
+            self-attention, it masks the keys. The outputs of masked queries are undefined. Keras
+            passes it.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
+            passes it.
+        key_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `key`. Keras
+            passes it.
+        attention_mask: Boolean tensor of shape `(batch, source)`, `(batch, target, source)` or
+            `(batch, heads or 1, target, source)`; `True` marks positions that may be attended to.
+            It is combined with the implicit masks. In Keras, a mask of rank 2 is `(target,
+            source)`: pass `mask[None]`. An additive float mask (0 and -1e9) is refused. In a
+            compiled function, where its values are unknown, it would have the opposite effect: pass
+            it as `position_bias`. Defaults to `None`.
+        return_attention_scores: Bool, whether to also return the weights. Defaults to `False`.
+        training: Bool, whether dropout is active. Defaults to `None`, as Keras determines.
+        use_causal_mask: Bool, whether a query may attend only to keys at its own and earlier
+            positions. Defaults to `False`.
+        position_bias: Float tensor that broadcasts to `(batch, heads, target, source)`, added to
+            the scores; or a layer that computes it, such as `AlibiBias`. In a functional model,
+            pass the result of a layer with weights, not the layer. If there are more axes, the
+            first axis must be 1. Defaults to `None`.
+        start_index: Int, scalar int32 tensor or (without more axes) int32 tensor of shape
+            `(batch,)`, position of the first query and key. Defaults to `0`.
+        mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Wrappers of
+            Keras pass it. It must be `None` if `value` is given, because a wrapper cannot pass the
+            mask of `value`.
 
     Returns:
-        `(batch, target, output_shape)`, or a tuple of it and the weights `(batch, heads, target,
-        source)` before dropout.
+        The output, of shape `(batch, target, output_shape)`. If `return_attention_scores=True`, a
+        tuple of the output and the weights before dropout, of shape `(batch, heads, target,
+        source)`.
 
     Masking:
-        Masked positions get weight exactly 0. A query that may attend to nothing gets the bias of
-        the output projection.
+        Masked positions get a weight of exactly 0. The output of a query that may attend to no
+        position is the bias of the output projection.
 
     Raises:
-        ValueError: for arguments out of range, inputs of a rank below 3 or of different ranks,
-            masks that do not fit or are not boolean, and what the blockwise form does not have.
+        ValueError: If an argument is out of range or not supported by the blockwise form, an input
+            has a rank below 3 or another rank than the others, or a mask does not fit or is not
+            boolean.
 
     Example:
 
@@ -210,7 +228,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         output_size = query_shape[-1] if self.output_size is None else self.output_size
         self._add_projection("query", query_shape[-1], self.num_heads * self.key_dim)
         self._add_projection("key", key_shape[-1], self.num_key_value_heads * self.key_dim)
-        if self.use_gate:  # The place that it has in the layer of Keras.
+        if self.use_gate:  # At the same position as in the layer of Keras.
             self._add_projection("gate", query_shape[-1], heads_size)
         self._add_projection("value", value_shape[-1], self.num_key_value_heads * self.value_dim)
         self._add_projection("output", heads_size, output_size)
@@ -315,7 +333,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
     def _attend_over_axes(
         self, query, value, key, padding, attention_mask, return_attention_scores, **arguments
     ):
-        """`call` for inputs of a higher rank, as one of rank 3."""
+        """Implements `call` for inputs of rank above 3, by reshaping them to rank 3."""
         axes = AttentionAxes(self.attention_axes, query, value)
         folded = {id(inputs): axes.fold(inputs) for inputs in (query, value, key)}
         results: Any = self.call(
@@ -333,20 +351,22 @@ class MultiHeadAttention(AttentionSteps, Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
-        """Computes what stays the same for every query.
+        """Computes everything that does not depend on the query.
 
         Args:
-            value: `(batch, source, features)`.
-            key: `(batch, source, features)`. Default: `value`.
-            attention_mask: boolean `(batch, source)` or `(batch, target, source)`.
+            value: Tensor of shape `(batch, source, features)`.
+            key: Tensor of shape `(batch, source, features)`. Defaults to `value`.
+            attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`.
+                Defaults to `None`.
 
         Returns:
-            Dict of `keys` `(batch, key/value heads, source, key_dim)`, `values` `(batch, key/value
-            heads, source, value_dim)`, 0 where no query may attend, and boolean `mask` `(batch, 1
-            or target, source)`.
+            Dict with `keys` `(batch, key_value_heads, source, key_dim)`, `values` `(batch,
+            key_value_heads, source, value_dim)`, which are 0 at positions that no query may attend
+            to, and the boolean `mask` `(batch, 1 or target, source)`.
 
         Raises:
-            ValueError: if the layer has rotary positions or a window, which are for self-attention.
+            ValueError: If the layer has rotary positions or a sliding window, which require
+                self-attention.
         """
         if self.rotary is not None or self.sliding_window is not None:
             raise ValueError(
@@ -365,15 +385,15 @@ class MultiHeadAttention(AttentionSteps, Layer):
         """Attends to a prepared memory.
 
         Args:
-            query: `(batch * beams, target, features)`, or `(batch * beams, features)` for one
-                query each; the beams of a sentence side by side.
-            memory: what `prepare_memory` returned.
+            query: Tensor of shape `(batch * beams, target, features)`, or `(batch * beams,
+                features)` for one query each, with the beams of a batch entry next to each other.
+            memory: Dict returned by `prepare_memory`.
 
         Returns:
-            Tuple of the outputs, shaped as `query` but for the features, and the weights `(batch,
-            heads, beams * target, source)`.
+            Tuple of the outputs, with the leading axes of `query`, and the weights `(batch, heads,
+            beams * target, source)`.
         """
-        queries = fold_beams_into_queries(  # beams are further queries of their sentence
+        queries = fold_beams_into_queries(  # beams are additional queries of their batch entry
             self._multiply(query, "query"),
             ops.shape(memory["mask"])[0],
             (self.num_heads, self.key_dim),
@@ -381,11 +401,11 @@ class MultiHeadAttention(AttentionSteps, Layer):
         queries = ops.transpose(queries, (0, 2, 1, 3))  # (B, H, K*T, d)
         mask = _with_heads(memory["mask"])
         inputs = queries, memory["keys"], memory["values"]
-        # Told training=None, it would turn training off for the layers after it too.
+        # With training=None, Keras would also disable training for the following layers.
         dropout = self.dropout_layer if self.dropout else None
         if mask.shape[2] == 1:
-            # Its values being 0, what is masked needs the weight 0 only where weights are asked
-            # for: one operator less in every step, even where a query may attend to nothing.
+            # Masked values are 0, so masked weights need not be exactly 0 unless they are
+            # returned. This saves an operator in every step.
             bias = masks.scores_of_mask(mask)
             heads, weights = scaled_dot_product(*inputs, bias=bias, dropout=dropout)
             weights = weights * ops.cast(mask, weights.dtype)
@@ -397,7 +417,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
     def new_cache(
         self, batch: int | Tensor, capacity: int, growing: bool | None = None
     ) -> TensorDict:
-        """A cache of no positions, see `keras_attn._decoding_state.kv_cache.new_cache`."""
+        """Returns an empty cache, see `keras_attn._decoding_state.kv_cache.new_cache`."""
         return kv_cache.new_cache(
             batch,
             self.num_key_value_heads,
@@ -415,18 +435,19 @@ class MultiHeadAttention(AttentionSteps, Layer):
         view: CacheView,
         position_bias: PositionBias | None = None,
     ) -> tuple[Tensor, Tensor, TensorDict]:
-        """Causal self-attention of new positions to those of a cache and to themselves.
+        """Causal self-attention of new positions to themselves and to the positions in a cache.
 
         Args:
-            query: `(batch, new positions, features)`, or `(batch, features)` for a single one; with
-                beams in the view `(batch * beams, features)`, one for each beam.
-            cache: as from `new_cache` or the step before.
-            view: a `CacheView`, which slots are new and what may be attended to.
-            position_bias: as in `call`.
+            query: Tensor of shape `(batch, new_positions, features)`, or `(batch, features)` for a
+                single position. With beams: `(batch * beams, features)`, one position for each
+                beam.
+            cache: Cache returned by `new_cache` or by the previous step.
+            view: `CacheView`, the new slots and the slots that may be attended to.
+            position_bias: See the call arguments.
 
         Returns:
-            Tuple of the outputs, shaped as `query` but for the features, the weights `(batch,
-            heads, new positions or beams, slots)` and the new cache.
+            Tuple of the outputs, with the leading axes of `query`, the weights `(batch, heads,
+            new_positions or beams, slots)`, and the new cache.
         """
         queries, keys, values = self._project_positions(query, view)
         cache = kv_cache.extend(cache, keys, values, view.slot, view.growing)
@@ -445,14 +466,16 @@ class MultiHeadAttention(AttentionSteps, Layer):
         return self._combine(heads, query), weights, cache
 
     def _project_positions(self, query, view):
-        """Queries, keys and values of new positions, `(batch, heads, positions or beams, size)`."""
+        """Returns queries, keys and values of new positions, `(batch, heads, positions or beams,
+        size)`.
+        """
         turn = self._turn if view.num_beams == 1 else self._turn_beams
         heads = self._project(query, "query", "key", "value", beams=view.num_beams)
         queries, keys = (turn(each, view.first_position) for each in heads[:2])
         return queries, keys, heads[2]
 
     def _project(self, inputs, *names, beams=1):
-        """Projections of one input, by one product: a list of `(B, heads, T or K, head size)`."""
+        """Projects one input in one product; returns a list of `(B, heads, T or K, head_size)`."""
         # The sizes of `inputs`, not those of the product: tf2onnx's optimizers, which
         # `model.export(format="onnx")` uses, would write 0 for the product's own sizes into the
         # shape of this reshape and then remove the reshape before it, to which the 0 refers.
@@ -467,7 +490,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         return self._project(key, "key") + self._project(value, "value")
 
     def _multiply(self, inputs, *names):
-        """The projections `names` side by side: `(..., features)` to `(..., sum of sizes)`."""
+        """Concatenates the projections `names`: `(..., features)` to `(..., sum of sizes)`."""
         kernels = [self._scaled(name, getattr(self, f"{name}_kernel")) for name in names]
         biases = None
         if self.use_bias:
@@ -475,12 +498,15 @@ class MultiHeadAttention(AttentionSteps, Layer):
         return project(ops.cast(inputs, self.compute_dtype), kernels, biases)
 
     def _scaled(self, name, weight):
-        """A weight as it is used: scaling those of the queries is cheaper than the queries."""
+        """Returns a weight, scaled by 1/sqrt(key_dim) if it projects queries.
+
+        This is cheaper than scaling the queries.
+        """
         weight = ops.cast(weight, self.compute_dtype)
         return weight * self.key_dim**-0.5 if name == "query" else weight
 
     def _combine(self, heads, query):
-        """Output of the heads `(B, H, T, dv)`, shaped as `query` but for the features."""
+        """Projects the outputs of the heads `(B, H, T, dv)` to the leading axes of `query`."""
         heads = merge_heads(heads, ops.shape(query)[:-1], self.num_heads * self.value_dim)
         if self.use_gate:
             heads = heads * ops.sigmoid(self._multiply(query, "gate"))  # (B, T, H * dv)
@@ -492,7 +518,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         return ops.cast(self.rotary(heads, start_index=start_index), self.compute_dtype)
 
     def _turn_beams(self, heads, start_index):
-        """`_turn` for heads `(batch, heads, beams, size)`, all beams being at the same position."""
+        """Applies `_turn` to heads `(batch, heads, beams, size)` of beams at the same position."""
         if self.rotary is None:
             return heads
         batch, num_heads, beams, size = ops.shape(heads)
@@ -557,13 +583,13 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        # The layer of Keras, whose configuration may be given too, has none.
+        # Configurations of the layer of Keras lack it.
         rotary = keras.saving.deserialize_keras_object(config.get("rotary"))
         return cls(**{**config, "rotary": rotary})
 
 
 def _with_heads(mask: Any) -> Any:
-    """`(B, T, S)` to `(B, 1, T, S)`; `None` and masks of each head stay what they are."""
+    """Reshapes a mask `(B, T, S)` to `(B, 1, T, S)`. Masks per head and `None` are unchanged."""
     return mask if mask is None or len(mask.shape) == 4 else mask[:, None]
 
 

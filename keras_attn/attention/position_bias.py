@@ -23,14 +23,15 @@ def check_position_bias(position_bias: PositionBias | None) -> None:
 def compute_position_bias(
     position_bias: PositionBias | None, query_positions: Tensor, key_positions: Tensor
 ) -> Tensor | None:
-    """Returns a bias for positions.
+    """Returns the bias for positions.
 
     Args:
-        position_bias: a layer or function of both positions, or its result, or `None`.
-        query_positions, key_positions: int32 `(1 or batch, time)`.
+        position_bias: Layer or function of both positions, its result, or `None`.
+        query_positions: Int32 tensor of shape `(1 or batch, target)`.
+        key_positions: Int32 tensor of shape `(1 or batch, source)`.
 
     Returns:
-        Floats `(1 or batch, heads, target, source)`, or `None`.
+        Float tensor of shape `(1 or batch, heads, target, source)`, or `None`.
     """
     if callable(position_bias):
         return position_bias(query_positions, key_positions)

@@ -14,6 +14,7 @@ from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
 from keras_attn.attention.coverage_loss import coverage_loss
+from keras_attn.attention.doubly_stochastic_loss import doubly_stochastic_loss
 from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.masks import join, padding_mask
 from keras_attn.rnn.attention_rnn import AttentionRNN
@@ -47,7 +48,10 @@ class RNNDecoder(TokenDecoder):
         coverage_loss: Non-negative float, weight of a loss that penalizes repeated attention to the
             same positions and is added in training ([See et al.,
             2017](https://arxiv.org/abs/1704.04368), equation 12). Defaults to `0.0`.
-        pad_token_id: Int, id of padding, whose steps that loss ignores. Defaults to `0`.
+        doubly_stochastic_loss: Non-negative float, weight of a loss that penalizes source positions
+            which all steps together ignore or attend to too much, and is added in training ([Xu et
+            al., 2015](https://arxiv.org/abs/1502.03044), equation 14). Defaults to `0.0`.
+        pad_token_id: Int, id of padding, whose steps these losses ignore. Defaults to `0`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -102,6 +106,7 @@ class RNNDecoder(TokenDecoder):
         dropout: float = 0.0,
         seed: int | None = None,
         coverage_loss: float = 0.0,
+        doubly_stochastic_loss: float = 0.0,
         pad_token_id: int = 0,
         **kwargs: Any,
     ) -> None:
@@ -110,12 +115,18 @@ class RNNDecoder(TokenDecoder):
         check_compute_dtype(self, cell=cell)
         self.rnn = AttentionRNN(cell, dtype=self.dtype_policy)
         self.cell = self.rnn.cell
-        if coverage_loss < 0 or (coverage_loss and self.cell.attention is None):
-            raise ValueError(
-                "Expected coverage_loss >= 0, and 0 for a cell without attention. "
-                f"Received: coverage_loss={coverage_loss}."
-            )
+        losses = {
+            "coverage_loss": coverage_loss,
+            "doubly_stochastic_loss": doubly_stochastic_loss,
+        }
+        for name, weight in losses.items():
+            if weight < 0 or (weight and self.cell.attention is None):
+                raise ValueError(
+                    f"Expected {name} >= 0, and 0 for a cell without attention. "
+                    f"Received: {name}={weight}."
+                )
         self.coverage_loss = coverage_loss
+        self.doubly_stochastic_loss = doubly_stochastic_loss
         self.pad_token_id = pad_token_id
         self.bridge = bridge
         self.dropout = dropout
@@ -170,7 +181,7 @@ class RNNDecoder(TokenDecoder):
         )
         memory = self.prepare_memory(encoder_outputs, encoder_mask, encoder_state, query_features)
         inputs = self.input_dropout(self.embedding(token_ids))  # (B, T, E)
-        adds_loss = training and self.coverage_loss > 0
+        adds_loss = training and (self.coverage_loss > 0 or self.doubly_stochastic_loss > 0)
         outputs, weights, _ = self.rnn.run(
             inputs,
             memory.get("attention"),
@@ -182,7 +193,12 @@ class RNNDecoder(TokenDecoder):
             mask = ops.ones_like(weights[:, :, 0], dtype="bool")  # (B, T)
             if len(token_ids.shape) == 2:  # ids, not vectors
                 mask = padding_mask(token_ids, self.pad_token_id)
-            self.add_loss(self.coverage_loss * coverage_loss(weights, mask))
+            if self.coverage_loss > 0:
+                self.add_loss(self.coverage_loss * coverage_loss(weights, mask))
+            if self.doubly_stochastic_loss > 0:
+                source_mask = self.primary_source(encoder_mask)
+                loss = doubly_stochastic_loss(weights, mask, source_mask)
+                self.add_loss(self.doubly_stochastic_loss * loss)
         vectors = self.output_dropout(outputs)
         logits = vectors if return_features else self.project(vectors)  # (B, T, V)
         return (logits, weights) if return_attention_scores else logits
@@ -251,5 +267,6 @@ class RNNDecoder(TokenDecoder):
             "dropout": self.dropout,
             "seed": self.seed,
             "coverage_loss": self.coverage_loss,
+            "doubly_stochastic_loss": self.doubly_stochastic_loss,
             "pad_token_id": self.pad_token_id,
         }

@@ -87,13 +87,13 @@ class StepDecoder(Layer):
     """
 
     output_layer = None
-    """The layer that maps the last features of `call` to logits, of a decoder whose `call` returns
-    the features instead of the logits with `return_features=True`: so a loss can be fused with it.
-    `None` for other decoders."""
+    """Layer that maps the last features of `call` to logits, if `call` has the argument
+    `return_features`, which returns these features. A loss can then be fused with the layer. `None`
+    for other decoders."""
 
     reads_prompts = False
-    """bool, whether the decoder is a language model: `encoder_outputs` are the ids of prompts that
-    it continues, and `call` works without them."""
+    """Bool, whether the decoder is a language model: `encoder_outputs` are the ids of prompts, and
+    `call` works without them."""
 
     is_container = True
 
@@ -104,13 +104,15 @@ class StepDecoder(Layer):
     def prepare_memory(
         self, encoder_outputs: Any, encoder_mask: Masks | None = None, encoder_state: Any = None
     ) -> TensorDict:
-        """Computes all that is constant over time, once per sentence.
+        """Computes everything that is constant over time, once for each batch entry.
 
         Args:
-            encoder_outputs, encoder_mask, encoder_state: see `call`.
+            encoder_outputs: See the call arguments.
+            encoder_mask: See the call arguments.
+            encoder_state: See the call arguments.
 
         Returns:
-            Nested dict with leaves `(B, ...)`.
+            Nested dict with leaves of shape `(B, ...)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `prepare_memory`.")
 
@@ -124,15 +126,17 @@ class StepDecoder(Layer):
         """Creates the state before the first token.
 
         Args:
-            memory: as from `prepare_memory`.
-            beam_width: int, K.
-            alignments: bool, whether each step leaves its attention weights `(B * K, S)` in
-                `state["alignments"]`. A decoder without attention ignores it.
-            max_length: int, maximum number of steps that follow. Only decoders whose state grows
-                need it, where tensors cannot grow in a loop. Further steps have no meaning.
+            memory: Result of `prepare_memory`.
+            beam_width: Int, K.
+            alignments: Bool, whether each step stores its attention weights `(B * K, S)` in
+                `state["alignments"]`. A decoder without attention ignores it. Defaults to `False`.
+            max_length: Int, maximum number of steps. Only decoders with a growing state need it, on
+                backends whose tensors cannot grow in a loop. The results of further steps are
+                undefined.
 
         Returns:
-            Nested dict with leaves `(B * K, ...)`, those under `shared` `(B, ...)` or scalars.
+            Nested dict with leaves of shape `(B * K, ...)`; those in `shared` have shape `(B, ...)`
+            or are scalars.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")
 
@@ -142,9 +146,9 @@ class StepDecoder(Layer):
         """Computes the logits of the next token.
 
         Args:
-            token_ids: int32 `(B * K,)`, the last token of each hypothesis.
-            state: as from `initial_state` or the step before.
-            memory: as from `prepare_memory`.
+            token_ids: Int32 tensor of shape `(B * K,)`, the last token of each hypothesis.
+            state: Result of `initial_state` or of the previous step.
+            memory: Result of `prepare_memory`.
 
         Returns:
             Tuple of float32 logits `(B * K, V)` and the new state.
@@ -158,18 +162,20 @@ class StepDecoder(Layer):
         encoder_mask: Masks | None = None,
         encoder_state: Any = None,
     ) -> Any:
-        """Teacher forcing: computes the logits of every position, given the tokens before it.
+        """Computes the logits of all positions, each given the previous target tokens (teacher
+        forcing).
 
         Args:
-            token_ids: int32 `(B, T)`, start token first.
-            encoder_outputs: `(B, S, features)`.
-            encoder_mask: boolean `(B, S)`, True = may be attended. A `call` that also has an
-                argument `encoder_outputs_mask` receives the implicit mask of `encoder_outputs`
-                there, and joins the two.
-            encoder_state: last state of the encoder, nested, leaves `(B, ...)`, or `None`.
+            token_ids: Int32 tensor of shape `(B, T)`, beginning with the start token.
+            encoder_outputs: Tensor of shape `(B, S, features)`.
+            encoder_mask: Boolean tensor of shape `(B, S)`; `True` marks positions that may be
+                attended to. If `call` also has an argument `encoder_outputs_mask`, Keras passes the
+                implicit mask of `encoder_outputs` to it, and `call` must combine the two.
+            encoder_state: Nested final state of the encoder, with leaves of shape `(B, ...)`, or
+                `None`.
 
         Returns:
-            float32 logits `(B, T, V)` of the tokens that follow.
+            Float32 logits of shape `(B, T, V)` of the next tokens.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `call`.")
 
@@ -183,10 +189,10 @@ class StepDecoder(Layer):
         """Creates all weights. The default calls `call` with symbolic inputs.
 
         Args:
-            token_ids_shape: `(B, T)`.
-            encoder_outputs_shape: shape of a tensor of floats.
-            encoder_mask_shape: `(B, S)`, or `None`.
-            encoder_state_shape: nested shapes of tensors of floats, or `None`.
+            token_ids_shape: Tuple, `(B, T)`.
+            encoder_outputs_shape: Tuple, shape of a float tensor.
+            encoder_mask_shape: Tuple, `(B, S)`, or `None`.
+            encoder_state_shape: Nested shapes of float tensors, or `None`.
         """
 
         def symbolic(shapes, dtype):
@@ -202,18 +208,18 @@ class StepDecoder(Layer):
         self.compute_output_spec(*inputs)
 
     def select(self, memory: TensorDict, rows: Tensor) -> TensorDict:
-        """Keeps the sentences `rows`, an int32 vector, of a memory."""
+        """Selects batch entries of a memory. `rows` is an int32 vector of their indices."""
         return gather_leaves(memory, rows)
 
     def first_token_ids(self, memory: TensorDict, start_token_id: int) -> Tensor:
         """Returns the tokens of the first step of a search, by default the start token.
 
         Args:
-            memory: as from `prepare_memory`, with at least one leaf.
-            start_token_id: int.
+            memory: Result of `prepare_memory`, with at least one leaf.
+            start_token_id: Int, id of the start token.
 
         Returns:
-            int32 `(B,)`.
+            Int32 tensor of shape `(B,)`.
         """
         batch = ops.shape(tree.flatten(memory)[0])[0]
         return ops.full((batch,), start_token_id, dtype="int32")
@@ -222,39 +228,39 @@ class StepDecoder(Layer):
         """Returns the maximum number of steps: int, int32 `(B,)`, or by default `None`, no maximum.
 
         Args:
-            memory: as from `prepare_memory`.
+            memory: Result of `prepare_memory`.
         """
         return None
 
     @property
     def can_exceed_max_length(self) -> bool:
-        """bool, whether a search may take more steps than the `max_length` of `initial_state`."""
+        """Bool, whether a search may take more steps than the `max_length` of `initial_state`."""
         return growing_buffer.supports_growth()
 
     forbids_tokens = False
-    """bool, whether all tokens that a search allows may be impossible, with logits that are 5e8 or
-    more below others, such as those of a decoder that writes valid JSON only. Without it a beam
-    search does not find such dead ends, unless its own rules can lead to them."""
+    """Bool, whether the decoder can make all tokens of a step impossible, with logits that are at
+    least 5e8 below others, such as a decoder that generates only valid JSON. If `False`, a beam
+    search looks for such dead ends only if its own rules can cause them."""
 
     def primary_source(self, values: Any) -> Any:
         """Returns the encoder output or mask whose length limits a search.
 
         Args:
-            values: encoder outputs, masks or their shapes, by default one for all.
+            values: Encoder outputs, masks or their shapes. By default there is only one.
         """
         return values
 
     cache_block_size: int | None = None
-    """int, number of steps after which a search calls `archive`, or `None` for never."""
+    """Int, number of steps after which a search calls `archive`, or `None` for never."""
 
     def archive(self, state: TensorDict) -> TensorDict:
-        """Moves what the steps so far have collected to where the next ones need not copy it.
+        """Moves the content of growing buffers to an archive that the next steps need not copy.
 
-        It is only called where tensors can grow in a loop, between its steps, and not by a host
-        that runs the loop itself.
+        It is only called between the steps of a loop in which tensors can grow, not by a host that
+        runs the loop itself.
 
         Returns:
-            A state with which `step` returns the same.
+            A state for which `step` returns the same results.
         """
         return state
 

@@ -1,4 +1,4 @@
-"""Keras models as files that run without Keras: ONNX and SavedModel."""
+"""Export of Keras models to ONNX and SavedModel files that run without Keras."""
 
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.export_error import ExportError

@@ -19,10 +19,10 @@ _EXTRAS = {
 
 
 def require_tensorflow() -> None:
-    """Checks that there is TensorFlow, without importing it.
+    """Checks that TensorFlow is installed, without importing it.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: If it is not installed.
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise ImportError(
@@ -34,15 +34,15 @@ def require_tensorflow() -> None:
 
 
 def require(*modules: Any) -> None:
-    """Checks that everything an export needs is there, before the slow part starts.
+    """Checks that the requirements of an export are installed, before its slow part begins.
 
     Args:
-        modules: names of modules: `"tensorflow"`, `"tensorflow_text"`, `"tf2onnx"`, `"onnx"`,
+        modules: Names of modules: `"tensorflow"`, `"tensorflow_text"`, `"tf2onnx"`, `"onnx"`,
             `"onnxruntime"` or `"onnxruntime_extensions"`.
 
     Raises:
-        ImportError: modules are missing; the message names all of them and how to install them.
-        RuntimeError: Keras runs on another backend than TensorFlow.
+        ImportError: If modules are missing. The message names all of them and how to install them.
+        RuntimeError: If Keras runs on another backend than TensorFlow.
     """
     disable_telemetry()
     errors = {}
@@ -66,10 +66,10 @@ def require(*modules: Any) -> None:
 
 
 def require_utf8(path: str | PathLike[str]) -> None:
-    """Refuses a path that TensorFlow and ONNX Runtime cannot open, before the slow part starts.
+    """Refuses a path that TensorFlow and ONNX Runtime cannot open, before the slow part begins.
 
     Raises:
-        ValueError: the path has bytes that are not UTF-8.
+        ValueError: If the path has bytes that are not UTF-8.
     """
     try:
         os.fsdecode(path).encode()
@@ -81,7 +81,7 @@ def require_utf8(path: str | PathLike[str]) -> None:
 
 
 def _advice(modules, missing):
-    """Yields what to install: the extra that has all modules of this export, not of one alone."""
+    """Yields the extra to install, which contains all modules of the export."""
     if set(missing) - {"onnxruntime"}:
         extra = next(extra for module, extra in _EXTRAS.items() if module in modules)
         yield f"them: `pip install keras-attn[{extra}]`"

@@ -7,16 +7,16 @@ from typing import Any
 
 @contextlib.contextmanager
 def run_in_background(items: Any) -> Iterator[Any]:
-    """Goes through an iterable in a thread of its own, while the block does something else.
+    """Consumes an iterable in a thread while the block runs.
 
-    Where the block ends before the iterable does, because of an error, the rest is left out.
+    If the block ends early because of an error, the rest of the iterable is not consumed.
 
     Args:
-        items: iterable.
+        items: Iterable.
 
     Yields:
-        Function that waits for the end and returns the list of all items, or raises what the
-        iterable has raised.
+        Function that waits for the end and returns the list of all items, or raises the error of
+        the iterable.
     """
     stopped = threading.Event()
 

@@ -1,13 +1,13 @@
-"""Masks: the only package that creates masks, joins them and applies them to scores.
+"""Masks: creation, combination, and application to scores.
 
-A mask is boolean and True means "may be attended". Attention masks have shape `(batch, source)`,
-one row for every query, or `(batch, target, source)`.
+A mask is boolean, and `True` means "may be attended to". Attention masks have shape `(batch,
+source)`, one row for every query, or `(batch, target, source)`.
 
-Explicit masks are call arguments that the user passes, `attention_mask` and `encoder_mask`.
-Implicit masks are those that Keras attaches to a tensor, for instance the output of
+Explicit masks are call arguments that the user passes: `attention_mask` and `encoder_mask`.
+Implicit masks are attached to tensors by Keras, for instance to the output of
 `Embedding(mask_zero=True)`. Keras passes them to a layer as `mask`, if the layer is called with one
-tensor, or as `<argument>_mask`, if it is called with several. Keras' wrappers pass `mask` only. A
-position counts where all masks of its sequence are True: see `join`.
+tensor, or as `<argument>_mask`, if it is called with several. Wrappers of Keras pass `mask` only. A
+position counts if all masks of its sequence are `True`, see `join`.
 """
 
 from keras_attn.masks.joined_masks import (

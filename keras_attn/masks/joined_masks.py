@@ -1,4 +1,4 @@
-"""Masks joined with each other, checked and brought to the axes that attention needs."""
+"""Combination of masks, checks, and conversion to the rank that attention needs."""
 
 from typing import Any
 
@@ -13,26 +13,26 @@ EXPLICIT_MASKS = ("attention_mask", "encoder_mask")
 
 
 def join(sequence: Any, **given: Masks | None) -> Any:
-    """Joins all masks of a sequence: a position counts where all of them are True.
+    """Combines all masks of a sequence: a position counts if all masks are `True`.
 
     Args:
-        sequence: `(batch, time, features)`, with more axes before the features for attention over
-            several axes, or ids `(batch, time)`; a dict of sequences.
-        **given: masks by the names of the call arguments that hold them, each of them `None`, a
-            tensor or a dict from names of sequences. An explicit mask, `attention_mask` or
-            `encoder_mask`, may have the shape `(batch, target, time)` too. All others are implicit
-            masks and have the axes of the sequence without the features. One without the time
-            axis, which wrappers pass if their own mask has one entry for each sequence, counts for
-            all its positions. An implicit mask with more axes is reduced: a position counts if
-            any of its parts does. `TimeDistributed` around a layer that pools words to sentences
-            leaves such a mask `(batch, sentences, words)` on the sentences.
+        sequence: Tensor of shape `(batch, time, features)`, with more axes before the features for
+            attention over several axes, ids of shape `(batch, time)`, or a dict of sequences.
+        **given: Masks by the names of their call arguments. Each is `None`, a tensor, or a dict
+            from names of sequences. An explicit mask, `attention_mask` or `encoder_mask`, may also
+            have shape `(batch, target, time)`. All other masks are implicit and have the axes of
+            the sequence without the features. An implicit mask without the time axis applies to all
+            positions; wrappers pass it if their own mask has one entry per sequence. An implicit
+            mask with more axes is reduced: a position counts if any of its parts does.
+            `TimeDistributed` around a layer that pools words to sentences leaves such a mask
+            `(batch, sentences, words)` on the sentences.
 
     Returns:
-        Boolean mask, `(batch, time)` or of the rank of the explicit mask; a dict of masks if the
-        sequence or a mask is a dict; `None` if there is no mask.
+        Boolean mask of shape `(batch, time)` or of the rank of the explicit mask; a dict of masks
+        if the sequence or a mask is a dict; `None` if there is no mask.
 
     Raises:
-        ValueError: for a mask that does not fit the sequence, or with other values than 0 and 1.
+        ValueError: If a mask does not fit the sequence, or has values other than 0 and 1.
     """
     given = {name: mask for name, mask in given.items() if _is_given(mask)}
     if any(isinstance(mask, dict) for mask in given.values()):
@@ -50,17 +50,17 @@ def join(sequence: Any, **given: Masks | None) -> Any:
 
 
 def _is_given(mask):
-    """Whether there is a mask, or one in a dict."""
+    """Returns whether there is a mask, or at least one mask in a dict."""
     return any(map(_is_given, mask.values())) if isinstance(mask, dict) else mask is not None
 
 
 def _entries(given, key):
-    """The masks for one of several sequences; a mask that is no dict is for all of them."""
+    """Returns the masks of one of several sequences. A mask that is not a dict applies to all."""
     return {name: mask.get(key) if isinstance(mask, dict) else mask for name, mask in given.items()}
 
 
 def _fit(sequence, mask, name):
-    """Brings an implicit mask to the axes of a sequence, see `join`; checks an explicit one."""
+    """Converts an implicit mask to the axes of a sequence, see `join`; checks an explicit mask."""
     if name in EXPLICIT_MASKS:
         _check_explicit(sequence, mask, name)
         return mask
@@ -82,18 +82,18 @@ def _fit(sequence, mask, name):
 
 
 def boolean(mask: Any, name: str) -> Tensor:
-    """A mask as a boolean tensor.
+    """Converts a mask to a boolean tensor.
 
-    Masks that are added to scores, 0 where a position counts and -1e9 where it does not, mean the
-    opposite. They are refused where their values are known. In a graph they are not: there every
-    number but 0 counts as True.
+    Additive masks, 0 where a position counts and -1e9 elsewhere, have the opposite meaning. They
+    are refused if their values are known. In a compiled function they are unknown: every number
+    except 0 becomes `True`.
 
     Args:
-        mask: tensor or array, boolean or of zeros and ones.
-        name: str, the name of the argument, for the error.
+        mask: Tensor or array, boolean or of zeros and ones.
+        name: String, name of the argument, for the error message.
 
     Raises:
-        ValueError: for other floats than 0 and 1, or negative integers.
+        ValueError: If the mask has floats other than 0 and 1, or negative integers.
     """
     if not hasattr(mask, "dtype"):
         mask = np.asarray(mask)
@@ -114,14 +114,14 @@ def boolean(mask: Any, name: str) -> Tensor:
 
 
 def refuse_single_mask(mask: Mask | None, *names: str) -> None:
-    """Refuses the only mask that a wrapper passes to a layer with two sequences.
+    """Raises a `ValueError` if a wrapper passes a single mask to a layer with two sequences.
 
     Args:
-        mask: the call argument `mask`.
-        *names: names of the arguments for the masks that the layer needs.
+        mask: The call argument `mask`.
+        *names: Names of the arguments for the masks of the layer.
 
     Raises:
-        ValueError: if there is a mask.
+        ValueError: If `mask` is not `None`.
     """
     if mask is not None:
         raise ValueError(
@@ -133,15 +133,16 @@ def refuse_single_mask(mask: Mask | None, *names: str) -> None:
 
 
 def attention_mask(value: Tensor, mask: Mask | None = None, name: str = "attention_mask") -> Tensor:
-    """Brings a mask to the rank of attention scores.
+    """Converts a mask to the rank of attention scores.
 
     Args:
-        value: `(batch, source, features)`, what is attended to.
-        mask: `None` (everything may be attended), `(batch, source)` or `(batch, target, source)`.
-        name: str, the name of the argument, for errors.
+        value: Tensor of shape `(batch, source, features)`, the memory.
+        mask: Mask of shape `(batch, source)` or `(batch, target, source)`, or `None` if all
+            positions may be attended to.
+        name: String, name of the argument, for error messages.
 
     Returns:
-        Boolean tensor `(batch, 1, source)` or `(batch, target, source)`.
+        Boolean tensor of shape `(batch, 1, source)` or `(batch, target, source)`.
     """
     if mask is None:
         return ops.ones_like(value[:, None, :, 0], dtype="bool")  # (B, 1, S)
@@ -168,22 +169,22 @@ def broadcast_batch(mask: Mask, value: Tensor) -> Tensor:
     """Repeats a mask `(1, ...)` that the batch shares to `(batch, ...)`, if the sizes are known.
 
     Args:
-        mask: `(1 or batch, ...)`.
-        value: `(batch, ...)`, what is attended to.
+        mask: Tensor of shape `(1 or batch, ...)`.
+        value: Tensor of shape `(batch, ...)`, the memory.
     """
     batch = value.shape[0]
     return mask if mask.shape[0] != 1 or batch in (None, 1) else ops.repeat(mask, batch, axis=0)
 
 
 def _fits(size, other):
-    """Whether two sizes are equal or one of them is 1, as far as they are known."""
+    """Returns whether two sizes are equal or one of them is 1, as far as they are known."""
     return size == other or bool({1, None} & {size, other})
 
 
 def both(mask: Tensor | None, other: Tensor | None) -> Tensor | None:
-    """Joins two boolean masks, each of which may be `None`.
+    """Combines two boolean masks, each of which may be `None`.
 
-    The mask of lower rank counts for all queries: `(batch, source)` for `(batch, target, source)`.
+    A mask `(batch, source)` applies to all queries of a mask `(batch, target, source)`.
     """
     if mask is None or other is None or mask is other:
         return other if mask is None else mask

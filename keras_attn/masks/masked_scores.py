@@ -1,4 +1,4 @@
-"""Masks applied to scores and to sequences."""
+"""Application of masks to scores and to sequences."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ MASKED_SCORE = -1e30
 
 
 def scores_of_mask(mask: Tensor, dtype: Any = "float32") -> Tensor:
-    """Returns what is added to scores, of the shape of the mask: 0 where may be attended."""
+    """Returns an additive mask: 0 where attention is allowed, a large negative number elsewhere."""
     return (1.0 - ops.cast(mask, dtype)) * MASKED_SCORE
 
 
@@ -23,24 +23,24 @@ def wide_dtype(*values: Any) -> str:
     """Returns the dtype for sums and softmaxes: float64 if a value has it, otherwise float32.
 
     Args:
-        *values: tensors or dtypes.
+        *values: Tensors or dtypes.
     """
     dtypes = [keras.backend.standardize_dtype(getattr(each, "dtype", each)) for each in values]
     return "float64" if "float64" in dtypes else "float32"
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the last axis in which masked positions get weight exactly 0.
+    """Softmax over the last axis in which masked positions get a weight of exactly 0.
 
-    A row in which everything is masked gets only zeros, so its context is zero too. Computed in
-    float32, or in float64 for scores of that dtype.
+    A fully masked row gets only zeros, so its context is zero too. Computed in float32, or in
+    float64 for scores of that dtype.
 
     Args:
-        scores: `(batch, target, source)` floats.
-        mask: boolean, broadcastable to `scores`.
+        scores: Float tensor of shape `(batch, target, source)`.
+        mask: Boolean tensor that broadcasts to `scores`.
 
     Returns:
-        Weights of the shape and dtype of `scores`.
+        Weights with the shape and dtype of `scores`.
     """
     dtype = wide_dtype(scores)
     masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)
@@ -52,15 +52,15 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_mean(values: Tensor, mask: Mask | None = None) -> Tensor:
-    """Mean of the positions that a mask marks.
+    """Mean of the unmasked positions.
 
     Args:
-        values: `(batch, time, features)`.
-        mask: boolean `(batch, time)`. Default `None`: all count.
+        values: Tensor of shape `(batch, time, features)`.
+        mask: Boolean tensor of shape `(batch, time)`. Defaults to `None`: all positions count.
 
     Returns:
-        `(batch, features)`, zeros where no position counts. Sums are at least in float32: those of
-        long sequences have no place in float16.
+        Tensor of shape `(batch, features)`, zero if no position counts. Sums are computed at least
+        in float32, because sums of long sequences overflow in float16.
     """
     if mask is None:
         return ops.mean(values, axis=1)

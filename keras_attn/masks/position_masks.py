@@ -1,4 +1,4 @@
-"""Masks made from token ids and from positions."""
+"""Masks from token ids and from positions."""
 
 from keras import ops
 
@@ -10,11 +10,11 @@ def padding_mask(token_ids: TensorLike, pad_token_id: int = 0) -> Tensor:
     """Marks the tokens that are not padding.
 
     Args:
-        token_ids: integer tensor of any shape.
-        pad_token_id: int, the id that fills short sequences.
+        token_ids: Int tensor of any shape.
+        pad_token_id: Int, id of padding.
 
     Returns:
-        Boolean tensor of the same shape, True at real tokens.
+        Boolean tensor of the same shape, `True` for real tokens.
     """
     return ops.not_equal(token_ids, pad_token_id)
 
@@ -23,11 +23,11 @@ def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
     """Marks the keys that are not in the future of a query.
 
     Args:
-        query_positions: integer tensor `(1 or batch, target)`.
-        key_positions: integer tensor `(1 or batch, source)`.
+        query_positions: Int tensor of shape `(1 or batch, target)`.
+        key_positions: Int tensor of shape `(1 or batch, source)`.
 
     Returns:
-        Boolean tensor `(1 or batch, target, source)`.
+        Boolean tensor of shape `(1 or batch, target, source)`.
     """
     return key_positions[:, None, :] <= query_positions[:, :, None]
 
@@ -36,11 +36,12 @@ def window_mask(query_positions: Tensor, key_positions: Tensor, window: int) -> 
     """Marks the keys that are fewer than `window` positions away, on either side of a query.
 
     Args:
-        query_positions, key_positions: as in `causal_mask`.
-        window: int.
+        query_positions: See `causal_mask`.
+        key_positions: See `causal_mask`.
+        window: Int, size of the window on each side.
 
     Returns:
-        Boolean tensor `(1 or batch, target, source)`.
+        Boolean tensor of shape `(1 or batch, target, source)`.
     """
     distances = ops.abs(key_positions[:, None, :] - query_positions[:, :, None])
     return distances < window
@@ -49,15 +50,16 @@ def window_mask(query_positions: Tensor, key_positions: Tensor, window: int) -> 
 def position_mask(
     query_positions: Tensor, key_positions: Tensor, causal: bool = False, window: int | None = None
 ) -> Tensor | None:
-    """Joins the causal mask and the mask of a window.
+    """Combines the causal mask and the window mask.
 
     Args:
-        query_positions, key_positions: as in `causal_mask`.
-        causal: bool, whether queries must not attend to later keys. Defaults to `False`.
-        window: int, see `window_mask`. Defaults to `None`, no window.
+        query_positions: See `causal_mask`.
+        key_positions: See `causal_mask`.
+        causal: Bool, whether queries must not attend to later keys. Defaults to `False`.
+        window: Int, see `window_mask`. Defaults to `None`, no window.
 
     Returns:
-        Boolean tensor `(1 or batch, target, source)`, or `None` without restrictions.
+        Boolean tensor of shape `(1 or batch, target, source)`, or `None` without restrictions.
     """
     mask = causal_mask(query_positions, key_positions) if causal else None
     if window is not None:

@@ -18,38 +18,41 @@ def decomposable_attention(
     dropout: float = 0.2,
     name: str = "decomposable_attention",
 ) -> keras.Model:
-    """Compares two sentences word by word: a model of attention and small networks, nothing else.
+    """Returns a sentence pair classifier that consists of attention and feed-forward networks only.
 
-        attend     beta_i, alpha_j    what of the other sentence belongs to a_i and to b_j
+        attend     beta_i = sum_j softmax_j(e_ij) b_j,  alpha_j = sum_i softmax_i(e_ij) a_i,
+                   with e_ij = F(a_i)^T F(b_j)
         compare    v_1i = G([a_i ; beta_i]),  v_2j = G([b_j ; alpha_j])
         aggregate  y = H([sum_i v_1i ; sum_j v_2j])
 
     Introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), equations 1 to 5, for
-    whether one sentence follows from another. F, G and H have two layers each, and words are
-    projected to `units` features first. Without `max_distance` the order of words does not count.
+    natural language inference: does one sentence follow from the other? F, G and H have two layers
+    each. Words are first projected to `units` features. Without `max_distance`, the order of the
+    words has no effect.
 
-    To export what it looked at too, take the outputs of its layer `align`, a `SoftAlignment`:
+    To export the attention weights too, use the outputs of the layer `align`, a `SoftAlignment`:
     `keras.Model(model.inputs, {"logits": model.output, "weights":
     model.get_layer("align").output[2]})`.
 
     Args:
-        embedding: layer from ids int32 `(batch, time)` to floats `(batch, time, features)`; id 0 is
-            padding. Both sentences are read with it, so they share a vocabulary. The paper begins
-            every sentence with a token of its own, for words that have no partner.
-        num_classes: int.
-        units: int, size of every layer. Default 200.
-        max_distance: int, for intra-sentence attention: a word is [a ; a'], where a' is what
-            `IntraSentenceAttention` found for it (equations 7 and 8; the paper has 10). Default
-            `None`: without.
-        dropout: float in [0, 1), before every layer of F, G and H. Default 0.2.
-        name: str.
+        embedding: Layer from int32 ids `(batch, time)` to vectors `(batch, time, features)`; id 0
+            is padding. It embeds both sentences, so they share a vocabulary. The paper begins every
+            sentence with a special token, to which words without a counterpart attend.
+        num_classes: Positive int, number of classes.
+        units: Positive int, size of every layer. Defaults to `200`.
+        max_distance: Positive int, enables intra-sentence attention: each word is [a ; a'], where
+            a' is the output of `IntraSentenceAttention` with this distance (equations 7 and 8; the
+            paper uses 10). Defaults to `None`, no intra-sentence attention.
+        dropout: Float in [0, 1), dropout rate before every layer of F, G and H. Defaults to `0.2`.
+        name: String, name of the model. Defaults to `"decomposable_attention"`.
 
     Returns:
-        Functional model from a list of two ids int32 `(batch, first)` and `(batch, second)`, called
-        `first_ids` and `second_ids`, to float32 logits `(batch, num_classes)`.
+        Functional model from a list of two int32 tensors of ids, `first_ids` of shape `(batch,
+        first)` and `second_ids` of shape `(batch, second)`, to float32 logits of shape `(batch,
+        num_classes)`.
 
     Raises:
-        ValueError: if `max_distance` is neither `None` nor a positive integer.
+        ValueError: If `max_distance` is neither `None` nor a positive integer.
 
     Example:
 
@@ -82,7 +85,7 @@ def decomposable_attention(
 
 
 def _joined(words, contexts):
-    """Each word beside its context, in both sentences."""
+    """Concatenates each word with its context, in both sentences."""
     return [ops.concatenate(pair, axis=-1) for pair in zip(words, contexts, strict=True)]
 
 

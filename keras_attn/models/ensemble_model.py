@@ -13,43 +13,63 @@ def ensemble_model(
     average: str = "arithmetic",
     name: str = "ensemble",
 ) -> GenerationModel:
-    """A generation model of several that were trained separately: they predict each token together.
+    """Returns a generation model that averages the predictions of several models.
 
-    The models may be of any kinds, recurrent or Transformers, but must read the same input and have
-    the same target ids: their tokenizers must be equal. The ensemble is deployed like each of them,
-    and shares its layers.
+        p(y_t) = sum_i w_i p_i(y_t), for the models i and each token y_t of the target
 
-        translators = [keras.saving.load_model(path) for path in paths]
-        export_onnx(ensemble_model(translators), "translator.onnx")
+    An ensemble of separately trained models is usually better than each of them, and costs as much
+    time as all of them together ([Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), table
+    1). The models may be recurrent, Transformers or both, but must have the same inputs and the
+    same target ids, so train them with the same tokenizers. The ensemble shares the layers of the
+    models and is exported like any `GenerationModel`.
 
     Args:
-        models: list of `GenerationModel`s. The settings of the search are those of the first.
-        member_weights, average: see `EnsembleDecoder`.
-        name: str. Defaults to `"ensemble"`.
+        models: List of `GenerationModel`s with one input each. The settings of the search are those
+            of the first model.
+        member_weights: List of positive floats, the weights w_i of the models. Only their ratios
+            matter. Defaults to `None`, equal weights.
+        average: String, `"arithmetic"` (mean of the probabilities, as in the equation) or
+            `"geometric"` (mean of the log probabilities). See `EnsembleDecoder`. Defaults to
+            `"arithmetic"`.
+        name: String, name of the model. Defaults to `"ensemble"`.
 
     Returns:
-        A `GenerationModel`.
+        A `GenerationModel` from the inputs of the first model to the results of its search, see
+        `Search`.
 
     Raises:
-        ValueError: for no models, models of another type, or models whose special ids,
-            vocabularies or inputs differ.
+        ValueError: If there are no models, an element is not a `GenerationModel`, or the special
+            ids, vocabularies or inputs of the models differ.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import GreedyDecoder, rnn_seq2seq
+    >>> pairs = [rnn_seq2seq(20, 30, units=8, embedding_dim=8) for _ in range(2)]
+    >>> models = [GenerationModel(e, GreedyDecoder(d, max_length=5)) for e, d in pairs]
+    >>> results = ensemble_model(models)(np.array([[5, 6, 7, 2]]))
+    >>> tuple(results["lengths"].shape)  # (batch, hypotheses)
+    (1, 1)
     """
     if not isinstance(models, (list, tuple)) or not models:
         raise ValueError(
-            "Expected models to be a list of at least one GenerationModel. "
-            f"Received: models={getattr(models, 'name', models)!r}."
+            "Expected models to be a list of at least one GenerationModel. Received: "
+            f"models={getattr(models, 'name', models)!r}. Pass [first, second]."
         )
     for model in models:
         check_generation_model(model)
         if isinstance(model.source, dict):
             raise ValueError(
-                "Expected models with one input. Received: a model with the inputs "
-                f"{list(model.source)}."
+                f"Expected models with one input. Received: model {model.name!r} with inputs "
+                f"{list(model.source)}. Create an EnsembleEncoder and an EnsembleDecoder instead."
             )
     searches = [model.search for model in models]
     special = [{id_: getattr(search, id_) for id_ in SPECIAL} for search in searches]
     if any(each != special[0] for each in special):
-        raise ValueError(f"Expected searches with the same special token ids. Received: {special}.")
+        raise ValueError(
+            f"Expected searches with the same special token ids. Received: {special}. Train the "
+            "models with the same tokenizers."
+        )
     decoder = EnsembleDecoder(
         [search.decoder for search in searches], member_weights, average, name="decoder"
     )

@@ -4,10 +4,11 @@ import keras
 
 
 def functional_model(inputs: Any, outputs: Any, name: str | None) -> keras.Model:
-    """`keras.Model(inputs, outputs, name=name)`, outside of any `keras.RematScope`.
+    """Returns `keras.Model(inputs, outputs, name=name)`, created outside of any `keras.RematScope`.
 
-    Keras 3.15 cannot recompute a model as a whole: neither backend's checkpoint takes the keyword
-    argument `training`. The layers of the model keep the scope in which they were created.
+    Keras 3.15 cannot recompute a model as a whole, because the checkpoint functions of the backends
+    do not accept the keyword argument `training`. The layers of the model keep the scope in which
+    they were created.
     """
     no_mode: Any = None  # which Keras accepts, but does not annotate
     with keras.RematScope(no_mode):

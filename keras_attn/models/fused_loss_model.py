@@ -15,11 +15,11 @@ _trained_model: contextvars.ContextVar[Any] = contextvars.ContextVar("trained_mo
 
 
 class FusedLossModel(ModelOfParts):
-    """Base of models of token logits that train without computing the logits.
+    """Base class of models with token logits that can train without computing the logits.
 
     The logits of a large vocabulary need more memory than the rest of a training step. A loss such
-    as `keras_attn.training.SequenceCrossentropy(fused=True)` computes them, and the gradient, block
-    by block from what they are a product of:
+    as `keras_attn.training.SequenceCrossentropy(fused=True)` computes the loss and its gradient
+    block by block from the features and the kernel of the output layer:
 
         train_step        call -> features --+-> loss.from_features -> loss
                                              |      |
@@ -29,26 +29,26 @@ class FusedLossModel(ModelOfParts):
 
     `compute_loss` passes the features and the output layer to the loss, and the statistics that the
     loss returns to the metrics. The logits are not part of such a step, so they have no gradient.
-    Metrics that need logits get them; they are computed for these metrics only.
+    If a metric needs logits, they are computed for the metrics only.
 
-    The loss is fused in `fit`, `train_on_batch` and `train_step` on TensorFlow, unless
-    `run_eagerly` or `loss_weights` were passed to `compile`, the output layer does more than
-    multiply with a kernel, or it computes in float16.
+    The loss is fused in `fit`, `train_on_batch` and `train_step` on TensorFlow, except with
+    `run_eagerly` or `loss_weights` in `compile`, with an output layer that is more than a matrix
+    product, or in float16.
 
-    A subclass has `compute_features` and `output_layer`, and `output_bias` where there is one.
+    A subclass implements `compute_features` and `output_layer`, and `output_bias` if it has a bias.
     """
 
     output_bias: Any = None
     """Variable `(V,)` that is added to the results of the output layer, or `None`."""
 
     def compute_features(self, inputs: dict[str, Tensor]) -> Tensor:
-        """What the output layer maps to logits, in a training.
+        """Computes the inputs of the output layer in a training step.
 
         Args:
-            inputs: dict of tensors by the names of the inputs.
+            inputs: Dict of tensors by the names of the inputs.
 
         Returns:
-            Float tensor `(batch, time, features)`.
+            Float tensor of shape `(batch, time, features)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `compute_features`.")
 
@@ -102,15 +102,15 @@ class FusedLossModel(ModelOfParts):
         loss, statistics = self.loss.from_features(labels, features, layer, bias, weights)
         for group in self.metrics:
             if not hasattr(group, "metrics"):
-                continue  # not one of `compile`: Keras updates it elsewhere
-            if not group.built:  # Keras builds it by its first predictions, which are logits
+                continue  # not passed to `compile`: Keras updates it elsewhere
+            if not group.built:  # Keras builds it with the first predictions, which are logits
                 shape = (*features.shape[:-1], statistics.num_classes)
                 group.build(y, keras.KerasTensor(shape, dtype="float32"))
             found = statistics
             if not all(self.loss.has_statistics_for(each) for each in group.metrics):
                 found = project(ops.stop_gradient(features), layer, bias)  # logits
             group.update_state(y, found, sample_weight)
-        # As in Keras, each replica adds its share of the mean of these losses.
+        # As in Keras, each replica adds its share of these losses.
         others = [ops.sum(ops.cast(each, "float32")) / num_replicas() for each in self.losses]
         return sum(others, loss)
 

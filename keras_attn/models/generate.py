@@ -11,6 +11,7 @@ from keras_attn.models.generation import (
     hypotheses_of_row,
     pieces,
 )
+from keras_attn.models.model_inputs import reads_ids
 from keras_attn.models.side import source_side
 
 
@@ -23,18 +24,18 @@ def generate(
     return_details: bool = False,
     verbose: Any = 0,
 ) -> Any:
-    """See `GenerationModel.generate`.
+    """Implements `GenerationModel.generate`, which documents the arguments.
 
     Args:
-        model: a `GenerationModel`.
-        inputs, source_tokenizer, target_tokenizer, batch_size, return_details, verbose: see
+        model: `GenerationModel`.
+        inputs, source_tokenizer, target_tokenizer, batch_size, return_details, verbose: See
             `GenerationModel.generate`.
 
     Returns:
         See `GenerationModel.generate`.
     """
     check_positive_integer("batch_size", batch_size)
-    if _reads_ids(model):
+    if reads_ids(model.source):
         sources, is_text = _read_sources(model, inputs, source_tokenizer)
         lengths = [len(ids) for ids, _ in sources]
         # Sources of similar lengths need little padding; empty ones are not searched.
@@ -84,18 +85,17 @@ def generate(
     ]
 
 
-def _reads_ids(model):
-    """Whether the source of a model is token ids."""
-    source = model.source
-    return not isinstance(source, dict) and len(source.shape) == 2 and "int" in source.dtype
-
-
 def _read_sources(model, inputs, tokenizer):
-    """Ids as the encoder reads them, each with whether it was cut; and whether they were texts."""
+    """Converts texts or lists of ids to the ids that the encoder reads.
+
+    Returns:
+        Tuple of a list of pairs (ids, whether they were truncated), and whether the inputs are
+        texts.
+    """
     if isinstance(inputs, str | bytes | dict) or not hasattr(inputs, "__iter__"):
         raise ValueError(
-            "Expected inputs to be a list of texts or of lists of ids. Received: inputs of type "
-            f"{type(inputs).__name__}. Write [text] for one text."
+            "Expected inputs to be a list of texts, or of lists of ids. Received: inputs of type "
+            f"{type(inputs).__name__}. Pass [text] for one text."
         )
     inputs = list(inputs)
     is_text = bool(inputs) and all(isinstance(each, str) for each in inputs)
@@ -106,13 +106,13 @@ def _read_sources(model, inputs, tokenizer):
     if tokenizer is None:
         raise ValueError(
             "Expected a source_tokenizer for texts. Received: source_tokenizer=None. Pass the "
-            "tokenizer of the training, or ids."
+            "tokenizer of the training data, or ids."
         )
     side = source_side(encoder, model.search, tokenizer)
     sources = []
     for ids in tokenizer.encode(inputs):
         kept = list(ids[: side.max_length])
-        # A language model continues its start token; others have nothing to read.
+        # A language model continues its start token; other models have no input.
         is_empty = not kept and (side.add_end or not side.add_start)
         sources.append(([] if is_empty else side.with_special_ids(kept), len(kept) < len(ids)))
     return sources, True
@@ -128,7 +128,7 @@ def _checked_ids(ids, model):
         below = "" if size is None else f" below {size}"
         raise ValueError(
             f"Expected each source to be a list of ids of at least 0{below}, or a text. Received: "
-            f"{ids!r}."
+            f"source={ids!r}. Pass ids of the source vocabulary."
         )
     ids = array.tolist()
     while ids and ids[-1] == _pad_token_id(model):
@@ -140,8 +140,9 @@ def _check_tokenizer(name, tokenizer, layer):
     size = get_vocabulary_size(layer)
     if tokenizer is not None and size is not None and tokenizer.vocabulary_size > size:
         raise ValueError(
-            f"Expected {name} to have at most {size} ids, as many as the model. Received: {name} "
-            f"with vocabulary_size={tokenizer.vocabulary_size}. Pass the tokenizer of the training."
+            f"Expected {name} to have at most {size} ids, the vocabulary of the model. Received: "
+            f"{name} with vocabulary_size={tokenizer.vocabulary_size}. Pass the tokenizer of the "
+            "training data."
         )
 
 
@@ -161,19 +162,21 @@ def _pad_token_id(model):
 
 
 def _read_arrays(model, inputs):
-    """Arrays by the names of the inputs of a model, and the number of their rows."""
+    """Returns the arrays by the names of the inputs of a model, and their number of rows."""
     names = [tensor.name for tensor in model.inputs]
     if not isinstance(inputs, dict) and len(names) == 1:
         inputs = {names[0]: inputs}
     if not isinstance(inputs, dict) or set(inputs) != set(names):
         received = list(inputs) if isinstance(inputs, dict) else type(inputs).__name__
         raise ValueError(
-            f"Expected inputs to be a dict of arrays by the names {names}. Received: {received}."
+            f"Expected inputs to be a dict of arrays with the keys {names}. Received: "
+            f"inputs={received}."
         )
     arrays = {name: np.asarray(values) for name, values in inputs.items()}
     counts = {name: len(values) for name, values in arrays.items()}
     if len(set(counts.values())) != 1:
         raise ValueError(
-            f"Expected arrays with the same number of rows. Received: {counts} rows by input."
+            "Expected input arrays with the same number of rows. Received: numbers of rows "
+            f"{counts}. Pass one row per source."
         )
     return arrays, next(iter(counts.values()))

@@ -9,19 +9,22 @@ IMPOSSIBLE = -1e9
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output of the search, with the fields of a `Hypothesis` of `keras_attn_runtime`.
+    """A generated sequence, with the fields of a `Hypothesis` of `keras_attn_runtime`.
 
     Attributes:
-        text: str, the detokenized output; `None` without a tokenizer.
-        token_ids: list of int, target ids without start, end and padding.
-        pieces: list of str, the pieces of `token_ids`; `None` without a tokenizer that has pieces.
-        score: float, natural-log probability divided by the length penalty, as ranked.
-        log_prob: float, natural-log probability of all tokens and the end token.
-        ended: bool, whether there was an end token; `None` if the end token also pads.
-        alignments: float array `(target, source)`, the attention weights; `None` for a search
-            without `return_alignments`.
-        token_log_probs: list of float, natural-log probability of each token and the end token;
-            `None` for a search without `return_token_log_probs`.
+        text: String, the detokenized output; `None` without a tokenizer.
+        token_ids: List of ints, target ids without start, end and padding.
+        pieces: List of strings, the pieces of `token_ids`; `None` without a tokenizer that has
+            pieces.
+        score: Float, by which hypotheses are ranked: natural-log probability divided by the length
+            penalty.
+        log_prob: Float, natural-log probability of all tokens and the end token.
+        ended: Bool, whether the end token was generated; `None` if the end token is also the
+            padding.
+        alignments: Float array of shape `(target, source)`, the attention weights; `None` unless
+            the search has `return_alignments`.
+        token_log_probs: List of floats, natural-log probability of each token and of the end token;
+            `None` unless the search has `return_token_log_probs`.
     """
 
     text: str | None
@@ -36,13 +39,15 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Generation(Hypothesis):
-    """The best hypothesis for one source, and all others, as a `Translation` of the runtime.
+    """All hypotheses of a source, like a `Translation` of `keras_attn_runtime`.
+
+    The inherited fields are those of the best hypothesis.
 
     Attributes:
-        hypotheses: tuple of `Hypothesis`, best first; the first has this object's own values.
-        source_pieces: list of str, the pieces that the model read, with start and end token; `None`
-            without a tokenizer that has pieces.
-        truncated: bool, whether the source was cut to the most tokens that the encoder can read.
+        hypotheses: Tuple of `Hypothesis`, best first. The first has the same values as this object.
+        source_pieces: List of strings, the source pieces with start and end token; `None` without a
+            tokenizer that has pieces.
+        truncated: Bool, whether the source was truncated to the maximum length of the encoder.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -53,14 +58,14 @@ class Generation(Hypothesis):
 def hypotheses_of_row(
     results: Any, row: int, source_length: int | None, search: Any, tokenizer: Any = None
 ) -> Any:
-    """The hypotheses that a search found for one source.
+    """Returns the hypotheses of one source.
 
     Args:
-        results: dict of arrays, as a search returns them.
-        row: int, the place of the source in the batch.
-        source_length: int | None, tokens of the source, or `None` for all positions.
-        search: the `Search`, for its special ids.
-        tokenizer: tokenizer of the target, or `None`.
+        results: Dict of arrays that a search returned.
+        row: Int, index of the source in the batch.
+        source_length: Int, number of source tokens, or `None` for all positions.
+        search: `Search` with the special ids.
+        tokenizer: Tokenizer of the target, or `None`.
 
     Returns:
         List of at least one `Hypothesis`.
@@ -98,7 +103,7 @@ def hypotheses_of_row(
 
 
 def empty_hypothesis(search: Any, has_text: bool) -> Any:
-    """The hypothesis for a source without tokens, for which nothing is searched."""
+    """Returns the hypothesis of a source without tokens, for which there is no search."""
     return Hypothesis(
         text="" if has_text else None,
         token_ids=[],
@@ -112,5 +117,5 @@ def empty_hypothesis(search: Any, has_text: bool) -> Any:
 
 
 def pieces(tokenizer: Any, token_ids: Any) -> Any:
-    """The pieces of ids as strings, or `None` for a tokenizer that has no method `pieces`."""
+    """Returns the pieces of ids as strings; `None` for a tokenizer without the method `pieces`."""
     return tokenizer.pieces(token_ids) if hasattr(tokenizer, "pieces") else None

@@ -21,47 +21,47 @@ from keras_attn.search.search import Search
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class GenerationModel(ModelOfParts):
-    """Maps sources to the best token sequences that a search finds: the model that is deployed.
+    """Generates target sequences from sources with a search: the model for inference.
 
         results = search(**encoder(source))
 
     A functional Keras model. It shares encoder and decoder with the `TrainingModel` that trains
-    them, so it has no weights of its own. `keras.saving.load_model`, `keras.models.clone_model` and
-    `keras.models.model_from_json` keep layers shared that encoder and decoder share, such as an
-    embedding.
+    them, so it has no weights of its own. If encoder and decoder share a layer, such as an
+    embedding, it stays shared in `keras.saving.load_model`, `keras.models.clone_model` and
+    `keras.models.model_from_json`.
 
     Args:
-        encoder: layer that returns a dict of the arguments of a decoder: `encoder_outputs` and,
-            where it has them, `encoder_mask`, `encoder_state` and `query_features`. `None` for a
-            language model, such as `CausalLanguageModel`, which continues prompts.
-        search: a `Search`, such as `BeamDecoder(decoder)`.
-        inputs: what the encoder reads: a `keras.Input`, such as
-            `keras.Input((224, 224, 3), name="image")`, or a dict of them by their names, which are
-            passed to the encoder as arguments of these names. Defaults to the inputs of `encoder`
-            if it is a functional model, else to `source_ids`, int32 `(batch, source)`.
-        source_start_token_id: int, only for a language model: the id before each prompt, as in the
+        encoder: Layer that returns a dict with the arguments of a decoder: `encoder_outputs` and,
+            optionally, `encoder_mask`, `encoder_state` and `query_features`. `None` for a language
+            model, such as `CausalLanguageModel`, which continues prompts.
+        search: `Search`, such as `BeamDecoder(decoder)`.
+        inputs: Inputs of the encoder: a `keras.Input`, such as `keras.Input((224, 224, 3),
+            name="image")`, or a dict from names to `keras.Input`s, which are passed to the encoder
+            as keyword arguments. Defaults to the inputs of `encoder` if it is a functional model,
+            otherwise to `source_ids`, int32 of shape `(batch, source)`.
+        source_start_token_id: Int, only for a language model: the id before each prompt, as in the
             training data. Exported files insert it into prompts that are text; the model itself
             inserts nothing. Defaults to `None`.
-        name: str. Defaults to `"generation_model"`.
+        name: String, name of the model. Defaults to `"generation_model"`.
 
     Call arguments:
-        inputs: the tensor, or a dict of tensors by the names of the inputs. Prompts are padded on
-            the right with the `pad_token_id` of the search.
+        inputs: Tensor, or a dict of tensors by the names of the inputs. Prompts are padded on the
+            right with the `pad_token_id` of the search.
         training: Bool, whether dropout is active. Keras passes it.
         mask: Implicit masks of the inputs. Keras passes them.
 
     Returns:
         The dict that the search returns, see `Search`. `predict` pads the results of all batches to
-        one length: token ids with `pad_token_id`, everything else with 0.
+        the same length: token ids with `pad_token_id`, everything else with 0.
 
     Attributes:
-        encoder: the encoder, or `None`.
-        search: the search.
-        decoder: the decoder of the search.
+        encoder: The encoder, or `None`.
+        search: The search.
+        decoder: The decoder of the search.
 
     Raises:
-        ValueError: if a part is of another type, the encoder does not return a dict, `inputs` are
-            not inputs, or a decoder that is not a language model has no encoder.
+        ValueError: If an argument has the wrong type, the encoder does not return a dict, or
+            `encoder` is `None` and the decoder is not a language model.
 
     Example:
 
@@ -86,7 +86,8 @@ class GenerationModel(ModelOfParts):
         source_start_token_id: int | None = None,
         name: str = "generation_model",
     ) -> None:
-        check_part("search", search, Search, "a Search, such as BeamDecoder(decoder)")
+        advice = "Pass a search, such as BeamDecoder(decoder)."
+        check_part("search", search, Search, "a Search", advice)
         source_encoder = encoder
         if encoder is None:
             check_reads_prompts(search.decoder)
@@ -100,7 +101,7 @@ class GenerationModel(ModelOfParts):
             raise ValueError(
                 "Expected source_start_token_id only for a language model, with encoder=None. "
                 f"Received: source_start_token_id={source_start_token_id!r}, "
-                f"encoder={type(encoder).__name__}."
+                f"encoder={type(encoder).__name__}. Omit source_start_token_id."
             )
         check_encoder(encoder)
         inputs = source_inputs(encoder, inputs)
@@ -140,10 +141,10 @@ class GenerationModel(ModelOfParts):
         steps: Any = None,
         callbacks: Any = None,
     ) -> Any:
-        """Like `keras.Model.predict`, with the results of all batches padded to one length.
+        """Like `keras.Model.predict`, but pads the results of all batches to the same length.
 
         Args:
-            x, batch_size, verbose, steps, callbacks: see `keras.Model.predict`.
+            x, batch_size, verbose, steps, callbacks: See `keras.Model.predict`.
 
         Returns:
             Dict of NumPy arrays.
@@ -173,34 +174,36 @@ class GenerationModel(ModelOfParts):
         return_details: bool = False,
         verbose: Any = 0,
     ) -> Any:
-        """Generates a sequence for each source: ids for ids, and texts for texts.
+        """Generates a sequence for each source. Texts result in texts, ids in ids.
 
         Args:
-            inputs: list of texts, of lists of ids as the encoder reads them (with the end token, if
-                it was trained so), or an array of ids `(batch, source)` with padding on the right.
-                For an encoder of other inputs an array, or a dict of arrays by the names of the
-                inputs.
-            source_tokenizer: tokenizer of texts, such as `keras_attn.text.SentencePieceTokenizer`.
-                It adds no special ids; the start and end tokens that the encoder reads are added
-                here. Defaults to `None`.
-            target_tokenizer: tokenizer that makes texts of the generated ids. Defaults to
-                `source_tokenizer` for texts, else to `None`, for ids.
-            batch_size: int, sources of a batch. Batches have sources of similar lengths, so samples
-                of a `SamplingDecoder` depend on the other sources. Defaults to 32.
-            return_details: bool, whether to return objects with the fields of a `Translation` of
+            inputs: List of texts; list of lists of ids as the encoder reads them, with the end
+                token if the training data had one; or int array of ids of shape `(batch, source)`,
+                padded on the right. For an encoder with other inputs, an array, or a dict of arrays
+                by the names of the inputs.
+            source_tokenizer: Tokenizer of texts, such as `keras_attn.text.SentencePieceTokenizer`.
+                It must not add special ids: `generate` adds the start and end tokens that the
+                encoder reads. Defaults to `None`.
+            target_tokenizer: Tokenizer that converts the generated ids to texts. Defaults to
+                `source_tokenizer` if the inputs are texts, otherwise to `None`: the results are
+                ids.
+            batch_size: Positive int, number of sources per batch. Sources of similar lengths form a
+                batch, so samples of a `SamplingDecoder` depend on the other sources. Defaults to
+                `32`.
+            return_details: Bool, whether to return objects with the fields of a `Translation` of
                 `keras_attn_runtime`: `text`, `token_ids`, `pieces`, `score`, `log_prob`, `ended`,
                 `alignments`, `token_log_probs`, `hypotheses`, `source_pieces` and `truncated`.
                 Defaults to `False`.
-            verbose: 0 for no output, 1 for a progress bar, 2 for one line. Defaults to 0.
+            verbose: `0` for no output, `1` for a progress bar, `2` for one line. Defaults to `0`.
 
         Returns:
-            List with an element for each source, of its best hypothesis: a list of ids without
-            start, end and padding, or a string with a tokenizer of the target, or an object, see
-            `return_details`. A source without tokens has an empty result.
+            List with the best hypothesis of each source: a string with a target tokenizer, a list
+            of ids without start, end and padding otherwise, or an object with
+            `return_details=True`. The result of a source without tokens is empty.
 
         Raises:
-            ValueError: for texts without a tokenizer, a tokenizer with more ids than the model, or
-                inputs that do not fit the model.
+            ValueError: If texts are given without a tokenizer, a tokenizer has more ids than the
+                model, or the inputs do not fit the model.
 
         Example:
 
@@ -222,16 +225,16 @@ class GenerationModel(ModelOfParts):
 
 
 def check_generation_model(model: Any) -> None:
-    """Raises a `ValueError` unless a model is a `GenerationModel` and does no more than that."""
+    """Raises a `ValueError` unless a model is a `GenerationModel` that does not override `call`."""
     if not isinstance(model, GenerationModel):
         raise ValueError(
-            f"Expected a GenerationModel. Received: model={type(model).__name__}. Make one with "
-            "keras_attn.GenerationModel(encoder, search); export other functional models with "
+            f"Expected a GenerationModel. Received: model={type(model).__name__}. Create one with "
+            "keras_attn.GenerationModel(encoder, search). To export other functional models, use "
             "keras_attn.export.export_functional_onnx."
         )
     if type(model).call is not GenerationModel.call:
         raise ValueError(
-            "Expected a GenerationModel that only searches with its encoder and its search. "
-            f"Received: model={type(model).__name__}, which overrides call. Move that code into "
-            "the encoder or the search."
+            "Expected a GenerationModel without another `call`. Received: "
+            f"model={type(model).__name__}, which overrides call. Move the code of `call` to the "
+            "encoder or the search."
         )

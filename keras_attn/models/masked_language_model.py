@@ -12,27 +12,39 @@ from keras_attn.output_layers.tied_mlm_head import TiedMLMHead
 def masked_language_model(
     encoder: keras.layers.Layer, name: str = "masked_language_model"
 ) -> keras.Model:
-    """Returns a model that predicts hidden tokens of a sentence from the tokens on both sides.
+    """Returns a model that predicts masked tokens from the tokens on both sides.
 
-        logits = E norm(gelu(W x + b)) + c, for the outputs x and the embeddings E of the encoder
+        logits = E norm(gelu(W x + b)) + c
 
-    Introduced by [Devlin et al., 2019](https://arxiv.org/abs/1810.04805) (BERT), section 3.1. The
-    inputs and labels are those of `keras_attn.text.mask_tokens`; train it with
-    `keras_attn.training.compile_for_training(model, label_smoothing=0.0)`, for which label 0 is no
-    token. What it has learned is in the encoder, which a `sequence_classifier` then shares.
+    where x are the outputs of the encoder and E is the matrix of its embedding. Introduced by
+    [Devlin et al., 2019](https://arxiv.org/abs/1810.04805) (BERT), section 3.1.
+
+    Create inputs and labels with `keras_attn.text.mask_tokens`, and compile the model with
+    `keras_attn.training.compile_for_training(model, label_smoothing=0.0)`, which ignores the label
+    0. After this pretraining, pass the encoder to `sequence_classifier` for fine-tuning.
 
     Args:
-        encoder: layer that returns `encoder_outputs`, with a `keras.layers.ReversibleEmbedding` as
-            its `embedding`, such as `TransformerEncoder`.
-        name: str.
+        encoder: Layer that returns a dict with `encoder_outputs` and has a
+            `keras.layers.ReversibleEmbedding` as its `embedding`, such as `TransformerEncoder`.
+        name: String, name of the model. Defaults to `"masked_language_model"`.
 
     Returns:
-        Functional model from `token_ids` int32 `(batch, time)` to float32 logits `(batch, time,
-        vocabulary)`, with the attributes `encoder` and `head`. With a fused loss a training step
-        does not compute the logits, see `keras_attn.training.SequenceCrossentropy`.
+        Functional model from the int32 `token_ids` `(batch, time)` to float32 logits `(batch, time,
+        vocabulary)`, with the attributes `encoder` and `head`. With a fused loss, a training step
+        does not compute the logits; see `keras_attn.training.SequenceCrossentropy`.
 
     Raises:
-        ValueError: if the output cannot be tied to the embedding of the encoder.
+        ValueError: If the embedding of the encoder is not a `keras.layers.ReversibleEmbedding`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import TransformerEncoder, TransformerEncoderBlock
+    >>> block = TransformerEncoderBlock(num_heads=2, intermediate_dim=16)
+    >>> encoder = TransformerEncoder(block, keras.layers.ReversibleEmbedding(30, 8), num_layers=1)
+    >>> model = masked_language_model(encoder)
+    >>> tuple(model(np.array([[5, 3, 7, 2]])).shape)
+    (1, 4, 30)
     """
     return MaskedLanguageModel(
         encoder,
@@ -43,13 +55,13 @@ def masked_language_model(
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class MaskedLanguageModel(FusedLossModel):
-    """The model of `masked_language_model`.
+    """The model that `masked_language_model` returns.
 
     Args:
-        encoder: layer that returns `encoder_outputs`.
-        head: `TiedMLMHead` of the embedding of the encoder.
-        inputs: `keras.Input` of ids. Defaults to `token_ids`, int32 `(batch, time)`.
-        name: str.
+        encoder: Layer that returns a dict with `encoder_outputs`.
+        head: `TiedMLMHead` with the embedding of the encoder.
+        inputs: `keras.Input` of ids. Defaults to `token_ids`, int32 of shape `(batch, time)`.
+        name: String, name of the model. Defaults to `"masked_language_model"`.
     """
 
     PARTS = ("encoder", "head")

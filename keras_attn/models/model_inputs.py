@@ -1,4 +1,4 @@
-"""The inputs of models: any `keras.Input`s, by name."""
+"""Inputs of models, by their names."""
 
 from typing import Any
 
@@ -6,18 +6,19 @@ import keras
 
 
 def source_inputs(encoder: Any, inputs: Any = None) -> Any:
-    """The symbolic inputs that a model passes to its encoder.
+    """Returns the symbolic inputs that a model passes to its encoder.
 
     Args:
-        encoder: layer, or `None` for prompts of a language model.
-        inputs: a `keras.Input`, or a dict of them by their names. Defaults to inputs like those of
-            `encoder` if it is a functional model, else to `source_ids`, int32 `(batch, source)`.
+        encoder: Layer, or `None` for prompts of a language model.
+        inputs: `keras.Input`, or a dict from names to `keras.Input`s. Defaults to copies of the
+            inputs of `encoder` if it is a functional model, otherwise to `source_ids`, int32 of
+            shape `(batch, source)`.
 
     Returns:
         A tensor for one input, or a dict of tensors by their names.
 
     Raises:
-        ValueError: something else than inputs, or keys that are not their names.
+        ValueError: If `inputs` are not inputs, or the keys differ from their names.
     """
     if inputs is None:
         if not is_functional(encoder):
@@ -26,30 +27,29 @@ def source_inputs(encoder: Any, inputs: Any = None) -> Any:
     tensors = inputs if isinstance(inputs, dict) else {getattr(inputs, "name", None): inputs}
     if not tensors or not all(isinstance(each, keras.KerasTensor) for each in tensors.values()):
         raise ValueError(
-            "Expected inputs to be a keras.Input or a dict of them by their names. Received: "
+            "Expected inputs to be a keras.Input, or a dict of them by their names. Received: "
             f"inputs={inputs!r}. Pass, for instance, "
             'inputs=keras.Input((224, 224, 3), name="image").'
         )
     names = [each.name for each in tensors.values()]
     if list(tensors) != names:
         raise ValueError(
-            "Expected the keys of inputs to be the names of the inputs. Received: keys "
-            f"{list(tensors)} for inputs named {names}. Create each with keras.Input(..., "
-            "name=key)."
+            "Expected the keys of inputs to be the names of the inputs. Received: inputs with keys "
+            f"{list(tensors)} and names {names}. Create each with keras.Input(..., name=key)."
         )
     return _by_name(list(tensors.values()))
 
 
 def call_encoder(encoder: Any, inputs: Any, **arguments: Any) -> Any:
-    """Calls an encoder with inputs as from `source_inputs`; several are arguments by name.
+    """Calls an encoder. Several inputs are passed as keyword arguments.
 
     Args:
-        encoder: layer.
-        inputs: tensor, or dict of tensors.
-        **arguments: further arguments of the call, such as `training`.
+        encoder: Layer.
+        inputs: Tensor, or dict of tensors by their names, as from `source_inputs`.
+        **arguments: Further arguments of the call, such as `training`.
 
     Returns:
-        What the encoder returns.
+        The results of the encoder.
     """
     if is_functional(encoder):
         is_dict = isinstance(inputs, dict)
@@ -61,19 +61,24 @@ def call_encoder(encoder: Any, inputs: Any, **arguments: Any) -> Any:
 
 
 def is_functional(layer: Any) -> bool:
-    """Whether a layer is a Keras model that knows its inputs."""
+    """Returns whether a layer is a Keras model with known inputs."""
     return isinstance(layer, keras.Model) and bool(getattr(layer, "inputs", None))
 
 
+def reads_ids(inputs: Any) -> bool:
+    """Returns whether inputs are the ids of one sequence, `(batch, source)`."""
+    return not isinstance(inputs, dict) and len(inputs.shape) == 2 and "int" in inputs.dtype
+
+
 def serialize_inputs(inputs: Any) -> Any:
-    """Inputs as from `source_inputs` in a form for a configuration: a dict, or a list of dicts."""
+    """Converts inputs as from `source_inputs` to a dict, or a list of dicts, for JSON."""
     if isinstance(inputs, dict):
         return [serialize_inputs(each) for each in inputs.values()]
     return {"shape": list(inputs.shape), "dtype": inputs.dtype, "name": inputs.name}
 
 
 def deserialize_inputs(config: Any) -> Any:
-    """The inverse of `serialize_inputs`."""
+    """Inverse of `serialize_inputs`."""
     if isinstance(config, dict):
         return keras.Input(batch_shape=config["shape"], dtype=config["dtype"], name=config["name"])
     return {each["name"]: deserialize_inputs(each) for each in config}
@@ -88,5 +93,5 @@ def _copy(tensor):
 
 
 def is_arrays(values: Any) -> bool:
-    """Whether the argument `x` of `fit` or `predict` is arrays, not a dataset or a generator."""
+    """Returns whether the argument `x` of `fit` consists of arrays; a dataset does not."""
     return isinstance(values, dict | list | tuple) or hasattr(values, "shape")

@@ -13,14 +13,15 @@ from keras_attn.search.search import Search
 
 
 class ModelOfParts(keras.Model):
-    """Base of functional models that consist of an encoder and one other layer.
+    """Base class of functional models that consist of an encoder and one other layer.
 
-    It saves the parts instead of the graph, and layers that the parts share stay shared in
+    It saves these parts instead of the graph. Layers that the parts share stay shared in
     `keras.saving.load_model`, `keras.models.model_from_json`, `keras.models.clone_model` and
     `from_config`.
 
-    A subclass names the arguments of its constructor that are saved in `PARTS` and `SETTINGS`, has
-    an attribute for each, and decorates the constructor with `accepts_cloned_graph`.
+    A subclass lists the constructor arguments to save in `PARTS` (layers) and `SETTINGS` (other
+    values), has an attribute of the same name for each, and decorates its constructor with
+    `accepts_cloned_graph`.
     """
 
     PARTS = ()
@@ -38,7 +39,7 @@ class ModelOfParts(keras.Model):
         return super().compute_output_spec(self._without_names(inputs), training, mask)
 
     def _without_names(self, inputs):
-        """A model with one input also takes it by its name, of which Keras would warn."""
+        """Returns the tensor of a dict with one input, because Keras warns about such a dict."""
         if isinstance(inputs, dict) and not isinstance(self.input, dict):
             return inputs[self.inputs[0].name]
         return inputs
@@ -62,33 +63,35 @@ class ModelOfParts(keras.Model):
 copy_layers_in(ModelOfParts, sharing_scope)
 
 
-def check_part(name: str, part: Any, kind: Any, expected: str) -> None:
-    """Raises a `ValueError` that names the type of a part of a model unless it is of a kind.
+def check_part(name: str, part: Any, kind: Any, expected: str, advice: str) -> None:
+    """Raises a `ValueError` with the type of an argument unless it is an instance of a class.
 
     Args:
-        name: str, the argument that holds the part.
-        part: its value.
-        kind: class or tuple of classes.
-        expected: str, what to pass.
+        name: String, name of the argument.
+        part: Its value.
+        kind: Class or tuple of classes.
+        expected: String, description of valid values.
+        advice: String, sentence that says what to pass.
     """
     if not isinstance(part, kind):
         received = f"the class {part.__name__}" if isinstance(part, type) else type(part).__name__
-        raise ValueError(f"Expected {name} to be {expected}. Received: {name}={received}.")
+        raise ValueError(f"Expected {name} to be {expected}. Received: {name}={received}. {advice}")
 
 
 def check_encoder(encoder: Any) -> None:
-    """Raises a `ValueError` that names the type of an encoder unless it is a layer or `None`."""
-    advice = "a layer that reads the source, or None for a language model"
-    check_part("encoder", encoder, (keras.layers.Layer, type(None)), advice)
+    """Raises a `ValueError` with the type of an encoder unless it is a layer or `None`."""
+    expected = "a layer that reads the source, or None for a language model"
+    advice = "Pass a layer, such as TransformerEncoder."
+    check_part("encoder", encoder, (keras.layers.Layer, type(None)), expected, advice)
     if isinstance(encoder, StepDecoder | Search):
         raise ValueError(
-            f"Expected encoder to be {advice}. Received: encoder={type(encoder).__name__}. Pass "
-            "the encoder first."
+            f"Expected encoder to be {expected}. Received: encoder={type(encoder).__name__}. Pass "
+            "the encoder as the first argument."
         )
 
 
 def check_reads_prompts(decoder: Any) -> None:
-    """Raises a `ValueError` unless a decoder can do without an encoder."""
+    """Raises a `ValueError` unless a decoder works without an encoder."""
     if not getattr(decoder, "reads_prompts", False):
         raise ValueError(
             "Expected an encoder, or a decoder that is a language model, such as "
@@ -98,26 +101,26 @@ def check_reads_prompts(decoder: Any) -> None:
 
 
 def encode(encoder: Any, inputs: Any) -> Any:
-    """The arguments of a decoder or a search for symbolic inputs: what the encoder returns.
+    """Calls an encoder with symbolic inputs and checks its results.
 
     Args:
-        encoder: layer.
-        inputs: tensor, or dict of tensors by their names.
+        encoder: Layer.
+        inputs: Tensor, or dict of tensors by their names.
 
     Returns:
-        Dict of tensors, or of nested structures of them, by argument names.
+        Dict of the arguments of a decoder or a search: tensors, or nested structures of them.
 
     Raises:
-        ValueError: the encoder does not return a dict with `encoder_outputs`.
+        ValueError: If the encoder does not return a dict with `encoder_outputs`.
     """
     encoded = call_encoder(encoder, inputs)
     if not isinstance(encoded, dict) or "encoder_outputs" not in encoded:
         received = list(encoded) if isinstance(encoded, dict) else type(encoded).__name__
         raise ValueError(
-            "Expected an encoder that returns the arguments of a decoder, such as "
-            '{"encoder_outputs": outputs, "encoder_mask": mask}. Received: encoder='
-            f"{type(encoder).__name__}, which returns {received}. Return a dict from its call, or "
-            'wrap it: keras.Model(inputs, {"encoder_outputs": outputs}).'
+            "Expected an encoder that returns a dict with the arguments of a decoder, such as "
+            '{"encoder_outputs": outputs, "encoder_mask": mask}. Received: '
+            f"encoder={type(encoder).__name__}, which returns {received}. Return a dict from its "
+            'call, or wrap it: keras.Model(inputs, {"encoder_outputs": outputs}).'
         )
     return encoded
 
@@ -125,10 +128,10 @@ def encode(encoder: Any, inputs: Any) -> Any:
 def accepts_cloned_graph(constructor: Any) -> Any:
     """Decorates a constructor so that `keras.models.clone_model` returns the same class.
 
-    For a functional model that function copies each layer, calls the copies, and passes the new
-    inputs and outputs to the class if its constructor accepts any arguments; otherwise it returns a
-    plain functional model. Keras reads the arguments with `inspect.getfullargspec`, which sees
-    `*args, **kwargs` here; `help` and `inspect.signature` show those of the constructor.
+    For a functional model, `clone_model` copies and calls each layer. It passes the new inputs and
+    outputs to the class if its constructor accepts any arguments; otherwise it returns a plain
+    functional model. Keras reads the arguments with `inspect.getfullargspec`, which sees `*args,
+    **kwargs` here, while `help` and `inspect.signature` show those of the constructor.
 
     Args:
         constructor: `__init__` of a `ModelOfParts` with a class method `parts_of_graph(inputs,

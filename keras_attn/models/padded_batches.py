@@ -4,16 +4,16 @@ import numpy as np
 
 
 def padded_array(values: Any, padding: Any) -> Any:
-    """A ragged tensor of TensorFlow as an array; anything else is returned as it is."""
+    """Converts a ragged tensor of TensorFlow to an array; returns other values unchanged."""
     return values.to_tensor(padding).numpy() if hasattr(values, "to_tensor") else values
 
 
 def concatenate_padded(batches: Any, padding: Any) -> Any:
-    """Concatenates arrays of which all axes but the first may have different sizes.
+    """Concatenates arrays along the first axis and pads the other axes to the same sizes.
 
     Args:
-        batches: list of arrays of one rank.
-        padding: number that fills the smaller ones at the end of each axis.
+        batches: List of arrays with the same rank.
+        padding: Number to append to shorter axes.
 
     Returns:
         Array with the rows of all batches.

@@ -10,31 +10,46 @@ from keras_attn.search.search import Search
 def replace_search(
     model: GenerationModel, search_class: type[Search] | None = None, **settings: Any
 ) -> GenerationModel:
-    """Returns a generation model with other settings of the search, of the same layers.
+    """Returns a generation model with the same layers and another search.
 
-        faster = replace_search(translator, beam_width=2, num_hypotheses=1)
-        sampler = replace_search(translator, SamplingDecoder, temperature=0.8)
+    Use it to change settings such as `beam_width` of a trained or loaded model, or to sample from a
+    model that was saved with beam search. The model itself is not changed.
 
     Args:
-        model: a `GenerationModel`, which is not changed.
-        search_class: another class of `Search`, which takes over the arguments that it has too.
-            Defaults to the class of the search of the model.
-        **settings: arguments of the search that differ. With fewer beams than there were hypotheses
-            there are as many hypotheses as beams. If the default tokens were suppressed, those of
-            the new special ids are.
+        model: `GenerationModel`.
+        search_class: Subclass of `Search`, the class of the new search. It takes over all settings
+            that its constructor accepts. Defaults to `None`, the class of the current search.
+        **settings: Arguments of the search to change. If `beam_width` becomes less than
+            `num_hypotheses`, `num_hypotheses` is reduced to it, unless it is given here. If
+            `suppressed_token_ids` has its default value, it is recomputed from the new special ids.
 
     Returns:
-        A `GenerationModel` with the same layers but for the search.
+        A `GenerationModel` that shares the encoder and the decoder with `model`.
 
     Raises:
-        ValueError: for a model of another type, an argument that the search does not have, or a
-            value that is out of range; `TypeError` for some of another type.
+        ValueError: If `model` is not a `GenerationModel`, `search_class` is not a subclass of
+            `Search`, an argument is unknown, or a value is out of range.
+        TypeError: If a value has a wrong type.
+
+    Example:
+
+    >>> from keras_attn import BeamDecoder, SamplingDecoder, rnn_seq2seq
+    >>> encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
+    >>> model = GenerationModel(encoder, BeamDecoder(decoder, beam_width=4, max_length=5))
+    >>> replace_search(model, beam_width=2).search.beam_width
+    2
+    >>> sampler = replace_search(model, SamplingDecoder, temperature=0.8)
+    >>> sampler.search.max_length, sampler.search.temperature
+    (5, 0.8)
     """
     check_generation_model(model)
     search = model.search
     search_class = type(search) if search_class is None else search_class
     if not (inspect.isclass(search_class) and issubclass(search_class, Search)):
-        raise ValueError(f"search_class must be a class of Search. Received: {search_class!r}.")
+        raise ValueError(
+            f"Expected search_class to be a subclass of Search. Received: {search_class=}. Pass a "
+            "class, such as BeamDecoder."
+        )
     known = _arguments(search_class)
     unknown = sorted(set(settings) - known)
     if unknown:
@@ -64,7 +79,7 @@ def replace_search(
 
 
 def _arguments(search_class):
-    """The names of what a search is made with, besides its decoder."""
+    """Returns the names of the constructor arguments of a search class, except `decoder`."""
     parameters = {
         name
         for each in search_class.__mro__

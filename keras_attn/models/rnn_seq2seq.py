@@ -27,36 +27,56 @@ def rnn_seq2seq(
     share_embeddings: bool = False,
     seed: int | None = None,
 ) -> tuple[RNNEncoder, RNNDecoder]:
-    """A recurrent encoder and decoder with the sizes that suit small corpora.
+    """Returns a recurrent encoder and decoder with attention, sized for small corpora.
 
-    A bidirectional encoder; a decoder with the attention vector of Luong et al. (2015), tied to the
-    target embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)).
+        h_1 .. h_S = bidirectional RNN(x_1 .. x_S)
+        s_t = RNN([E y_{t-1} ; a_{t-1}], s_{t-1}),    c_t = attention(s_t, h)
+        a_t = tanh(W [s_t ; c_t]),    logits_t = E a_t
+
+    The attention vector a_t and input feeding are from [Luong et al.,
+    2015](https://arxiv.org/abs/1508.04025). The output is tied to the target embedding E ([Press
+    and Wolf, 2017](https://arxiv.org/abs/1608.05859)). With `attention="bahdanau"` the score is
+    that of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473).
 
     Args:
-        source_vocabulary_size: int.
-        target_vocabulary_size: int.
-        attention: `"bahdanau"`, `"luong"` (score general), any attention that `AttentionRNNCell`
-            takes, or `None` for the plain sequence-to-sequence model, where the encoder's state is
-            all that the decoder sees.
-        cell: `"lstm"` or `"gru"`.
-        embedding_dim: int, size of embeddings and of the attention vector.
-        units: int, units of each cell; the encoder has this many in each direction.
-        num_layers: int, recurrent layers on each side.
-        input_feeding: bool, whether the attention vector is fed to the next step. Without it
-            training is faster.
-        dropout: float in [0, 1).
-        share_embeddings: bool, whether source and target have one embedding (and one vocabulary).
-        seed: int, of weights and dropout, but for an `attention` that is a layer already. Sets the
-            seeds of Python, NumPy and Keras, as `keras.utils.set_random_seed` does.
+        source_vocabulary_size: Positive int, number of source ids.
+        target_vocabulary_size: Positive int, number of target ids.
+        attention: `"bahdanau"`, `"luong"` (general score), an attention layer that
+            `AttentionRNNCell` accepts, or `None` for a decoder that gets only the final state of
+            the encoder. Defaults to `"bahdanau"`.
+        cell: String, `"lstm"` or `"gru"`. Defaults to `"lstm"`.
+        embedding_dim: Positive int, size of the embeddings and of the attention vector. Defaults to
+            `256`.
+        units: Positive int, units of each cell. The encoder has this many in each direction.
+            Defaults to `256`.
+        num_layers: Positive int, recurrent layers of the encoder and of the decoder. Defaults to
+            `1`.
+        input_feeding: Bool, whether the attention vector is an input of the next step. Training is
+            faster without. Defaults to `True`.
+        dropout: Float in [0, 1), dropout rate of embeddings and layer outputs. Defaults to `0.3`.
+        share_embeddings: Bool, whether source and target share one embedding, and so one
+            vocabulary. Defaults to `False`.
+        seed: Int, seed of weights and dropout, except those of an `attention` layer that you pass.
+            It sets the seeds of Python, NumPy and Keras like `keras.utils.set_random_seed`.
+            Defaults to `None`, which sets no seed.
 
     Returns:
         Tuple of an `RNNEncoder` named "encoder" and an `RNNDecoder` named "decoder".
 
     Raises:
-        ValueError: for an unknown name, or shared embeddings of two sizes.
+        ValueError: If `attention` or `cell` is unknown, or the vocabularies of shared embeddings
+            have different sizes.
+
+    Example:
+
+    >>> import numpy as np
+    >>> encoder, decoder = rnn_seq2seq(20, 30, attention="luong", units=8, embedding_dim=8)
+    >>> logits = decoder(np.array([[1, 8, 9]]), **encoder(np.array([[5, 6, 7, 2]])))
+    >>> tuple(logits.shape)  # (batch, target, vocabulary)
+    (1, 3, 30)
     """
     if cell not in CELLS:
-        raise ValueError(f"cell must be one of {tuple(CELLS)}. Received: cell={cell!r}.")
+        raise ValueError(f"Expected cell to be one of {tuple(CELLS)}. Received: cell={cell!r}.")
     if seed is not None:
         keras.utils.set_random_seed(seed)
     source_embedding, target_embedding = seq2seq_embeddings(
@@ -71,8 +91,8 @@ def rnn_seq2seq(
     )
     cells = [CELLS[cell](units) for _ in range(num_layers)]
     if attention is None:
-        # Without attention the top cell's output is the output: it must have the embedding's size
-        # to be tied to it.
+        # Without attention, the output of the top cell is projected by the tied embedding, so it
+        # must have the same size.
         cells[-1] = CELLS[cell](embedding_dim)
     decoder = RNNDecoder(
         AttentionRNNCell(
@@ -95,7 +115,7 @@ def _attention(attention, units):
         return LuongAttention("general", name="attention")
     if isinstance(attention, str):
         raise ValueError(
-            'attention must be "bahdanau", "luong", None or a layer of attention. '
+            'Expected attention to be "bahdanau", "luong", None or an attention layer. '
             f"Received: attention={attention!r}."
         )
     return attention

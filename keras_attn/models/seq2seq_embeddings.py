@@ -10,28 +10,30 @@ def seq2seq_embeddings(
     share: bool,
     dtype: Any = None,
 ) -> tuple[keras.layers.Layer, keras.layers.Layer]:
-    """Embeddings of both sides; that of the target can be reversed, for logits tied to it.
+    """Returns the embeddings of source and target; the target embedding is reversible.
 
     Args:
-        source_vocabulary_size, target_vocabulary_size: ints.
-        embedding_dim: int.
-        share: bool, whether both sides have one embedding.
-        dtype: dtype or policy. Default `None`, the global one.
+        source_vocabulary_size: Int, number of source ids.
+        target_vocabulary_size: Int, number of target ids.
+        embedding_dim: Int, size of the vectors.
+        share: Bool, whether both sides share one embedding.
+        dtype: Dtype or policy. Defaults to `None`, the global policy.
 
     Returns:
-        Tuple of two layers, which are one if shared.
+        Tuple of two layers: the source embedding and the target embedding.
 
     Raises:
-        ValueError: for shared embeddings of two sizes.
+        ValueError: If `share` is true and the vocabularies have different sizes.
     """
     if share and source_vocabulary_size != target_vocabulary_size:
         raise ValueError(
-            "Shared embeddings need one vocabulary. Received: "
+            "Expected vocabularies of the same size for shared embeddings. Received: "
             f"source_vocabulary_size={source_vocabulary_size}, "
-            f"target_vocabulary_size={target_vocabulary_size}."
+            f"target_vocabulary_size={target_vocabulary_size}. Train one tokenizer on both sides, "
+            "or set share_embeddings=False."
         )
-    # The embedding is also the output matrix: with this size of weights the first logits are of
-    # size one.
+    # The embedding is also the output matrix. With weights of this size, the initial logits are
+    # about 1.
     initializer: Any = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
     target_embedding = keras.layers.ReversibleEmbedding(
         target_vocabulary_size,

@@ -17,24 +17,40 @@ def sequence_classifier(
     inputs: Any = None,
     name: str = "classifier",
 ) -> keras.Model:
-    """Classifies what an encoder reads: a sentence, an image, a series of measurements.
+    """Returns a classifier of sentences, images or time series on top of an encoder.
 
-    It shares the encoder, for instance with the `masked_language_model` that trained it before
-    ([Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section 3.2).
+        logits = W pool(encoder(x)) + b
+
+    Pass a pretrained encoder, such as that of a `masked_language_model`, to fine-tune it ([Devlin
+    et al., 2019](https://arxiv.org/abs/1810.04805), section 3.2). The classifier shares its
+    weights.
 
     Args:
-        encoder: layer that returns `encoder_outputs` and `encoder_mask`, such as
+        encoder: Layer that returns a dict with `encoder_outputs` and `encoder_mask`, such as
             `TransformerEncoder` or `RNNEncoder`.
-        num_classes: int.
-        pooling: `"mean"` or `"first"`, see `SequencePooling`. Default `"mean"`.
-        dropout: float in [0, 1), on the pooled vector. Default 0.1.
-        inputs: `keras.Input` of an encoder that reads something else than ids, for instance
-            `keras.Input((32, 32, 3), name="images")`. Default: ids.
-        name: str.
+        num_classes: Positive int, number of classes.
+        pooling: String, `"mean"` (mean of the unmasked positions) or `"first"` (first position),
+            see `SequencePooling`. Defaults to `"mean"`.
+        dropout: Float in [0, 1), dropout rate of the pooled vector. Defaults to `0.1`.
+        inputs: `keras.Input` for an encoder whose inputs are not ids, for instance
+            `keras.Input((32, 32, 3), name="images")`. Defaults to `token_ids`, int32 of shape
+            `(batch, source)`.
+        name: String, name of the model. Defaults to `"classifier"`.
 
     Returns:
-        Functional model from `token_ids` int32 `(batch, source)`, or `inputs`, to float32 logits
-        `(batch, num_classes)`.
+        Functional model from `inputs` to float32 logits of shape `(batch, num_classes)`.
+
+    Raises:
+        ValueError: If `pooling` is unknown, or `dropout` is out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import rnn_seq2seq
+    >>> encoder, _ = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
+    >>> classifier = sequence_classifier(encoder, num_classes=3)
+    >>> tuple(classifier(np.array([[5, 6, 7, 2]])).shape)
+    (1, 3)
     """
     if inputs is None:
         inputs = keras.Input((None,), dtype="int32", name="token_ids")

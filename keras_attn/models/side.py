@@ -6,17 +6,17 @@ from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """The ids of one side of a model, its source or its target.
+    """Special ids and limits of one side of a model, its source or its target.
 
     Args:
-        vocabulary_size: int, every id is below it, or `None` if that is not known.
-        pad_token_id: int, fills short rows on the right.
-        start_token_id: int, or `None` if the side has no start token. Of a target: the first input
-            of the decoder.
-        end_token_id: int, or `None` if the side has no end token.
-        add_start: bool, whether the start token is put before the ids of a text.
-        add_end: bool, whether the end token is put after the ids of a text.
-        max_length: int, most ids of a text without the two, or `None` for no limit.
+        vocabulary_size: Int, number of ids, or `None` if it is unknown.
+        pad_token_id: Int, id that pads shorter rows on the right.
+        start_token_id: Int, or `None` if the side has no start token. That of a target is the first
+            input of the decoder.
+        end_token_id: Int, or `None` if the side has no end token.
+        add_start: Bool, whether the start token is inserted before the ids of a text.
+        add_end: Bool, whether the end token is appended to the ids of a text.
+        max_length: Int, maximum number of ids of a text without these two, or `None` for no limit.
 
     Example:
 
@@ -35,22 +35,22 @@ class Side:
 
     @property
     def start(self) -> list[int]:
-        """List of the ids that are put before those of a text: one or none."""
+        """List of the ids before the ids of a text: the start token or nothing."""
         return [cast(int, self.start_token_id)] if self.add_start else []
 
     @property
     def end(self) -> list[int]:
-        """List of the ids that are put after those of a text: one or none."""
+        """List of the ids after the ids of a text: the end token or nothing."""
         return [cast(int, self.end_token_id)] if self.add_end else []
 
     @property
     def special_ids(self) -> list[int]:
-        """Sorted list of the special ids that the side has."""
+        """Sorted list of the special ids of the side."""
         ids = (self.pad_token_id, self.start_token_id, self.end_token_id)
         return sorted({id_ for id_ in ids if id_ is not None})
 
     def with_special_ids(self, ids: list[int]) -> list[int]:
-        """The ids of a text, a list without special ones, as the model reads them."""
+        """Adds the start and end tokens that the model reads to the ids of a text."""
         return [*self.start, *ids, *self.end]
 
 
@@ -58,15 +58,16 @@ def source_side(encoder: Any, search: Any, tokenizer: Any = None) -> Side:
     """Returns the `Side` of the sources of a model.
 
     Args:
-        encoder: layer. Its attributes `pad_token_id`, `start_token_id`, `end_token_id` and
-            `max_source_length` are those of the source. If it has none, pad and end are those of
-            the tokenizer, without a tokenizer the pad of the search and no end.
-        search: the `Search` of the model.
-        tokenizer: optional tokenizer of the source.
+        encoder: Layer. Its attributes `pad_token_id`, `start_token_id`, `end_token_id` and
+            `max_source_length` describe the source. If it lacks the first or the third, they are
+            those of the tokenizer; without a tokenizer, the padding is that of the search, and
+            there is no end token.
+        search: `Search` of the model.
+        tokenizer: Tokenizer of the source, or `None`.
 
     Raises:
-        ValueError: encoder and tokenizer have different end tokens, the encoder has no room for a
-            piece, or a special id is outside of the vocabulary.
+        ValueError: If encoder and tokenizer have different end tokens, the encoder has no room for
+            a piece, or a special id is outside of the vocabulary.
     """
     pad, end = (
         getattr(encoder, name, getattr(tokenizer, name, default))
@@ -75,8 +76,9 @@ def source_side(encoder: Any, search: Any, tokenizer: Any = None) -> Side:
     if tokenizer is not None and end not in (None, tokenizer.end_token_id):
         raise ValueError(
             "Expected an encoder and a source tokenizer with the same end_token_id. Received: "
-            f"{end} of {type(encoder).__name__} and {tokenizer.end_token_id} of the tokenizer. "
-            "Give the encoder the end_token_id that the sources of the training had, or None."
+            f"{type(encoder).__name__} with end_token_id={end}, tokenizer with end_token_id="
+            f"{tokenizer.end_token_id}. Create the encoder with the end_token_id of the sources in "
+            "the training data, or None."
         )
     start = getattr(encoder, "start_token_id", None)
     add_start, add_end = start is not None, end is not None
@@ -85,15 +87,16 @@ def source_side(encoder: Any, search: Any, tokenizer: Any = None) -> Side:
         limit -= add_start + add_end
         if limit < 1:
             raise ValueError(
-                "Expected an encoder that can read a piece besides the special ones. Received: "
-                f"max_source_length={encoder.max_source_length} with start_token_id={start} and "
-                f"end_token_id={end}."
+                "Expected an encoder that can read at least one piece and the special tokens. "
+                f"Received: max_source_length={encoder.max_source_length}, start_token_id={start}, "
+                f"end_token_id={end}. Create the encoder with a larger maximum length."
             )
     size = get_vocabulary_size(encoder)
     side = Side(size, cast(int, pad), start, end, add_start, add_end, limit)
     if size is not None and max(side.special_ids) >= size:
         raise ValueError(
-            "Expected a source vocabulary that holds the special ids of the encoder. Received: "
-            f"ids {side.special_ids} for {size} ids of the source."
+            f"Expected special ids of the source below the size of its vocabulary, {size}. "
+            f"Received: special ids {side.special_ids}. Create the encoder with ids of the "
+            "vocabulary, or with a larger embedding."
         )
     return side

@@ -23,49 +23,49 @@ TARGET = "target_ids"
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TrainingModel(FusedLossModel):
-    """Maps sources and the beginnings of targets to logits: the model that is trained.
+    """Maps sources and target prefixes to the logits of the next tokens: the model for training.
 
         logits = decoder(target_ids, **encoder(source))
 
-    A functional Keras model with teacher forcing: the decoder reads the tokens of the target, start
-    token first, and the labels are the tokens that follow each of them. Build a `GenerationModel`
-    of the same layers to generate with what was trained. `keras.saving.load_model`,
-    `keras.models.clone_model` and `keras.models.model_from_json` keep layers shared that encoder
-    and decoder share, such as an embedding.
+    A functional Keras model with teacher forcing: the decoder reads the target, beginning with the
+    start token, and the label of each position is the next token. Create a `GenerationModel` with
+    the same layers to generate. If encoder and decoder share a layer, such as an embedding, it
+    stays shared in `keras.saving.load_model`, `keras.models.clone_model` and
+    `keras.models.model_from_json`.
 
     With a fused loss, the default of `keras_attn.training.compile_for_training`, a training step
-    does not compute the logits, see `keras_attn.training.SequenceCrossentropy`: the logits then
-    have no gradient.
+    does not compute the logits, so they have no gradient. See
+    `keras_attn.training.SequenceCrossentropy`.
 
     Args:
-        encoder: layer that returns a dict of the arguments of a decoder: `encoder_outputs` and,
-            where it has them, `encoder_mask`, `encoder_state` and `query_features`. `None` for a
-            language model, such as `CausalLanguageModel`.
-        decoder: a `StepDecoder`, or a `keras_attn.training.ScheduledSampling` around one.
-        inputs: what the encoder reads: a `keras.Input`, or a dict of them by their names, see
-            `GenerationModel`. Defaults to the inputs of `encoder` if it is a functional model, else
-            to `source_ids`, int32 `(batch, source)`. For a language model the default is no
-            inputs but `target_ids`; `keras.Input((None,), dtype="int32", name="source_ids")` makes
-            a model of prompts and their continuations.
-        name: str. Defaults to `"training_model"`.
+        encoder: Layer that returns a dict with the arguments of a decoder: `encoder_outputs` and,
+            optionally, `encoder_mask`, `encoder_state` and `query_features`. `None` for a language
+            model, such as `CausalLanguageModel`.
+        decoder: `StepDecoder`, or a `keras_attn.training.ScheduledSampling` that contains one.
+        inputs: Inputs of the encoder: a `keras.Input`, or a dict from names to `keras.Input`s, see
+            `GenerationModel`. Defaults to the inputs of `encoder` if it is a functional model,
+            otherwise to `source_ids`, int32 of shape `(batch, source)`. A language model has only
+            `target_ids` by default; with `keras.Input((None,), dtype="int32", name="source_ids")`
+            it is trained on prompts and their continuations.
+        name: String, name of the model. Defaults to `"training_model"`.
 
     Call arguments:
-        inputs: dict of the inputs of the encoder by their names and `target_ids`, int32
-            `(batch, target)`, start token first. A language model without prompts also takes
-            `target_ids` alone.
+        inputs: Dict of the inputs of the encoder by their names and `target_ids`, int32 of shape
+            `(batch, target)`, beginning with the start token. A language model without prompts also
+            accepts the tensor `target_ids` alone.
         training: Bool, whether dropout is active. Keras passes it.
         mask: Implicit masks of the inputs. Keras passes them.
 
     Returns:
-        float32 logits `(batch, target, vocabulary)` of the tokens that follow.
+        Float32 logits of shape `(batch, target, vocabulary)` of the next tokens.
 
     Attributes:
-        encoder: the encoder, or `None`.
-        decoder: the decoder.
+        encoder: The encoder, or `None`.
+        decoder: The decoder.
 
     Raises:
-        ValueError: if a part is of another type, the encoder does not return a dict, `inputs` are
-            not inputs, or a decoder that is not a language model has no encoder.
+        ValueError: If an argument has the wrong type, the encoder does not return a dict, or
+            `encoder` is `None` and the decoder is not a language model.
 
     Example:
 
@@ -90,8 +90,9 @@ class TrainingModel(FusedLossModel):
         check_encoder(encoder)
         step_decoder = _step_decoder(decoder)
         if step_decoder is None:
-            expected = "a StepDecoder, or a ScheduledSampling around one"
-            check_part("decoder", decoder, StepDecoder, expected)
+            expected = "a StepDecoder, or a ScheduledSampling that contains one"
+            advice = "Pass the decoder itself, not a search."
+            check_part("decoder", decoder, StepDecoder, expected, advice)
         if encoder is None:
             check_reads_prompts(step_decoder)
         target_ids = keras.Input((None,), dtype="int32", name=TARGET)
@@ -101,8 +102,8 @@ class TrainingModel(FusedLossModel):
             named = source if isinstance(source, dict) else {source.name: source}
             if TARGET in named:
                 raise ValueError(
-                    f"Expected inputs with other names than {TARGET!r}, which is the input of the "
-                    f"decoder. Received: inputs named {list(named)}. Rename that input."
+                    f"Expected inputs of the encoder with names other than {TARGET!r}, the input "
+                    f"of the decoder. Received: inputs={list(named)}. Rename the input {TARGET!r}."
                 )
             source_encoder = encoder
             if encoder is None:
@@ -116,7 +117,7 @@ class TrainingModel(FusedLossModel):
 
     @property
     def source(self) -> Any:
-        """The symbolic inputs of the encoder: a tensor, a dict of tensors, or `None` for none."""
+        """Symbolic inputs of the encoder: a tensor, a dict of tensors, or `None` without inputs."""
         if not isinstance(self.input, dict):
             return None
         source = {name: tensor for name, tensor in self.input.items() if name != TARGET}
@@ -159,15 +160,15 @@ class TrainingModel(FusedLossModel):
         shuffle: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Like `keras.Model.fit`; only the default of `shuffle` differs.
+        """Like `keras.Model.fit`, with another default of `shuffle`.
 
         Args:
-            x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data: see
+            x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data: See
                 `keras.Model.fit`.
-            shuffle: bool, or `"batch"`. Defaults to `True` for arrays and a `keras.utils.PyDataset`
-                of known length, and to `False` for anything that Keras cannot shuffle, such as a
-                `tf.data.Dataset`, where `True` causes a warning.
-            **kwargs: further arguments of `keras.Model.fit`.
+            shuffle: Bool, or `"batch"`. Defaults to `True` for arrays and a `keras.utils.PyDataset`
+                of known length. Defaults to `False` for data that Keras cannot shuffle, such as a
+                `tf.data.Dataset`, because Keras then warns about `True`.
+            **kwargs: Further arguments of `keras.Model.fit`.
 
         Returns:
             A `keras.callbacks.History`.
@@ -194,6 +195,6 @@ class TrainingModel(FusedLossModel):
 
 
 def _step_decoder(layer):
-    """The decoder itself or, of a layer around one that trains it, the one inside, or `None`."""
+    """Returns a `StepDecoder`, or the one that a training layer contains, or `None`."""
     inner = None if isinstance(layer, Search) else getattr(layer, "decoder", layer)
     return inner if isinstance(inner, StepDecoder) else None

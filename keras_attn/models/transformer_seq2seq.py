@@ -33,37 +33,57 @@ def transformer_seq2seq(
     dtype: Any = None,
     **block: Any,
 ) -> tuple[TransformerEncoder, TransformerDecoder]:
-    """A Transformer encoder and decoder.
+    """Returns a Transformer encoder and decoder.
 
-    By default of the base size of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), with
-    pre-norm blocks. The output is tied to the target embedding
-    ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)).
+        encoder block    x = x + attention(norm(x));  x = x + feed_forward(norm(x))
+        decoder block    the same with cross-attention to the encoder outputs between the two
+        output           logits = E norm(x), for the target embedding E
+
+    The default sizes are those of the base model of [Vaswani et al.,
+    2017](https://arxiv.org/abs/1706.03762), with pre-norm blocks. The output is tied to the target
+    embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)).
 
     Args:
-        source_vocabulary_size: int.
-        target_vocabulary_size: int.
-        num_layers: int, blocks on each side.
-        num_heads: int, attention heads of a block.
-        embedding_dim: int, features between the blocks.
-        intermediate_dim: int, size inside of the feed-forward networks.
-        dropout: float in [0, 1).
-        positions: `"sinusoidal"`, `"learned"`, `"rotary"`, `"alibi"` or `"relative"` (T5).
-        max_length: int, longest sequence for `"learned"` positions.
-        share_embeddings: bool, whether source and target have one embedding (and one vocabulary).
-        seed: int, of weights and dropout. Sets the seeds of Python, NumPy and Keras, as
-            `keras.utils.set_random_seed` does.
-        dtype: dtype or policy of all layers. Default: the global one.
-        **block: further arguments of `TransformerEncoderBlock`, for both sides.
+        source_vocabulary_size: Positive int, number of source ids.
+        target_vocabulary_size: Positive int, number of target ids.
+        num_layers: Positive int, blocks of the encoder and of the decoder. Defaults to `6`.
+        num_heads: Positive int, attention heads of each block. Defaults to `8`.
+        embedding_dim: Positive int, size of the embeddings and of the block outputs. Defaults to
+            `512`.
+        intermediate_dim: Positive int, size between the two layers of a feed-forward network.
+            Defaults to `2048`.
+        dropout: Float in [0, 1), dropout rate of embeddings and blocks. Defaults to `0.1`.
+        positions: String, `"sinusoidal"`, `"learned"`, `"rotary"`, `"alibi"`, or `"relative"` for
+            the relative position bias of T5. Defaults to `"sinusoidal"`.
+        max_length: Positive int, maximum length of a sequence with `"learned"` positions. Other
+            positions have no limit. Defaults to `512`.
+        share_embeddings: Bool, whether source and target share one embedding, and so one
+            vocabulary. Defaults to `False`.
+        seed: Int, seed of weights and dropout. It sets the seeds of Python, NumPy and Keras like
+            `keras.utils.set_random_seed`. Defaults to `None`, which sets no seed.
+        dtype: Dtype or policy of all layers. Defaults to `None`, the global policy.
+        **block: Further arguments of the `TransformerEncoderBlock`s and `TransformerDecoderBlock`s,
+            such as `activation` or `num_key_value_heads`.
 
     Returns:
         Tuple of a `TransformerEncoder` named "encoder" and a `TransformerDecoder` named "decoder".
 
     Raises:
-        ValueError: for an unknown name, or shared embeddings of two sizes.
+        ValueError: If `positions` is unknown, the vocabularies of shared embeddings have different
+            sizes, or a size is out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> sizes = dict(num_layers=1, num_heads=2, embedding_dim=8, intermediate_dim=16)
+    >>> encoder, decoder = transformer_seq2seq(20, 30, positions="rotary", **sizes)
+    >>> logits = decoder(np.array([[1, 8, 9]]), **encoder(np.array([[5, 6, 7, 2]])))
+    >>> tuple(logits.shape)  # (batch, target, vocabulary)
+    (1, 3, 30)
     """
     if positions not in POSITIONS:
         raise ValueError(
-            f"positions must be one of {POSITIONS}. Received: positions={positions!r}."
+            f"Expected positions to be one of {POSITIONS}. Received: positions={positions!r}."
         )
     if seed is not None:
         keras.utils.set_random_seed(seed)
@@ -72,7 +92,7 @@ def transformer_seq2seq(
     )
 
     def side(bidirectional):
-        """Arguments of a stack and of its blocks."""
+        """Returns the arguments of the stack of one side, and those of its blocks."""
         stack, rotary = {}, None
         if positions == "sinusoidal":
             stack["positions"] = SinusoidalPositions(dtype=dtype)

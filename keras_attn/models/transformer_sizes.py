@@ -1,7 +1,4 @@
-"""Transformers of well-known sizes: each function returns an encoder and a decoder.
-
-All take the vocabulary sizes and any argument of `transformer_seq2seq`.
-"""
+"""Transformers of well-known sizes."""
 
 from typing import Any
 
@@ -13,7 +10,29 @@ from keras_attn.models.transformer_seq2seq import transformer_seq2seq
 def transformer_tiny(
     source_vocabulary_size: int, target_vocabulary_size: int, **kwargs: Any
 ) -> tuple[TransformerEncoder, TransformerDecoder]:
-    """4 + 4 blocks of 128 features and 4 heads: for some 10,000 sentence pairs."""
+    """Returns a Transformer encoder and decoder for about 10,000 sentence pairs.
+
+    4 layers of 4 heads on each side, 128 features, feed-forward networks of size 256, and dropout
+    0.3. The architecture is that of `transformer_seq2seq`.
+
+    Args:
+        source_vocabulary_size: Positive int, number of source ids.
+        target_vocabulary_size: Positive int, number of target ids.
+        **kwargs: Arguments of `transformer_seq2seq` that override the sizes or other defaults.
+
+    Returns:
+        Tuple of a `TransformerEncoder` named "encoder" and a `TransformerDecoder` named "decoder".
+
+    Raises:
+        ValueError: See `transformer_seq2seq`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> encoder, decoder = transformer_tiny(20, 30, num_layers=1)
+    >>> tuple(encoder(np.array([[5, 6, 7, 2]]))["encoder_outputs"].shape)
+    (1, 4, 128)
+    """
     sizes = {"num_layers": 4, "num_heads": 4, "embedding_dim": 128, "intermediate_dim": 256}
     arguments = {**sizes, "dropout": 0.3, **kwargs}
     return transformer_seq2seq(source_vocabulary_size, target_vocabulary_size, **arguments)
@@ -22,7 +41,30 @@ def transformer_tiny(
 def transformer_base(
     source_vocabulary_size: int, target_vocabulary_size: int, **kwargs: Any
 ) -> tuple[TransformerEncoder, TransformerDecoder]:
-    """The base model of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3."""
+    """Returns a Transformer encoder and decoder of the base size.
+
+    6 layers of 8 heads on each side, 512 features, feed-forward networks of size 2048, and dropout
+    0.1: the base model of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3. The
+    architecture is that of `transformer_seq2seq`.
+
+    Args:
+        source_vocabulary_size: Positive int, number of source ids.
+        target_vocabulary_size: Positive int, number of target ids.
+        **kwargs: Arguments of `transformer_seq2seq` that override the sizes or other defaults.
+
+    Returns:
+        Tuple of a `TransformerEncoder` named "encoder" and a `TransformerDecoder` named "decoder".
+
+    Raises:
+        ValueError: See `transformer_seq2seq`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> encoder, decoder = transformer_base(20, 30, num_layers=1)
+    >>> tuple(encoder(np.array([[5, 6, 7, 2]]))["encoder_outputs"].shape)
+    (1, 4, 512)
+    """
     sizes = {"num_layers": 6, "num_heads": 8, "embedding_dim": 512, "intermediate_dim": 2048}
     arguments = {**sizes, "dropout": 0.1, **kwargs}
     return transformer_seq2seq(source_vocabulary_size, target_vocabulary_size, **arguments)
@@ -31,7 +73,30 @@ def transformer_base(
 def transformer_big(
     source_vocabulary_size: int, target_vocabulary_size: int, **kwargs: Any
 ) -> tuple[TransformerEncoder, TransformerDecoder]:
-    """The big model of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3."""
+    """Returns a Transformer encoder and decoder of the big size.
+
+    6 layers of 16 heads on each side, 1024 features, feed-forward networks of size 4096, and
+    dropout 0.3: the big model of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3.
+    The architecture is that of `transformer_seq2seq`.
+
+    Args:
+        source_vocabulary_size: Positive int, number of source ids.
+        target_vocabulary_size: Positive int, number of target ids.
+        **kwargs: Arguments of `transformer_seq2seq` that override the sizes or other defaults.
+
+    Returns:
+        Tuple of a `TransformerEncoder` named "encoder" and a `TransformerDecoder` named "decoder".
+
+    Raises:
+        ValueError: See `transformer_seq2seq`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> encoder, decoder = transformer_big(20, 30, num_layers=1)
+    >>> tuple(encoder(np.array([[5, 6, 7, 2]]))["encoder_outputs"].shape)
+    (1, 4, 1024)
+    """
     sizes = {"num_layers": 6, "num_heads": 16, "embedding_dim": 1024, "intermediate_dim": 4096}
     arguments = {**sizes, "dropout": 0.3, **kwargs}
     return transformer_seq2seq(source_vocabulary_size, target_vocabulary_size, **arguments)

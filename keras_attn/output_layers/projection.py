@@ -9,16 +9,17 @@ from keras_attn._types import Tensor
 def projection_operands(
     features: Tensor, layer: Any, bias: Tensor | None = None
 ) -> tuple[Any, Any]:
-    """The operands of the matrix product that computes logits.
+    """Returns the operands of the matrix product that computes logits.
 
     Args:
-        features: `(..., D)`.
-        layer: layer that maps features to logits, one for which `is_projection` is True.
-        bias: optional `(V,)`, added to the results of the layer.
+        features: Tensor of shape `(..., D)`.
+        layer: Layer from features to logits for which `is_projection` is true.
+        bias: Tensor of shape `(V,)`, added to the results of the layer, or `None`.
 
     Returns:
         Tuple of features `(..., F)` and a kernel `(V, F)`, both in the compute dtype of the layer.
-        F is D, and one more for each bias, which is the kernel's column for a feature that is 1.
+        Each bias is appended to the kernel as a column, with a feature of 1, so F is D plus the
+        number of biases.
     """
     dtype = layer.compute_dtype
     features = ops.cast(features, dtype)
@@ -38,20 +39,20 @@ def projection_operands(
 
 
 def project(features: Tensor, layer: Any, bias: Tensor | None = None) -> Tensor:
-    """float32 logits `(..., V)` of features `(..., D)`.
+    """Computes float32 logits from features.
 
     Args:
-        features: `(..., D)`.
-        layer: a `keras.layers.ReversibleEmbedding`, which is used in reverse, or another layer.
-        bias: optional `(V,)`, added in float32.
+        features: Tensor of shape `(..., D)`.
+        layer: `keras.layers.ReversibleEmbedding`, which is used in reverse, or another layer.
+        bias: Tensor of shape `(V,)`, added in float32, or `None`.
 
     Returns:
-        float32 `(..., V)`.
+        Float32 tensor of shape `(..., V)`.
     """
     if not isinstance(layer, keras.layers.ReversibleEmbedding):
         logits = layer(features)
     elif is_projection(layer):
-        # Keras' own takes the precision of whatever layer calls it, and its weights are float32.
+        # A layer of Keras uses the precision of the calling layer, but its weights are float32.
         operand, kernel = projection_operands(features, layer)
         logits = ops.matmul(operand, ops.transpose(kernel))
     else:
@@ -63,7 +64,7 @@ def project(features: Tensor, layer: Any, bias: Tensor | None = None) -> Tensor:
 
 
 def is_projection(layer: Any) -> bool:
-    """Whether a layer does nothing but multiply with a kernel, and add a bias."""
+    """Returns whether a layer only multiplies by a kernel and adds a bias."""
     if type(layer) is keras.layers.Dense:
         is_linear = layer.activation is keras.activations.linear
     elif type(layer) is keras.layers.ReversibleEmbedding:
@@ -74,9 +75,9 @@ def is_projection(layer: Any) -> bool:
 
 
 def can_fuse_projection(layer: Any) -> bool:
-    """Whether a loss can compute the logits of a layer block by block.
+    """Returns whether a loss can compute the logits of a layer block by block.
 
-    Not in float16: a gradient that is summed up before it is divided by the number of tokens may be
-    more than it can hold.
+    Float16 is excluded: the gradient is summed before it is divided by the number of tokens, and
+    this sum may overflow.
     """
     return is_projection(layer) and layer.compute_dtype != "float16"

@@ -12,12 +12,13 @@ class AttentionCellSizes:
     """Sizes of the vectors in an `AttentionRNNCell`.
 
     Args:
-        query: int, query of the attention.
-        context: int, context of the attention.
-        attention: int, attention vector, which input feeding passes to the next step.
-        cell_inputs: int, inputs of the inner cell: inputs of the step, context and attention vector
-            as far as the cell has them.
-        joined: int, cell output and context, the inputs of the attention vector layer.
+        query: Int, size of the query of the attention.
+        context: Int, size of the context of the attention.
+        attention: Int, size of the attention vector, which input feeding passes to the next step.
+        cell_inputs: Int, size of the inputs of the inner cell: the inputs of the step, and the
+            context and the attention vector if the cell uses them.
+        joined: Int, size of cell output and context together, the inputs of the attention vector
+            layer.
     """
 
     query: int
@@ -36,14 +37,16 @@ def compute_sizes(
     """Computes the sizes of an `AttentionRNNCell` with attention.
 
     Args:
-        layer: the `AttentionRNNCell`.
-        inputs_shape, encoder_outputs_shape, query_features_shape: see `AttentionRNNCell.build`.
+        layer: `AttentionRNNCell`.
+        inputs_shape: Tuple, see `AttentionRNNCell.build`.
+        encoder_outputs_shape: Tuple, see `AttentionRNNCell.build`.
+        query_features_shape: Tuple, see `AttentionRNNCell.build`.
 
     Returns:
         `AttentionCellSizes`.
 
     Raises:
-        ValueError: if the query contains the context and the context has the size of the query.
+        ValueError: If the query contains the context and the context has the size of the query.
     """
     cell_output = output_size(layer.cell)
     query = layer.composed_query.size_without_context(

@@ -252,7 +252,7 @@ class AttentionRNN(Layer):
 
 
 def _check_draws_nothing(attention):
-    """Raises a `ValueError` for attention with dropout: JAX cannot sample inside a loop."""
+    """Raises a `ValueError` for attention with dropout, because JAX cannot sample inside a loop."""
     rates = [
         each.rate for each in flatten_layers([attention]) if isinstance(each, keras.layers.Dropout)
     ]

@@ -53,6 +53,13 @@ class AttentionRNNCell(Layer):
     is [h_t ; c_t], and input feeding uses c_{t-1}. Without `attention`, the output is h_t, as in a
     plain recurrent cell.
 
+    With `context_gate=True`, the context is multiplied by a scalar that the query determines, so
+    that a step can ignore the source ([Xu et al., 2015](https://arxiv.org/abs/1502.03044), section
+    4.2.1):
+
+        beta_t = sigmoid(w_b . query_t + b_b)
+        c_t    = beta_t attention(query_t)
+
     The memory is a call argument, and nothing is stored between calls. `AttentionRNN` runs the cell
     over a sequence.
 
@@ -67,6 +74,7 @@ class AttentionRNNCell(Layer):
             attention vector layer.
         attention_activation: Activation of the attention vector. Defaults to `"tanh"`.
         query: String, one of the names above, or a tuple of several. Defaults to `"cell_output"`.
+        context_gate: Bool, whether the context has a gate. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -108,6 +116,7 @@ class AttentionRNNCell(Layer):
         attention_units: int | None = None,
         attention_activation: ActivationLike = "tanh",
         query: str | Sequence[str] = "cell_output",
+        context_gate: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -141,6 +150,17 @@ class AttentionRNNCell(Layer):
                 dtype=self.dtype_policy,
                 name="attention_layer",
             )
+        if context_gate and attention is None:
+            raise ValueError(
+                "Expected context_gate=False for a cell without attention. Received: "
+                f"context_gate={context_gate}. Pass an attention."
+            )
+        self.context_gate = context_gate
+        self.gate_layer = None
+        if context_gate:
+            self.gate_layer = keras.layers.Dense(
+                1, activation="sigmoid", dtype=self.dtype_policy, name="gate_layer"
+            )
 
     @property
     def state_size(self) -> Any:
@@ -151,9 +171,7 @@ class AttentionRNNCell(Layer):
 
     @property
     def requires_time_loop(self) -> bool:
-        """Bool, whether a step depends on the attention of the previous step, so that time is a
-        loop.
-        """
+        """Bool, whether a step depends on the attention of the previous step and needs a loop."""
         return self.attention is not None and (
             self.input_feeding
             or self.attention.requires_time_loop
@@ -176,10 +194,10 @@ class AttentionRNNCell(Layer):
         """Creates all weights.
 
         Args:
-            inputs_shape: `(batch, features)` of one time step.
-            encoder_outputs_shape: `(batch, source, features)`, or a dict of several; `None` without
-                attention.
-            query_features_shape: `(batch, features)`; `None` if the query has none.
+            inputs_shape: Tuple, `(batch, features)` of one time step.
+            encoder_outputs_shape: Tuple, `(batch, source, features)`, or a dict of tuples; `None`
+                without attention.
+            query_features_shape: Tuple, `(batch, features)`; `None` if the query has no features.
         """
         self.cell_features = inputs_shape[-1]
         self.output_size = output_size(self.cell)
@@ -199,6 +217,8 @@ class AttentionRNNCell(Layer):
             if self.attention_layer is not None:
                 ensure_built(self.attention_layer, (None, sizes.joined))
                 build_activation(self.attention_activation, (None, self.attention_units))
+            if self.gate_layer is not None:
+                ensure_built(self.gate_layer, (None, sizes.query))
         ensure_built(self.cell, (inputs_shape[0], self.cell_features))
 
     def prepare_memory(
@@ -243,18 +263,20 @@ class AttentionRNNCell(Layer):
         alignments: bool = False,
         max_steps: int | Tensor | None = None,
     ) -> TensorDict:
-        """The state before the first step.
+        """Returns the state before the first step.
 
         Args:
-            batch_size: int or integer scalar, sentences times beams.
-            cell_state: state of the inner cell; zeros if not given.
-            memory: dict as from `prepare_memory`; needed for `alignments`, and by attention that
-                has a state.
-            alignments: bool, whether the state carries the attention weights of its step.
-            max_steps: int or integer scalar, the most steps that will follow, where known.
+            batch_size: Int or scalar int tensor, batch size times number of beams.
+            cell_state: State of the inner cell. Defaults to zeros.
+            memory: Dict returned by `prepare_memory`, required for `alignments` and by attention
+                with a state. Defaults to `None`.
+            alignments: Bool, whether the state contains the attention weights of its step. Defaults
+                to `False`.
+            max_steps: Int or scalar int tensor, maximum number of steps, if it is known. Defaults
+                to `None`.
 
         Returns:
-            Dict of `cell`, and as needed `attention` `(batch_size, attention_size)`, `context`
+            Dict with `cell` and, as needed, `attention` `(batch_size, attention_size)`, `context`
             `(batch_size, context_size)`, `mechanism` (the state of the attention, nested) and
             `alignments` `(batch_size, source)`.
         """
@@ -282,7 +304,7 @@ class AttentionRNNCell(Layer):
         self, inputs: Tensor, state: TensorDict, memory: TensorDict | None = None, **kwargs: Any
     ) -> Any:
         if "mechanism" in state and self.compute_dtype != "float32":
-            # Keras casts all floats it finds, and attention needs its state as it was, in float32.
+            # Keras would cast all floats, but attention needs its state in float32.
             kwargs["mechanism"] = _Hidden(state["mechanism"])
             state = {name: value for name, value in state.items() if name != "mechanism"}
         return super().__call__(inputs, state, memory, **kwargs)
@@ -327,6 +349,7 @@ class AttentionRNNCell(Layer):
             context, weights, mechanism = self.attention.attend_step(
                 query, memory, state.get("mechanism", {})
             )
+            context = self._gate(context, query)
             results = {"context": context, "alignments": weights, "mechanism": mechanism}
             new_state.update({name: results[name] for name in results if name in state})
             return context
@@ -350,12 +373,12 @@ class AttentionRNNCell(Layer):
     def attend_all(
         self, inputs: Tensor, outputs: Tensor, memory: TensorDict
     ) -> tuple[Tensor, Tensor]:
-        """Attends for all steps at once, where none needs the attention of the step before.
+        """Attends for all steps at once, if no step needs the attention of the previous step.
 
         Args:
-            inputs: `(batch, target, features)`.
-            outputs: `(batch, target, output size of the cell)`.
-            memory: dict as from `prepare_memory`.
+            inputs: Tensor of shape `(batch, target, features)`.
+            outputs: Tensor of shape `(batch, target, output_size)`, the outputs of the cell.
+            memory: Dict returned by `prepare_memory`.
 
         Returns:
             Tuple of contexts `(batch, target, features)` and weights `(batch, target, source)`.
@@ -363,10 +386,14 @@ class AttentionRNNCell(Layer):
         query = self.composed_query.compose(
             inputs, memory.get("query_features"), cell_output=outputs
         )
-        return self.attention.align(query, memory)
+        context, weights = self.attention.align(query, memory)
+        return self._gate(context, query), weights
+
+    def _gate(self, context: Tensor, query: Tensor) -> Tensor:
+        return context if self.gate_layer is None else context * self.gate_layer(query)
 
     def combine(self, output: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-        """Joins cell output and context to the output and the attention vector."""
+        """Combines cell output and context into the output and the attention vector."""
         joined = ops.concatenate([output, context], axis=-1)
         if self.attention_layer is None:
             return joined, context
@@ -382,6 +409,7 @@ class AttentionRNNCell(Layer):
             "attention_units": self.attention_units,
             "attention_activation": keras.activations.serialize(self.attention_activation),
             "query": self.query,
+            "context_gate": self.context_gate,
         }
 
     @classmethod
@@ -391,7 +419,7 @@ class AttentionRNNCell(Layer):
 
 
 class _Hidden:
-    """Hides tensors from Keras, which casts all floats that it finds in arguments."""
+    """Hides tensors from Keras, which would cast all floats in arguments."""
 
     def __init__(self, value: Tensor) -> None:
         self.value = value

@@ -1,4 +1,4 @@
-"""Sizes and values of the states of Keras cells, stacked or not."""
+"""Sizes and values of the states of Keras cells and of stacks of cells."""
 
 from typing import Any
 
@@ -10,23 +10,23 @@ from keras_attn._types import Tensor
 
 
 def state_sizes(cell: Any) -> Any:
-    """Returns the sizes of the states of a cell as nested lists, also for a single int."""
+    """Returns the sizes of the states of a cell as nested lists, even for a single int."""
     sizes = plain_lists(cell.state_size)
     return [sizes] if isinstance(sizes, int) else sizes
 
 
 def output_size(cell: Any) -> Any:
-    """Returns the size of the output of a cell, also of one without `output_size`."""
+    """Returns the size of the output of a cell, even of a cell without `output_size`."""
     size = getattr(cell, "output_size", None)
     return top_state(cell, cell.state_size) if size is None else size
 
 
 def top_state(cell: Any, states: Any) -> Any:
-    """Returns the state that is the output of a cell: the first one, of the last cell of a stack.
+    """Returns the state that is the output of a cell: the first state of the last cell of a stack.
 
     Args:
-        cell: a Keras cell.
-        states: its states, or their sizes.
+        cell: Keras cell.
+        states: Its states, or their sizes.
     """
     if isinstance(cell, keras.layers.StackedRNNCells):
         return top_state(cell.cells[-1], states[-1])
@@ -34,12 +34,12 @@ def top_state(cell: Any, states: Any) -> Any:
 
 
 def zero_states(cell: Any, batch_size: int | Tensor, dtype: Any) -> Any:
-    """Returns the initial states of a cell, also of one without `get_initial_state`.
+    """Returns the initial states of a cell, even of a cell without `get_initial_state`.
 
     Args:
-        cell: a Keras cell.
-        batch_size: int or integer scalar.
-        dtype: dtype of the states that are created here.
+        cell: Keras cell.
+        batch_size: Int or scalar int tensor.
+        dtype: String, dtype of states that the cell does not create itself.
     """
     if hasattr(cell, "get_initial_state"):
         return cell.get_initial_state(batch_size=batch_size)

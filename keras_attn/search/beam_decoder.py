@@ -141,9 +141,9 @@ class BeamDecoder(Search):
         check_positive_integer("beam_width", beam_width)
         if beam_width > MAX_BEAM_WIDTH:
             raise ValueError(
-                f"beam_width must be at most {MAX_BEAM_WIDTH}: the memory of a search grows with "
-                f"its square. Received: beam_width={beam_width}. Use a smaller one, or a "
-                "SamplingDecoder for many hypotheses."
+                f"Expected beam_width of at most {MAX_BEAM_WIDTH}, because the memory of a search "
+                f"grows with its square. Received: beam_width={beam_width}. Use a smaller value, "
+                "or a SamplingDecoder for many hypotheses."
             )
         check_positive_integer("num_groups", num_groups)
         if (
@@ -151,29 +151,32 @@ class BeamDecoder(Search):
             or not 1 <= num_hypotheses <= beam_width
         ):
             raise ValueError(
-                "num_hypotheses must be a whole number between 1 and beam_width. "
-                f"Received: num_hypotheses={num_hypotheses}, beam_width={beam_width}."
+                "Expected num_hypotheses to be an integer from 1 to beam_width. Received: "
+                f"num_hypotheses={num_hypotheses!r}, beam_width={beam_width}. Increase beam_width, "
+                "or decrease num_hypotheses."
             )
         if stop not in STOPS:
-            raise ValueError(f"stop must be one of {STOPS}. Received: stop={stop!r}.")
+            raise ValueError(f"Expected stop to be one of {STOPS}. Received: stop={stop!r}.")
         if not is_finite(patience) or patience <= 0:
             raise ValueError(
-                f"patience must be positive and finite. Received: patience={patience}."
+                "Expected patience to be a positive finite number. Received: "
+                f"patience={patience!r}. Use 1.0 to stop after beam_width hypotheses."
             )
         if not is_finite(coverage_penalty) or coverage_penalty < 0:
             raise ValueError(
-                "coverage_penalty must be a finite number and not negative. "
-                f"Received: coverage_penalty={coverage_penalty!r}."
+                "Expected coverage_penalty to be a finite number of at least 0. Received: "
+                f"coverage_penalty={coverage_penalty!r}. Use 0.0 for no penalty."
             )
         if beam_width % num_groups:
             raise ValueError(
-                "num_groups must divide beam_width. "
-                f"Received: num_groups={num_groups}, beam_width={beam_width}."
+                "Expected num_groups to divide beam_width. Received: "
+                f"num_groups={num_groups}, beam_width={beam_width}. Use a multiple of num_groups "
+                "as beam_width."
             )
         if not is_finite(diversity_strength) or diversity_strength <= 0:
             raise ValueError(
-                "diversity_strength must be a positive and finite number. "
-                f"Received: diversity_strength={diversity_strength!r}."
+                "Expected diversity_strength to be a positive finite number. Received: "
+                f"diversity_strength={diversity_strength!r}. Use num_groups=1 for no diversity."
             )
         self.beam_width = int(beam_width)
         self.num_hypotheses = int(num_hypotheses)
@@ -191,8 +194,8 @@ class BeamDecoder(Search):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         rows = (batch, self.beam_width)
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
-        # All beams are equal: only the first one of a group is possible, so that the others are not
-        # copies of it.
+        # All beams are equal at first. Only the first beam of a group is possible, because the
+        # others would be copies of it.
         size = self.beam_width // self.num_groups
         is_possible = ops.mod(ops.arange(self.beam_width, dtype="int32"), size) == 0
         log_probs = ops.cast(ops.where(is_possible, 0.0, IMPOSSIBLE), "float32")
@@ -302,20 +305,20 @@ class BeamDecoder(Search):
         )
 
     def _collect(self, carry, candidates, histories, is_end, at_limit, max_lengths, length_penalty):
-        """Moves what ends at this step to the pool.
+        """Moves hypotheses that end at this step to the pool.
 
         Args:
-            carry: of the search.
+            carry: Carry of the search.
             candidates: `Candidates`.
-            histories: dict as from `extend_histories`.
-            is_end: boolean `(batch, 2 * beams)`.
-            at_limit: boolean `(batch,)`.
-            max_lengths: int32 `(batch,)`.
-            length_penalty: float32 scalar.
+            histories: Dict returned by `extend_histories`.
+            is_end: Boolean tensor of shape `(batch, 2 * beams)`.
+            at_limit: Boolean tensor of shape `(batch,)`.
+            max_lengths: Int32 tensor of shape `(batch,)`.
+            length_penalty: Scalar float32 tensor.
 
         Returns:
-            Tuple of the pool, and which candidates have ended, boolean `(batch, candidates)`, dead
-            ends not among them.
+            Tuple of the pool, and which candidates have ended, without dead ends: boolean `(batch,
+            candidates)`.
         """
         step, pool, is_dead_end = carry["step"], carry["hypotheses"], candidates.is_dead_end
         # The first half may end; the second half can only have dead ends.
@@ -351,7 +354,7 @@ class BeamDecoder(Search):
         if is_dead_end is None:
             return coverage_penalty(coverage[:, : self.beam_width], self.coverage_penalty)
         penalties = coverage_penalty(coverage, self.coverage_penalty)  # (B, 2K)
-        # Without the attention of the step that found no token.
+        # Exclude the attention of the step that found no token.
         own = coverage_penalty(carry["beams"]["coverage"], self.coverage_penalty)  # (B, K)
         return ops.where(is_dead_end, ops.concatenate([own, own], axis=1), penalties)
 

@@ -50,10 +50,10 @@ def best_continuations(
     best = ops.reshape(ops.max(blocks, axis=-1), (batch, beams, num_blocks))
     best = ops.reshape(best + log_probs[:, :, None], (batch, beams * num_blocks))
     _, chosen = ops.top_k(best, num_chosen)
-    # In their order, so that equal tokens have theirs: by the operator that is there anyway.
+    # Sort the blocks, so that equal tokens keep their order; `top_k` is in use anyway.
     in_order, _ = ops.top_k(-ops.cast(chosen, "float32"), num_chosen)
     chosen = ops.cast(-in_order, "int32")  # (B, C), of K * n blocks
-    # Looked up, for this is one node of an exported graph, and a division several.
+    # A lookup is one node of an exported graph, a division several.
     block_ids = np.arange(beams * num_blocks, dtype="int32")
     parents = gather.gather_rows(block_ids // num_blocks, chosen)  # (B, C)
     block_of_vocabulary = gather.gather_rows(block_ids % num_blocks, chosen)  # (B, C), of n
@@ -82,7 +82,7 @@ def _sizes(vocabulary_size, beams, penalized_token_ids, count):
 
     def work(size):
         num_sorted = beams * -(-vocabulary_size // size) + num_chosen(size) * size
-        # To copy all tokens takes about a quarter of the time that it takes to sort them.
+        # Copying all tokens takes about a quarter of the time of sorting them.
         return num_sorted + (beams * vocabulary_size / 4 if vocabulary_size % size else 0)
 
     size = min(range(1, math.isqrt(beams * vocabulary_size) + 1), key=work)

@@ -17,16 +17,21 @@ from keras_attn.search.logits import IMPOSSIBLE
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """The best continuations of K beams, 2K of each sentence, in the order of `beam_groups`.
+    """The best continuations of the K open beams of a batch entry, in the order of `beam_groups`.
+
+    There are 2K candidates for each batch entry.
 
     Args:
-        log_probs: float32 `(batch, 2 * beams)`, of the whole hypotheses.
-        parents: int32 `(batch, 2 * beams)`, the beams that they continue.
-        token_ids: int32 `(batch, 2 * beams)`, their new tokens.
-        is_dead_end: boolean `(batch, 2 * beams)`, whether a candidate is its parent itself, which
-            has no continuation; `None` if dead ends are not looked for.
-        token_log_probs: float32 `(batch, 2 * beams)`, log probabilities of the new tokens; `None`
-            if they are not asked for.
+        log_probs: Float32 tensor of shape `(batch, 2 * beams)`, log probabilities of the hypotheses
+            with the new tokens.
+        parents: Int32 tensor of shape `(batch, 2 * beams)`, indices of the beams that they
+            continue.
+        token_ids: Int32 tensor of shape `(batch, 2 * beams)`, the new tokens.
+        is_dead_end: Boolean tensor of shape `(batch, 2 * beams)`, `True` if a candidate is its
+            parent without a new token, because no token is possible. `None` if the search has no
+            dead ends.
+        token_log_probs: Float32 tensor of shape `(batch, 2 * beams)`, log probabilities of the new
+            tokens; `None` if they are not requested.
     """
 
     log_probs: Tensor
@@ -58,15 +63,17 @@ def find_candidates(
     """Finds the best continuations of all beams.
 
     Args:
-        next_log_probs: float32 `(batch * beams, V)`, of the next tokens.
-        beam_log_probs: float32 `(batch, beams)`, of the hypotheses so far.
-        penalties: float32 `(V,)`, added to the log probabilities of the tokens.
-        penalized_token_ids: set of int, tokens with penalties below 0.
-        forced: the next tokens of prefixes, as from `prefix.forced_tokens`, or `None`.
-        num_groups, diversity_strength: see `BeamDecoder`.
-        dead_end_token_id: int, the token of dead ends. Defaults to `None`, which does not look for
-            dead ends.
-        with_token_log_probs: bool, whether the result has `token_log_probs`.
+        next_log_probs: Float32 tensor of shape `(batch * beams, V)`, log probabilities of the next
+            tokens.
+        beam_log_probs: Float32 tensor of shape `(batch, beams)`, log probabilities of the beams.
+        penalties: Float32 tensor of shape `(V,)`, added to the log probabilities of the tokens.
+        penalized_token_ids: Set of ints, tokens with negative penalties.
+        forced: Next tokens of prefixes, the result of `prefix.forced_tokens`, or `None`.
+        num_groups: Int, see `BeamDecoder`.
+        diversity_strength: Float, see `BeamDecoder`.
+        dead_end_token_id: Int, token of dead ends. Defaults to `None`: dead ends are not searched
+            for.
+        with_token_log_probs: Bool, whether the result has `token_log_probs`. Defaults to `False`.
 
     Returns:
         `Candidates`.
@@ -119,18 +126,19 @@ def find_candidates(
 def extend_histories(
     beams: TensorDict, candidates: Candidates, weights: Any, step: int | Tensor
 ) -> TensorDict:
-    """Appends the new tokens to what the candidates have in common with their parents.
+    """Appends the new tokens and their values to the histories of the parents.
 
     Args:
-        beams: dict of the open beams, with `token_ids` `(batch, beams, steps)` and optionally
+        beams: Dict of the open beams, with `token_ids` `(batch, beams, steps)` and optionally
             `token_log_probs` `(batch, beams, steps)`, `alignments` `(batch, beams, steps, source)`
             and `coverage` `(batch, beams, source)`.
         candidates: `Candidates`.
-        weights: floats `(batch, beams, source)`, the attention weights of this step, or `None`.
-        step: int32 scalar, number of tokens before this step.
+        weights: Float tensor of shape `(batch, beams, source)`, the attention weights of this step,
+            or `None`.
+        step: Scalar int32 tensor, number of previous tokens.
 
     Returns:
-        Dict with the same keys for all candidates, leaves `(batch, 2 * beams, ...)`.
+        Dict with the same keys for all candidates, with leaves of shape `(batch, 2 * beams, ...)`.
     """
     parents, histories = candidates.parents, {}
     if "coverage" in beams:

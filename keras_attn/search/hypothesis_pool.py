@@ -1,4 +1,4 @@
-"""The pool of ended hypotheses of a beam search, best first."""
+"""Pool of the ended hypotheses of a beam search, best first."""
 
 from keras import ops, tree
 
@@ -10,18 +10,18 @@ from keras_attn.search.logits import IMPOSSIBLE
 
 
 def new_pool(max_lengths: Tensor, num_hypotheses: int, capacity: int) -> TensorDict:
-    """Creates a pool without hypotheses.
+    """Creates an empty pool.
 
-    A sentence whose maximum length is 0 has the empty hypothesis.
+    A batch entry with a maximum length of 0 has the empty hypothesis.
 
     Args:
-        max_lengths: int32 `(batch,)`.
-        num_hypotheses: int, size of the pool.
-        capacity: int, number of columns where buffers cannot grow.
+        max_lengths: Int32 tensor of shape `(batch,)`.
+        num_hypotheses: Int, size of the pool.
+        capacity: Int, number of columns of buffers that cannot grow.
 
     Returns:
-        Dict of `token_ids` int32 `(batch, hypotheses, columns)`, `num_tokens` int32, `ranks` and
-        `log_probs` float32, `(batch, hypotheses)` each.
+        Dict of `token_ids` (int32, `(batch, hypotheses, columns)`), and `num_tokens` (int32),
+        `ranks` and `log_probs` (float32) of shape `(batch, hypotheses)`.
     """
     rows = (ops.shape(max_lengths)[0], num_hypotheses)
     is_first = ops.arange(num_hypotheses, dtype="int32")[None, :] == 0  # (1, N)
@@ -40,11 +40,11 @@ def add_to_pool(
     """Adds hypotheses to a pool and keeps the best.
 
     Args:
-        pool: as from `new_pool`, optionally with more buffers with an axis of steps.
-        found: dict with the same keys, the hypotheses of this step, with a column more; those that
-            must not be added have the rank `NO_RANK`.
-        step: int32 scalar, number of tokens before this step.
-        batch: int or int32 scalar, number of sentences, a constant of the loop.
+        pool: Dict returned by `new_pool`, optionally with more buffers that have an axis of steps.
+        found: Dict with the same keys, the hypotheses of this step, with one more column.
+            Hypotheses with the rank `NO_RANK` are not added.
+        step: Scalar int32 tensor, number of previous tokens.
+        batch: Int or scalar int32 tensor, batch size, a constant of the loop.
 
     Returns:
         The new pool.

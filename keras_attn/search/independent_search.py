@@ -75,7 +75,7 @@ class IndependentSearch(Search):
         allowed = allowed + self.penalties(step_logits.shape[-1], step)
         chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry))
         tokens, values = prefix.follow(self.forced_tokens(carry, step_logits), *chosen)
-        # In a dead end no token is possible: the hypothesis ends as it is.
+        # In a dead end, no token is possible, and the hypothesis ends unchanged.
         goes_on = is_open & (values > IMPOSSIBLE / 2)
         last = ops.where(goes_on, tokens, self.pad_token_id)
         values = ops.where(goes_on, values, 0.0)

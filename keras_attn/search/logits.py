@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attn._types import Tensor
 
-# Log probability of what must not happen. Finite: infinities do not survive the conversion to ONNX.
+# Log probability of impossible tokens. Finite, because conversion to ONNX loses infinities.
 IMPOSSIBLE = -1e9
 
 
@@ -35,8 +35,9 @@ def penalties(
     """
     if max([end_token_id, *suppressed_token_ids]) >= vocabulary_size:
         raise ValueError(
-            f"Token ids must be below the size of the vocabulary, {vocabulary_size}. Received: "
-            f"end_token_id={end_token_id}, suppressed_token_ids={list(suppressed_token_ids)}."
+            f"Expected token ids below the size of the vocabulary, {vocabulary_size}. Received: "
+            f"end_token_id={end_token_id}, suppressed_token_ids={list(suppressed_token_ids)}. Pass "
+            "ids of the target vocabulary."
         )
     always = _penalty(vocabulary_size, suppressed_token_ids)
     if not min_length:

@@ -48,9 +48,10 @@ def run_search(
         return _any_open(carry["done"])
 
     def take_steps_and_drop(carry, memory, max_lengths, rows, results):
-        batch = ops.shape(max_lengths)[0]  # a constant of the inner loop, unlike that of the carry
+        # Unlike the size of the carry, this size is a constant of the inner loop.
+        batch = ops.shape(max_lengths)[0]
         first_step, every = carry["step"], decoder.cache_block_size
-        # Of a batch not dropped from yet, more may be done; a step is taken all the same.
+        # If more entries are done already, the loop must still take a step.
         few = ops.maximum(batch, 4 * _num_done(carry["done"]))
 
         def go_on(carry):

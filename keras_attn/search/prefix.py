@@ -55,7 +55,7 @@ def free_behind(prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int) -> T
     rows = ops.zeros_like(max_lengths)[:, None]  # (B, 1)
     prefix = ops.cast(prefix_ids, "int32") + rows  # (B, P)
     prefix = ops.concatenate([prefix, rows + pad_token_id], axis=1)  # (B, P+1)
-    # The size of the batch is to be as unknown as that of all else that a loop carries.
+    # The batch size must be unknown, like that of all other tensors of the loop.
     return ops.reshape(prefix, (ops.shape(max_lengths)[0], ops.shape(prefix)[1]))
 
 

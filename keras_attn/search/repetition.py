@@ -33,7 +33,7 @@ def penalize_repetition(
         Float32 tensor of shape `(batch * hypotheses, V)`.
     """
     tokens, is_token = _of_rows(token_ids, step, logits)  # (rows, T)
-    tokens = ops.where(is_token, tokens, tokens[:, :1])  # a token twice has one logit all the same
+    tokens = ops.where(is_token, tokens, tokens[:, :1])  # repeated tokens have the same value
     factor = ops.cast(ops.where(step > 0, penalty, 1.0), logits.dtype)
     values = gather.gather_beams(logits, tokens)  # (rows, T)
     values = ops.where(values > 0, values / factor, values * factor)
@@ -59,11 +59,11 @@ def forbid_repeated_ngrams(
     """
     tokens, is_token = _of_rows(token_ids, step, log_probs)  # (rows, T)
     rows, columns = ops.shape(tokens)
-    before = ops.zeros((rows, size - 1), dtype="int32") - 1  # what no token is
+    before = ops.zeros((rows, size - 1), dtype="int32") - 1  # not a token
     padded = ops.concatenate([before, tokens], axis=1)  # (rows, size - 1 + T)
     repeats = is_token
     for index in range(size - 1):
-        # The new n-gram has this token here; which of those before it have the same?
+        # Which previous n-grams have the same token as the new n-gram at this index?
         newest = ops.take(padded, step + index, axis=1)[:, None]  # (rows, 1)
         repeats = repeats & (padded[:, index : index + columns] == newest)
     penalties = ops.cast(ops.where(repeats, IMPOSSIBLE, 0.0), log_probs.dtype)

@@ -163,7 +163,7 @@ class SamplingDecoder(IndependentSearch):
         else:
             steps = min(max(1, self.max_length), STEPS)
         seeds = _for_each(seeds, max_lengths)  # (B,)
-        # Before the loop: for the operators on bits a GPU has no kernels in ONNX Runtime.
+        # Before the loop, because ONNX Runtime has no GPU kernels for bitwise operators.
         carry["uniforms"] = uniform_numbers(seeds, steps, self.num_hypotheses, 2)  # (B, T, N, 2)
         return carry, memory, max_lengths
 
@@ -191,7 +191,7 @@ class SamplingDecoder(IndependentSearch):
         if self.top_k is not None:
             allowed, tokens = ops.top_k(allowed, min(self.top_k, allowed.shape[-1]))
         relative = allowed - ops.max(allowed, axis=-1, keepdims=True)
-        # What is impossible stays so at any temperature.
+        # Impossible tokens remain impossible at any temperature.
         probs = ops.where(relative > IMPOSSIBLE / 2, ops.exp(relative / self.temperature), 0.0)
         probs = probs / ops.sum(probs, axis=-1, keepdims=True)
         if self.top_p < 1:
@@ -208,7 +208,7 @@ class SamplingDecoder(IndependentSearch):
         """Returns the probabilities `(rows, V)` with 0 outside of the nucleus."""
         most = probs.shape[-1]
         if growing_buffer.supports_growth():
-            # All tokens below this bound together have less than 1 - top_p: sort the others alone.
+            # The tokens below this bound sum to less than 1 - top_p, so only the others are sorted.
             may_be_inside = probs >= (1 - self.top_p) / most
             most = ops.max(sum_int32(may_be_inside, axis=-1), initial=1)
         best, _ = ops.top_k(probs, most)
@@ -235,5 +235,5 @@ def _for_each(seeds, max_lengths):
     check_integers("seeds", seeds)
     seeds = ops.cast(seeds, "int32")
     check_rows_or_one("seeds", (), seeds, max_lengths)
-    # The size of the batch is to be as unknown as that of all else that a loop carries.
+    # The batch size must be unknown, like that of all other tensors of the loop.
     return ops.reshape(ops.zeros_like(max_lengths) + seeds, (ops.shape(max_lengths)[0],))

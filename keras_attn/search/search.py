@@ -151,25 +151,25 @@ class Search(Layer):
         return_token_log_probs: bool = False,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # a length penalty in float16 would be another one
+        kwargs.setdefault("autocast", False)  # float16 would round the length penalty
         super().__init__(**kwargs)
         self.supports_masking = True
         lengths = (min_length, max_length)
         whole = all(isinstance(each, numbers.Real) and each % 1 == 0 for each in lengths)
         if not whole or not 0 <= min_length <= max_length < 2**31:
             raise ValueError(
-                "Expected whole numbers, 0 <= min_length <= max_length < 2**31. "
-                f"Received: min_length={min_length}, max_length={max_length}."
+                "Expected integers with 0 <= min_length <= max_length < 2**31. Received: "
+                f"min_length={min_length!r}, max_length={max_length!r}. Change one of them."
             )
         if not is_finite(length_penalty):
             raise ValueError(
-                "length_penalty must be a finite number. "
-                f"Received: length_penalty={length_penalty!r}."
+                "Expected length_penalty to be a finite number. Received: "
+                f'length_penalty={length_penalty!r}. Use length_penalty_form="none" for no penalty.'
             )
         if length_penalty_form not in FORMS:
             raise ValueError(
-                f"length_penalty_form must be one of {FORMS}. "
-                f"Received: length_penalty_form={length_penalty_form!r}."
+                f"Expected length_penalty_form to be one of {FORMS}. Received: "
+                f"length_penalty_form={length_penalty_form!r}."
             )
         if relative_max_length is not None and (
             not isinstance(relative_max_length, (tuple, list))
@@ -178,8 +178,9 @@ class Search(Layer):
             or any(math.isnan(number) for number in relative_max_length)
         ):
             raise ValueError(
-                "relative_max_length must be a pair of numbers (factor, margin) or None. "
-                f"Received: relative_max_length={relative_max_length!r}."
+                "Expected relative_max_length to be a tuple of two numbers (factor, margin), or "
+                f"None. Received: relative_max_length={relative_max_length!r}. Use None for no "
+                "limit relative to the source."
             )
         check_token_ids(
             start_token_id=start_token_id, end_token_id=end_token_id, pad_token_id=pad_token_id
@@ -188,8 +189,8 @@ class Search(Layer):
             suppressed_token_ids = sorted({pad_token_id, start_token_id} - {end_token_id})
         elif isinstance(suppressed_token_ids, str) or not hasattr(suppressed_token_ids, "__iter__"):
             raise ValueError(
-                "suppressed_token_ids must be a list of ids or None. "
-                f"Received: suppressed_token_ids={suppressed_token_ids!r}."
+                "Expected suppressed_token_ids to be a list of ids, or None for padding and start. "
+                f"Received: suppressed_token_ids={suppressed_token_ids!r}. Use [] to allow all."
             )
         suppressed_token_ids = list(suppressed_token_ids)
         check_token_ids(suppressed_token_ids=suppressed_token_ids)
@@ -198,23 +199,26 @@ class Search(Layer):
             ("return_token_log_probs", return_token_log_probs),
         ):
             if value not in (True, False):
-                raise ValueError(f"{name} must be True or False. Received: {name}={value!r}.")
+                raise ValueError(
+                    f"Expected {name} to be True or False. Received: {name}={value!r}."
+                )
         if not is_finite(repetition_penalty) or repetition_penalty <= 0:
             raise ValueError(
-                "repetition_penalty must be a positive and finite number. "
-                f"Received: repetition_penalty={repetition_penalty!r}."
+                "Expected repetition_penalty to be a positive finite number. Received: "
+                f"repetition_penalty={repetition_penalty!r}. Use 1.0 for no penalty."
             )
         if not isinstance(no_repeat_ngram_size, numbers.Integral) or no_repeat_ngram_size < 0:
             raise ValueError(
-                "no_repeat_ngram_size must be a whole number, 0 for none. "
-                f"Received: no_repeat_ngram_size={no_repeat_ngram_size!r}."
+                "Expected no_repeat_ngram_size to be an integer of at least 0. Received: "
+                f"no_repeat_ngram_size={no_repeat_ngram_size!r}. Use 0 for no limit."
             )
         if not isinstance(decoder, StepDecoder):
             raise ValueError(
-                f"decoder must be a StepDecoder. Received: decoder={type(decoder).__name__}."
+                "Expected decoder to be a StepDecoder, such as RNNDecoder. Received: "
+                f"decoder={type(decoder).__name__}. Create the decoder first."
             )
         self.decoder = decoder
-        # Python's integers: those of NumPy have types of their own in a graph, and no JSON.
+        # Python integers, because NumPy integers have a dtype in graphs and no JSON.
         self.max_length = int(max_length)
         self.relative_max_length = relative_max_length
         self.min_length = int(min_length)
@@ -264,7 +268,7 @@ class Search(Layer):
         if seeds is not None and not self.is_stochastic:
             raise ValueError(
                 "Expected seeds only for a stochastic search, such as SamplingDecoder. Received: "
-                f"seeds for {type(self).__name__}. Leave seeds out."
+                f"seeds for {type(self).__name__}. Omit seeds."
             )
         given = {"query_features": query_features, "seeds": seeds}
         given = {name: value for name, value in given.items() if value is not None}
@@ -308,8 +312,9 @@ class Search(Layer):
         """
         if self.decoder.can_exceed_max_length and not growing_buffer.supports_growth():
             raise ValueError(
-                "Only on TensorFlow a state can grow in a search. Received: growing_cache=True of "
-                f"{self.decoder.name!r}, on {keras.backend.backend()}. Leave it out."
+                "Expected the TensorFlow backend for a cache that grows in a search. Received: "
+                f"growing_cache=True of {self.decoder.name!r} with backend="
+                f"{keras.backend.backend()!r}. Set growing_cache=None."
             )
         outputs = self.decoder.primary_source(encoder_outputs)
         source_mask = self.decoder.primary_source(encoder_mask)
@@ -378,8 +383,9 @@ class Search(Layer):
         """
         if "alignments" not in state:
             raise ValueError(
-                "return_alignments=True and a coverage_penalty need a decoder with attention. "
-                f"Received: decoder={self.decoder.name!r}, whose state has no alignments."
+                "Expected a decoder with attention for return_alignments or coverage_penalty. "
+                f"Received: decoder={self.decoder.name!r} without attention to the source. Set "
+                "return_alignments=False and coverage_penalty=0."
             )
         return state["alignments"].dtype
 
@@ -477,7 +483,7 @@ class Search(Layer):
         )
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # hypotheses have lengths of their own
+        return None  # hypotheses have their own lengths
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""NumPy values of nested tensors, and comparisons whose errors name what was compared."""
+"""NumPy values of nested tensors, and comparisons with error messages that name what differs."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def to_numpy(nested: Any) -> Any:
 
 
 def randomize(layer: Any, scale: Any = 0.5, seed: int | None = 0) -> Any:
-    """Assigns normally distributed values to all weights, also to biases; returns the layer."""
+    """Assigns normally distributed values to all weights, including biases; returns the layer."""
     generator = np.random.default_rng(seed)
     layer.set_weights([generator.normal(0, scale, w.shape) for w in layer.trainable_weights])
     return layer
@@ -35,14 +35,14 @@ def dtype_policy(policy: Any) -> Iterator[None]:
 
 
 def require(condition: Any, message: Any) -> None:
-    """Raises an `AssertionError` unless a condition holds, also with `python -O`."""
+    """Raises an `AssertionError` unless a condition holds, even with `python -O`."""
     if not condition:
         raise AssertionError(message)
 
 
 @contextlib.contextmanager
 def requirement(message: Any) -> Iterator[None]:
-    """Puts a message before errors of the block and turns them into an `AssertionError`."""
+    """Converts errors of the block to `AssertionError`s with a message at the beginning."""
     try:
         yield
     except Exception as error:
@@ -53,12 +53,13 @@ def assert_close(received: Any, expected: Any, tolerance: float = 1e-5, message:
     """Compares nested arrays, with one tolerance for relative and absolute differences.
 
     Args:
-        received, expected: nested arrays.
-        tolerance: float. Defaults to 1e-5.
-        message: string, the beginning of the error. Defaults to an empty string.
+        received: Nested arrays.
+        expected: Nested arrays.
+        tolerance: Float. Defaults to `1e-5`.
+        message: String, the beginning of the error message. Defaults to `""`.
 
     Raises:
-        AssertionError: for other structures, shapes or values.
+        AssertionError: If structures, shapes or values differ.
     """
     received, expected = plain_lists(received), plain_lists(expected)
     with requirement(message):
@@ -84,11 +85,11 @@ def fill_masked_with_noise(array: Any, mask: Any, seed: int | None = 0) -> Any:
 
 
 def pad_source(encoded: Any, columns: Any) -> Any:
-    """Adds source positions that are masked and hold noise.
+    """Appends masked source positions with random values.
 
     Args:
-        encoded: dict with `encoder_outputs` `(batch, source, features)` and `encoder_mask`.
-        columns: int, number of positions.
+        encoded: Dict with `encoder_outputs` `(batch, source, features)` and `encoder_mask`.
+        columns: Int, number of positions.
 
     Returns:
         A dict with the same keys.

@@ -30,27 +30,27 @@ def check_layer(
     mixed_dtype: Any = "float16",
     without_gradient: Any = (),
 ) -> None:
-    """Checks what every Keras layer must do, whatever it computes.
+    """Checks what every Keras layer must do, independent of what it computes.
 
-    - `get_config` has all arguments, and `from_config` makes an equal layer from it.
-    - In a functional model the layer has the shapes and dtypes that it has with values, and the
-      model returns the same after `save` and `load_model`.
-    - Masked positions do not change the outputs.
-    - With the policy "mixed_float16" the outputs are close to those in float32, and the weights are
-      float32.
-    - One step of `fit` changes every weight, and none becomes NaN.
+    - `get_config` contains all arguments, and `from_config` creates an equal layer.
+    - In a functional model, shapes and dtypes are the same as in an eager call, and the model
+      returns the same results after `save` and `load_model`.
+    - Masked positions do not affect the outputs.
+    - With the policy "mixed_float16", the outputs are close to those in float32, and the weights
+      are float32.
+    - One step of `fit` changes every weight, and no weight becomes NaN.
 
     Args:
-        make_layer: function without arguments that returns a new layer.
-        inputs: dict of the call arguments, nested NumPy arrays.
-        masked: dict from the name of an argument `(batch, time, features)` to the name of its mask
-            `(batch, time)`. Defaults to `None`, no masks.
-        mixed_dtype: string, dtype of the floating-point outputs with the policy "mixed_float16".
-            Defaults to `"float16"`.
-        without_gradient: names of weights that cannot change the outputs. Defaults to none.
+        make_layer: Function without arguments that returns a new layer.
+        inputs: Dict of the call arguments, nested NumPy arrays.
+        masked: Dict from names of arguments of shape `(batch, time, features)` to the names of
+            their masks of shape `(batch, time)`. Defaults to `None`, no masks.
+        mixed_dtype: String, dtype of float outputs with the policy "mixed_float16". Defaults to
+            `"float16"`.
+        without_gradient: Names of weights that cannot affect the outputs. Defaults to `()`.
 
     Raises:
-        AssertionError: with a message that names the requirement that is not met.
+        AssertionError: If a requirement is not satisfied. The message names it.
 
     Example:
 
@@ -106,7 +106,7 @@ def _check_config(layer, inputs, outputs):
 
 
 def _config_text(layer):
-    """The configuration without Keras' ids of shared objects, which are addresses."""
+    """Returns the configuration without Keras' ids of shared objects, which are addresses."""
 
     def settings(config):
         if isinstance(config, dict):
@@ -166,7 +166,7 @@ def _input_of_known_shape(array):
 
 
 def _symbolic_input(array):
-    """All axes are unknown, except for the features of floating-point values."""
+    """Returns a symbolic input with unknown axes, except the features of float values."""
     free = array.ndim - (array.dtype.kind == "f")
     return keras.Input((None,) * (free - 1) + array.shape[free:], dtype=str(array.dtype))
 
@@ -192,7 +192,7 @@ def _check_mixed_precision(make_layer, weights, inputs, outputs, mixed_dtype):
 
 
 def _check_training(make_layer, inputs, without_gradient):
-    """Runs one step of `fit`, compiled, and looks for weights that did not change."""
+    """Runs one compiled step of `fit`, and checks that all weights changed."""
     layer = make_layer()
     model = _functional_model(layer, inputs)
     if not layer.trainable_weights:

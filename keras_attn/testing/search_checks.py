@@ -17,24 +17,25 @@ def check_search(
 ) -> Any:
     """Checks that searches with a decoder find its best hypotheses and score them correctly.
 
-    All sequences of a small vocabulary are enumerated with `call`, and searched in NumPy. Then
+    It enumerates all sequences of a small vocabulary with `call`, searches them in NumPy, and
+    checks:
 
-    - a `BeamDecoder` that is wide enough must find the best of all hypotheses;
-    - `GreedyDecoder` and a `BeamDecoder` with one beam must find the greedy hypothesis;
-    - a `BeamDecoder` with three beams must find the hypotheses of a beam search in NumPy;
-    - scores and log probabilities must be those of the tokens that were found, and alignments, if
-      the decoder has them, those of steps through these tokens;
-    - neither padding of the source nor the other sentences of a batch may change the results.
+    - A sufficiently wide `BeamDecoder` finds the best of all hypotheses.
+    - `GreedyDecoder` and a `BeamDecoder` with one beam find the greedy hypothesis.
+    - A `BeamDecoder` with three beams finds the hypotheses of a beam search in NumPy.
+    - Scores and log probabilities are those of the generated tokens. Alignments, if any, are those
+      of steps with these tokens.
+    - Neither padding of the source nor other sentences of the batch change the results.
 
     Args:
-        make_decoder: function without arguments that returns a new `StepDecoder` with
-            `vocabulary_size` tokens, of which 0 is padding, 1 the start and 2 the end token.
-        encoded: dict of NumPy arrays, see `check_decoder`.
-        vocabulary_size: int, small, because all sequences are enumerated. Defaults to 5.
-        max_length: int, maximum number of tokens of a hypothesis. Defaults to 4.
+        make_decoder: Function without arguments that returns a new `StepDecoder` with
+            `vocabulary_size` tokens: 0 is padding, 1 the start token and 2 the end token.
+        encoded: Dict of NumPy arrays, see `check_decoder`.
+        vocabulary_size: Int, small, because all sequences are enumerated. Defaults to `5`.
+        max_length: Int, maximum number of tokens of a hypothesis. Defaults to `4`.
 
     Raises:
-        AssertionError: with a message that names the requirement that is not met.
+        AssertionError: If a requirement is not satisfied. The message names it.
 
     Example:
 
@@ -97,7 +98,7 @@ def check_search(
 
 
 def check_padding_and_batch(search: Any, encoded: Any) -> None:
-    """Checks that results of a sentence depend on neither padding nor other sentences."""
+    """Checks that the results of a sentence depend neither on padding nor on other sentences."""
     results = to_numpy(search(**encoded))
     columns = 3
     padded = to_numpy(search(**pad_source(encoded, columns)))
@@ -128,14 +129,14 @@ def assert_found(
     """Compares the results of a search with expected hypotheses.
 
     Args:
-        results: dict of NumPy arrays, as a search returns them.
-        expected: for each sentence a list of tuples of tokens, length, score and log probability,
-            best first. Hypotheses that are missing must be marked as such in the results.
-        tolerance: float. Defaults to 1e-4.
-        search: string, the search in messages.
+        results: Dict of NumPy arrays, the results of a search.
+        expected: List with a list for each sentence of tuples of tokens, length, score and log
+            probability, best first. Missing hypotheses must be marked as missing in the results.
+        tolerance: Float. Defaults to `1e-4`.
+        search: String, name of the search in messages.
 
     Raises:
-        AssertionError: for other hypotheses or scores.
+        AssertionError: If hypotheses or scores differ.
     """
     count = results["token_ids"].shape[1]
     require(
@@ -173,7 +174,7 @@ def assert_found(
 
 
 def _teacher_forced(decoder, encoded, vocabulary_size, max_length):
-    """For each sentence, the log probabilities (V,) after every prefix."""
+    """Returns the log probabilities (V,) after every prefix, for each sentence."""
     inner = range(END + 1, vocabulary_size)
     sequences = list(itertools.product(inner, repeat=max_length - 1))
     token_ids = np.array([(START, *sequence) for sequence in sequences], "int32")
@@ -193,7 +194,7 @@ def _teacher_forced(decoder, encoded, vocabulary_size, max_length):
 
 
 def _check_alignments(decoder, encoded, results):
-    """Alignments must be those of steps through the tokens of the hypothesis itself."""
+    """Checks that alignments are those of steps with the tokens of the hypothesis."""
     alignments = results["alignments"]
     for rank in range(alignments.shape[1]):
         token_ids = results["token_ids"][:, rank]

@@ -47,9 +47,10 @@ def allowed_tokens(
 def without_repetition(
     logits_after: Any, repetition_penalty: Any = 1.0, no_repeat_ngram_size: Any = 0
 ) -> Any:
-    """A `log_probs_after` from the logits after a prefix: Keskar et al., 2019; Paulus et al., 2018.
+    """Returns a `log_probs_after` with repetition penalty and n-gram blocking.
 
-    What would repeat an n-gram has the log probability of minus infinity.
+    The formulas are those of Keskar et al., 2019, and Paulus et al., 2018. Tokens that would repeat
+    an n-gram get a log probability of minus infinity.
     """
 
     size = no_repeat_ngram_size
@@ -72,7 +73,7 @@ def without_repetition(
 
 
 def with_prefix(log_probs_after: Any, forced: Any) -> Any:
-    """A `log_probs_after` where nothing but the tokens `forced` can come first."""
+    """Returns a `log_probs_after` in which only the tokens `forced` are possible at first."""
 
     def only_forced(prefix):
         log_probs = np.array(log_probs_after(prefix))
@@ -86,7 +87,7 @@ def with_prefix(log_probs_after: Any, forced: Any) -> Any:
 def greedy_search(
     log_probs_after: Any, limit: Any, min_length: Any = 0, end: Any = 2, suppressed: Any = (0, 1)
 ) -> Any:
-    """The tokens and their log probability; in a dead end those so far."""
+    """Returns the tokens and their log probability. In a dead end, these are the tokens so far."""
     prefix, total = (), 0.0
     while len(prefix) < limit and prefix[-1:] != (end,):
         log_probs = log_probs_after(prefix)
@@ -187,9 +188,9 @@ def every_hypothesis(
     end: Any = 2,
     suppressed: Any = (0, 1),
 ) -> Any:
-    """All hypotheses there are, best first: those that end, and those that the limit cuts.
+    """Returns all hypotheses, best first: those that end, and those that the length limit ends.
 
-    After them come the dead ends, which no token may follow, best first.
+    They are followed by the dead ends, which no token may follow, best first.
     """
     found, dead_ends, open_ones = [], [], [((), 0.0)]
     while open_ones:

@@ -62,6 +62,8 @@ class LengthBucketedBatches:
             epoch has more steps. A sentence keeps the ids of the corpus if its sample exceeds 1.25
             times the longest sentence of its side or the size of a batch, or if it contains an
             unknown id. Defaults to `0.1`.
+        source_start: Bool, whether sources begin with the start id, for an encoder with a
+            `start_token_id`. Defaults to `False`.
 
     Attributes:
         steps_per_epoch: Int, number of batches of an epoch, equal for all epochs.
@@ -103,6 +105,7 @@ class LengthBucketedBatches:
         batch_multiple: int = 1,
         tokenizers: tuple[SentencePieceTokenizer, SentencePieceTokenizer] | None = None,
         sampling_alpha: float = 0.1,
+        source_start: bool = False,
     ) -> None:
         _check_at_least("batches_per_bucket", batches_per_bucket, 1)
         _check_at_least("length_multiple", length_multiple, 1)
@@ -119,6 +122,9 @@ class LengthBucketedBatches:
         self.batch_multiple = batch_multiple
         self.tokenizers = tokenizers
         self.sampling_alpha = sampling_alpha
+        self.source_start = source_start
+        # Special ids of a sentence of each side.
+        self._num_special = (2 if source_start else 1), 1
 
         widest = self._widths(corpus).max()
         if widest > tokens_per_batch:
@@ -135,8 +141,10 @@ class LengthBucketedBatches:
         else:
             self._num_chunks = -(-len(corpus) // _PAIRS_PER_CHUNK)
             self._most_pieces = [
-                min(_MOST_GROWTH * side.lengths.max(), self._longest_sentence())
-                for side in (corpus.source, corpus.target)
+                min(_MOST_GROWTH * side.lengths.max(), self._longest_sentence(num_special))
+                for side, num_special in zip(
+                    (corpus.source, corpus.target), self._num_special, strict=True
+                )
             ]
             first, _ = self._drawn_chunk(0, 0)
             least_pairs = len(corpus) // self._num_chunks
@@ -156,16 +164,20 @@ class LengthBucketedBatches:
 
         Returns:
             Tuple `({"source_ids", "target_ids"}, labels)` of int32 arrays, padded on the right.
-            `source_ids` `(batch, source_length)` ends with the end id. `target_ids` `(batch,
+            `source_ids` `(batch, source_length)` ends with the end id, and begins with the start id
+            if `source_start`. `target_ids` `(batch,
             target_length)` begins with the start id. `labels` `(batch, target_length)` ends with
             the end id. All special ids are those of the side, see `EncodedSentences`.
         """
         chunk, batch = self._find(step)
         rows, source, target = chunk.order[batch], chunk.pairs.source, chunk.pairs.target
-        source_width = self._width(source, rows)
-        target_width = self._width(target, rows)
+        source_width, target_width = (
+            self._width(side, rows, num_special)
+            for side, num_special in zip((source, target), self._num_special, strict=True)
+        )
         of_source, of_target = source.special_token_ids, target.special_token_ids
-        source_ids = source.padded(rows, source_width, end_token_id=of_source.end)  # (B, S)
+        source_start = of_source.start if self.source_start else None
+        source_ids = source.padded(rows, source_width, source_start, of_source.end)  # (B, S)
         target_ids = target.padded(rows, target_width, start_token_id=of_target.start)  # (B, T)
         labels = target.padded(rows, target_width, end_token_id=of_target.end)  # (B, T)
         num_empty = -len(rows) % self.batch_multiple
@@ -333,15 +345,18 @@ class LengthBucketedBatches:
 
     def _widths(self, pairs: ParallelCorpus) -> np.ndarray:
         """Returns the padded length of the longer side of every pair, ints `(N,)`."""
-        return self._padded_length(np.maximum(pairs.source.lengths, pairs.target.lengths) + 1)
+        of_source, of_target = self._num_special
+        return self._padded_length(
+            np.maximum(pairs.source.lengths + of_source, pairs.target.lengths + of_target)
+        )
 
-    def _longest_sentence(self) -> int:
+    def _longest_sentence(self, num_special: int) -> int:
         """Returns the maximum number of ids of a sentence that fits into a batch."""
-        return self.tokens_per_batch // self.length_multiple * self.length_multiple - 1
+        return self.tokens_per_batch // self.length_multiple * self.length_multiple - num_special
 
-    def _width(self, sentences, rows: np.ndarray) -> int:
+    def _width(self, sentences, rows: np.ndarray, num_special: int) -> int:
         lengths = sentences.offsets[rows + 1] - sentences.offsets[rows]  # (B,)
-        return int(self._padded_length(lengths.max() + 1))
+        return int(self._padded_length(lengths.max() + num_special))
 
     def _padded_length(self, length):
         return -(-length // self.length_multiple) * self.length_multiple

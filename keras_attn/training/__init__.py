@@ -1,4 +1,4 @@
-"""Losses, metrics, schedules, callbacks and devices: what `model.fit` needs for sequences."""
+"""Losses, metrics, schedules, callbacks and device strategies for training sequence models."""
 
 from keras_attn._backend.replicas import pad_to_replicas
 from keras_attn.training.average_weights import AverageWeights

@@ -17,26 +17,29 @@ from keras_attn.training.finite_weights import FiniteWeights
 
 
 class AverageWeights(keras.callbacks.Callback):
-    """Keeps the weights of the last epochs, to set the model to their mean after training.
+    """Averages the weights of the last epochs.
 
-    Averaging checkpoints: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 6.1. It
-    often gives some tenths of a BLEU point for nothing, most of all on small data. An epoch that
-    ends with NaN or infinite weights does not count. While it trains, no other training can use
-    the directory.
+        weights = 1/n sum over the last n epochs e of weights_e
+
+    Introduced for Transformers by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section
+    6.1. It often improves BLEU by some tenths of a point at no cost, most of all with little data.
+    Epochs that end with NaN or infinite weights do not count. During training, the directory is
+    locked for other trainings.
 
     Args:
-        directory: where one file of weights per kept epoch lies, and one of the epoch before them.
-        num_epochs: int >= 1, epochs to average. Default 5.
+        directory: Path of the directory for the weights, one file for each kept epoch, and one for
+            the epoch before these.
+        num_epochs: Positive int, number of epochs to average. Defaults to `5`.
 
     Raises:
-        ValueError: `num_epochs` is no positive integer.
+        ValueError: If `num_epochs` is not a positive integer.
 
     Example:
 
     ```python
     average = AverageWeights("run/average", num_epochs=5)
     fit(trainer, batches, epochs=20, directory="run", callbacks=[average])
-    average.apply()  # the weights of all models that share these layers change
+    average.apply()  # changes the weights of all models that share these layers
     ```
     """
 
@@ -56,7 +59,7 @@ class AverageWeights(keras.callbacks.Callback):
         self._finite_weights = FiniteWeights.of(model, self._finite_weights)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # It also shows that the directory can be written, not only after the first epoch.
+        # This also fails now, and not after the first epoch, if the path cannot be written.
         self._release_at_end = is_chief(self.model) and self.lock.acquire()  # False: `fit` holds it
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
@@ -68,25 +71,28 @@ class AverageWeights(keras.callbacks.Callback):
             return
         if is_chief(self.model):
             write_checkpoint(self._path(epoch), self.model.get_weights(), {"epoch": epoch})
-        # In a second training without a kill between them there may be one of this number.
+        # A second training in the same process may have an epoch of the same number.
         self.kept_epochs = [kept for kept in self.kept_epochs if kept != epoch] + [epoch]
-        # One more stays: after a kill, a state from before this epoch may be what goes on.
+        # Keep one more, because a resumed training may begin before the end of this epoch.
         while len(self.kept_epochs) > self.num_epochs + 1:
             former = self.kept_epochs.pop(0)
             if is_chief(self.model):
                 self._path(former).unlink(missing_ok=True)
 
     def apply(self, model: keras.Model | None = None) -> None:
-        """Sets the weights to the mean of the kept epochs'.
+        """Sets the weights to the mean of the kept epochs.
 
         Args:
-            model: the model to set. Default: the one that was trained.
+            model: Model to change. Defaults to `None`, the trained model.
 
         Raises:
-            ValueError: no epoch has ended yet, or a file is damaged.
+            ValueError: If there is no kept epoch, or a file is damaged.
         """
         if not self.kept_epochs:
-            raise ValueError("Expected at least one epoch of training before apply(). Received: 0")
+            raise ValueError(
+                "Expected at least one finished epoch with finite weights before `apply`. "
+                "Received: kept_epochs=[]. Train the model first."
+            )
         changed: Any = self.model if model is None else model
         wait_for_workers(changed)  # for the chief, which writes the files
         kept = self.kept_epochs[-self.num_epochs :]
@@ -99,9 +105,9 @@ class AverageWeights(keras.callbacks.Callback):
         return self.directory / f"weights-{epoch:04d}.npz"
 
     def get_state(self) -> dict[str, Any]:
-        """What `TrainingCheckpoint` stores."""
+        """Returns the state for `TrainingCheckpoint`."""
         return {"kept_epochs": list(self.kept_epochs)}
 
     def set_state(self, state: TensorDict) -> None:
-        """Takes up what `get_state` gave."""
+        """Restores a state that `get_state` returned."""
         self.kept_epochs = list(state["kept_epochs"])

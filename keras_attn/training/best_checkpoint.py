@@ -15,28 +15,29 @@ from keras_attn.training.finite_weights import FiniteWeights
 
 
 class BestCheckpoint(keras.callbacks.Callback):
-    """Saves a model after each epoch whose monitored value is the best so far.
+    """Saves a model after each epoch with the best monitored value so far.
 
-    The file is replaced in one step: a kill leaves the former best. Unlike
-    `keras.callbacks.ModelCheckpoint` it can save another model than the one that is trained, such
-    as a `GenerationModel` with the same layers, and knows the best value again after `fit` resumed.
-    An epoch that ends with NaN or infinite weights does not count.
-    While it trains, no other training can use the path.
+    The file is replaced atomically, so a killed process leaves the previous best model. Unlike
+    `keras.callbacks.ModelCheckpoint`, it can save another model than the trained one, such as a
+    `GenerationModel` with the same layers, and `fit` restores the best value when it resumes.
+    Epochs that end with NaN or infinite weights do not count. During training, the path is locked
+    for other trainings.
 
     Args:
-        path: file name ending with `.keras` (the model) or `.weights.h5` (its weights).
-        monitor: string, key of the epoch's logs. Default `"val_perplexity"`.
-        mode: `"min"`, `"max"` or `"auto"`: the highest if the key ends with `bleu` or `accuracy`,
-            else the lowest. Default `"auto"`.
-        saved_model: optional model to save. Default: the one that is trained.
+        path: Path that ends with `.keras` (to save the model) or `.weights.h5` (to save its
+            weights).
+        monitor: String, key in the logs of an epoch. Defaults to `"val_perplexity"`.
+        mode: String, `"min"`, `"max"` or `"auto"`, which is `"max"` if the key ends with `bleu` or
+            `accuracy`, otherwise `"min"`. Defaults to `"auto"`.
+        saved_model: `keras.Model` to save. Defaults to `None`, the trained model.
 
     Attributes:
-        best: float, best value so far; None before the first.
-        best_epoch: int, its epoch, counted from 0; None before the first.
+        best: Float, best value so far; `None` before the first epoch.
+        best_epoch: Int, its epoch, counted from 0; `None` before the first epoch.
 
     Raises:
-        ValueError: a path or mode of another form, or (after an epoch) no such key in the logs.
-        OSError: when training begins, nothing can be written to that path.
+        ValueError: If `path` or `mode` is invalid, or the logs of an epoch have no such key.
+        OSError: If the path cannot be written when training begins.
 
     Example:
 
@@ -58,10 +59,13 @@ class BestCheckpoint(keras.callbacks.Callback):
         super().__init__()
         if not str(path).endswith((".keras", ".weights.h5")):
             raise ValueError(
-                f"Expected a path ending with .keras or .weights.h5. Received: path={str(path)!r}"
+                "Expected path to end with .keras (model) or .weights.h5 (weights). Received: "
+                f"path={str(path)!r}. Rename the file."
             )
         if mode not in ("auto", "min", "max"):
-            raise ValueError(f'Expected mode "auto", "min" or "max". Received: mode={mode!r}')
+            raise ValueError(
+                f"Expected mode to be one of ('auto', 'min', 'max'). Received: mode={mode!r}."
+            )
         self.path = path
         self.monitor = monitor
         self.mode = mode
@@ -79,9 +83,10 @@ class BestCheckpoint(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if Path(self.path).is_dir():
             raise FileExistsError(
-                f"Expected the name of a file. Received: path={str(self.path)!r}, a directory."
+                f"Expected path to be a file. Received: path={str(self.path)!r}, a directory. "
+                "Append the name of a file."
             )
-        # It also shows that the path can be written, not only after the first epoch.
+        # This also fails now, and not after the first epoch, if the path cannot be written.
         self._release_at_end = is_chief(self.model) and self.lock.acquire()  # False: `fit` holds it
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
@@ -93,8 +98,8 @@ class BestCheckpoint(keras.callbacks.Callback):
         if self.monitor not in logs:
             raise ValueError(
                 f"Expected monitor to be one of {sorted(logs)}. "
-                f"Received: monitor={self.monitor!r}. Keys with `val_` need validation data, or a "
-                "callback that stands before this one."
+                f"Received: monitor={self.monitor!r}. Pass validation data for keys with `val_`, "
+                "or move the callback that logs the key before this one."
             )
         value = float(logs[self.monitor])
         if not self._is_better(value):
@@ -136,10 +141,10 @@ class BestCheckpoint(keras.callbacks.Callback):
         return value > self.best if highest else value < self.best
 
     def get_state(self) -> dict[str, Any]:
-        """What `TrainingCheckpoint` stores."""
+        """Returns the state for `TrainingCheckpoint`."""
         return {"best": self.best, "best_epoch": self.best_epoch}
 
     def set_state(self, state: TensorDict) -> None:
-        """Takes up what `get_state` gave."""
+        """Restores a state that `get_state` returned."""
         self.best = state["best"]
         self.best_epoch = state["best_epoch"]

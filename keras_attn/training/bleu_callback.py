@@ -5,21 +5,39 @@ import keras
 
 
 class BleuCallback(keras.callbacks.Callback):
-    """Translates a validation set after each epoch and logs its BLEU.
+    """Generates translations of a validation set after each epoch and logs their BLEU score.
 
-    BLEU: Papineni et al. 2002, https://aclanthology.org/P02-1040. Computed by sacreBLEU (Post 2018,
-    https://aclanthology.org/W18-6319) with its defaults: 13a tokenization, cased, on detokenized
-    text. It stands in the logs, from 0 to 100, so callbacks that monitor it come after this one.
+        BLEU = min(1, exp(1 - r / c)) * (p_1 p_2 p_3 p_4)^(1/4)
+
+    with the lengths c of the translations and r of the references, and the n-gram precisions p_n.
+    Introduced by [Papineni et al., 2002](https://aclanthology.org/P02-1040). Computed by sacreBLEU
+    ([Post, 2018](https://aclanthology.org/W18-6319)) with its defaults: 13a tokenization, cased, on
+    detokenized text. The score is between 0 and 100. Callbacks that monitor it must come after this
+    callback in the list.
 
     Args:
-        translate: function from a list of source strings to a list of as many translations.
-        sources: list of strings.
-        references: list of strings, one correct translation per source.
-        name: key in the logs. Default `"val_bleu"`.
+        translate: Function from a list of source strings to a list of as many translations.
+        sources: List of strings, the source sentences.
+        references: List of strings, one correct translation for each source.
+        name: String, key in the logs. Defaults to `"val_bleu"`.
 
     Raises:
-        ValueError: no sources, or another number of references or translations than of sources.
-        ImportError: sacreBLEU is not installed.
+        ValueError: If there are no sources, or the number of references or translations differs
+            from the number of sources.
+        ImportError: If sacreBLEU is not installed.
+
+    Example:
+
+    In a training, `translate` is usually `lambda sources: translator.generate(sources,
+    source_tokenizer, target_tokenizer)`.
+
+    >>> def translate(sources):
+    ...     return ["Two dogs are playing." for _ in sources]
+    >>> bleu = BleuCallback(translate, ["Zwei Hunde spielen."], ["Two dogs are playing."])
+    >>> logs = {}
+    >>> bleu.on_epoch_end(0, logs)
+    >>> round(logs["val_bleu"], 1)
+    100.0
     """
 
     def __init__(
@@ -34,12 +52,12 @@ class BleuCallback(keras.callbacks.Callback):
             import sacrebleu
         except ImportError as error:
             raise ImportError(
-                "BLEU is computed by sacrebleu. Install it: `pip install keras-attn[text]`."
+                "BleuCallback needs sacrebleu. Install it: `pip install keras-attn[text]`."
             ) from error
         if not sources or len(sources) != len(references):
             raise ValueError(
-                "Expected at least one source, and one reference for each. "
-                f"Received: {len(sources)} sources, {len(references)} references"
+                "Expected at least one source, and one reference for each source. Received: "
+                f"{len(sources)} sources, {len(references)} references."
             )
         self.translate = translate
         self.sources = list(sources)
@@ -53,7 +71,7 @@ class BleuCallback(keras.callbacks.Callback):
         if len(translations) != len(self.sources):
             raise ValueError(
                 f"Expected translate to return {len(self.sources)} translations. "
-                f"Received: {len(translations)}"
+                f"Received: {len(translations)} translations. Return one for each source."
             )
         score = self._metric.corpus_score(translations, [self.references]).score
         if logs is not None:

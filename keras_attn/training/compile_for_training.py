@@ -21,47 +21,59 @@ def compile_for_training(
     fused_loss: bool = True,
     **kwargs: Any,
 ) -> keras.Model:
-    """Compiles a model that maps to token logits, with what sequence models need.
+    """Compiles a model with token logits for training.
 
-    The optimizer is `ClippedAdam`, with layers of `mixed_float16` inside of a `LossScaleOptimizer`;
-    the loss `SequenceCrossentropy`, the metrics `TokenAccuracy`, `Perplexity` and, unless the model
-    has losses of its own, a `TokenCrossentropy` named `loss`: in the logs it takes the place of
-    Keras' `loss`, which weighs batches by sentences (without `return_dict=True`, `evaluate` gives
-    both, Keras' first). It leaves out losses that are added in
-    training only, such as `coverage_loss`. Of these metrics that one alone takes account of a
-    `sample_weight`, as the mean weighed by it. The step is not compiled by XLA on TensorFlow,
-    because that would compile anew for every length of a batch.
+    - Optimizer: `ClippedAdam`, inside of a `LossScaleOptimizer` if a layer has the policy
+      `mixed_float16`.
+    - Loss: `SequenceCrossentropy`.
+    - Metrics: `TokenAccuracy` and `Perplexity`. If no layer adds losses, also a `TokenCrossentropy`
+      named `loss`, which replaces the `loss` of Keras in the logs. That of Keras weighs batches by
+      their number of sentences; `evaluate` without `return_dict=True` returns both, that of Keras
+      first. The `TokenCrossentropy` excludes losses that are added in training only, such as
+      `coverage_loss`, and is the only one of the metrics that uses a `sample_weight`.
+    - On TensorFlow, XLA is off, because it would compile the step again for each length of a batch.
 
-    Call it in the scope of the strategy that the model was built in.
+    Call it in the scope of the strategy in which the model was built.
 
     Args:
-        model: built `keras.Model` from any inputs to logits `(batch, target_length, V)`.
-        learning_rate: float or schedule. Default 0.001.
-        global_clipnorm: optional float > 0, most L2 norm of the whole gradient. Default 1.
-        label_smoothing: float in `[0, 1)`. Default 0.1.
-        ignore_class: int, label of padding, which may be outside of the classes, such as -100. All
-            others must be in `[0, V)`, or loss and weights become NaN. Default 0.
-        fused_loss: bool, whether a `TrainingModel` computes the loss without the logits where it
-            can, see `SequenceCrossentropy`. Defaults to `True`.
-        **kwargs: more arguments of `ClippedAdam`, such as `beta_2`.
+        model: Built `keras.Model` from any inputs to logits of shape `(batch, target, V)`.
+        learning_rate: Float or `keras.optimizers.schedules.LearningRateSchedule`. Defaults to
+            `0.001`.
+        global_clipnorm: Positive float, maximum L2 norm of the gradient of all weights; `None` for
+            no limit. Defaults to `1.0`.
+        label_smoothing: Float in [0, 1), see `SequenceCrossentropy`. Defaults to `0.1`.
+        ignore_class: Int, label of padding, which may be outside of the vocabulary, such as -100.
+            All other labels must be in [0, V), otherwise loss and weights become NaN. Defaults to
+            `0`.
+        fused_loss: Bool, whether a `TrainingModel` may compute the loss without the logits, see
+            `SequenceCrossentropy`. Defaults to `True`.
+        **kwargs: Further arguments of `ClippedAdam`, such as `beta_2`.
 
     Returns:
         The model.
 
     Raises:
-        ValueError: weights of half precision, which small updates leave as they were, or
-            `gradient_accumulation_steps` under a `tf.distribute` strategy, which Keras cannot do.
+        ValueError: If the model has weights in half precision, in which small updates are lost, or
+            if `gradient_accumulation_steps` is used under a `tf.distribute` strategy, which Keras
+            does not support.
+
+    Example:
+
+    >>> from keras_attn import TrainingModel, rnn_seq2seq
+    >>> model = TrainingModel(*rnn_seq2seq(20, 30, units=8, embedding_dim=8))
+    >>> model = compile_for_training(model, learning_rate=0.002, beta_2=0.98)
+    >>> type(model.loss).__name__, type(model.optimizer).__name__
+    ('SequenceCrossentropy', 'ClippedAdam')
     """
     halves = [each for each in model.trainable_variables if each.dtype.endswith("float16")]
     if halves:
         raise ValueError(
-            "Expected weights in float32. Received: "
-            f"{len(halves)} weights of half precision, such as {halves[0].path!r} in "
-            f"{halves[0].dtype}. Use the policy 'mixed_{halves[0].dtype}', which computes in half "
-            "precision and keeps the weights in float32."
+            f"Expected weights in float32. Received: {len(halves)} weights in half precision, such "
+            f"as {halves[0].path!r} with dtype={halves[0].dtype!r}. Use the policy "
+            f"'mixed_{halves[0].dtype}', which has weights in float32."
         )
     optimizer = ClippedAdam(learning_rate, global_clipnorm=global_clipnorm, **kwargs)
-    # The policy of a functional model is the global one, whatever that of its layers.
+    # The policy of a functional model is the global policy, so check its layers.
     if any(part.dtype_policy.name == "mixed_float16" for part in flatten_layers([model])):
         optimizer = LossScaleOptimizer(optimizer)
     mean_loss = TokenCrossentropy(label_smoothing, ignore_class, name="loss")

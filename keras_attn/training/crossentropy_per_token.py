@@ -13,31 +13,38 @@ from keras_attn.training.token_statistics import (
 
 
 def crossentropy_per_token(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy of every token, with uniform label smoothing.
-
-    With `x` the logits, `y` the label, `V` classes and `e = label_smoothing`:
+    """Cross-entropy of each token, with uniform label smoothing.
 
         log p = log_softmax(x)
-        loss = -(1 - e) log p[y] - e / (V - 1) * sum over v != y of log p[v]
+        loss  = -(1 - e) log p[y] - e / (V - 1) * sum over v != y of log p[v]
 
-    Label smoothing: Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, section 7. As in
-    OpenNMT and fairseq the smoothed mass goes to the other `V - 1` classes;
-    `keras.losses.CategoricalCrossentropy` gives the label a share of it too.
+    with the logits x, the label y, V classes and e = `label_smoothing`. Label smoothing was
+    introduced by [Szegedy et al., 2016](https://arxiv.org/abs/1512.00567), section 7. As in OpenNMT
+    and fairseq, the probability e is distributed over the other `V - 1` classes;
+    `keras.losses.CategoricalCrossentropy` gives a part of it to the label too.
 
-    Logits are the largest tensors of a training, so they are passed over as seldom as possible: the
-    softmax and the normalizer are computed once per graph, however many losses and metrics use
-    them, and the gradient, `softmax(x) - target`, is written by hand.
+    Logits are the largest tensors of a training step, so the function reads them rarely: softmax
+    and normalizer are computed once per graph, even if several losses and metrics use them, and the
+    gradient `softmax(x) - target` is implemented directly.
 
     Args:
-        labels: int `(...)`, in `[0, V)`. A label outside has the loss NaN, and so has its gradient.
-        logits: float `(..., V)`, V >= 2. Computed in float32 whatever their dtype.
-        label_smoothing: float in `[0, 1)`, probability given to the wrong classes. Default 0.
+        labels: Int tensor of shape `(...)`, in [0, V). The loss of any other label is NaN, and so
+            is its gradient.
+        logits: Float tensor of shape `(..., V)`, V >= 2. Computed in float32.
+        label_smoothing: Float in [0, 1), probability of the wrong classes. Defaults to `0.0`.
 
     Returns:
-        float32 `(...)`, in nats.
+        Float32 tensor of shape `(...)`, in nats.
 
     Raises:
-        ValueError: the shape of `logits` is not that of `labels` and one axis more, or V < 2.
+        ValueError: If `logits` does not have the shape of `labels` with one more axis, or V < 2.
+
+    Example:
+
+    >>> import numpy as np
+    >>> losses = crossentropy_per_token(np.array([[2, 0]]), np.zeros((1, 2, 4), "float32"))
+    >>> [round(float(loss), 4) for loss in losses[0]]  # log 4
+    [1.3863, 1.3863]
     """
     logits = ops.cast(logits, "float32")
     labels = labels_of(labels, logits)

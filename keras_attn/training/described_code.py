@@ -1,4 +1,4 @@
-"""Descriptions of Python functions and objects that are equal in every process."""
+"""Descriptions of Python functions and objects that are the same in every process."""
 
 import base64
 import dis
@@ -30,18 +30,18 @@ _VERSION = ".".join(platform.python_version_tuple()[:2])
 
 
 def described(value: Any, _parents: tuple[Any, ...] = ()) -> Any:
-    """Describes a value so that a change of what it computes changes the description.
+    """Describes a value so that the description changes if the value computes something else.
 
-    A function is its name, the checksum of its byte code and constants, its defaults, and the
-    values that it takes from enclosing functions and from its module: numbers, strings, arrays and
-    other functions. Files, line numbers, docstrings and addresses do not count. The values of a
-    `keras.Variable` do not count either, because training may change them.
+    The description of a function consists of its name, the checksum of its byte code and constants,
+    its defaults, and the values that it uses of enclosing functions and its module: numbers,
+    strings, arrays and other functions. It excludes files, line numbers, docstrings and addresses,
+    and the values of a `keras.Variable`, because training may change them.
 
     Args:
-        value: any object.
+        value: Any object.
 
     Returns:
-        What JSON can hold.
+        A value that JSON can represent.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -84,16 +84,16 @@ def described(value: Any, _parents: tuple[Any, ...] = ()) -> Any:
 
 
 def is_of_library(value: Any) -> bool:
-    """Whether a function or a class is described by its name alone."""
+    """Returns whether a function or class is described by its name only."""
     root = (getattr(value, "__module__", None) or "builtins").partition(".")[0]
     return root in _LIBRARIES or (root in sys.stdlib_module_names and root != "__main__")
 
 
 def functions_of_user(attributes: Any) -> Any:
-    """The functions among attributes of an object of a library, such as a layer's activation.
+    """Describes the functions among the attributes of a library object, such as an activation.
 
     Args:
-        attributes: dict from names to values, such as `vars(layer)`.
+        attributes: Dict from names to values, such as `vars(layer)`.
 
     Returns:
         Dict from names to descriptions.
@@ -104,7 +104,7 @@ def functions_of_user(attributes: Any) -> Any:
 
 
 def methods_checksum(cls: type, names: Iterable[str]) -> Any:
-    """Checksums, by the version of Python, of the methods that classes of the user define."""
+    """Returns checksums, by the version of Python, of methods that classes of the user define."""
     classes = [each for each in cls.__mro__ if not is_of_library(each)]
     found = [
         described(vars(each)[name])
@@ -116,7 +116,7 @@ def methods_checksum(cls: type, names: Iterable[str]) -> Any:
 
 
 def described_dump(code: Any) -> Any:
-    """Describes a lambda's code in a configuration of Keras, which has its file and lines."""
+    """Describes the code of a lambda in a Keras configuration, without its file and lines."""
     try:
         code = marshal.loads(base64.b64decode(code))
     except (ValueError, EOFError, TypeError):
@@ -163,7 +163,7 @@ def _contents(cell):
 
 
 def _of_code(code):
-    """The parts of byte code that say what it computes, without names of files and lines."""
+    """Returns the parts of byte code that affect its results, without names of files and lines."""
     constants = [
         _of_code(each) if isinstance(each, types.CodeType) else _of_constant(each)
         for each in code.co_consts
@@ -174,7 +174,7 @@ def _of_code(code):
 
 
 def _of_constant(constant):
-    """The text of a constant; the order of a set changes between processes."""
+    """Returns the text of a constant, with sorted sets: their order differs between processes."""
     if isinstance(constant, frozenset):
         return sorted(map(repr, constant))
     return repr(constant)
@@ -195,7 +195,7 @@ def _global_names(code):
 
 
 def _is_constant(value):
-    """Whether a global is described: not what a program may change while it runs."""
+    """Returns whether a global is described: not if a program may change it while it runs."""
     if isinstance(value, tuple):
         return all(map(_is_constant, value))
     if isinstance(value, types.FunctionType):
@@ -219,7 +219,7 @@ def _of_object(value, parents):
 def _of_array(value):
     try:
         array = np.asarray(keras.ops.convert_to_numpy(value))
-    except Exception:  # a tensor of a graph, or one whose memory is gone, which has no value
+    except Exception:  # a tensor of a graph or with freed memory, which has no value
         return type(value).__qualname__
     content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
     return f"{array.dtype} {array.shape} {hashlib.sha256(content).hexdigest()}"

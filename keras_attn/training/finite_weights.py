@@ -8,9 +8,10 @@ import numpy as np
 class FiniteWeights:
     """Finds NaN and infinite values in the variables of a model and of its optimizer.
 
-    All float variables count, also those that no gradient changes, such as the moving variance of
-    `BatchNormalization`. Constants are the exception: a variable that is not trained, is infinite
-    before the training, such as a mask of 0 and -inf, and still has the same values.
+    It checks all float variables, including those without a gradient, such as the moving variance
+    of `BatchNormalization`. The exception are constants: variables that are not trained, had
+    infinite values before the training, such as a mask of 0 and -inf, and still have the same
+    values.
 
     Args:
         model: `keras.Model` before the training and before a saved state is restored.
@@ -28,20 +29,22 @@ class FiniteWeights:
 
     @classmethod
     def of(cls, model: keras.Model, previous: Any = None) -> Any:
-        """Returns the `FiniteWeights` of a model: `previous`, if it is of this model already."""
+        """Returns `previous` if it belongs to the model, otherwise a new `FiniteWeights`."""
         return cls(model) if previous is None or previous.model is not model else previous
 
     def first_nonfinite(self, model: keras.Model) -> str | None:
-        """Returns the path of the first weight with NaN or infinity; `None` without one.
+        """Returns the path of the first weight with NaN or infinity, or `None`.
 
         Args:
-            model: the same model. In a callback `self.model`, which on JAX updates the variables.
+            model: The same model. In a callback, pass `self.model`: on JAX, this access updates the
+                variables.
         """
         return self._first(model.variables)
 
     def problem(self, model: keras.Model) -> str | None:
-        """Returns a text that names the first weight or variable of the optimizer with NaN or
-        infinity; `None` if all are finite. See `first_nonfinite`."""
+        """Returns a text that names the first NaN or infinite variable, or `None`. See
+        `first_nonfinite`.
+        """
         path, what = self.first_nonfinite(model), "Weights"
         if path is None:
             path, what = self._first(model.optimizer.variables), "Variables of the optimizer"
@@ -62,11 +65,11 @@ class FiniteWeights:
 
 
 def warn_of_nonfinite_weights(problem: str, where: str) -> None:
-    """Warns once and clearly that a training is lost.
+    """Warns that the weights of a training are NaN or infinite.
 
     Args:
-        problem: string, see `FiniteWeights.problem`.
-        where: string, at which step or epoch.
+        problem: String, see `FiniteWeights.problem`.
+        where: String, the step or epoch.
     """
     warnings.warn(
         f"{problem}, {where}. Lower the learning rate, check the inputs for NaN and very large "

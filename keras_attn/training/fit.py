@@ -31,74 +31,76 @@ def fit(
     verbose: int | str = "auto",
     on_mismatch: str = "error",
 ) -> keras.callbacks.History:
-    """`model.fit` on batches, which resumes a training that was killed.
+    """Trains like `model.fit`, and resumes a training that was interrupted.
 
-    With a `directory` the state is saved there while training (see `TrainingCheckpoint`). Called
-    again with the same arguments after a kill, it restores the last state and runs the rest of
-    that epoch and the epochs after it. On a CPU the weights are then equal to those of a training
-    that was not killed; on a GPU this also needs deterministic operations (in TensorFlow,
-    `tf.config.experimental.enable_op_determinism()`). The logs of the epoch of the kill cover its
-    remaining steps only. Called after the end, it restores the weights and trains no more, unless
-    `epochs` was raised; where a callback ended the training with an epoch, it trains no more at
-    all (a training that ended in the middle of one goes on from the last state).
+    With a `directory`, the state is saved during training (see `TrainingCheckpoint`). After an
+    interruption, call `fit` again with the same arguments: it restores the last state and runs the
+    rest of that epoch and the following epochs. On a CPU, the final weights equal those of an
+    uninterrupted training; on a GPU, this also requires deterministic operations (in TensorFlow,
+    `tf.config.experimental.enable_op_determinism()`). The logs of the interrupted epoch cover only
+    its remaining steps. After the end of the training, another call restores the weights and does
+    not train, unless `epochs` is increased. If a callback stopped the training at the end of an
+    epoch, it is never continued; if it was stopped within an epoch, it continues from the last
+    state.
 
-    The state has the learning rate of the optimizer, so a number that was compiled for the rest of
-    the training is ignored; a schedule is not, nor is `LearningRateScheduler` of Keras.
+    The state contains the learning rate of the optimizer, so a numeric rate of a new `compile` has
+    no effect. A schedule, or Keras' `LearningRateScheduler`, does have an effect.
 
-    The state also has a fingerprint: the configuration of the model, the optimizer and its
-    settings, the loss and its weights, the steps of an epoch and checksums of two batches. Of
-    functions it has the code and the values that they use. If any of them changed, the error names
-    it. More epochs, another directory, other callbacks and metrics, and a learning
-    rate that is a number may change.
+    The state also contains a fingerprint: the configuration of the model, the optimizer and its
+    settings, the loss and its weights, the number of steps of an epoch, and checksums of two
+    batches. Functions are described by their code and the values that they use. If one of these has
+    changed, the error names it. The number of epochs, the directory, other callbacks and metrics,
+    and a numeric learning rate may change.
 
-    Where several workers train the model (see `strategy`), all call `fit` with the same arguments.
-    Worker 0 writes the files and shows the progress; the others read the files, so the directory
-    must be one that all machines share. If a worker ends, `fit` fails in the others. Started
-    again, all resume from the last state.
+    If several workers train the model (see `strategy`), all of them call `fit` with the same
+    arguments. Worker 0 writes the files and shows the progress. The other workers read the files,
+    so all machines must share the directory. If a worker is lost, `fit` raises an error in the
+    others. Started again, all workers resume from the last state.
 
-    One training at a time can use the directory, and those of callbacks: a lock, which a kill
-    releases, names the process that has it.
+    Only one training at a time can use the directory and the paths of callbacks. They are locked;
+    the lock names its process, and is released if the process ends for any reason.
 
-    Keras' own callbacks that count, such as `EarlyStopping`, start from the beginning when training
-    resumes; those of this package do not.
+    Keras' own callbacks with counters, such as `EarlyStopping`, start from the beginning when a
+    training resumes; the callbacks of this package do not.
 
-    Variables of the model or the optimizer that become NaN or infinite, such as a moving variance,
-    give one warning, and such a state is not saved.
+    If variables of the model or the optimizer become NaN or infinite, `fit` warns once, and such a
+    state is not saved.
 
     Args:
-        model: built `keras.Model`, compiled, see `compile_for_training`.
-        batches: object with `steps_per_epoch`, `dataset(start_step)` (TensorFlow: a
-            `tf.data.Dataset` without end) and `stream(start_step)` (other backends: an iterator
-            without end), such as `keras_attn.text.LengthBucketedBatches`. What is in a step must
-            follow from its number alone. Under a strategy of TensorFlow or a
+        model: Built and compiled `keras.Model`, see `compile_for_training`.
+        batches: Object with `steps_per_epoch`, `dataset(start_step)` (on TensorFlow: an infinite
+            `tf.data.Dataset`) and `stream(start_step)` (on other backends: an infinite iterator),
+            such as `keras_attn.text.LengthBucketedBatches`. The content of a batch must depend only
+            on the number of the step. Under a strategy of TensorFlow or a
             `keras.distribution.DataParallel` of JAX, batches that the replicas cannot divide evenly
-            get rows whose labels are the loss's `ignore_class`, by default 0, which loss and
-            metrics must ignore, as those of this package do.
-        epochs: int, epochs of the whole training, those before a kill included.
-        directory: optional path of the saved state. Default None: nothing is saved.
-        save_steps: int >= 1, steps between two saves; an epoch's end is always saved. Default 1000.
-        validation_batches: optional object like `batches`, whose first epoch is the validation set.
-        callbacks: optional list of callbacks.
-        verbose: as in `model.fit`. Default `"auto"`.
-        on_mismatch: `"error"` or `"warn"`, what to do if the saved state is of another model,
-            optimizer, loss or data. With `"warn"` training goes on if the variables have the same
-            shapes; if the steps of an epoch changed, after the last epoch that ended. Default
-            `"error"`.
+            are padded with rows whose labels are the `ignore_class` of the loss, by default 0. Loss
+            and metrics must ignore this label, as those of this package do.
+        epochs: Positive int, number of epochs of the whole training, including earlier calls.
+        directory: Path of the directory for the state. Defaults to `None`: nothing is saved.
+        save_steps: Positive int, number of steps between two saves. The state is also saved at the
+            end of each epoch. Defaults to `1000`.
+        validation_batches: Object like `batches`, whose first epoch is the validation set. Defaults
+            to `None`.
+        callbacks: List of callbacks. Defaults to `()`.
+        verbose: As in `model.fit`. Defaults to `"auto"`.
+        on_mismatch: String, `"error"` or `"warn"`, what to do if the fingerprint of the saved state
+            differs. With `"warn"`, the training continues if the variables have the same shapes; if
+            the number of steps of an epoch has changed, it continues after the last finished epoch.
+            Defaults to `"error"`.
 
     Returns:
-        `keras.callbacks.History` of all epochs, those before a kill included.
+        `keras.callbacks.History` of all epochs, including earlier calls.
 
     Raises:
-        ValueError: `epochs` is no positive integer, `batches` or `callbacks` are of another kind,
-            the model is not compiled, its `steps_per_execution` does not
-            divide `batches.steps_per_epoch`, its optimizer accumulates gradients under a strategy
-            with several replicas, the saved state does not fit, or with a `directory` something
-            else than a step sets the weights at the end of each call of `model.fit`: the
-            optimizer's `use_ema` (see `AverageWeights`), or a callback's `restore_best_weights`
-            (see `BestCheckpoint`).
-        OSError: nothing can be written to the `directory`, or it is a file.
-        RuntimeError: another training uses the `directory` or the path of a callback, a worker was
-            lost, or the workers do not see the same saved state.
+        ValueError: If `epochs` is not a positive integer, `batches` or `callbacks` have the wrong
+            type, the model is not compiled, its `steps_per_execution` does not divide
+            `batches.steps_per_epoch`, its optimizer accumulates gradients under a strategy, or the
+            saved state does not fit. With a `directory`, also if the optimizer has `use_ema` (use
+            `AverageWeights`) or a callback has `restore_best_weights` (use `BestCheckpoint`),
+            because they set the weights at the end of each `model.fit`.
+        OSError: If the `directory` cannot be written, or is a file.
+        RuntimeError: If another training uses the `directory` or the path of a callback, a
+            worker was lost, or the workers see different saved states.
 
     Example:
 
@@ -111,7 +113,8 @@ def fit(
     check_positive_integer("epochs", epochs)
     if not getattr(model, "compiled", False):
         raise ValueError(
-            f"Expected a compiled model. Received: model={model}. See compile_for_training."
+            f"Expected a compiled model. Received: model={model}. Compile it with "
+            "keras_attn.training.compile_for_training(model)."
         )
     _check_batches("batches", batches)
     if validation_batches is not None:
@@ -120,15 +123,15 @@ def fit(
     steps_per_epoch = batches.steps_per_epoch
     if steps_per_epoch % model.steps_per_execution:
         raise ValueError(
-            "Expected steps_per_execution to divide the steps of an epoch: Keras would take more. "
-            f"Received: steps_per_execution={model.steps_per_execution}, "
-            f"steps_per_epoch={steps_per_epoch}."
+            "Expected steps_per_execution to divide steps_per_epoch. Received: "
+            f"steps_per_execution={model.steps_per_execution}, steps_per_epoch={steps_per_epoch}. "
+            "Compile the model with another steps_per_execution."
         )
     refuse_gradient_accumulation(model)
     history = keras.callbacks.History()
     all_callbacks: list[Any] = [*callbacks, history]
     for callback in all_callbacks:
-        callback.set_model(model)  # As Keras does, but where nothing is left to train too.
+        callback.set_model(model)  # Like Keras, but also if nothing is left to train.
     if directory is None:
         checkpoint = None
         all_callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
@@ -157,50 +160,50 @@ def fit(
 
 
 def _check_batches(name, batches):
-    """Raises a `ValueError` unless an object has what `fit` takes from batches."""
+    """Raises a `ValueError` unless an object has the attributes that `fit` needs."""
     method = "dataset" if keras.backend.backend() == "tensorflow" else "stream"
     steps = getattr(batches, "steps_per_epoch", None)
     if steps is None or not callable(getattr(batches, method, None)):
         raise ValueError(
             f"Expected {name} with the attribute steps_per_epoch and the method "
             f"{method}(start_step), such as keras_attn.text.LengthBucketedBatches. Received: "
-            f"{name} of type {type(batches).__name__}. Write a class that has both, or train on "
-            "arrays and datasets with model.fit, which does not resume."
+            f"{name} of type {type(batches).__name__}. Write a class that has both, or use "
+            "model.fit, which does not resume."
         )
     check_positive_integer(f"{name}.steps_per_epoch", steps)
 
 
 def _list_of_callbacks(callbacks):
-    """The callbacks as a list; `None`, the default of `model.fit`, stands for no callbacks."""
+    """Returns the callbacks as a list. `None`, the default of `model.fit`, means no callbacks."""
     callbacks = () if callbacks is None else callbacks
     if not isinstance(callbacks, (list, tuple)) or not all(
         isinstance(each, keras.callbacks.Callback) for each in callbacks
     ):
         raise ValueError(
-            f"Expected a list of keras.callbacks.Callback. Received: callbacks={callbacks!r}. Pass "
-            "instances in a list."
+            "Expected callbacks to be a list of keras.callbacks.Callback instances. Received: "
+            f"callbacks={callbacks!r}. Pass [callback]."
         )
     return list(callbacks)
 
 
 def _refuse_other_weights(model, callbacks):
-    """Refuses what sets the weights at the end of each call of `model.fit`."""
+    """Raises a `ValueError` if something sets the weights at the end of each `model.fit`."""
     if getattr(model.optimizer, "inner_optimizer", model.optimizer).use_ema:
         raise ValueError(
-            "Expected an optimizer without use_ema, whose training cannot go on after a kill. "
-            "Received: use_ema=True. Use AverageWeights."
+            "Expected an optimizer with use_ema=False, because a training with use_ema=True cannot "
+            "resume. Received: use_ema=True. Use keras_attn.training.AverageWeights."
         )
     for callback in callbacks:
         if getattr(callback, "restore_best_weights", False):
             raise ValueError(
-                "Expected callbacks that leave the weights as they are, for a training that "
-                f"can go on. Received: {type(callback).__name__} with "
-                "restore_best_weights=True. Use BestCheckpoint."
+                "Expected callbacks with restore_best_weights=False, because a training cannot "
+                f"resume after others. Received: {type(callback).__name__} with "
+                "restore_best_weights=True. Use keras_attn.training.BestCheckpoint."
             )
 
 
 def _train(model, batches, epochs, step, validation_batches, callbacks, verbose):
-    """Runs `model.fit` from a step to the end of the last epoch."""
+    """Calls `model.fit` from a step to the end of the last epoch."""
     steps_per_epoch = batches.steps_per_epoch
     validation = {}
     if validation_batches is not None:
@@ -231,14 +234,14 @@ def _train(model, batches, epochs, step, validation_batches, callbacks, verbose)
 
 
 def _numbered(history):
-    """Keras numbers the epochs of its last `fit` only."""
+    """Numbers all epochs; Keras numbers only those of its last `fit`."""
     history.epoch = list(range(max(map(len, history.history.values()), default=0)))
     return history
 
 
 def _training_data(model, batches, start_step):
     if keras.backend.backend() != "tensorflow":
-        # Keras takes generators, and no other iterators.
+        # Keras accepts generators, but no other iterators.
         return (_for_replicas(model, batch) for batch in batches.stream(start_step))
     return _dataset_for_replicas(model, batches.dataset(start_step))
 
@@ -249,7 +252,7 @@ def _validation_data(model, batches):
     import tensorflow as tf
 
     steps = batches.steps_per_epoch
-    # Keras reads a dataset of unknown size once more than there are epochs in it.
+    # Keras would read a dataset of unknown size beyond the last epoch.
     dataset = batches.dataset(0).take(steps).apply(tf.data.experimental.assert_cardinality(steps))
     return _dataset_for_replicas(model, dataset)
 
@@ -277,7 +280,7 @@ def _ignore_class(model):
 
 
 class _OneEpoch(keras.utils.PyDataset):
-    """The first epoch of batches, which can be read again and again."""
+    """The first epoch of batches, as a dataset that can be read repeatedly."""
 
     def __init__(self, model: keras.Model, batches: Any) -> None:
         super().__init__()

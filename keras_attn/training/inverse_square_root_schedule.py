@@ -9,27 +9,27 @@ from keras_attn._types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly to a peak, then falls with the inverse square root of the step.
+    """Learning rate with linear warmup and inverse square root decay.
 
-    With `s = step + 1` and `w = warmup_steps`:
+        learning_rate = peak * min(s / w, sqrt(w / s)),    s = step + 1,  w = warmup_steps
 
-        learning_rate = peak * min(s / w, sqrt(w / s))
-
-    Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, equation 3, where the peak follows from
-    the width of the model: see `noam`. With `total_steps` and `decay_steps` the rate is also
-    multiplied by `(total_steps - step) / decay_steps` during the last `decay_steps`, so that it
-    ends near 0; short trainings profit from it.
+    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 3, where the
+    peak depends on the width of the model; see `noam`. With `total_steps` and `decay_steps`, the
+    rate is also multiplied by `(total_steps - step) / decay_steps` during the last `decay_steps`,
+    so that it ends near 0, which improves short trainings.
 
     Args:
-        peak_learning_rate: float > 0, reached at step `warmup_steps`.
-        warmup_steps: int >= 1, steps of the rise.
-        total_steps: optional int, steps of the whole training. The rate is 0 from there on.
-        decay_steps: optional int in `[1, total_steps]`, steps of the final decay. Given together
-            with `total_steps` or not at all.
-        name: string.
+        peak_learning_rate: Positive float, learning rate after `warmup_steps`.
+        warmup_steps: Positive int, number of steps of the warmup.
+        total_steps: Int, number of steps of the training, after which the rate is 0. Defaults to
+            `None`, no final decay.
+        decay_steps: Int in [1, `total_steps`], number of steps of the final decay. Required with
+            `total_steps`. Defaults to `None`.
+        name: String. Defaults to `"inverse_square_root_schedule"`.
 
     Raises:
-        ValueError: an argument is out of its range, or one of the last two is given alone.
+        ValueError: If an argument is out of range, or only one of `total_steps` and `decay_steps`
+            is given.
 
     Example:
 
@@ -49,12 +49,13 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         super().__init__()
         if not peak_learning_rate > 0:
             raise ValueError(
-                "Expected a peak_learning_rate above 0. "
-                f"Received: peak_learning_rate={peak_learning_rate}"
+                "Expected peak_learning_rate to be positive. Received: "
+                f"peak_learning_rate={peak_learning_rate}."
             )
         if warmup_steps < 1:
             raise ValueError(
-                f"Expected warmup_steps of at least 1. Received: warmup_steps={warmup_steps}"
+                f"Expected warmup_steps of at least 1. Received: warmup_steps={warmup_steps}. Use "
+                "1 for no warmup."
             )
         if (total_steps is None) != (decay_steps is None) or (
             total_steps is not None
@@ -62,8 +63,9 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
             and not 1 <= decay_steps <= total_steps
         ):
             raise ValueError(
-                "Expected total_steps together with decay_steps from 1 to total_steps, or neither. "
-                f"Received: total_steps={total_steps}, decay_steps={decay_steps}"
+                "Expected both total_steps and decay_steps, with decay_steps from 1 to "
+                f"total_steps, or neither. Received: total_steps={total_steps}, "
+                f"decay_steps={decay_steps}."
             )
         self.peak_learning_rate = peak_learning_rate
         self.warmup_steps = warmup_steps
@@ -73,13 +75,13 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 
     @classmethod
     def noam(cls, model_dim: int, warmup_steps: int, scale: float = 1.0, **kwargs: Any) -> Self:
-        """The schedule of Vaswani et al. 2017: `scale * d^-0.5 * min(s^-0.5, s * w^-1.5)`.
+        """Returns the schedule of Vaswani et al.: `scale * d^-0.5 * min(s^-0.5, s * w^-1.5)`.
 
         Args:
-            model_dim: int `d`, width of the model.
-            warmup_steps: int `w`.
-            scale: float. Default 1.
-            **kwargs: the other arguments of the class.
+            model_dim: Int d, width of the model.
+            warmup_steps: Int w.
+            scale: Float. Defaults to `1.0`.
+            **kwargs: Other arguments of the class.
         """
         return cls(scale / math.sqrt(model_dim * warmup_steps), warmup_steps, **kwargs)
 

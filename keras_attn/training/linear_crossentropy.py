@@ -17,12 +17,13 @@ from keras_attn.training.token_statistics import (
     weighted,
 )
 
-# Logits that are made at once: so many that a processor keeps them in its cache, 8 MiB, or those of
-# so many tokens for each feature that adding up the gradient of the kernel takes less than they do.
+# Chunk size: the logits of a chunk fit into the cache of a processor (8 MiB); but a chunk has at
+# least this many tokens per feature, so that summing the kernel gradients takes less time than the
+# products.
 LOGITS_PER_CHUNK = 2**21
 TOKENS_PER_FEATURE = 2
 
-# What is collected of `token_statistics`; the sum of the logits takes no logits.
+# Statistics of each chunk. The sum of the logits is computed without logits.
 STATISTICS = ("normalizer", "of_labels", "largest")
 
 
@@ -34,46 +35,54 @@ def linear_crossentropy(
     label_smoothing: float = 0.0,
     mask: Mask | None = None,
 ) -> Any:
-    """Weighted sum of the cross-entropy of tokens, of logits that are never there all at once.
+    """Weighted sum of the cross-entropy of tokens, without storing the logits of all tokens.
 
-    With `h` the features of a token, `E` the kernel, `w` the weight of the token and the loss of
-    `crossentropy_per_token`:
+        x    = E h
+        loss = sum over tokens of w * crossentropy_per_token(y, x, label_smoothing)
 
-        x = E h
-        sum over tokens of w * crossentropy_per_token(y, x, label_smoothing)
+    with the features h of a token, the kernel E, and the weight w of the token. The logits x of
+    some tokens at a time are computed, used for loss and gradient, and discarded, as in [Hsu et
+    al., 2024](https://arxiv.org/abs/2410.10989) (Liger Kernel, "fused linear cross entropy").
+    Nothing of the size of all logits is written to memory. With `p = softmax(x)`, `e =
+    label_smoothing / (V - 1)` and `a = 1 - label_smoothing - e`, the gradient is
 
-    The logits of some tokens at a time are computed, used for loss and gradient, and forgotten, as
-    in [Hsu et al., 2024](https://arxiv.org/abs/2410.10989) (Liger Kernel, "fused linear cross
-    entropy"). What is as large as all logits is neither written to memory nor read from there. Of
-    the gradient with `p = softmax(x)`, `e = label_smoothing / (V - 1)` and
-    `a = 1 - label_smoothing - e`,
-
-        g = p - a * onehot(y)
+        g  = p - a * onehot(y)
         dh = w * (E^T g - e * sum over v of E[v])
         dE = sum over tokens of w * (g - e) h^T
 
-    only the terms with `g` take time. It is computed with the loss, whether asked for or not: for
-    a loss alone `crossentropy_per_token` is faster.
+    Only the terms with g are expensive. They are always computed together with the loss, so
+    `crossentropy_per_token` is faster if the gradient is not needed.
 
     Args:
-        labels: int `(...)`, in `[0, V)`.
-        features: float `(..., D)`, in the dtype of the products. In float16 the sum over the tokens
-            of a chunk, some hundreds, must not overflow.
-        kernel: float `(V, D)`, V >= 2, in the same dtype. A bias is the column of a feature that is
-            always 1.
-        weights: float32 `(...)`, factors of the losses. What has the weight 0 may have any label.
-        label_smoothing: float in `[0, 1)`, probability given to the wrong classes. Default 0.
-        mask: boolean `(...)`, True = counts. The others must have the weight 0, and take no time
-            where shapes may depend on values, see `dynamic_shapes`. Default `None`: all count.
+        labels: Int tensor of shape `(...)`, in [0, V).
+        features: Float tensor of shape `(..., D)`, in the dtype of the products. In float16, the
+            sum over the tokens of a chunk, some hundreds, must not overflow.
+        kernel: Float tensor of shape `(V, D)`, V >= 2, in the same dtype. For a bias, append it to
+            the kernel as a column and append a feature that is always 1.
+        weights: Float32 tensor of shape `(...)`, factors of the losses. A token with the weight 0
+            may have any label.
+        label_smoothing: Float in [0, 1), probability of the wrong classes. Defaults to `0.0`.
+        mask: Boolean tensor of shape `(...)`; `True` marks tokens that count. All other tokens must
+            have the weight 0. On backends with dynamic shapes they are skipped. Defaults to `None`:
+            all tokens count.
 
     Returns:
-        Tuple of the loss, a float32 scalar in nats, with gradients for features, kernel and
-        weights, and a dict without gradients: float32 `(...)` `normalizer` (the log of the sum of
-        `exp x`), `of_labels` (the logit of the label), `of_all` (the sum of the logits) and
-        `largest` (the largest logit). Where the mask is False they mean nothing.
+        Tuple of the loss, a float32 scalar in nats with gradients for features, kernel and weights;
+        and a dict of statistics without gradients, float32 tensors of shape `(...)`: `normalizer`
+        (log of the sum of `exp x`), `of_labels` (logit of the label), `of_all` (sum of the logits)
+        and `largest` (largest logit). The statistics are undefined where the mask is `False`.
 
     Raises:
-        ValueError: the shape of `features` is not that of `labels` and one axis more, or V < 2.
+        ValueError: If `features` does not have the shape of `labels` with one more axis, or V < 2.
+
+    Example:
+
+    >>> import numpy as np
+    >>> labels, weights = np.array([2, 0]), np.ones(2, "float32")
+    >>> features, kernel = np.zeros((2, 3), "float32"), np.ones((4, 3), "float32")
+    >>> loss, statistics = linear_crossentropy(labels, features, kernel, weights)
+    >>> round(float(loss), 4)  # 2 log 4
+    2.7726
     """
     shape = ops.shape(features)[:-1]
     labels = ops.reshape(labels_of(labels, features, "features"), (-1,))  # (N,)
@@ -118,9 +127,10 @@ def linear_crossentropy(
 
 
 def _of_counted(labels, features, kernel, weights, of_label, mask):
-    """What `_in_chunks` returns, made for the tokens with `mask` True alone where that is possible.
+    """Calls `_in_chunks` only with the tokens for which the mask is true, if the backend can select
+    them.
 
-    What it returns of the others is then 0.
+    The results of all other tokens are then 0.
     """
     if mask is None or not dynamic_shapes():
         return _in_chunks(labels, features, kernel, weights, of_label)
@@ -142,11 +152,18 @@ def _of_counted(labels, features, kernel, weights, of_label, mask):
 
 
 def _in_chunks(labels, features, kernel, weights, of_label):
-    """All that takes logits: of labels and weights `(N,)`, features `(N, D)`, a kernel `(V, D)`.
+    """Computes everything that needs logits, for a chunk of tokens at a time.
+
+    Args:
+        labels: Int32 tensor of shape `(N,)`.
+        features: Tensor of shape `(N, D)`.
+        kernel: Tensor of shape `(V, D)`.
+        weights: Float32 tensor of shape `(N,)`.
+        of_label: Float, the factor a of the label.
 
     Returns:
-        Dict of float32 `features` `(N, D)` and `kernel` `(V, D)`, the terms of their gradients that
-        have `g`, and `normalizer`, `of_labels` and `largest`, `(N,)`.
+        Dict of float32 tensors: `features` `(N, D)` and `kernel` `(V, D)`, the terms of their
+        gradients with g, and `normalizer`, `of_labels` and `largest`, `(N,)`.
     """
     num_classes, size = kernel.shape
     num_tokens = ops.shape(labels)[0]
@@ -164,7 +181,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
         labels, features, weights = chunk
         logits = ops.cast(ops.matmul(features, ops.transpose(kernel)), "float32")  # (R, V)
         statistics, probabilities = token_statistics(labels, logits)
-        # In half precision the difference must be taken before what is near 1 is rounded.
+        # Subtract before rounding to half precision, which would round values near 1.
         difference = at_labels(probabilities, labels) - of_label  # (R,)
         difference = nan_where_unknown(difference, statistics, weights)
         logit_gradient = put_at_labels(probabilities, labels, difference)  # (R, V)

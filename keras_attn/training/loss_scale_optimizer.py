@@ -8,17 +8,29 @@ from keras_attn._backend.replicas import sum_over_replicas
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
-    """Loss scaling for training in float16, also on several replicas of a strategy.
+    """Loss scaling for training in float16, also with several replicas of a strategy.
 
-    It is `keras.optimizers.LossScaleOptimizer`, with the same arguments (Micikevicius et al. 2018,
-    https://arxiv.org/abs/1710.03740, section 3.2), without a fault it has on TensorFlow. Keras asks
-    the first replica alone whether its gradients are finite, and takes the step if they are: what
-    overflows in another one then makes every weight a nan. Here a step is left out when the
-    gradients of any replica overflow.
+        g = gradients(scale * loss) / scale
+        update the weights with g if it is finite, otherwise halve the scale
+
+    Introduced by [Micikevicius et al., 2018](https://arxiv.org/abs/1710.03740), section 3.2. It has
+    the arguments of `keras.optimizers.LossScaleOptimizer`. On TensorFlow, that class only checks
+    the gradients of the first replica, so an overflow in another replica turns all weights into
+    NaN. Here a step is skipped if the gradients of any replica overflow.
+
+    Args:
+        inner_optimizer: `keras.optimizers.Optimizer` that updates the weights.
+        initial_scale: Float, initial scale of the loss. Defaults to `32768.0`.
+        dynamic_growth_steps: Int, number of steps with finite gradients after which the scale is
+            doubled. Defaults to `2000`.
+        name: String, name of the optimizer. Defaults to `None`.
+        **kwargs: Further arguments of `keras.optimizers.LossScaleOptimizer`.
 
     Example:
 
-    >>> optimizer = LossScaleOptimizer(keras.optimizers.Adam())
+    >>> optimizer = LossScaleOptimizer(keras.optimizers.Adam(0.001), initial_scale=1024.0)
+    >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, dtype="mixed_float16")])
+    >>> model.compile(optimizer, loss="mse")
     """
 
     def check_finite(self, grads: list[Any]) -> Any:

@@ -3,20 +3,20 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class ModelCard:
-    """Describes a model for the people who get an exported file.
+    """Describes a model for the users of an exported file.
 
-    The exporter writes these strings to the metadata of the file. They are in the `settings` of a
-    `keras_attn_runtime.Translator`.
+    Exporters write these strings to the metadata of the file. `keras_attn_runtime` shows them in
+    the `settings` of a `Translator`.
 
     Args:
-        source_language: string, a BCP 47 tag such as `"en"`. Defaults to `None`: not known.
-        target_language: string, as above.
-        license: string, an SPDX expression such as `"Apache-2.0"`. Defaults to `None`.
-        data: string, the training data and their license. Defaults to `None`.
-        recipe: string, how the model was trained, such as the command. Defaults to `None`.
+        source_language: String, a BCP 47 tag such as `"en"`. Defaults to `None`, unknown.
+        target_language: String, a BCP 47 tag. Defaults to `None`, unknown.
+        license: String, an SPDX expression such as `"Apache-2.0"`. Defaults to `None`, unknown.
+        data: String, the training data and their license. Defaults to `None`, unknown.
+        recipe: String, how the model was trained, such as the command. Defaults to `None`, unknown.
 
     Raises:
-        ValueError: a value is no string.
+        ValueError: If a value is not a string.
 
     Example:
 
@@ -36,5 +36,5 @@ class ModelCard:
                 raise ValueError(f"Expected {name} to be a string. Received: {name}={value!r}.")
 
     def entries(self) -> dict[str, str]:
-        """Dictionary of the values that are known."""
+        """Returns a dict of the known values."""
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -9,14 +9,29 @@ from keras_attn.training.token_statistics import crossentropy_of
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class Perplexity(TokenMetric):
-    """exp(mean cross-entropy per real token), without label smoothing.
+    """Perplexity per token.
 
-    A model that spreads its probability evenly over `n` tokens has perplexity `n`. Of no tokens
-    at all it is 1.
+        perplexity = exp(mean cross-entropy of the tokens)
+
+    without label smoothing. A model that spreads its probability evenly over n tokens has the
+    perplexity n. Without any tokens the result is 1. Tokens with the label `ignore_class` do not
+    count. The mean is over the tokens of all batches since the last reset and of all replicas.
 
     Args:
-        ignore_class: int, label of padding. Default 0.
-        name: string.
+        ignore_class: Int, label of padding. Defaults to `0`.
+        name: String, name of the metric. Defaults to `"perplexity"`.
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`.
+
+    Call arguments:
+        y_true: Int labels of shape `(batch, target)`.
+        y_pred: Float logits of shape `(batch, target, classes)`.
+        sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
+
+    Returns:
+        Float32 scalar.
+
+    Raises:
+        ValueError: If `sample_weight` or `y_pred` has the wrong shape.
 
     Example:
 

@@ -17,35 +17,36 @@ IDS = ("pad_token_id", "start_token_id", "end_token_id")
 
 
 class RunDirectory:
-    """The directory of a training run: a model, its tokenizers, and `run.json`.
+    """Directory of a training run: a model, its tokenizers, and `run.json`.
 
-    A training creates one, the commands read it:
+    A training writes it, and the commands read it:
 
         run.json                  kind, names of the files, special ids of each side, model card
         model.keras               the model
-        source.spm, target.spm    the tokenizers, if the model has some
+        source.spm, target.spm    the tokenizers, if any
 
     `run.json` is a JSON object with `format` (1), `kind`, `model` (a file name), `source` and
     `target` (`{"tokenizer": "sentencepiece", "file", "pad_token_id", "start_token_id",
-    "end_token_id"}`, or `{"tokenizer": "none"}`), `files` (other files by what they are) and `card`
-    (see `ModelCard`). Readers ignore other keys.
+    "end_token_id"}`, or `{"tokenizer": "none"}`), `files` (names of other files by their purpose)
+    and `card` (see `ModelCard`). Readers ignore other keys.
 
     Args:
-        path: path of the directory.
+        path: Path of the directory.
 
     Attributes:
         path: `Path` of the directory.
-        kind: string, what the model does: `"generation"` for a search model, which the commands
-            export; any other word, such as `"classification"`, for another model.
-        model_path: `Path` of the model, which may not exist before the end of a training.
-        source_tokenizer: `SentencePieceTokenizer`, or `None` for none.
-        target_tokenizer: as above; `None` also if both sides share the one of the source.
-        files: dictionary from what a file is to its `Path`.
+        kind: String, `"generation"` for a `GenerationModel`, which the commands export. Any other
+            string, such as `"classification"`, for other models.
+        model_path: `Path` of the model, which may not exist before the end of the training.
+        source_tokenizer: `SentencePieceTokenizer`, or `None`.
+        target_tokenizer: `SentencePieceTokenizer`, or `None`, also if both sides share that of the
+            source.
+        files: Dict from the purposes of other files to their `Path`s.
         card: `ModelCard`.
 
     Raises:
-        FileNotFoundError: the directory, its `run.json` or a tokenizer is missing.
-        ValueError: `run.json` or a tokenizer is damaged.
+        FileNotFoundError: If the directory, its `run.json` or a tokenizer is missing.
+        ValueError: If `run.json` or a tokenizer is damaged.
 
     Example:
 
@@ -89,16 +90,17 @@ class RunDirectory:
         files: Mapping[str, str] | None = None,
         card: ModelCard | None = None,
     ) -> Self:
-        """Writes the tokenizers and `run.json`; the model follows by `save_model`.
+        """Writes the tokenizers and `run.json`. Save the model with `save_model` afterwards.
 
         Args:
-            path: path of the directory, which is created if it is missing.
-            kind: string, see Attributes.
-            source_tokenizer, target_tokenizer: `SentencePieceTokenizer`s. Defaults to `None`: the
-                model has none or, of the target, shares the one of the source.
-            files: dictionary from what a file is to its name in the directory, for instance
-                `{"vocabulary": "vocabulary.txt"}`. Defaults to `None`: no other files.
-            card: `ModelCard`. Defaults to `None`: nothing is known.
+            path: Path of the directory, which is created if necessary.
+            kind: String, see the attributes.
+            source_tokenizer: `SentencePieceTokenizer`. Defaults to `None`, no tokenizer.
+            target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: no tokenizer, or that of
+                the source.
+            files: Dict from the purposes of other files to their names in the directory, for
+                instance `{"vocabulary": "vocabulary.txt"}`. Defaults to `None`, no other files.
+            card: `ModelCard`. Defaults to `None`, nothing is known.
 
         Returns:
             The `RunDirectory`.
@@ -119,28 +121,29 @@ class RunDirectory:
         return cls(path)
 
     def save_model(self, model: keras.Model) -> None:
-        """Writes the model, whole or not at all."""
+        """Saves the model atomically."""
         with atomic_replace(self.model_path) as partial:
             model.save(partial)
 
     def load_model(self, kind: str | None = None) -> Any:
-        """Reads the model, without its optimizer and loss.
+        """Loads the model, without its optimizer and loss.
 
         Args:
-            kind: string that the kind of the run must be. Defaults to `None`: any.
+            kind: String, the required kind of the run. Defaults to `None`, any kind.
 
         Returns:
             The Keras model.
 
         Raises:
-            FileNotFoundError: there is no model, for instance because the training has not ended.
-            ValueError: the run has another kind, or the file is damaged.
+            FileNotFoundError: If there is no model, for instance because the training has not
+                ended.
+            ValueError: If the run has another kind, or the file is damaged.
         """
         if kind not in (None, self.kind):
             raise ValueError(
-                f"Expected a run of the kind {kind!r}. Received: kind={self.kind!r} of "
-                f"{str(self.path)!r}. Load the model by hand, and export it with "
-                "`export_functional_onnx`."
+                f"Expected a run of the kind {kind!r}. Received: kind={self.kind!r} in "
+                f"{str(self.path)!r}. Load the model with keras.saving.load_model, and export it "
+                "with export_functional_onnx."
             )
         self._require(self.model_path.name)
         return keras.saving.load_model(self.model_path, compile=False)
@@ -151,17 +154,19 @@ class RunDirectory:
             return json.loads((self.path / DESCRIPTION).read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise ValueError(
-                f"Expected JSON in {str(self.path / DESCRIPTION)!r}. Received: {error}. The file "
-                "is damaged; train again, or write it with RunDirectory.create."
+                f"Expected JSON in {str(self.path / DESCRIPTION)!r}. Received: {error}. Train "
+                "again, or write the file with keras_attn.training.RunDirectory.create."
             ) from error
 
     def _tokenizer_arguments(self, side):
-        """Name of the file and special ids of a side, or `None`."""
+        """Returns the file name and the special ids of a side, or `None` without a tokenizer."""
         kind = side.get("tokenizer", "none")
         if kind == "none":
             return None
         if kind != "sentencepiece":
-            raise ValueError(f"Expected tokenizer to be 'sentencepiece' or 'none', not {kind!r}")
+            raise ValueError(
+                f"Expected tokenizer to be one of ('sentencepiece', 'none'). Received: {kind!r}."
+            )
         return _string(side["file"]), {name: int(side[name]) for name in IDS}
 
     def _load_tokenizer(self, arguments):
@@ -179,11 +184,11 @@ class RunDirectory:
             raise FileNotFoundError(
                 f"Expected the directory of a training run, with {name}. Received: "
                 f"{str(self.path)!r}, in which {name} is missing. Wait for the end of the "
-                "training, or write the directory with keras_attn.training.RunDirectory."
+                "training, or create the directory with keras_attn.training.RunDirectory.create."
             )
 
 
 def _string(value):
     if not isinstance(value, str):
-        raise TypeError(f"Expected a string, not {value!r}")
+        raise TypeError(f"Expected a string. Received: {value!r}.")
     return value

@@ -17,23 +17,20 @@ from keras_attn.masks import join
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class ScheduledSampling(Layer):
-    """Trains a decoder on what it would have written itself, in some places.
-
-    A decoder that is only ever shown the truth has not learned to go on from its own mistakes.
-    Here each token of the target that it is shown is, with the probability `e` of the step,
-    replaced by one drawn from what the decoder says about that place:
+    """Trains a decoder partly on its own predictions instead of the target tokens.
 
         x^0 = y
-        z^i_t ~ p(. | x^(i-1)_<t, source)
-        x^i_t = z^i_t with probability e, else y_t
-        logits = decoder(x^num_passes)
+        z^i_t ~ p(. | x^{i-1}_{<t}, source)
+        x^i_t = z^i_t with probability e, otherwise y_t        (i = 1 .. num_passes)
+        logits = decoder(x^{num_passes})
 
-    Introduced by [Bengio et al., 2015](https://arxiv.org/abs/1506.03099); in the parallel form of
-    [Duckworth et al., 2019](https://arxiv.org/abs/1906.04331), which needs no loop over time and is
-    the same for every decoder: a pass without gradient and dropout for each `i`. Outside of
-    training it is the decoder.
+    With teacher forcing alone, a decoder never learns to continue after its own errors. Introduced
+    by [Bengio et al., 2015](https://arxiv.org/abs/1506.03099). This is the parallel form of
+    [Duckworth et al., 2019](https://arxiv.org/abs/1906.04331), which needs no loop over time and
+    works with every decoder: each pass i runs the decoder once without gradient and dropout.
+    Outside of training, the layer is equal to the decoder.
 
-    It is trained in the place of the decoder, and searches have the decoder itself:
+    Use it in place of the decoder for training, and pass the decoder itself to the search:
 
     ```python
     trainer = TrainingModel(encoder, ScheduledSampling(decoder, 0.25))
@@ -41,26 +38,38 @@ class ScheduledSampling(Layer):
     ```
 
     Args:
-        decoder: a `StepDecoder` of token ids.
-        probability: float in [0, 1], or a function of the number of steps of training so far (int32
-            scalar), such as a `keras.optimizers.schedules.LearningRateSchedule`:
-            `PolynomialDecay(0.0, 10_000, 0.25)` rises linearly from 0 to 0.25 in 10,000 steps. What
-            it gives is clipped to [0, 1].
-        num_passes: int >= 1, how often tokens are drawn: those of the second pass follow what the
-            first one has drawn. Default 1.
-        pad_token_id: int, padding, which stays as it is and is never drawn. Default 0.
-        seed: int, seed of what is drawn. Default `None`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        decoder: `StepDecoder` of token ids.
+        probability: Float in [0, 1], the probability e; or a function from the number of previous
+            training steps (int32 scalar) to it, such as a
+            `keras.optimizers.schedules.LearningRateSchedule`: `PolynomialDecay(0.0, 10_000, 0.25)`
+            rises linearly from 0 to 0.25 in 10,000 steps. The results of the function are clipped
+            to [0, 1].
+        num_passes: Positive int, how often tokens are sampled. The second pass samples given the
+            tokens of the first pass. Defaults to `1`.
+        pad_token_id: Int, id of padding, which is neither replaced nor sampled. Defaults to `0`.
+        seed: Int, seed of the random numbers. Defaults to `None`, a random seed.
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
-    Call arguments: `token_ids` and what an encoder returns, as of the decoder, and
-        `return_features` for a decoder that has it. The implicit mask of `encoder_outputs` is
-        joined with `encoder_mask`.
+    Call arguments:
+        token_ids: Int32 tensor of shape `(batch, target)`, the target tokens, beginning with the
+            start token.
+        encoder_outputs: Tensor of shape `(batch, source, features)`, or what else the decoder
+            accepts. Defaults to `None`, for language models.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
+            attended to. It is combined with the implicit mask. Defaults to `None`.
+        encoder_state: Nested lists of tensors, the final state of the encoder. Defaults to `None`.
+        query_features: Tensor of shape `(batch, features)`, see the decoder. Defaults to `None`.
+        training: Bool, whether tokens are sampled and dropout is active. Defaults to `False`.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
+            `encoder_outputs`. Keras passes it.
+        return_features: Bool, whether to return the inputs of the output layer instead of logits,
+            if the decoder supports it. Defaults to `False`.
 
     Returns:
-        float32 logits `(B, T, V)`.
+        Float32 logits of shape `(batch, target, vocabulary)`.
 
     Raises:
-        ValueError: for arguments out of range.
+        ValueError: If an argument is out of range.
 
     Example:
 
@@ -84,13 +93,13 @@ class ScheduledSampling(Layer):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # the decoder has a precision of its own
+        kwargs.setdefault("autocast", False)  # the decoder casts to its own precision
         super().__init__(**kwargs)
         is_share = is_number(probability) and 0 <= probability <= 1
         if not is_share and not callable(probability):
             raise ValueError(
-                "probability must be between 0 and 1, or a function of the step. "
-                f"Received: probability={probability!r}."
+                "Expected probability to be in [0, 1], or a function of the step. Received: "
+                f"probability={probability!r}. Pass a float or a LearningRateSchedule."
             )
         check_positive_integer("num_passes", num_passes)
         self.decoder = decoder
@@ -166,7 +175,16 @@ class ScheduledSampling(Layer):
         return self.decoder(token_ids, **given, training=training)
 
     def _mix(self, token_ids, logits, probability):
-        """Tokens of which some are drawn from the logits of the position before, `(B, T)`."""
+        """Replaces random tokens by samples from the logits of the previous position.
+
+        Args:
+            token_ids: Int tensor of shape `(B, T)`, the target.
+            logits: Tensor of shape `(B, T, V)`.
+            probability: Float or scalar tensor, probability of a replacement.
+
+        Returns:
+            Int32 tensor of shape `(B, T)`.
+        """
         shape = ops.shape(token_ids)
         probs = ops.reshape(ops.softmax(logits, axis=-1), (-1, logits.shape[-1]))  # (B*T, V)
         uniforms = keras.random.uniform((ops.shape(probs)[0], 3), seed=self.seed_generator)

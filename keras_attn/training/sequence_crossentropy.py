@@ -19,33 +19,17 @@ from keras_attn.training.token_statistics import (
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SequenceCrossentropy(keras.losses.Loss):
-    """Cross-entropy of logits, averaged over the real tokens of the global batch.
+    """Cross-entropy of logits, averaged over the tokens of the global batch.
 
-        loss = sum over real tokens of crossentropy_per_token / number of real tokens
+        loss = sum over tokens of crossentropy_per_token(y, logits) / number of tokens
 
-    The global batch is what all replicas of a `tf.distribute` strategy see together in one step:
-    a step on two devices has the loss and the gradient of the same step on one, even if the
-    sentences do not divide evenly or a replica has none. (Keras' own losses average on each
-    replica first, and so give the tokens of a replica with more padding a higher weight.)
+    Only labels decide which tokens count: those with the label `ignore_class` do not. Masks of the
+    logits are not used. A batch of padding only has the loss 0.
 
-    Args:
-        label_smoothing: float in `[0, 1)`, probability moved from the label to the other classes,
-            in equal shares of `label_smoothing / (V - 1)`. Default 0.
-        ignore_class: int, label of padding. Default 0.
-        fused: bool, whether `TrainingModel` and `masked_language_model` compute the loss from what
-            the logits are a product of, see below. Defaults to `True`.
-        name: string.
-
-    Call arguments:
-        y_true: int `(batch, target_length)`.
-        y_pred: float logits `(batch, target_length, V)`, V >= 2. Computed in float32.
-        sample_weight: optional, float `(batch, target_length)` or `(batch, 1)`: factors of the
-            tokens' losses. The number of tokens that the sum is divided by stays as it is.
-
-    Returns:
-        float32 scalar, in nats. Inside a strategy's replica it is the global loss divided by the
-        number of replicas (Keras multiplies by that number before it shows the loss), and its
-        gradient is the replica's own share, so that the sum over replicas is right for both.
+    The global batch consists of the batches of all replicas of a `tf.distribute` strategy. A step
+    on two devices has the same loss and gradient as the same step on one device, even if the
+    replicas have different numbers of tokens. Losses of Keras average on each replica first, which
+    gives the tokens of a replica with more padding a higher weight.
 
     With `fused=True`, a training step of a `TrainingModel` or of `masked_language_model` does not
     compute the logits:
@@ -56,18 +40,35 @@ class SequenceCrossentropy(keras.losses.Loss):
                                             +--> statistics (B, T) --> metrics
 
     `TrainingModel.compute_loss` passes the features and the output layer to `from_features`, which
-    calls `linear_crossentropy`. That is faster, needs less memory, and leaves out what has no
+    calls `linear_crossentropy`. This is faster, needs less memory, and skips positions without a
     label, such as most tokens of a masked language model. The logits are not part of such a step,
-    so they have no gradient. Steps with logits are taken on other backends than TensorFlow, with
-    `run_eagerly` or `loss_weights`, in float16, and where the last layer has an activation. Metrics
-    of Keras make the step compute the logits for them.
+    so they have no gradient. If a metric of Keras needs logits, they are computed for the metrics.
+    The logits are computed as usual on other backends than TensorFlow, with `run_eagerly` or
+    `loss_weights`, in float16, and if the output layer has an activation.
 
-    Masking: labels alone decide. A mask that the logits carry is not used. A batch of nothing but
-    padding has the loss 0.
+    Args:
+        label_smoothing: Float in [0, 1), probability of the wrong classes, each of which gets
+            `label_smoothing / (V - 1)`. Defaults to `0.0`.
+        ignore_class: Int, label of padding. Defaults to `0`.
+        name: String, name of the loss. Defaults to `"sequence_crossentropy"`.
+        fused: Bool, whether `TrainingModel` and `masked_language_model` may compute the loss
+            without the logits, see above. Defaults to `True`.
+        **kwargs: Arguments of `keras.losses.Loss`.
+
+    Call arguments:
+        y_true: Int labels of shape `(batch, target)`.
+        y_pred: Float logits of shape `(batch, target, V)`, V >= 2. Computed in float32.
+        sample_weight: Float weights of the tokens, of shape `(batch, target)` or `(batch, 1)`. They
+            do not change the number of tokens by which the sum is divided. Defaults to `None`.
+
+    Returns:
+        Float32 scalar, in nats. In a replica of a strategy, it is the global loss divided by the
+        number of replicas (Keras multiplies by that number before it shows the loss). Its gradient
+        is the share of the replica, so the sum over the replicas is correct for both.
 
     Raises:
-        ValueError: `label_smoothing` is not in `[0, 1)`, or the ranks do not fit, that of the
-            weights included.
+        ValueError: If `label_smoothing` is out of range, or the shapes of labels, logits and
+            weights do not fit.
 
     Example:
 
@@ -88,8 +89,8 @@ class SequenceCrossentropy(keras.losses.Loss):
         super().__init__(name=name, **kwargs)
         if not 0 <= label_smoothing < 1:
             raise ValueError(
-                "Expected a label_smoothing of at least 0 and below 1. "
-                f"Received: label_smoothing={label_smoothing}"
+                "Expected label_smoothing to be in [0, 1). Received: "
+                f"label_smoothing={label_smoothing!r}. Use 0.0 for no smoothing."
             )
         self.label_smoothing = label_smoothing
         self.ignore_class = ignore_class
@@ -97,7 +98,7 @@ class SequenceCrossentropy(keras.losses.Loss):
 
     @property
     def is_fused(self) -> bool:
-        """Whether `from_features` may take the place of a call: not if a subclass overrides it."""
+        """Whether `from_features` may replace a call. It may not if a subclass overrides `call`."""
         return self.fused and type(self).call is SequenceCrossentropy.call
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Any:
@@ -113,14 +114,15 @@ class SequenceCrossentropy(keras.losses.Loss):
         bias: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> tuple[Any, TokenStatistics]:
-        """The loss of the logits `output_layer(features) + bias`, computed block by block.
+        """Computes the loss of the logits `output_layer(features) + bias` block by block.
 
         Args:
-            y_true, sample_weight: see Call arguments.
-            features: float `(batch, target_length, features)`.
-            output_layer: `keras.layers.Dense` without activation, or
+            y_true: See the call arguments.
+            features: Float tensor of shape `(batch, target, features)`.
+            output_layer: `keras.layers.Dense` without activation, or a
                 `keras.layers.ReversibleEmbedding`, which is used in reverse.
-            bias: optional `(V,)`, added to the results of the layer.
+            bias: Tensor of shape `(V,)`, added to the results of the layer, or `None`.
+            sample_weight: See the call arguments.
 
         Returns:
             Tuple of the loss, as from a call, and the `TokenStatistics` for metrics.
@@ -134,12 +136,14 @@ class SequenceCrossentropy(keras.losses.Loss):
         return loss, TokenStatistics(statistics, kernel.shape[0])
 
     def has_statistics_for(self, metric: keras.metrics.Metric) -> bool:
-        """Whether a metric can take the statistics of `from_features` in place of logits."""
+        """Returns whether a metric accepts the statistics of `from_features` instead of logits."""
         is_of_tokens = isinstance(metric, TokenMetric)
         return is_of_tokens and metric.ignore_class == self.ignore_class
 
     def _weigh(self, y_true, sample_weight):
-        """Labels, where they count, their weights, all `(B, T)`, and how many count."""
+        """Returns labels, whether they count and their weights, all `(B, T)`, and the number that
+        count.
+        """
         labels = ops.convert_to_tensor(y_true)
         is_real = ops.not_equal(labels, self.ignore_class)
         weights = ops.cast(is_real, "float32")
@@ -162,7 +166,7 @@ class SequenceCrossentropy(keras.losses.Loss):
 
 
 def _global_mean(loss_sum, num_tokens):
-    """The mean over the tokens of all replicas, with the gradient of this replica's share."""
+    """Returns the mean over the tokens of all replicas, with the gradient of this replica."""
     global_sum, global_tokens = sum_over_replicas([ops.stop_gradient(loss_sum), num_tokens])
     global_tokens = ops.maximum(global_tokens, 1.0)
     share = loss_sum / global_tokens

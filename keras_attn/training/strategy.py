@@ -14,7 +14,7 @@ DEFAULT_JOIN_TIMEOUT = 300
 
 
 class SingleDevice:
-    """Stands for a strategy where there is only one device: its scope does nothing."""
+    """Strategy for a single device; its scope does nothing."""
 
     num_replicas_in_sync = 1
 
@@ -39,7 +39,7 @@ def strategy(
     *,
     join_timeout: float = DEFAULT_JOIN_TIMEOUT,
 ) -> Any:
-    """The devices that a model is trained on. Build and compile the model in its scope.
+    """Returns the strategy for the devices of a training. Build and compile the model in its scope.
 
     For `"multi_worker"` every process runs the same program, and creates the strategy before
     anything is computed. `keras-attn launch` starts the processes of one machine. Elsewhere each
@@ -47,30 +47,31 @@ def strategy(
     `KERAS_DISTRIBUTION_NUM_PROCESSES` and `KERAS_DISTRIBUTION_PROCESS_ID` on JAX.
 
     Args:
-        name: `"auto"` (`"multi_worker"` in a process that was started as one of several workers,
-            all GPUs if there are more than one, else the default device), `"none"` (the default
-            device), `"mirrored"` (`tf.distribute.MirroredStrategy`: every device holds all
-            weights and computes a part of each batch) or `"multi_worker"` (the same with the
-            devices of several processes, on one or more machines:
-            `tf.distribute.MultiWorkerMirroredStrategy` on TensorFlow,
-            `keras.distribution.DataParallel` on JAX). Default `"auto"`.
-        devices: optional list of strings such as `["GPU:0", "GPU:1"]`, for `"mirrored"` only.
-            Default: all GPUs.
-        join_timeout: float > 0, seconds that `"multi_worker"` waits for all workers to start.
-            Default 300.
+        name: String. `"none"`: the default device. `"mirrored"`: `tf.distribute.MirroredStrategy`,
+            in which each device holds all weights and computes a part of each batch.
+            `"multi_worker"`: the same with the devices of several processes on one or more
+            machines, by `tf.distribute.MultiWorkerMirroredStrategy` on TensorFlow and
+            `keras.distribution.DataParallel` on JAX. `"auto"`: `"multi_worker"` in a process that
+            was started as one of several workers, `"mirrored"` if there are several GPUs,
+            otherwise `"none"`. Defaults to `"auto"`.
+        devices: List of strings such as `["GPU:0", "GPU:1"]`, for `"mirrored"` only. Defaults to
+            `None`, all GPUs.
+        join_timeout: Float > 0, seconds that `"multi_worker"` waits until all workers have
+            started. Defaults to `300`.
 
     Returns:
-        An object with `scope()` and `num_replicas_in_sync`. The same devices give the same object,
-        because TensorFlow supports one `MirroredStrategy` per process.
+        An object with `scope()` and `num_replicas_in_sync`. The same devices always result in the
+        same object, because TensorFlow supports only one `MirroredStrategy` in a process.
 
     Raises:
-        ValueError: an unknown name, `devices` without `"mirrored"`, unknown or repeated devices,
-            `"mirrored"` without GPUs or on another backend than TensorFlow, `"multi_worker"` on
-            PyTorch or without the variables that name the workers.
-        TimeoutError: a worker did not start within `join_timeout` seconds.
-        OSError: the port of this worker is in use.
-        RuntimeError: `"multi_worker"` after something was computed, or two workers have the same
-            number.
+        ValueError: If `name` or a device is unknown, a device is repeated, `devices` are given
+            without `"mirrored"`, `"mirrored"` is used without GPUs or on another backend than
+            TensorFlow, or `"multi_worker"` is used on PyTorch or without the variables that name
+            the workers.
+        TimeoutError: If a worker did not start within `join_timeout` seconds.
+        OSError: If the port of this worker is in use.
+        RuntimeError: If `"multi_worker"` is created after something was computed, or two workers
+            have the same number.
 
     Example:
 
@@ -81,8 +82,8 @@ def strategy(
         raise ValueError(f"Expected name to be one of {list(NAMES)}. Received: name={name!r}")
     if devices is not None and name != "mirrored":
         raise ValueError(
-            'Expected devices only with name="mirrored". '
-            f"Received: name={name!r}, devices={devices}"
+            'Expected devices only with name="mirrored". Received: '
+            f'name={name!r}, devices={devices}. Omit devices, or set name="mirrored".'
         )
     cluster = None
     if name in ("auto", "multi_worker") and keras.backend.backend() != "torch":
@@ -92,8 +93,8 @@ def strategy(
     if keras.backend.backend() != "tensorflow":
         if name == "mirrored":
             raise ValueError(
-                'Expected name "auto" or "none": MirroredStrategy needs the TensorFlow backend. '
-                f"Received: name={name!r}, keras.backend.backend()={keras.backend.backend()!r}"
+                'Expected the TensorFlow backend for name="mirrored". Received: '
+                f"backend={keras.backend.backend()!r}. Use keras.distribution.DataParallel on JAX."
             )
         return SingleDevice()
     import tensorflow as tf
@@ -138,13 +139,15 @@ def _checked_devices(devices):
 
     if not devices:
         raise ValueError(
-            'Expected at least one device for name="mirrored". Received: none, and TensorFlow sees '
-            'no GPU. Use name="auto", or name devices such as devices=["CPU:0"].'
+            'Expected at least one device for name="mirrored", by default all GPUs. Received: no '
+            'devices. Use name="auto", or pass devices such as ["CPU:0"].'
         )
     known = [device.name.split("device:")[-1] for device in tf.config.list_logical_devices()]
     names = [device.upper().split("DEVICE:")[-1].lstrip("/") for device in devices]
     if not set(names) <= set(known) or len(set(names)) < len(names):
-        raise ValueError(f"Expected different devices out of {known}. Received: devices={devices}")
+        raise ValueError(
+            f"Expected different devices from {known}. Received: devices={list(devices)}."
+        )
     return names
 
 
@@ -156,10 +159,9 @@ def _mirrored(devices):
 
 
 def refuse_gradient_accumulation(model: keras.Model) -> None:
-    """Raises if a compiled model accumulates gradients under a `tf.distribute` strategy.
+    """Raises a `ValueError` if a model accumulates gradients under a `tf.distribute` strategy.
 
-    Raises:
-        ValueError: it does; Keras would fail in the first step, also with one replica.
+    Keras would fail in the first step, even with one replica.
     """
     if keras.backend.backend() != "tensorflow":
         return
@@ -173,9 +175,9 @@ def refuse_gradient_accumulation(model: keras.Model) -> None:
         if not tf.distribute.has_strategy():
             return
     raise ValueError(
-        "Expected an optimizer without gradient accumulation under a tf.distribute strategy: Keras "
-        "applies the accumulated gradients inside of a condition, in which TensorFlow cannot "
-        f"synchronize replicas. Received: gradient_accumulation_steps={steps}, "
-        f"strategy={type(model.distribute_strategy).__name__}. Use larger batches, which the "
-        "replicas divide, or train without the strategy."
+        "Expected an optimizer without gradient accumulation under a tf.distribute strategy, "
+        "because Keras cannot synchronize the replicas then. Received: "
+        f"gradient_accumulation_steps={steps}, "
+        f"strategy={type(model.distribute_strategy).__name__}. Use larger batches, or train "
+        "without the strategy."
     )

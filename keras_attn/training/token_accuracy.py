@@ -8,13 +8,29 @@ from keras_attn.training.token_metric import TokenMetric
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TokenAccuracy(TokenMetric):
-    """Share of the real tokens whose label has the highest logit, alone or in a tie.
+    """Fraction of the tokens with the label that has the highest logit.
 
-    The history is given (teacher forcing), so it says nothing about whole sentences.
+        accuracy = mean over the tokens of [logits[label] = max logits]
+
+    A tie counts as correct. The previous tokens are those of the target (teacher forcing), so this
+    is not an accuracy of generated sequences. Tokens with the label `ignore_class` do not count.
+    The mean is over the tokens of all batches since the last reset and of all replicas.
 
     Args:
-        ignore_class: int, label of padding. Default 0.
-        name: string.
+        ignore_class: Int, label of padding. Defaults to `0`.
+        name: String, name of the metric. Defaults to `"token_accuracy"`.
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`.
+
+    Call arguments:
+        y_true: Int labels of shape `(batch, target)`.
+        y_pred: Float logits of shape `(batch, target, classes)`.
+        sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
+
+    Returns:
+        Float32 scalar in [0, 1]; 0 without tokens.
+
+    Raises:
+        ValueError: If `sample_weight` or `y_pred` has the wrong shape.
 
     Example:
 

@@ -8,15 +8,32 @@ from keras_attn.training.token_statistics import crossentropy_of
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TokenCrossentropy(TokenMetric):
-    """Mean cross-entropy per real token, in nats.
+    """Mean cross-entropy per token, in nats.
 
-    With the label smoothing of the loss it is the loss of an epoch, exactly: the `loss` that Keras
-    reports weighs the loss of each batch by its number of sentences, not of tokens.
+        mean over the tokens of crossentropy_per_token(labels, logits, label_smoothing)
+
+    With the label smoothing of `SequenceCrossentropy`, it is the exact loss of an epoch. The `loss`
+    that Keras reports is different: it weighs the loss of each batch by the number of sentences,
+    not of tokens. Tokens with the label `ignore_class` do not count. The mean is over the tokens of
+    all batches since the last reset and of all replicas.
 
     Args:
-        label_smoothing: float in `[0, 1)`, as in `SequenceCrossentropy`. Default 0.
-        ignore_class: int, label of padding. Default 0.
-        name: string.
+        label_smoothing: Float in [0, 1), probability of the wrong classes, as in
+            `SequenceCrossentropy`. Defaults to `0.0`.
+        ignore_class: Int, label of padding. Defaults to `0`.
+        name: String, name of the metric. Defaults to `"token_crossentropy"`.
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`.
+
+    Call arguments:
+        y_true: Int labels of shape `(batch, target)`.
+        y_pred: Float logits of shape `(batch, target, classes)`.
+        sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
+
+    Returns:
+        Float32 scalar; 0 without tokens.
+
+    Raises:
+        ValueError: If `sample_weight` or `y_pred` has the wrong shape.
 
     Example:
 

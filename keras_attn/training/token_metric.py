@@ -16,27 +16,27 @@ from keras_attn.training.token_statistics import (
 
 
 class TokenMetric(keras.metrics.Metric):
-    """Mean of a value over all real tokens since the last reset; a subclass says of which value.
+    """Base class of metrics: the mean of a value over all tokens since the last reset.
 
-    It is the mean over the tokens of all batches and all replicas, not a mean of means. The
-    result is the same on every replica, also where a replica has seen no token.
+    It is the mean over the tokens of all batches and all replicas, not a mean of means. The result
+    is the same on every replica, even on a replica without tokens. A subclass implements `values`.
 
     Args:
-        ignore_class: int, label of padding. Default 0.
-        name: string.
+        ignore_class: Int, label of padding. Defaults to `0`.
+        name: String, name of the metric. Defaults to `None`.
+        **kwargs: Arguments of `keras.metrics.Metric`.
 
     Call arguments (of `update_state`):
-        y_true: int `(batch, target_length)`.
-        y_pred: float logits `(batch, target_length, V)`, or the `TokenStatistics` of a fused loss
-            with the same `ignore_class`.
-        sample_weight: optional, float `(batch, target_length)` or `(batch, 1)`: weights of the
-            tokens.
+        y_true: Int labels of shape `(batch, target)`.
+        y_pred: Float logits of shape `(batch, target, classes)`, or the `TokenStatistics` of a
+            fused loss with the same `ignore_class`.
+        sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`, or `None`.
 
     Returns (of `result`):
-        float32 scalar; 0 if no token was seen.
+        Float32 scalar; 0 without tokens.
 
     Raises:
-        ValueError: a `sample_weight` of another rank.
+        ValueError: If `sample_weight` has the wrong rank.
     """
 
     def __init__(self, ignore_class: int = 0, name: str | None = None, **kwargs: Any) -> None:
@@ -46,11 +46,11 @@ class TokenMetric(keras.metrics.Metric):
         self.num_tokens = self.add_variable(shape=(), initializer="zeros", name="num_tokens")
 
     def values(self, statistics: Any, num_classes: int) -> Any:
-        """The value of every token, float32 `(batch, target_length)`; padding may have any.
+        """Returns the value of each token, float32 `(batch, target)`; that of padding is ignored.
 
         Args:
-            statistics: see `token_statistics`.
-            num_classes: int, V.
+            statistics: Dict, see `token_statistics`.
+            num_classes: Int, number of classes.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `values`.")
 

@@ -9,11 +9,11 @@ from keras_attn._types import Tensor, TensorLike
 
 @dataclass(frozen=True)
 class TokenStatistics:
-    """What a loss that does not compute the logits passes to the metrics of the same tokens.
+    """Statistics that a loss without logits passes to the metrics of the same tokens.
 
     Attributes:
-        values: dict of float32 `(batch, target_length)`, see `token_statistics`.
-        num_classes: int, V.
+        values: Dict of float32 tensors of shape `(batch, target)`, see `token_statistics`.
+        num_classes: Int, number of classes V.
     """
 
     values: dict[str, Any]
@@ -21,25 +21,26 @@ class TokenStatistics:
 
 
 def token_statistics(labels: Tensor, logits: Tensor) -> Any:
-    """What losses and metrics of tokens want to know of logits.
+    """Computes the statistics of logits that losses and metrics of tokens need.
 
-    The normalizer comes from the most probable class, whose probability cannot vanish:
+    The normalizer is computed from the most probable class, whose probability cannot vanish:
 
         log sum over v of exp x[v] = max x - log max softmax(x)
 
     Args:
-        labels: int32 `(...)`, in `[0, V)`.
-        logits: float32 `(..., V)`.
+        labels: Int32 tensor of shape `(...)`, in [0, V).
+        logits: Float32 tensor of shape `(..., V)`.
 
     Returns:
-        Tuple of a dict of float32 `(...)` and the probabilities, float32 `(..., V)`. In the dict
-        are `normalizer`, the log of the sum of `exp x`; `of_labels`, the logit of the label, NaN
-        for a label outside of `[0, V)`; `of_all`, the sum of the logits; `largest`, their maximum.
+        Tuple of a dict of float32 tensors of shape `(...)` and the probabilities, float32 `(...,
+        V)`. The dict contains `normalizer` (log of the sum of `exp x`), `of_labels` (logit of the
+        label; NaN for a label outside of [0, V)), `of_all` (sum of the logits) and `largest` (their
+        maximum).
     """
     num_classes = logits.shape[-1]
     known = ops.logical_and(labels >= 0, labels < num_classes)  # (...)
     probabilities = ops.softmax(logits)  # (..., V)
-    # The initial values are for batches of no tokens.
+    # The initial values are for batches without tokens.
     largest = ops.max(logits, axis=-1, initial=-math.inf)  # (...)
     of_largest = ops.max(probabilities, axis=-1, initial=0.0)  # (...)
     statistics = {
@@ -52,14 +53,14 @@ def token_statistics(labels: Tensor, logits: Tensor) -> Any:
 
 
 def at_labels(values: Tensor, labels: Tensor) -> Any:
-    """The value of each label: `(..., V)` and `(...)` to `(...)`."""
+    """Selects the value of each label: `(..., V)` and `(...)` to `(...)`."""
     # A gather outside its bounds fails on some devices and is silent on others.
     labels = ops.expand_dims(ops.clip(labels, 0, values.shape[-1] - 1), -1)  # (..., 1)
     return ops.squeeze(ops.take_along_axis(values, labels, axis=-1), axis=-1)
 
 
 def put_at_labels(values: Tensor, labels: Tensor, of_labels: Any) -> Any:
-    """The values `(..., V)`, with others for the labels: both `(...)`."""
+    """Replaces the values of labels: values `(..., V)`, labels and new values `(...)`."""
     rows = ops.reshape(values, (-1, values.shape[-1]))  # (N, V)
     flat = ops.clip(ops.reshape(labels, (-1,)), 0, values.shape[-1] - 1)  # (N,)
     indices = ops.stack([ops.arange(ops.shape(flat)[0], dtype="int32"), flat], axis=-1)  # (N, 2)
@@ -68,13 +69,13 @@ def put_at_labels(values: Tensor, labels: Tensor, of_labels: Any) -> Any:
 
 
 def nan_where_unknown(values: Any, statistics: Any, weights: Any) -> Any:
-    """The values `(...)`, with NaN where a label outside of `[0, V)` has a weight other than 0."""
+    """Replaces values by NaN where a label outside of [0, V) has a weight other than 0."""
     unknown = ops.logical_and(ops.isnan(statistics["of_labels"]), ops.not_equal(weights, 0.0))
     return ops.where(unknown, float("nan"), values)
 
 
 def crossentropy_of(statistics: Any, num_classes: int, label_smoothing: float = 0.0) -> Any:
-    """The cross-entropy of each token, float32 `(...)`, as `crossentropy_per_token` defines it."""
+    """Returns the cross-entropy of each token, float32 `(...)`, see `crossentropy_per_token`."""
     others = label_smoothing / (num_classes - 1)
     normalizer = statistics["normalizer"]
     losses = (1.0 - label_smoothing - others) * (normalizer - statistics["of_labels"])
@@ -84,51 +85,54 @@ def crossentropy_of(statistics: Any, num_classes: int, label_smoothing: float = 
 
 
 def labels_of(labels: Any, values: Any, name: str = "logits") -> Any:
-    """Labels int32 `(...)` of values `(..., n)`: there is one for each, and none is broadcast."""
+    """Returns labels as int32 `(...)` and checks that they fit values of shape `(..., n)`."""
     labels = ops.cast(labels, "int32")
     pairs = zip(labels.shape, values.shape[:-1], strict=False)
     fits = all(label == row or None in (label, row) for label, row in pairs)
     if len(values.shape) != len(labels.shape) + 1 or not fits:
         raise ValueError(
-            f"Expected {name} of the shape of the labels, with one axis more, the last. "
-            f"Received: labels.shape={tuple(labels.shape)}, {name}.shape={tuple(values.shape)}"
+            f"Expected {name} with the shape of the labels and one more axis at the end. Received: "
+            f"labels with shape {tuple(labels.shape)}, {name} with shape {tuple(values.shape)}."
         )
     return ops.reshape(labels, ops.shape(values)[:-1])
 
 
 def check_num_classes(num_classes: int | None, name: str, shape: Any) -> None:
+    """Raises a `ValueError` unless there are at least two classes."""
     if num_classes is None or num_classes < 2:
         raise ValueError(
-            f"Expected a known number of classes, at least 2. Received: {name}.shape={tuple(shape)}"
+            "Expected a known number of classes of at least 2. Received: "
+            f"{name} with shape {tuple(shape)}."
         )
 
 
 def weights_of_tokens(sample_weight: Any) -> Any:
-    """Weights float32 `(batch, target_length)` or `(batch, 1)`.
+    """Returns float32 weights `(batch, target)` or `(batch, 1)`.
 
     Raises:
-        ValueError: weights of another rank. Those of sentences, `(batch,)`, would be taken for
-            weights of positions; and Keras makes such ones of a `class_weight`, which it looks up
-            for the position with the largest label.
+        ValueError: If the weights have another rank. Weights of sentences with shape `(batch,)`
+            would be broadcast as weights of positions. Keras also converts a `class_weight` to this
+            shape, with the class of the position with the largest label.
     """
     weights = ops.cast(sample_weight, "float32")
-    # TensorFlow, which has traced a step before, does not say of which rank others are.
+    # In TensorFlow, the rank is unknown if the step was traced before with another rank.
     weights_shape: Any = weights.shape
     rank = weights_shape.rank if hasattr(weights_shape, "rank") else len(weights_shape)
     if rank != 2:
-        shape = f"shape {tuple(weights.shape)}" if rank is not None else "another rank than before"
+        shape = f"shape {tuple(weights.shape)}" if rank is not None else "an unknown shape"
         raise ValueError(
-            "Expected a sample_weight of shape (batch, target_length) or, to weigh sentences, "
-            f"(batch, 1); a class_weight cannot be used. Received: {shape}."
+            "Expected sample_weight of shape (batch, target), or (batch, 1) for weights of "
+            f"sentences. Received: sample_weight with {shape}. Expand weights of sentences to "
+            "(batch, 1), and do not use class_weight."
         )
     return weights
 
 
 def weighted(values: Tensor, weights: Any) -> Any:
-    """The values `(...)` times their weights; what has the weight 0 may be NaN."""
+    """Multiplies values `(...)` by their weights. A value with the weight 0 may be NaN."""
     return ops.where(ops.equal(weights, 0.0), 0.0, weights * values)
 
 
 def of_real_tokens(values: TensorLike, labels: Tensor, ignore_class: int) -> Any:
-    """The values `(...)` where a label counts, and 0 where it is `ignore_class`."""
+    """Replaces values `(...)` by 0 where the label is `ignore_class`."""
     return ops.where(ops.not_equal(labels, ignore_class), values, 0.0)

@@ -25,38 +25,59 @@ from keras_attn.training.training_fingerprint import (
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
-    """Saves the whole state of a training, so that it can resume after a kill.
+    """Saves the complete state of a training, so that it can resume after a crash.
 
-    The state is every variable of the model (also the seeds of dropout) and of the optimizer, the
-    number of steps, the logs of the ended epochs, the state of other callbacks, and a fingerprint
-    of the model, the optimizer, the loss and the data (see `keras_attn.training.fit`). It is saved
-    every `save_steps` steps and at the end of each epoch, after validation, unless a variable of
-    the model or of the optimizer became NaN or infinite. The file is replaced atomically and the
-    one before it is kept. Where several workers train the model, the chief writes the files, and
+    The state consists of all variables of the model (including the seeds of dropout) and of the
+    optimizer, the number of steps, the logs of the finished epochs, the state of other callbacks,
+    and a fingerprint of model, optimizer, loss and data (see `keras_attn.training.fit`). It is
+    saved every `save_steps` steps and at the end of each epoch, after validation, unless a variable
+    of the model or of the optimizer is NaN or infinite. The file is replaced atomically, and the
+    previous file is kept. If several workers train the model, the chief writes the files, and
     `restore` reads them in all workers.
-    `keras_attn.training.fit` uses this callback. It must be the last one, so that it sees what the
-    others did. While it trains, no other training can use the directory.
 
-    Random numbers drawn from Keras' global generator (`keras.random` without a `SeedGenerator`)
-    have no variable in the model, and start anew.
+    `keras_attn.training.fit` adds this callback. In `model.fit` it must be the last callback, so
+    that it saves the changes of the others. During training, the directory is locked for other
+    trainings.
+
+    Random numbers of Keras' global generator (`keras.random` without a `SeedGenerator`) are not
+    part of the state: they start again from the beginning.
 
     Args:
-        directory: where `training.npz` and `training-previous.npz` are.
-        steps_per_epoch: int, batches per epoch.
-        epochs: int, epochs of the whole training.
-        save_steps: int >= 1, steps between two saves. Default 1000.
-        callbacks: callbacks whose state is stored too: those that have `get_state()`, which returns
-            what JSON can hold, and `set_state(state)`. A callback that the saved state lacks starts
-            from its beginning.
-        batches: optional batches of `fit`, whose fingerprint is stored too.
-        on_mismatch: `"error"` or `"warn"`, what `restore` does if the saved state is of another
-            model, optimizer, loss or data. Default `"error"`.
+        directory: Path of the directory of `training.npz` and `training-previous.npz`.
+        steps_per_epoch: Positive int, number of batches of an epoch.
+        epochs: Positive int, number of epochs of the whole training.
+        save_steps: Positive int, number of steps between two saves. Defaults to `1000`.
+        callbacks: List of callbacks to save: those that have the methods `get_state()`, which
+            returns what JSON can represent, and `set_state(state)`. A callback that is missing in
+            the saved state keeps its initial state. Defaults to `()`.
+        batches: Batches of `fit`, which are added to the fingerprint. Defaults to `None`.
+        on_mismatch: String, `"error"` or `"warn"`: what `restore` does if the fingerprint of the
+            saved state differs. Defaults to `"error"`.
 
     Attributes:
-        step: int, steps done since the beginning of the training.
-        stopped: bool, whether a callback ended the training early (`model.stop_training`).
-        finished: bool, whether nothing is left to do.
-        history: dict from names to lists, the logs of the ended epochs.
+        step: Int, number of steps since the beginning of the training.
+        stopped: Bool, whether a callback stopped the training early (`model.stop_training`).
+        finished: Bool, whether all epochs are done or the training was stopped.
+        history: Dict from names to lists, the logs of the finished epochs.
+
+    Raises:
+        ValueError: If `save_steps` or `on_mismatch` is invalid, or an epoch has too few batches.
+        OSError: If the directory cannot be written.
+        RuntimeError: If another training uses the directory.
+
+    Example:
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    >>> model.compile("adam", "mse")
+    >>> x, y = np.ones((8, 3)), np.ones((8, 2))
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     checkpoint = TrainingCheckpoint(directory, steps_per_epoch=2, epochs=1)
+    ...     _ = model.fit(x, y, batch_size=4, callbacks=[checkpoint], verbose=0)
+    ...     resumed = TrainingCheckpoint(directory, steps_per_epoch=2, epochs=1)
+    ...     resumed.restore(model), resumed.step, resumed.finished
+    (True, 2, True)
     """
 
     model: Any
@@ -75,7 +96,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         check_positive_integer("save_steps", save_steps)
         if on_mismatch not in ("error", "warn"):
             raise ValueError(
-                f'Expected on_mismatch "error" or "warn". Received: on_mismatch={on_mismatch!r}'
+                "Expected on_mismatch to be one of ('error', 'warn'). Received: "
+                f"on_mismatch={on_mismatch!r}."
             )
         self.directory = Path(directory)
         self.lock = PathLock(directory, "training")
@@ -106,7 +128,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._finite_weights = FiniteWeights.of(model, self._finite_weights)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # It also shows that the directory can be written, not only after the first hour.
+        # This also fails now, and not after an hour, if the directory cannot be written.
         self._release_at_end = is_chief(self.model) and self.lock.acquire()  # False: `fit` holds it
         self._current_fingerprint()  # before the training changes attributes of losses
         self._warned = False
@@ -125,7 +147,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if self.step - self._saved_step >= self.save_steps:
             self.save()
 
-    # Keras begins a batch before it knows whether there is one.
+    # Keras calls on_train_batch_begin even if there is no further batch.
     def on_train_batch_end(self, batch: int | Tensor, logs: dict[str, Any] | None = None) -> None:
         self._ended_batches.append(batch)
 
@@ -134,10 +156,11 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         end = (epoch + 1) * self.steps_per_epoch
         if self._first_step + max(self._ended_batches, default=-1) + 1 < end:
             if model.stop_training:
-                return  # In the middle of an epoch, as TerminateOnNaN does: not a state to keep.
+                return  # Stopped within an epoch, as by TerminateOnNaN: do not save this state.
             raise ValueError(
-                f"Expected batches without end, {self.steps_per_epoch} of them per epoch. "
-                "Received: fewer. Check the batches' steps_per_epoch."
+                f"Expected {self.steps_per_epoch} batches in an epoch. Received: "
+                f"{max(self._ended_batches, default=-1) + 1} batches. Use a dataset that repeats, "
+                "or a smaller steps_per_epoch."
             )
         self.step = end
         self.stopped = model.stop_training
@@ -146,7 +169,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self.save()
 
     def save(self) -> None:
-        """Saves the state, if all variables are finite. Called by `fit` at the right times."""
+        """Saves the state if all variables are finite. See the class for when it is called."""
         problem = self._finite_weights.problem(self.model)
         if problem is not None:
             if not self._warned:
@@ -178,20 +201,21 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._saved_step = self.step
 
     def restore(self, model: keras.Model) -> bool:
-        """Sets the model, its optimizer and the callbacks to the state saved last.
+        """Restores the last saved state of the model, its optimizer and the callbacks.
 
-        A damaged newest file gives a warning, and the one before it is used.
+        If the newest file is damaged, it warns and uses the previous file.
 
         Args:
-            model: built and compiled `keras.Model`.
+            model: Built and compiled `keras.Model`.
 
         Returns:
-            bool, whether there was a state.
+            Bool, whether there was a saved state.
 
         Raises:
-            ValueError: all files are damaged, or the state is of another model, optimizer, loss or
-                data. With `on_mismatch="warn"` it must only have variables of the same shapes.
-            RuntimeError: the workers that train the model do not see the same state.
+            ValueError: If all files are damaged, or the state is of another model, optimizer, loss
+                or data. With `on_mismatch="warn"`, only the shapes of the variables must be the
+                same.
+            RuntimeError: If the workers that train the model see different states.
         """
         self.set_model(model)
         restored = self._restore()
@@ -206,7 +230,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         return restored
 
     def _restore(self):
-        # A killed save may have left the previous file alone.
+        # After an interrupted save, only the previous file may exist.
         paths = [path for path in self._paths() if path.exists()]
         for path in paths:
             try:
@@ -219,15 +243,14 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 return True
         if paths:
             raise ValueError(
-                "Expected an undamaged checkpoint. "
-                f"Received: directory={str(self.directory)!r}, where all are damaged. "
-                "Delete them to start anew."
+                f"Expected a readable checkpoint. Received: directory={str(self.directory)!r}, in "
+                "which all checkpoints are damaged. Delete them to start again."
             )
         return False
 
     def _set_state(self, path, arrays, facts):
         optimizer = self.model.optimizer
-        if not optimizer.built:  # that of Keras for float16 would make its variables again
+        if not optimizer.built:  # Keras' optimizer for float16 would create its variables again
             with _scope_of(self.model):
                 optimizer.build(self.model.trainable_variables)
         variables = self._variables()
@@ -245,14 +268,14 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 states.remove(state)
                 callback.set_state(state[1])
         self.step = facts["step"]
-        if facts["steps_per_epoch"] != self.steps_per_epoch:  # the epochs that ended count
+        if facts["steps_per_epoch"] != self.steps_per_epoch:  # resume after the last finished epoch
             self.step = self.step // facts["steps_per_epoch"] * self.steps_per_epoch
         self._saved_step = self.step
         self.stopped = facts["stopped"]
         self.history = facts["history"]
 
     def _compare(self, path, facts):
-        """Raises or warns if a state is of another training."""
+        """Raises an error or warns if the fingerprint of a saved state differs."""
         saved = facts.get("fingerprint")
         differences = []
         if facts["steps_per_epoch"] != self.steps_per_epoch:
@@ -263,22 +286,22 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             differences += [each for each in found if each not in differences]
         if differences:
             message = (
-                "Expected the model, optimizer, loss and data that the saved state is of. "
-                f"Received: {differences_in_one_line(differences)}, in {str(path)!r}. "
+                "Expected the model, optimizer, loss and data of the saved state. Received: "
+                f"{differences_in_one_line(differences)}, in {str(path)!r}. "
             )
             if self.on_mismatch == "error":
                 raise ValueError(
-                    f"{message}Use another directory, delete this one to start from the beginning, "
-                    'or accept the change with on_mismatch="warn".'
+                    f"{message}Use another directory, delete this one to start again, or accept "
+                    'the change with on_mismatch="warn".'
                 )
             warnings.warn(
-                f'{message}Training goes on, because of on_mismatch="warn".', stacklevel=6
+                f'{message}The training continues because of on_mismatch="warn".', stacklevel=6
             )
         if saved is None:
             warnings.warn(
-                "Expected a saved state with a fingerprint of its training. Received: "
-                f"{str(path)!r}, which an earlier version wrote. It cannot be checked whether "
-                "model, optimizer, loss and data are the same.",
+                "Expected a saved state with a fingerprint. Received: "
+                f"{str(path)!r} of an earlier version. Check that model, optimizer, loss and data "
+                "have not changed.",
                 stacklevel=6,
             )
 
@@ -301,13 +324,13 @@ def _names(callbacks):
 def _check(path, name, expected, received):
     if expected != received:
         raise ValueError(
-            f"Expected a checkpoint of this training, with {name} {expected}. Received: "
+            f"Expected a checkpoint of this model and optimizer, with {name} {expected}. Received: "
             f"{str(path)!r} with {received}. Use another directory, or delete the file."
         )
 
 
 def _scope_of(model):
-    """Where the optimizer's variables must be made: the strategy of a model on TensorFlow."""
+    """Returns the scope of the model's strategy, which creates variables of the optimizer."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.scope()
     return contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""What a saved training must agree with to go on: model, optimizer, loss and data."""
+"""Fingerprint of a training: its model, optimizer, loss and data."""
 
 import hashlib
 import json
@@ -30,22 +30,22 @@ _MOST_SHOWN = 5
 
 
 def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, Any]:
-    """Describes a training, so that a change between two runs can be named.
+    """Describes a training so that changes between two runs can be named.
 
-    The learning rate, if it is a number, is left out, and so are metrics (also weighted ones),
-    callbacks, the seeds and initializers of layers (the saved variables decide instead), and
-    numbers that Keras appends to names by itself. A function, such as a loss or an activation, is
-    described by its code and the values that it uses, see `described`.
+    The fingerprint excludes a learning rate that is a number, metrics, callbacks, the seeds and
+    initializers of layers (they only matter for the variables, which are saved), and numbers that
+    Keras appends to names. Functions, such as a loss or an activation, are described by their code
+    and the values that they use, see `described`.
 
     Args:
-        model: compiled `keras.Model`.
-        batches: optional batches as for `keras_attn.training.fit`. Their part are the SHA-256 of
-            the first batch and of the one in the middle of the first epoch, and the steps of an
-            epoch.
+        model: Compiled `keras.Model`.
+        batches: Batches as for `keras_attn.training.fit`, or `None`. They are described by the
+            SHA-256 of the first batch and of the batch in the middle of the first epoch, and by the
+            number of steps of an epoch.
 
     Returns:
         Dict with the keys `"model"`, `"optimizer"`, `"loss"`, `"loss_weights"` and, with batches,
-        `"data"`, which JSON can hold.
+        `"data"`, which JSON can represent.
     """
     parts = {
         "model": _model_config(model),
@@ -60,10 +60,11 @@ def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, A
 
 
 def fingerprint_differences(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:
-    """Names what differs between two fingerprints.
+    """Lists the differences between two fingerprints.
 
     Args:
-        saved, current: dicts, see `training_fingerprint`. A part that one lacks is not compared.
+        saved: Dict, see `training_fingerprint`.
+        current: Dict, see `training_fingerprint`. Keys that only one of them has are not compared.
 
     Returns:
         List of strings such as `"model.hidden.activation: saved 'tanh', now 'relu'"`.
@@ -75,7 +76,7 @@ def fingerprint_differences(saved: dict[str, Any], current: dict[str, Any]) -> l
 
 
 def differences_in_one_line(differences: Sequence[str]) -> str:
-    """The first of a list of differences, and how many more there are."""
+    """Returns the first difference, and the number of further differences."""
     shown = "; ".join(differences[:_MOST_SHOWN])
     more = len(differences) - _MOST_SHOWN
     return f"{shown}; and {more} more" if more > 0 else shown
@@ -96,13 +97,13 @@ def _model_config(model):
         for layer in flatten_layers([model])
         for name, description in functions_of_user(_attributes(layer)).items()
     ]
-    if functions:  # a configuration has no more than their names
+    if functions:  # a configuration contains only their names
         config["functions"] = functions
     return _normalized(_plain(config))
 
 
 def _attributes(layer):
-    """The attributes of a layer without methods that Keras wraps, such as `build`."""
+    """Returns the attributes of a layer, without methods that Keras wraps, such as `build`."""
     return {name: value for name, value in vars(layer).items() if not hasattr(type(layer), name)}
 
 
@@ -122,7 +123,7 @@ def _optimizer_config(optimizer):
 
 
 def _optimizer_attributes(optimizer):
-    """What can be known of an optimizer without a configuration."""
+    """Returns the attributes that describe an optimizer without a configuration."""
     attributes = {
         name: _optimizer_attributes(value) if isinstance(value, keras.Optimizer) else value
         for name, value in vars(optimizer).items()
@@ -141,7 +142,7 @@ def _is_setting(value):
 
 
 def _without_rates(value):
-    """An optimizer's configuration without its name and a learning rate that is a number."""
+    """Returns the configuration of an optimizer without its name and a numeric learning rate."""
     if isinstance(value, dict):
         return {
             key: _without_rates(each)
@@ -154,7 +155,7 @@ def _without_rates(value):
 
 
 def _loss_config(loss):
-    """A loss, or nested losses, as `model.compile` takes them."""
+    """Describes a loss, or nested losses, as passed to `model.compile`."""
     if loss is None or isinstance(loss, str):
         return loss
     if isinstance(loss, dict):
@@ -180,7 +181,7 @@ def _loss_config(loss):
 
 
 def _loss_weights(model):
-    """The `loss_weights` of `model.compile`; `None` where all are 1."""
+    """Returns the `loss_weights` of `model.compile`, or `None` if all are 1."""
     # Private in Keras since 3.0. Its public get_compile_config() serializes all metrics and losses,
     # which warns of each lambda and fails for some.
     compiled = getattr(model, "_compile_loss", None)
@@ -212,7 +213,7 @@ def _checksum_of_batch(batches, step):
 
 
 def _plain(value):
-    """A configuration as dicts, lists and what JSON can hold, with checksums for arrays."""
+    """Converts a configuration to dicts, lists and JSON values, with checksums of arrays."""
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in _without_files(value).items()}
     if isinstance(value, (list, tuple)):
@@ -232,7 +233,7 @@ def _plain(value):
 
 
 def _without_files(config):
-    """The configuration of a lambda in which its code has no names of files and lines."""
+    """Removes names of files and lines from the code of a lambda in a configuration."""
     if config.keys() == {"code", "defaults", "closure"}:
         return {**config, CODE: described_dump(config[CODE])}
     value = config.get("value")
@@ -246,7 +247,7 @@ def _checksum(array):
 
 
 def _normalized(config):
-    """A model's configuration in which layers that Keras named have the same names in any run."""
+    """Renames layers that Keras named in a configuration, so that all runs have the same names."""
     names, objects = {}, {}
     _collect_names(config, names)
 
@@ -271,7 +272,7 @@ def _normalized(config):
 
 
 def _collect_names(value, names):
-    """Fills a dict from the names that Keras gave to layers to such with numbers from 0."""
+    """Adds a new name, with numbers from 0, to a dict for each layer name that Keras generated."""
     if isinstance(value, dict):
         name = value["config"].get("name") if isinstance(value.get("config"), dict) else None
         if isinstance(name, str) and isinstance(value.get("class_name"), str):
@@ -316,7 +317,7 @@ def _differences(path, saved, current):
 
 
 def _label(one, other, index):
-    """The name of an item of a list, if it has one that did not change, or its number."""
+    """Returns the name of a list item if it is the same in all runs, otherwise its number."""
     names = [each.get("name") if isinstance(each, dict) else None for each in (one, other)]
     return names[0].removesuffix("#0") if names[0] and names[0] == names[1] else index
 

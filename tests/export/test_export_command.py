@@ -64,9 +64,10 @@ def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
     assert capsys.readouterr().out.endswith("Compared with Keras on a report.\n")
     ((model, out, source, _, options),) = calls
     assert (model.name, out) == ("generation_model", tmp_path / "model")
-    assert options.pop("card", None) == (ModelCard() if form == "onnx-steps" else None)
+    assert options.pop("card") == ModelCard()
     plain = {"alignments": None, "target_prefix": False, "allow_nonfinite": False}
     assert options == {"sentences": None, **plain}
+    options["card"] = ModelCard()
     if form == "saved-model":
         assert main([form, str(run), str(out), "--max-source-characters", "9"]) == 0
         assert calls[1][-1] == {**options, "max_source_characters": 9}
@@ -82,9 +83,9 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
         lambda *arguments, **options: calls.append(options) or "a report",
     )
     out = str(tmp_path / "model.onnx")
-    plain = {"target_prefix": False, "allow_nonfinite": False}
+    plain = {"target_prefix": False, "allow_nonfinite": False, "card": ModelCard()}
     if form == "onnx":
-        plain |= {"external_data": False, "alignments": None, "card": ModelCard()}
+        plain |= {"external_data": False, "alignments": None}
     assert main([form, str(run), out, "--precision", "int8"]) == 0
     assert calls.pop() == {"sentences": None, "precision": "int8", **plain}
     if form == "onnx":

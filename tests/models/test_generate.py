@@ -91,7 +91,9 @@ def test_generate_puts_the_special_ids_of_the_source_around_texts(model):
         assert writer.generate(["ab", "f"], Letters()) == expected
     other = Letters()
     other.end_token_id = 3
-    with pytest.raises(ValueError, match="same end_token_id. Received: 2 of RNNEncoder and 3"):
+    with pytest.raises(
+        ValueError, match="Received: RNNEncoder with end_token_id=2, tokenizer with end_token_id=3"
+    ):
         model.generate(["ab"], other)
 
 
@@ -135,7 +137,7 @@ def test_generate_describes_images_and_shows_its_progress(capsys):
     assert capsys.readouterr().out == ""
     assert model.generate({"image": images}, batch_size=2, verbose=1) == expected
     assert "3/3" in capsys.readouterr().out
-    with pytest.raises(ValueError, match=r"names \['image'\]. Received: \['picture'\]"):
+    with pytest.raises(ValueError, match=r"keys \['image'\]. Received: inputs=\['picture'\]"):
         model.generate({"picture": images})
 
 
@@ -143,10 +145,10 @@ def test_generate_describes_images_and_shows_its_progress(capsys):
     ("arguments", "message"),
     [
         ((["a text"],), "a source_tokenizer for texts"),
-        (("a text", Letters()), r"type str. Write \[text\]"),
-        (([[5, 12]],), r"at least 0 below 12, .* Received: \[5, 12\]"),
+        (("a text", Letters()), r"type str. Pass \[text\]"),
+        (([[5, 12]],), r"at least 0 below 12, .* Received: source=\[5, 12\]"),
         (([[5.5]],), "list of ids"),
-        (([5, 6],), "list of ids .* Received: 5"),
+        (([5, 6],), "list of ids .* Received: source=5"),
         ((SOURCES, None, None, 0), "Expected batch_size to be a positive integer"),
     ],
 )

@@ -168,8 +168,8 @@ def test_wrong_parts_are_named_with_their_type():
     search = GreedyDecoder(decoder)
     ids = keras.Input((None,), dtype="int32", name="ids")
     for make, message in (
-        (lambda: GenerationModel(encoder, decoder), "be a Search, .* Received: search=RNNDecoder"),
-        (lambda: GenerationModel(decoder, search), "Received: encoder=RNNDecoder.*encoder first"),
+        (lambda: GenerationModel(encoder, decoder), "be a Search. Received: search=RNNDecoder"),
+        (lambda: GenerationModel(decoder, search), "Received: encoder=RNNDecoder.*first argument"),
         (lambda: GenerationModel("bert", search), "Received: encoder=str"),
         (lambda: GenerationModel(encoder, BeamDecoder), "search=the class BeamDecoder"),
         (lambda: GenerationModel(None, search), "language model.*encoder=None, decoder=RNNDecoder"),
@@ -195,5 +195,5 @@ def test_wrong_parts_are_named_with_their_type():
 def test_the_input_of_the_decoder_has_its_name_alone():
     encoder, decoder = parts()
     ids = keras.Input((None,), dtype="int32", name="target_ids")
-    with pytest.raises(ValueError, match="other names than 'target_ids'"):
+    with pytest.raises(ValueError, match="names other than 'target_ids'"):
         TrainingModel(encoder, decoder, inputs=ids)

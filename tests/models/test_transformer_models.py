@@ -231,7 +231,10 @@ def test_the_number_of_weights_is_that_of_the_sizes():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"positions": "cosine"}, "positions must be one of .* Received: positions='cosine'"),
+        (
+            {"positions": "cosine"},
+            "Expected positions to be one of .* Received: positions='cosine'",
+        ),
         ({"share_embeddings": True}, "Received: source_vocabulary_size=10, target_vocabulary_size"),
         ({"num_layers": 0}, "num_layers to be a positive integer. Received: num_layers=0"),
         ({"num_heads": 0}, "num_heads to be a positive integer. Received: num_heads=0"),

@@ -219,6 +219,13 @@ def test_hypotheses_and_alignments_that_the_file_lacks(write_model, capsys):
     assert "Expected a file with alignments" in capsys.readouterr().err
 
 
+def test_text_of_a_file_without_a_target_tokenizer(start_command, write_model):
+    path = write_model(target__tokenizer="tokenizers")
+    status, output, messages = run(start_command, path, text=b"two dogs\n")
+    assert (status, output) == (1, b"")
+    assert "Expected a file with a target tokenizer" in messages
+
+
 def test_provider_options_reach_the_session(model_path, monkeypatch, capsys):
     import onnxruntime
 

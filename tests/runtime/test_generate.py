@@ -115,7 +115,7 @@ def test_generate_checks_rows_and_ids_of_several_inputs(tokenizer_model, tmp_pat
 
 
 def test_methods_for_text_and_for_arrays_name_each_other(captions, translator):
-    with pytest.raises(ModelFileError, match="inputs .'image'.. Give arrays to `generate`"):
+    with pytest.raises(ModelFileError, match="inputs=.'image'.. Give arrays to `generate`"):
         captions(["some text"])
     with pytest.raises(ModelFileError, match="Give arrays to `generate`"):
         captions.translate_ids([[5]])

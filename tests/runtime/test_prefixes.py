@@ -27,7 +27,7 @@ def texts(translations):
 def test_one_prefix_is_for_all(translator):
     translations = translator.translate(["some text", "two dogs"], "a tree")
     assert texts(translations) == ["a tree some text", "a tree two dogs"]
-    assert translator(["two dogs"], target_prefix="a") == ["a two dogs"]
+    assert translator(["two dogs"], "a") == ["a two dogs"]
 
 
 def test_each_text_can_have_its_own(translator):
@@ -138,8 +138,31 @@ def test_a_file_that_pads_with_the_end_token_cannot_score(tokenizer_model, tmp_p
     onnx.save(build_model(properties, prefix=True), path)
     translator = Translator(path, num_threads=1)
     assert translator.translate(["some text"])[0].ended is None
-    with pytest.raises(ModelFileError, match="Received: id 2 for both"):
+    with pytest.raises(ModelFileError, match="Received: end_token_id=2, pad_token_id=2"):
         translator.score(["some text"], ["a"])
+
+
+def test_target_texts_need_a_target_tokenizer(tokenizer_model, tmp_path):
+    path = tmp_path / "model.onnx"
+    properties = metadata(tokenizer_model, ["prefix_ids"], target__tokenizer="tokenizers")
+    onnx.save(build_model(properties, prefix=True), path)
+    translator = Translator(path, num_threads=1)
+    assert translator.translate(["some text"])[0].text is None
+    for method, arguments in (
+        (translator, (["some text"],)),
+        (translator.translate, (["some text"], "a")),
+        (translator.score, (["some text"], ["a"])),
+    ):
+        with pytest.raises(ModelFileError, match="Expected a file with a target tokenizer"):
+            method(*arguments)
+
+
+def test_targets_of_a_file_without_an_end_token_are_refused(tokenizer_model, tmp_path):
+    path = tmp_path / "model.onnx"
+    settings = {"target__end_token_id": None, "target__add_end": False}
+    onnx.save(build_model(metadata(tokenizer_model, ["prefix_ids"], **settings), prefix=True), path)
+    with pytest.raises(ModelFileError, match="Received: end_token_id=None, pad_token_id=0"):
+        Translator(path, num_threads=1).score(["some text"], ["a"])
 
 
 def test_a_bad_line_of_the_targets_is_named_with_its_file(path, tmp_path, start_command):

@@ -307,11 +307,11 @@ def test_padding_and_batch_of_the_contract_notice_a_search_that_depends_on_them(
     [
         ({"beam_width": 0}, "beam_width to be a positive integer. Received: beam_width=0"),
         ({"beam_width": 2.0}, "beam_width to be a positive integer. Received: beam_width=2.0"),
-        ({"num_hypotheses": 5}, "between 1 and beam_width. Received: num_hypotheses=5, beam_wid"),
-        ({"num_hypotheses": 0}, "between 1 and beam_width. Received: num_hypotheses=0"),
-        ({"stop": "early"}, "stop must be one of .* Received: stop='early'"),
-        ({"patience": 0.0}, "patience must be positive and finite. Received: patience=0.0"),
-        ({"patience": float("inf")}, "and finite. Received: patience=inf"),
+        ({"num_hypotheses": 5}, "from 1 to beam_width. Received: num_hypotheses=5, beam_wid"),
+        ({"num_hypotheses": 0}, "from 1 to beam_width. Received: num_hypotheses=0"),
+        ({"stop": "early"}, "Expected stop to be one of .* Received: stop='early'"),
+        ({"patience": 0.0}, "positive finite number. Received: patience=0.0"),
+        ({"patience": float("inf")}, "finite number. Received: patience=inf"),
     ],
 )
 def test_arguments_are_checked(arguments, message):

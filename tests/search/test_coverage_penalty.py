@@ -110,5 +110,5 @@ def test_refuses_values_out_of_range(value):
 def test_a_decoder_without_attention_is_refused():
     encoder, decoder = rnn_seq2seq(10, 11, attention=None, embedding_dim=4, units=4)
     search = BeamDecoder(decoder, coverage_penalty=0.3)
-    with pytest.raises(ValueError, match="coverage_penalty need a decoder with attention"):
+    with pytest.raises(ValueError, match="Expected a decoder with attention .* coverage_penalty"):
         search(**encoder(np.array([[5, 2]], "int32")))

@@ -164,7 +164,7 @@ def test_batches_of_known_and_unknown_size(sizes):
 
 @pytest.mark.parametrize("prefix_ids", [PREFIX_IDS[:, 0], PREFIX_IDS[:4], [5]])
 def test_refuses_a_prefix_of_another_shape(prefix_ids):
-    with pytest.raises(ValueError, match=r"prefix_ids must have shape .* a batch of 6"):
+    with pytest.raises(ValueError, match=r"Expected prefix_ids of shape .* batch=6"):
         found(BeamDecoder, prefix_ids=prefix_ids)
 
 

@@ -187,7 +187,7 @@ def test_refuses_seeds_that_are_no_integers():
 def test_refuses_seeds_of_another_shape(seeds):
     search = SamplingDecoder(TableDecoder())
     for batch in (1, 2):
-        with pytest.raises(ValueError, match="seeds must have shape .* Received: seeds with"):
+        with pytest.raises(ValueError, match="Expected seeds of shape .* Received: seeds with"):
             search(random_tables(1, batch=batch), seeds=seeds)
 
 

@@ -279,11 +279,14 @@ def test_suppressed_ids_can_be_iterated_once():
             "0 <= min_length <= max_length < 2\\*\\*31. Received: min_length=0, max",
         ),
         ({"min_length": -1}, "Received: min_length=-1"),
-        ({"max_length": 2.7}, "Expected whole numbers.* max_length=2.7"),
-        ({"max_length": None}, "Expected whole numbers.* max_length=None"),
-        ({"relative_max_length": (2, None)}, r"pair of numbers.* relative_max_length=\(2, None\)"),
+        ({"max_length": 2.7}, "Expected integers.* max_length=2.7"),
+        ({"max_length": None}, "Expected integers.* max_length=None"),
+        (
+            {"relative_max_length": (2, None)},
+            r"tuple of two numbers.* relative_max_length=\(2, None\)",
+        ),
         ({"min_length": 9, "max_length": 8}, "Received: min_length=9, max_length=8"),
-        ({"length_penalty_form": "mean"}, "must be one of .* Received: length_penalty_form='mean"),
+        ({"length_penalty_form": "mean"}, "to be one of .* Received: length_penalty_form='mean"),
     ],
 )
 def test_arguments_are_checked(arguments, message):

@@ -55,6 +55,18 @@ def test_batches_have_the_special_ids_of_each_side():
     assert labels[order].tolist() == [[25, 3, 0], [24, 26, 3], [0, 0, 0]]
 
 
+def test_batches_begin_sources_with_the_start_id_on_request():
+    source = EncodedSentences.from_lists([[15, 16], [14]], SpecialTokenIds(pad=1, start=3, end=2))
+    target = EncodedSentences.from_lists([[25], [24, 26]])
+    corpus = ParallelCorpus(source, target)
+    batches = LengthBucketedBatches(corpus, 8, shuffle=False, source_start=True)
+    inputs, _ = batches.batch(0)
+    assert sorted(inputs["source_ids"].tolist()) == [[3, 14, 2, 1], [3, 15, 16, 2]]
+    assert inputs["target_ids"].shape == (2, 3)
+    with pytest.raises(ValueError, match="tokens_per_batch to hold the longest pair, padded 4"):
+        LengthBucketedBatches(corpus, 3, source_start=True)
+
+
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("length_multiple", [1, 8])
 def test_an_epoch_holds_every_pair_once_as_the_model_wants_it(shuffle, length_multiple):

@@ -152,7 +152,7 @@ def test_weights_that_are_no_numbers_are_not_averaged(tmp_path, model):
 def test_average_weights_bad_use(tmp_path, model):
     with pytest.raises(ValueError, match="Received: num_epochs=0"):
         AverageWeights(tmp_path, num_epochs=0)
-    with pytest.raises(ValueError, match="at least one epoch"):
+    with pytest.raises(ValueError, match="at least one finished epoch"):
         AverageWeights(tmp_path).apply(model)
 
 

@@ -87,6 +87,6 @@ def test_weights_of_half_precision_are_refused(policy):
     """Steps below 1/256 of a weight change nothing in bfloat16; in float16 Adam gives NaN."""
     with (
         precision(policy),
-        pytest.raises(ValueError, match=f"in {policy}. Use the policy 'mixed_{policy}'"),
+        pytest.raises(ValueError, match=f"dtype='{policy}'. Use the policy 'mixed_{policy}'"),
     ):
         compile_for_training(toy_model())

@@ -73,7 +73,7 @@ def test_no_sentences_and_no_tokens():
     ],
 )
 def test_wrong_ranks_or_classes(labels_shape, logits_shape):
-    with pytest.raises(ValueError, match="Received: .*logits.shape"):
+    with pytest.raises(ValueError, match="Received: .*logits with shape"):
         crossentropy_per_token(np.zeros(labels_shape, "int32"), np.zeros(logits_shape))
 
 

@@ -269,7 +269,7 @@ def test_name_of_the_best_model_can_be_long(tmp_path):
 def test_a_directory_is_no_place_for_the_best_model(model, tmp_path):
     (tmp_path / "best.keras").mkdir()
     callbacks = [BestCheckpoint(tmp_path / "best.keras", "loss")]
-    with pytest.raises(FileExistsError, match="the name of a file.*best.keras"):
+    with pytest.raises(FileExistsError, match="path to be a file.*best.keras"):
         fit(model, ToyBatches(), 1, callbacks=callbacks, verbose=0)
 
 
@@ -285,7 +285,7 @@ class NoMoreThan(ToyBatches):
 @pytest.mark.filterwarnings("ignore:.*Your input ran out of data")
 @pytest.mark.parametrize("steps", [2, STEPS - 1])
 def test_batches_that_end_early(model, tmp_path, steps):
-    with pytest.raises(ValueError, match="4 of them per epoch. Received: fewer"):
+    with pytest.raises(ValueError, match=f"Expected 4 batches .* Received: {steps} batches"):
         fit(model, NoMoreThan(steps), epochs=2, directory=tmp_path, verbose=0)
 
 
@@ -321,7 +321,7 @@ def test_a_state_with_one_wrong_byte_is_damaged(model, tmp_path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    with pytest.warns(UserWarning, match="damaged"), pytest.raises(ValueError, match="start anew"):
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(ValueError, match="start again"):
         fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
 
 
@@ -478,7 +478,7 @@ def test_state_without_fingerprint_gives_a_warning(saved_state, tmp_path):
     arrays, facts = read_checkpoint(saved_state / "training.npz")
     del facts["fingerprint"]
     write_checkpoint(tmp_path / "training.npz", arrays, facts)
-    with pytest.warns(UserWarning, match="which an earlier version wrote"):
+    with pytest.warns(UserWarning, match="of an earlier version"):
         fit(compiled(toy_model()), ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
     fit(compiled(toy_model()), ToyBatches(), epochs=2, directory=tmp_path, verbose=0)
 
@@ -565,7 +565,7 @@ def test_arguments_of_another_kind_are_refused_with_a_remedy(model, tmp_path):
     with pytest.raises(ValueError, match="Received: save_steps='1'"):
         fit(model, ToyBatches(), 1, tmp_path, save_steps="1")
     for callbacks in (BestCheckpoint, BestCheckpoint("best.keras"), [BestCheckpoint]):
-        with pytest.raises(ValueError, match="Expected a list of keras.callbacks.Callback"):
+        with pytest.raises(ValueError, match="to be a list of keras.callbacks.Callback"):
             fit(model, ToyBatches(), 1, callbacks=callbacks)
     (tmp_path / "file").write_text("")
     for directory in (tmp_path / "file", tmp_path / "file" / "state"):

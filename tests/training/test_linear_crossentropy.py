@@ -204,9 +204,9 @@ def test_large_logits_are_finite():
 @pytest.mark.parametrize(
     "labels_shape, features_shape, classes, received",
     [
-        ((2, 3), (2, 3), 7, r"features.shape=\(2, 3\)"),
-        ((2, 1), (2, 3, 4), 7, r"labels.shape=\(2, 1\), features.shape=\(2, 3, 4\)"),
-        ((2, 3), (2, 3, 4), 1, r"kernel.shape=\(1, 4\)"),
+        ((2, 3), (2, 3), 7, r"features with shape \(2, 3\)"),
+        ((2, 1), (2, 3, 4), 7, r"labels with shape \(2, 1\), features with shape \(2, 3, 4\)"),
+        ((2, 3), (2, 3, 4), 1, r"kernel with shape \(1, 4\)"),
     ],
 )
 def test_wrong_ranks_or_classes(labels_shape, features_shape, classes, received):

@@ -170,7 +170,7 @@ def test_scheduled_sampling_keeps_the_loss_fused():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"probability": 1.1}, "probability must be between 0 and 1.*Received: probability=1.1"),
+        ({"probability": 1.1}, "probability to be in \\[0, 1\\].*Received: probability=1.1"),
         ({"probability": "linear"}, "Received: probability='linear'"),
         ({"probability": 0.5, "num_passes": 0}, "num_passes"),
     ],

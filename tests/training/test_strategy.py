@@ -33,14 +33,14 @@ def test_bad_arguments(arguments, message, monkeypatch):
 
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="for the other backends")
 def test_mirrored_needs_tensorflow():
-    with pytest.raises(ValueError, match="needs the TensorFlow backend"):
+    with pytest.raises(ValueError, match="Expected the TensorFlow backend"):
         strategy("mirrored")
 
 
 @requires_tensorflow("devices of TensorFlow")
 @pytest.mark.parametrize("devices", [["CPU:7"], ["TPU:0"], ["CPU:0", "/cpu:0"]])
 def test_unknown_or_repeated_devices(devices):
-    with pytest.raises(ValueError, match="Expected different devices out of .*CPU:0"):
+    with pytest.raises(ValueError, match="Expected different devices from .*CPU:0"):
         strategy("mirrored", devices=devices)
 
 

@@ -105,5 +105,5 @@ def test_labels_are_not_broadcast(shape):
 
 def test_lists_are_logits_too_and_one_class_is_refused():
     assert float(TokenAccuracy()([[1, 2]], [[[0.0, 1, 2], [0, 1, 2]]])) == 0.5
-    with pytest.raises(ValueError, match="at least 2. Received: logits.shape"):
+    with pytest.raises(ValueError, match="at least 2. Received: logits with shape"):
         Perplexity()(np.zeros((1, 2), "int32"), np.zeros((1, 2, 1), "float32"))

@@ -1,27 +1,30 @@
 """Types of command-line arguments: numbers within a range and KEY=VALUE."""
 
 import argparse
+from typing import TypeVar
 
 from keras_attn_runtime.options import LARGEST_INT32
 
+N = TypeVar("N", int, float)
 
-def positive_integer(text):
-    """An integer in [1, 2**31 - 1]."""
+
+def positive_integer(text: str) -> int:
+    """Returns an integer in [1, 2**31 - 1]."""
     return _at_least(1, int(text))
 
 
-def integer(text):
-    """An integer in [0, 2**31 - 1]."""
+def integer(text: str) -> int:
+    """Returns an integer in [0, 2**31 - 1]."""
     return _at_least(0, int(text))
 
 
-def number(text):
-    """A float in [0, 2**31 - 1]."""
+def number(text: str) -> float:
+    """Returns a float in [0, 2**31 - 1]."""
     return _at_least(0.0, float(text))
 
 
-def key_and_value(text):
-    """A tuple of the two strings of KEY=VALUE."""
+def key_and_value(text: str) -> tuple[str, str]:
+    """Returns the two strings of KEY=VALUE."""
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise argparse.ArgumentTypeError(
@@ -30,7 +33,7 @@ def key_and_value(text):
     return key, value
 
 
-def _at_least(least, value):
+def _at_least(least: N, value: N) -> N:
     if not least <= value <= LARGEST_INT32:  # false for nan too
         raise argparse.ArgumentTypeError(
             f"expected a number in [{least}, {LARGEST_INT32}], received {value}"

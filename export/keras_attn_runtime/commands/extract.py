@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import tempfile
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from keras_attn_runtime.commands.line_arguments import add_model
@@ -12,18 +13,18 @@ from keras_attn_runtime.errors import ModelFileError, in_one_line
 from keras_attn_runtime.file_format import tokenizer_of
 from keras_attn_runtime.file_info.read_metadata import read_exported_file
 
-HELP = "write the tokenizers and settings in a file to files of their own"
+HELP = "write the tokenizers and settings of a file to separate files"
 DESCRIPTION = (
-    "Writes what an exported ONNX file holds in its metadata, for hosts that cannot read "
-    "metadata, such as ONNX Runtime in JavaScript. Existing files of the same names are replaced. "
-    "Exit status: 0 written; 1 nothing was written; 2 wrong command line."
+    "Writes the tokenizers and settings in the metadata of an exported ONNX file, for hosts that "
+    "cannot read metadata, such as ONNX Runtime in JavaScript. Existing files of the same names "
+    "are replaced. Exit status: 0 written; 1 nothing was written; 2 wrong command line."
 )
-SIDES = ("source", "target")
 SUFFIXES = {"sentencepiece": ".spm", "tokenizers": ".json"}
-"""Ends of the names of tokenizers, by their format."""
+"""File suffixes of tokenizers, by their format."""
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the command."""
     add_model(parser)
     parser.add_argument(
         "--tokenizers",
@@ -41,7 +42,8 @@ def add_arguments(parser):
     )
 
 
-def run(arguments):
+def run(arguments: Namespace) -> int:
+    """Runs the command and returns the exit status."""
     if arguments.tokenizers is None and arguments.settings is None:
         arguments.parser.error("expected --tokenizers DIR, --settings JSON, or both")
     try:
@@ -57,13 +59,13 @@ def run(arguments):
     return 0
 
 
-def _content(arguments):
-    """The bytes of each file to write, by path."""
+def _content(arguments: Namespace) -> dict[Path, bytes]:
+    """Returns the bytes of each file to write, by path."""
     file, settings = read_exported_file(Path(arguments.model))
-    files = {}
+    files: dict[Path, bytes] = {}
     if arguments.tokenizers is not None:
-        sides = [(side, getattr(settings, side)) for side in SIDES]
-        kinds = {side: each.tokenizer for side, each in sides if each is not None}
+        sides = {"source": settings.source, "target": settings.target}
+        kinds = {name: side.tokenizer for name, side in sides.items() if side is not None}
         kinds = {side: kind for side, kind in kinds.items() if kind in SUFFIXES}
         if not kinds:
             raise ModelFileError(
@@ -74,13 +76,13 @@ def _content(arguments):
             model = base64.b64decode(tokenizer_of(file.metadata, side), validate=True)
             files[arguments.tokenizers / f"{side}{SUFFIXES[kind]}"] = model
     if arguments.settings is not None:
-        settings = json.loads(file.metadata["keras_attn.settings"])
-        files[arguments.settings] = (json.dumps(settings, indent=2) + "\n").encode()
+        entries = json.loads(file.metadata["keras_attn.settings"])
+        files[arguments.settings] = (json.dumps(entries, indent=2) + "\n").encode()
     return files
 
 
-def _replace(path, content):
-    """Writes a file that has either its old or its whole new content at any time."""
+def _replace(path: Path, content: bytes) -> None:
+    """Replaces a file in one step: it never has a part of its new content."""
     descriptor, partial = tempfile.mkstemp(prefix=".partial-", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
@@ -92,7 +94,7 @@ def _replace(path, content):
         raise
 
 
-def _umask():
+def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

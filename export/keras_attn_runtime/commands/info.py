@@ -2,14 +2,18 @@
 
 import json
 import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from keras_attn_runtime.errors import in_one_line
 from keras_attn_runtime.file_info.describe_file import describe_file
 from keras_attn_runtime.file_info.tensor_value import TensorValue
+from keras_attn_runtime.json_values import is_list, is_object
 
-HELP = "say what a model file is"
+HELP = "describe a model file"
 DESCRIPTION = (
-    "Says what a file or directory is: its format, inputs, outputs, precision, settings, "
+    "Describes a file or directory: its format, inputs, outputs, precision, settings, "
     "tokenizers, and the versions of the programs that wrote it. Reads ONNX files of keras-attn "
     "and of other programs, SavedModels, .keras and TensorFlow Lite files; needs none of the "
     "libraries that run them. Compares a file with its checksum. Exit status: 0 recognized; "
@@ -17,7 +21,8 @@ DESCRIPTION = (
 )
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the command."""
     parser.add_argument("path", metavar="FILE", help="file or directory")
     parser.add_argument(
         "--format",
@@ -27,7 +32,8 @@ def add_arguments(parser):
     )
 
 
-def run(arguments):
+def run(arguments: Namespace) -> int:
+    """Runs the command and returns the exit status."""
     try:
         description = describe_file(arguments.path)
     except (ValueError, OSError) as error:
@@ -41,14 +47,14 @@ def run(arguments):
     return 0
 
 
-def _lines(entries, indent=""):
+def _lines(entries: Mapping[str, Any], indent: str = "") -> Iterator[str]:
     """Yields one line for each value of nested dictionaries and lists of tensors."""
     for key, value in entries.items():
         key = key.replace("_", " ") if not indent else key
-        if isinstance(value, dict):
+        if is_object(value):
             yield f"{indent}{key or 'unnamed'}:"
             yield from _lines(value, f"{indent}  ")
-        elif isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+        elif is_list(value) and value and all(map(is_object, value)):
             yield f"{indent}{key}:"
             for each in value:
                 yield f"{indent}  {_tensor(each)}"
@@ -56,5 +62,5 @@ def _lines(entries, indent=""):
             yield f"{indent}{key}: {value if isinstance(value, str) else json.dumps(value)}"
 
 
-def _tensor(entry):
+def _tensor(entry: dict[str, Any]) -> str:
     return str(TensorValue(**entry)) if "dtype" in entry else json.dumps(entry)

@@ -1,5 +1,7 @@
 """Command-line arguments that `translate` and `score` share."""
 
+from argparse import ArgumentParser
+
 from keras_attn_runtime.commands.argument_types import (
     key_and_value,
     number,
@@ -13,7 +15,7 @@ EPILOG = (
 )
 
 
-def add_model(parser):
+def add_model(parser: ArgumentParser) -> None:
     """Adds the path of the exported file."""
     parser.add_argument(
         "model",
@@ -22,7 +24,7 @@ def add_model(parser):
     )
 
 
-def add_line_arguments(parser):
+def add_line_arguments(parser: ArgumentParser) -> None:
     """Adds the options about the output, the device and the limits."""
     add = parser.add_argument
     add(

@@ -1,8 +1,12 @@
 """Runs a translator on the lines of standard input; ends at an error, a signal or a deadline."""
 
 import os
+import signal
 import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from typing import TextIO, TypeAlias, TypeVar
 
 from keras_attn_runtime.errors import (
     BatchError,
@@ -12,13 +16,20 @@ from keras_attn_runtime.errors import (
 )
 from keras_attn_runtime.interruption import SIGNAL, TIMED_OUT, Interruption
 from keras_attn_runtime.lines import read_lines
+from keras_attn_runtime.options import CallOptions
 from keras_attn_runtime.progress import Progress
+from keras_attn_runtime.translation import Translation
 from keras_attn_runtime.translator import Translator
 
 SUCCESS, FAILURE = 0, 1  # 2 is argparse's, for a wrong command line
 
+T = TypeVar("T", bound=Translation | None)
+Translate: TypeAlias = Callable[[Translator, Iterator[str], CallOptions, ExitStack], Iterator[T]]
 
-def run_lines(arguments, translate, format_line):
+
+def run_lines(
+    arguments: Namespace, translate: Translate[T], format_line: Callable[[T], str]
+) -> int:
     """Writes one line to standard output for each line of standard input, in order.
 
     Args:
@@ -45,7 +56,7 @@ def run_lines(arguments, translate, format_line):
             raise
         return SUCCESS
     except KeyboardInterrupt:
-        return SIGNAL + interruption.number
+        return SIGNAL + (interruption.number or signal.SIGINT)
     except DeadlineExceeded as error:
         progress.message(
             f"error: line {error.index + 1}: not finished within --timeout={arguments.timeout:g}"
@@ -54,7 +65,8 @@ def run_lines(arguments, translate, format_line):
     except BrokenPipeError:
         return FAILURE  # the reader has closed the pipe, as in `| head`: no message is needed
     except (SentenceError, BatchError) as error:
-        progress.message(f"error: line {error.index + 1}: {error.reason}")
+        line = "" if error.index is None else f"line {error.index + 1}: "
+        progress.message(f"error: {line}{error.reason}")
         return FAILURE
     except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
         progress.message(f"error: {str(error) or type(error).__name__}")
@@ -63,9 +75,15 @@ def run_lines(arguments, translate, format_line):
         progress.close()
 
 
-def _run(arguments, translate, format_line, progress, interruption):
+def _run(
+    arguments: Namespace,
+    translate: Translate[T],
+    format_line: Callable[[T], str],
+    progress: Progress,
+    interruption: Interruption,
+) -> None:
     if sys.stdin is None or sys.stdout is None:
-        raise OSError("Expected standard input and standard output. Received: one that is closed.")
+        raise OSError("Standard input or standard output is closed. Start the command with both.")
     translator = Translator(
         arguments.model,
         providers=[(arguments.provider, dict(arguments.provider_option))],
@@ -93,7 +111,7 @@ def _run(arguments, translate, format_line, progress, interruption):
     errors = "strict" if arguments.invalid_utf8 == "error" else "replace"
     lines = read_lines(sys.stdin.buffer, errors, translator.max_source_characters)
     lines = interruption.lines(lines)
-    options = {
+    options: CallOptions = {
         "length_penalty": arguments.length_penalty,
         "batch_size": arguments.batch_size,
         "window": window,
@@ -115,12 +133,12 @@ def _run(arguments, translate, format_line, progress, interruption):
             progress.advance()
 
 
-def _write(stream, line):
+def _write(stream: TextIO, line: bytes) -> None:
     """Writes a whole line, also where PYTHONUNBUFFERED makes sys.stdout write only a part."""
     if stream.isatty():  # Python knows how to write UTF-8 to the console of Windows
         stream.buffer.write(line)
         stream.buffer.flush()
         return
-    descriptor, line = stream.fileno(), memoryview(line)
-    while line:
-        line = line[os.write(descriptor, line) :]
+    descriptor, rest = stream.fileno(), memoryview(line)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

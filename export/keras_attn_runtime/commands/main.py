@@ -3,12 +3,30 @@
 import argparse
 import os
 import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import keras_attn_runtime
 from keras_attn_runtime.commands import extract, info, score, translate, triton
 from keras_attn_runtime.interruption import SIGNAL, TIMED_OUT
 
-COMMANDS = {
+
+class Command(Protocol):
+    """A module of a command, see `keras_attn_runtime.commands`."""
+
+    @property
+    def HELP(self) -> str: ...
+
+    @property
+    def DESCRIPTION(self) -> str: ...
+
+    def add_arguments(self, parser: ArgumentParser) -> None: ...
+
+    def run(self, arguments: Namespace) -> int: ...
+
+
+COMMANDS: Mapping[str, Command] = {
     "translate": translate,
     "score": score,
     "info": info,
@@ -17,7 +35,7 @@ COMMANDS = {
 }
 
 
-def build_parser():
+def build_parser() -> ArgumentParser:
     """Returns the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="keras-attn-runtime",
@@ -40,21 +58,21 @@ def build_parser():
     return parser
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
-    arguments = build_parser().parse_args(arguments)
+    parsed = build_parser().parse_args(arguments)
     try:
-        return arguments.run(arguments)
+        return parsed.run(parsed)
     except KeyboardInterrupt:
         return SIGNAL + 2  # SIGINT
 
 
-def run():
+def run() -> None:
     """Runs the command line of the process and ends the process."""
     end_process(main())
 
 
-def end_process(status):
+def end_process(status: int) -> None:
     """Ends the process with an exit status of `main`."""
     if status >= TIMED_OUT:
         # At once: a thread may wait for a line, or for an operator to end. All output is written.

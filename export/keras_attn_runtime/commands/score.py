@@ -1,5 +1,9 @@
 """`keras-attn-runtime score FILE TRANSLATIONS < in.txt > log_probs.txt`."""
 
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack
+
 from keras_attn_runtime.commands.argument_types import integer
 from keras_attn_runtime.commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime.commands.line_arguments import add_line_arguments, add_model
@@ -7,6 +11,9 @@ from keras_attn_runtime.commands.line_loop import run_lines
 from keras_attn_runtime.errors import SentenceError
 from keras_attn_runtime.json_line import json_line
 from keras_attn_runtime.lines import read_lines
+from keras_attn_runtime.options import CallOptions
+from keras_attn_runtime.translation import Translation
+from keras_attn_runtime.translator import Translator
 
 HELP = "write the log probability of given translations"
 DESCRIPTION = (
@@ -16,7 +23,8 @@ DESCRIPTION = (
 )
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the command."""
     add_model(parser)
     parser.add_argument(
         "translations", metavar="TRANSLATIONS", help="text file with one translation for each line"
@@ -37,18 +45,21 @@ def add_arguments(parser):
     add_line_arguments(parser)
 
 
-def run(arguments):
+def run(arguments: Namespace) -> int:
+    """Runs the command and returns the exit status."""
     if arguments.format == "text" and arguments.alignments:
         arguments.parser.error("--alignments needs --format jsonl")
 
-    def translate(translator, lines, options, stack):
+    def translate(
+        translator: Translator, lines: Iterator[str], options: CallOptions, stack: ExitStack
+    ) -> Iterator[Translation | None]:
         file = stack.enter_context(open(arguments.translations, "rb"))
         errors = "strict" if arguments.invalid_utf8 == "error" else "replace"
         targets = read_lines(file, errors, translator.max_target_characters)
         targets = _with_file_name(arguments.translations, targets)
         return translator.score_iterable(lines, targets, arguments.skip_unscorable, **options)
 
-    def format_line(translation):
+    def format_line(translation: Translation | None) -> str:
         if arguments.format == "jsonl":
             if translation is None:
                 return "null"
@@ -58,8 +69,8 @@ def run(arguments):
     return run_lines(arguments, translate, format_line)
 
 
-def _with_file_name(name, lines):
-    """Yields the lines of the second file, whose errors have to name it."""
+def _with_file_name(name: str, lines: Iterator[str]) -> Iterator[str]:
+    """Yields the lines of the second file; its errors name the file."""
     try:
         yield from lines
     except SentenceError as error:

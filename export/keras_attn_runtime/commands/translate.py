@@ -1,10 +1,18 @@
 """`keras-attn-runtime translate FILE < in.txt > out.txt`."""
 
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack
+
 from keras_attn_runtime.commands.argument_types import integer, positive_integer
 from keras_attn_runtime.commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime.commands.line_arguments import add_line_arguments, add_model
 from keras_attn_runtime.commands.line_loop import run_lines
+from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.json_line import json_line
+from keras_attn_runtime.options import CallOptions
+from keras_attn_runtime.translation import Translation
+from keras_attn_runtime.translator import Translator
 
 HELP = "translate standard input, line by line"
 DESCRIPTION = (
@@ -13,7 +21,8 @@ DESCRIPTION = (
 )
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the command."""
     add_model(parser)
     parser.add_argument(
         "--target-prefix",
@@ -42,7 +51,8 @@ def add_arguments(parser):
     add_line_arguments(parser)
 
 
-def run(arguments):
+def run(arguments: Namespace) -> int:
+    """Runs the command and returns the exit status."""
     if arguments.format == "text":
         # A line of text has room for one translation and nothing about it.
         if arguments.alignments:
@@ -53,17 +63,22 @@ def run(arguments):
                 "--format text writes only the best translation"
             )
 
-    def translate(translator, lines, options, stack):
+    def translate(
+        translator: Translator, lines: Iterator[str], options: CallOptions, stack: ExitStack
+    ) -> Iterator[Translation]:
+        options |= {"num_hypotheses": arguments.num_hypotheses or 1, "seed": arguments.seed}
         return translator.translate_iterable(
-            lines,
-            target_prefix=arguments.target_prefix,
-            num_hypotheses=arguments.num_hypotheses or 1,
-            seed=arguments.seed,
-            **options,
+            lines, target_prefix=arguments.target_prefix, **options
         )
 
-    def format_line(translation):
+    def format_line(translation: Translation) -> str:
         if arguments.format == "text":
+            if translation.text is None:
+                raise ModelFileError(
+                    "Expected a file with a target tokenizer of SentencePiece, because of --format "
+                    f"text. Received: model={arguments.model!r}. Use --format jsonl, which writes "
+                    "ids."
+                )
             # A model whose vocabulary has newlines must not add lines.
             return translation.text.replace("\n", " ")
         return json_line(translation, arguments.num_hypotheses is not None, arguments.alignments)

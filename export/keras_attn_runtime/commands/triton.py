@@ -1,6 +1,7 @@
 """`keras-attn-runtime triton FILE REPOSITORY`."""
 
 import sys
+from argparse import ArgumentParser, Namespace
 
 from keras_attn_runtime.commands.line_arguments import add_model
 from keras_attn_runtime.triton import write_repository
@@ -12,7 +13,8 @@ DESCRIPTION = (
 )
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the command."""
     add_model(parser)
     parser.add_argument("repository", metavar="REPOSITORY", help="directory of the models")
     parser.add_argument(
@@ -20,7 +22,8 @@ def add_arguments(parser):
     )
 
 
-def run(arguments):
+def run(arguments: Namespace) -> int:
+    """Runs the command and returns the exit status."""
     try:
         written = write_repository(arguments.model, arguments.repository, arguments.name)
     except (ValueError, OSError, ImportError) as error:

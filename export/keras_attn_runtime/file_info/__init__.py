@@ -1,1 +1,1 @@
-"""Reads what a model file says about itself, without the library that wrote it or runs it."""
+"""Describes model files, without the libraries that write or run them."""

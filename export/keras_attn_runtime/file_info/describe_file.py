@@ -3,8 +3,11 @@
 import base64
 import binascii
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from keras_attn_runtime import checksum, file_checksum
 from keras_attn_runtime.errors import ModelFileError
@@ -12,8 +15,10 @@ from keras_attn_runtime.file_info.keras_file import KerasFile
 from keras_attn_runtime.file_info.mapped_file import map_file
 from keras_attn_runtime.file_info.read_metadata import read_onnx_file
 from keras_attn_runtime.file_info.saved_model import SavedModel
+from keras_attn_runtime.file_info.tensor_value import Signatures, TensorValue
 from keras_attn_runtime.file_info.tflite_file import IDENTIFIER, TfliteFile
 from keras_attn_runtime.foreign_files import identify_foreign
+from keras_attn_runtime.json_values import is_object
 from keras_attn_runtime.regular_file import require_regular_file
 
 PREFIX = "keras_attn."
@@ -23,7 +28,7 @@ LONGEST_TEXT = 200
 """Characters of an entry of metadata that are shown."""
 
 
-def describe_file(path):
+def describe_file(path: str | PathLike[str]) -> dict[str, Any]:
     """Describes a model file or directory.
 
     Recognized are ONNX files (of keras-attn and of other programs), SavedModels, `.keras` and
@@ -55,12 +60,12 @@ def describe_file(path):
     if path.name == "saved_model.pb":
         return _describe_saved_model(kind, path)
     content = map_file(path)
-    if content[4:8] == IDENTIFIER:
+    if bytes(content[4:8]) == IDENTIFIER:
         return _describe_tflite(kind, content)
     return {"kind": kind}
 
 
-def _describe_directory(path):
+def _describe_directory(path: Path) -> dict[str, Any]:
     if (path / "model.onnx").is_file():
         return _describe_onnx(path / "model.onnx")
     if (path / "saved_model.pb").is_file():
@@ -78,7 +83,7 @@ def _describe_directory(path):
     return {"kind": kind}
 
 
-def _describe_onnx(path):
+def _describe_onnx(path: Path) -> dict[str, Any]:
     file = read_onnx_file(path)
     if f"{PREFIX}format" in file.metadata:
         kind = "an ONNX file exported by keras-attn"
@@ -102,9 +107,11 @@ def _describe_onnx(path):
     }
 
 
-def _describe_metadata(metadata):
-    """The entries of keras-attn, read, and all others as they are."""
-    description, others, tokenizers = {}, {}, {}
+def _describe_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the entries of keras-attn, read from JSON, and all others as they are."""
+    description: dict[str, Any] = {}
+    others: dict[str, str] = {}
+    tokenizers: dict[str, dict[str, int]] = {}
     for key, value in metadata.items():
         name = key.removeprefix(PREFIX)
         if key in CHECKSUMS:
@@ -116,42 +123,42 @@ def _describe_metadata(metadata):
         else:
             others[key] = value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]} ..."
     settings = description.get("settings")
-    if isinstance(settings, dict):
+    if is_object(settings):
         description["versions"] = settings.pop("versions", {})
     return {**description, "tokenizers": tokenizers, "metadata": others}
 
 
-def _num_bytes(value):
+def _num_bytes(value: str) -> int:
     try:
         return len(base64.b64decode(value, validate=True))
     except (binascii.Error, ValueError):
         return len(value)
 
 
-def _json_or_text(value):
+def _json_or_text(value: str) -> Any:
     try:
         return json.loads(value)
     except (ValueError, RecursionError):
         return value
 
 
-def _describe_saved_model(kind, path):
+def _describe_saved_model(kind: str, path: Path) -> dict[str, Any]:
     model = SavedModel.from_bytes(map_file(path))
     versions = {"tensorflow": model.version}
-    return {"kind": kind, "signatures": _signatures(model), "versions": versions}
+    return {"kind": kind, "signatures": _signatures(model.signatures), "versions": versions}
 
 
-def _describe_tflite(kind, content):
+def _describe_tflite(kind: str, content: memoryview) -> dict[str, Any]:
     file = TfliteFile.from_bytes(content)
     return {
         "kind": kind,
-        "signatures": _signatures(file),
+        "signatures": _signatures(file.signatures),
         "description": file.description,
         "metadata_buffers": file.metadata,
     }
 
 
-def _describe_keras(kind, path):
+def _describe_keras(kind: str, path: Path) -> dict[str, Any]:
     file = KerasFile.from_path(path)
     return {
         "kind": kind,
@@ -162,12 +169,12 @@ def _describe_keras(kind, path):
     }
 
 
-def _signatures(file):
+def _signatures(signatures: Signatures) -> dict[str, Any]:
     return {
         name: {"inputs": _values(inputs), "outputs": _values(outputs)}
-        for name, (inputs, outputs) in file.signatures.items()
+        for name, (inputs, outputs) in signatures.items()
     }
 
 
-def _values(values):
+def _values(values: Iterable[TensorValue]) -> list[dict[str, Any]]:
     return [asdict(each) for each in values]

@@ -3,6 +3,8 @@
 import json
 import zipfile
 from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, Self
 
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.file_info.tensor_value import TensorValue
@@ -23,11 +25,11 @@ class KerasFile:
 
     class_name: str
     name: str = ""
-    inputs: list = field(default_factory=list)
-    versions: dict = field(default_factory=dict)
+    inputs: list[TensorValue] = field(default_factory=list[TensorValue])
+    versions: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
-    def from_path(cls, path):
+    def from_path(cls, path: str | PathLike[str]) -> Self:
         """Reads the archive, but no weights.
 
         Raises:
@@ -51,11 +53,12 @@ class KerasFile:
             ) from error
 
 
-def _input(layer):
+def _input(layer: dict[str, Any]) -> TensorValue:
     config = layer["config"]
     dtype = config.get("dtype")
+    policy: dict[str, Any] = {} if dtype is None or isinstance(dtype, str) else dtype
     return TensorValue(
         str(config.get("name", "")),
-        dtype if isinstance(dtype, str) else str((dtype or {}).get("config", {}).get("name", "?")),
+        dtype if isinstance(dtype, str) else str(policy.get("config", {}).get("name", "?")),
         tuple(config.get("batch_shape") or ()),
     )

@@ -1,10 +1,11 @@
 import mmap
+from os import PathLike
 
 from keras_attn_runtime.regular_file import require_regular_file
 
 
-def map_file(path):
-    """Returns the content of a file as a memoryview; only what is looked at is read.
+def map_file(path: str | PathLike[str]) -> memoryview:
+    """Returns the content of a file as a memoryview; only the accessed parts are read.
 
     Raises:
         OSError: if the file cannot be opened.

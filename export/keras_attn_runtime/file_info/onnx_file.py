@@ -2,10 +2,21 @@
 
 import collections
 import math
+from collections.abc import Set
 from dataclasses import dataclass, field
+from typing import Self
 
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.file_info.protobuf import read_fields, read_integers, signed, text
+from keras_attn_runtime.file_info.protobuf import (
+    EMPTY,
+    Value,
+    integer,
+    read_fields,
+    read_integers,
+    read_message,
+    signed,
+    text,
+)
 from keras_attn_runtime.file_info.tensor_value import TensorValue
 
 DTYPES = {
@@ -27,7 +38,7 @@ EXTERNAL = 1
 """`TensorProto.DataLocation` of weights in another file."""
 
 DEEPEST_GRAPH = 32
-"""Loops inside of loops; a damaged file could have more than Python can follow."""
+"""Limit of nested loops; a damaged file could exceed the recursion limit of Python."""
 
 
 @dataclass
@@ -45,22 +56,22 @@ class OnnxFile:
         has_external_data: bool, whether weights are in another file.
     """
 
-    inputs: list = field(default_factory=list)
-    outputs: list = field(default_factory=list)
-    metadata: dict = field(default_factory=dict)
-    opsets: dict = field(default_factory=dict)
+    inputs: list[TensorValue] = field(default_factory=list[TensorValue])
+    outputs: list[TensorValue] = field(default_factory=list[TensorValue])
+    metadata: dict[str, str] = field(default_factory=dict[str, str])
+    opsets: dict[str, int] = field(default_factory=dict[str, int])
     producer: str = ""
-    num_weights: collections.Counter = field(default_factory=collections.Counter)
-    matrix_dtypes: set = field(default_factory=set)
+    num_weights: collections.Counter[str] = field(default_factory=collections.Counter[str])
+    matrix_dtypes: set[str] = field(default_factory=set[str])
     has_external_data: bool = False
 
     @property
-    def precision(self):
+    def precision(self) -> str | None:
         """The lowest precision of the matrices, such as "int8"; `None` without matrices."""
         return next((PRECISIONS[each] for each in PRECISIONS if each in self.matrix_dtypes), None)
 
     @classmethod
-    def from_bytes(cls, content):
+    def from_bytes(cls, content: memoryview) -> Self:
         """Reads a serialized `ModelProto`.
 
         Args:
@@ -69,35 +80,39 @@ class OnnxFile:
         Raises:
             ModelFileError: if the bytes are not an ONNX model.
         """
-        file, producer = cls(), {}
-        graph = None
+        file = cls()
+        producer: dict[int, str] = {}
+        graph: Value | None = None
         for number, value in read_fields(content):
             if number in (2, 3):  # producer_name, producer_version
                 producer[number] = text(value)
             elif number == 7:
                 graph = value
             elif number == 8:
-                entry = dict(read_fields(value))
-                domain = text(entry.get(1, b"")) or "ai.onnx"
-                file.opsets[domain] = entry.get(2)
+                entry = read_message(value)
+                domain = text(entry.get(1, EMPTY)) or "ai.onnx"
+                file.opsets[domain] = integer(entry.get(2, 0))
             elif number == 14:
-                entry = dict(read_fields(value))
-                file.metadata[text(entry.get(1, b""))] = text(entry.get(2, b""))
+                entry = read_message(value)
+                file.metadata[text(entry.get(1, EMPTY))] = text(entry.get(2, EMPTY))
         if graph is None or not file.opsets:
             raise ModelFileError(
-                "Expected an ONNX file. Received: a file without a graph or without opsets."
+                "Expected an ONNX file with a graph and opsets. Received: "
+                f"has_graph={graph is not None}, opsets={file.opsets}."
             )
         file.producer = " ".join(producer[number] for number in sorted(producer)).strip()
         file._read_graph(graph, depth=0)
         return file
 
-    def _read_graph(self, graph, depth):
+    def _read_graph(self, graph: Value, depth: int) -> None:
         if depth > DEEPEST_GRAPH:
             raise ModelFileError(
-                f"Expected at most {DEEPEST_GRAPH} graphs inside of each other. Received: more. "
+                f"Expected at most {DEEPEST_GRAPH} graphs inside of each other. Received: {depth}. "
                 "The file is damaged."
             )
-        initializers, inputs, outputs = set(), [], []
+        initializers: set[str] = set()
+        inputs: list[Value] = []
+        outputs: list[Value] = []
         for number, value in read_fields(graph):
             if number == 1:
                 self._read_node(value, depth)
@@ -109,9 +124,9 @@ class OnnxFile:
                 outputs.append(value)
         if depth == 0:
             self.inputs = [_read_value(value, initializers) for value in inputs]
-            self.outputs = [_read_value(value, ()) for value in outputs]
+            self.outputs = [_read_value(value, set()) for value in outputs]
 
-    def _read_node(self, node, depth):
+    def _read_node(self, node: Value, depth: int) -> None:
         for number, value in read_fields(node):
             if number == 5:
                 for kind, content in read_fields(value):
@@ -120,14 +135,15 @@ class OnnxFile:
                     elif kind in (6, 11):  # g, graphs
                         self._read_graph(content, depth + 1)
 
-    def _read_tensor(self, tensor):
+    def _read_tensor(self, tensor: Value) -> str:
         """Counts the elements of a `TensorProto` and returns its name."""
-        dims, dtype, name = [], "undefined", ""
+        dims: list[int] = []
+        dtype, name = "undefined", ""
         for number, value in read_fields(tensor):
             if number == 1:
                 dims += read_integers(value)
             elif number == 2:
-                dtype = DTYPES.get(value, f"dtype {value}")
+                dtype = _dtype(value)
             elif number == 8:
                 name = text(value)
             elif number == 14:
@@ -138,27 +154,31 @@ class OnnxFile:
         return name
 
 
-def _read_value(value, initializers):
+def _read_value(value: Value, initializers: Set[str]) -> TensorValue:
     """Reads a `ValueInfoProto`."""
-    entry = dict(read_fields(value))
-    name = text(entry.get(1, b""))
-    kind = dict(read_fields(entry.get(2, b"")))
+    entry = read_message(value)
+    name = text(entry.get(1, EMPTY))
+    kind = read_message(entry.get(2, EMPTY))
     optional = name in initializers
     while 9 in kind:  # optional_type
         optional = True
-        kind = dict(read_fields(dict(read_fields(kind[9])).get(1, b"")))
+        kind = read_message(read_message(kind[9]).get(1, EMPTY))
     if 1 not in kind:  # a sequence, a map or a sparse tensor
         return TensorValue(name, "not a tensor", None, optional)
-    tensor = dict(read_fields(kind[1]))
-    dtype = DTYPES.get(tensor.get(1), f"dtype {tensor.get(1)}")
+    tensor = read_message(kind[1])
+    dtype = _dtype(tensor.get(1, 0))
     shape = None
     if 2 in tensor:
         shape = tuple(_read_axis(axis) for number, axis in read_fields(tensor[2]) if number == 1)
     return TensorValue(name, dtype, shape, optional)
 
 
-def _read_axis(axis):
-    """The size of an axis, its name if it is dynamic, or `None` if it has neither."""
+def _dtype(value: Value) -> str:
+    return DTYPES.get(integer(value), f"dtype {integer(value)}")
+
+
+def _read_axis(axis: Value) -> int | str | None:
+    """Returns the size of an axis, its name if it is dynamic, or `None` if it has neither."""
     for number, value in read_fields(axis):
         if number == 1:
             return signed(value)

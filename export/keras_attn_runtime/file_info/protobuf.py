@@ -1,24 +1,34 @@
 """The wire format of protobuf messages."""
 
+from collections.abc import Iterator
+from typing import TypeAlias
+
 from keras_attn_runtime.errors import ModelFileError
+
+Value: TypeAlias = int | memoryview
+"""The value of a field: a number, or the bytes of a string, a message or packed numbers."""
+
+EMPTY = memoryview(b"")
+"""The default of a string or a message."""
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 
-def read_fields(message):
+def read_fields(message: Value) -> Iterator[tuple[int, Value]]:
     """Yields the fields of a serialized message, without reading their content.
 
     Args:
         message: memoryview of bytes.
 
     Yields:
-        Tuples of the field number and its value: an int, or a memoryview of a string, of bytes, of
-        a message or of packed numbers.
+        Tuples of the field number and its value.
 
     Raises:
-        ModelFileError: if the bytes are not a message.
+        ModelFileError: if the bytes are not a message, or the value is a number.
     """
+    if isinstance(message, int):
+        raise _malformed("a number in the place of a message")
     position = 0
     while position < len(message):
         key, position = _read_varint(message, position)
@@ -38,30 +48,44 @@ def read_fields(message):
         yield number, value
 
 
-def read_integers(value):
+def read_message(message: Value) -> dict[int, Value]:
+    """Returns the values of a serialized message by field number; of several, the last."""
+    return dict(read_fields(message))
+
+
+def read_integers(value: Value) -> list[int]:
     """Returns the list of ints of one entry of a repeated field, packed or not."""
     if isinstance(value, int):
         return [value]
-    integers, position = [], 0
+    integers: list[int] = []
+    position = 0
     while position < len(value):
         integer, position = _read_varint(value, position)
         integers.append(integer)
     return integers
 
 
-def signed(value):
+def integer(value: Value) -> int:
+    """Returns the number of a field of numbers."""
+    if not isinstance(value, int):
+        raise _malformed("bytes in the place of a number")
+    return value
+
+
+def signed(value: Value) -> int:
     """Returns the signed 64-bit integer of a varint."""
+    value = integer(value)
     return value - 2**64 if value >= 2**63 else value
 
 
-def text(value):
+def text(value: Value) -> str:
     """Returns the string of a field of bytes."""
     if isinstance(value, int):
         raise _malformed("a number in the place of a string")
     return bytes(value).decode("utf-8", "replace")
 
 
-def _read_varint(message, position):
+def _read_varint(message: memoryview, position: int) -> tuple[int, int]:
     result = 0
     for shift in range(0, 70, 7):
         if position >= len(message):
@@ -74,5 +98,5 @@ def _read_varint(message, position):
     raise _malformed("a number of more than 10 bytes")
 
 
-def _malformed(what):
+def _malformed(what: str) -> ModelFileError:
     return ModelFileError(f"Expected a protobuf message. Received: {what}. The file is damaged.")

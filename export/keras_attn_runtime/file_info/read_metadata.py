@@ -1,5 +1,7 @@
 """Metadata of a file exported by keras-attn, read without ONNX Runtime."""
 
+from pathlib import Path
+
 from keras_attn_runtime.checksum import verify_checksum
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.file_checksum import (
@@ -14,7 +16,7 @@ from keras_attn_runtime.file_info.onnx_file import OnnxFile
 from keras_attn_runtime.foreign_files import describe_foreign
 
 
-def read_onnx_file(path):
+def read_onnx_file(path: Path) -> OnnxFile:
     """Reads an ONNX file and compares it with its checksums.
 
     Args:
@@ -28,7 +30,7 @@ def read_onnx_file(path):
         ModelFileError: if it is not an ONNX file, or differs from one of its checksums.
     """
 
-    def load():
+    def load() -> OnnxFile:
         verify_file_checksum(path)
         try:
             file = OnnxFile.from_bytes(map_file(path))
@@ -44,12 +46,12 @@ def read_onnx_file(path):
     return load_unchanged(load, path, weights_of(path))
 
 
-def read_exported_file(path):
+def read_exported_file(path: Path) -> tuple[OnnxFile, Settings]:
     """Reads an ONNX file that keras-attn exported.
 
     Args:
-        path: path of the file, or of the directory that was exported in its place: with
-            `model.onnx` and its weights, or with the graphs of a search in steps.
+        path: path of the file, or of an exported directory: with `model.onnx` and its weights, or
+            with the graphs of a search in steps.
 
     Returns:
         Tuple of the `OnnxFile` and its `Settings`.

@@ -1,10 +1,19 @@
 """Signatures of a TensorFlow SavedModel."""
 
 from dataclasses import dataclass, field
+from typing import Self
 
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.file_info.protobuf import read_fields, signed, text
-from keras_attn_runtime.file_info.tensor_value import TensorValue
+from keras_attn_runtime.file_info.protobuf import (
+    EMPTY,
+    Value,
+    integer,
+    read_fields,
+    read_message,
+    signed,
+    text,
+)
+from keras_attn_runtime.file_info.tensor_value import Signatures, TensorValue
 
 DTYPES = {
     **{1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string"},
@@ -24,10 +33,10 @@ class SavedModel:
     """
 
     version: str = ""
-    signatures: dict = field(default_factory=dict)
+    signatures: Signatures = field(default_factory=Signatures)
 
     @classmethod
-    def from_bytes(cls, content):
+    def from_bytes(cls, content: memoryview) -> Self:
         """Reads a serialized `SavedModel` message.
 
         Args:
@@ -39,26 +48,29 @@ class SavedModel:
         model = cls()
         graphs = [value for number, value in read_fields(content) if number == 2]
         if not graphs:
-            raise ModelFileError("Expected a SavedModel. Received: a file without a graph.")
+            raise ModelFileError(
+                "Expected a SavedModel with a graph. Received: graphs=[]. Export it again."
+            )
         for number, value in read_fields(graphs[0]):
             if number == 1:
-                model.version = text(dict(read_fields(value)).get(5, b""))
+                model.version = text(read_message(value).get(5, EMPTY))
             elif number == 5:
-                entry = dict(read_fields(value))
-                model.signatures[text(entry.get(1, b""))] = _read_signature(entry.get(2, b""))
+                entry = read_message(value)
+                model.signatures[text(entry.get(1, EMPTY))] = _read_signature(entry.get(2, EMPTY))
         model.signatures.pop("__saved_model_init_op", None)
         return model
 
 
-def _read_signature(signature):
-    inputs, outputs = [], []
+def _read_signature(signature: Value) -> tuple[list[TensorValue], list[TensorValue]]:
+    inputs: list[TensorValue] = []
+    outputs: list[TensorValue] = []
     for number, value in read_fields(signature):
         if number in (1, 2):
-            entry = dict(read_fields(value))
+            entry = read_message(value)
             values = inputs if number == 1 else outputs
-            values.append(_read_tensor(text(entry.get(1, b"")), entry.get(2, b"")))
+            values.append(_read_tensor(text(entry.get(1, EMPTY)), entry.get(2, EMPTY)))
         elif number == 4:  # defaults: inputs that a caller may leave out
-            name = text(dict(read_fields(value)).get(1, b""))
+            name = text(read_message(value).get(1, EMPTY))
             inputs[:] = [
                 TensorValue(each.name, each.dtype, each.shape, each.optional or each.name == name)
                 for each in inputs
@@ -66,13 +78,14 @@ def _read_signature(signature):
     return sorted(inputs, key=lambda each: each.name), sorted(outputs, key=lambda each: each.name)
 
 
-def _read_tensor(name, tensor):
-    entry = dict(read_fields(tensor))
-    dtype = DTYPES.get(entry.get(2), f"dtype {entry.get(2)}")
-    shape = []
-    for number, value in read_fields(entry.get(3, b"")):
+def _read_tensor(name: str, tensor: Value) -> TensorValue:
+    entry = read_message(tensor)
+    number = integer(entry.get(2, 0))
+    dtype = DTYPES.get(number, f"dtype {number}")
+    shape: list[int | None] = []
+    for number, value in read_fields(entry.get(3, EMPTY)):
         if number == 2:
-            size = signed(dict(read_fields(value)).get(1, 0))
+            size = signed(read_message(value).get(1, 0))
             shape.append(None if size < 0 else size)
         elif number == 3 and value:  # unknown_rank
             return TensorValue(name, dtype, None)

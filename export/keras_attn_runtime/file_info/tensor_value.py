@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from typing import TypeAlias
 
 
 @dataclass(frozen=True)
@@ -15,12 +16,16 @@ class TensorValue:
 
     name: str
     dtype: str
-    shape: tuple | None
+    shape: tuple[int | str | None, ...] | None
     optional: bool = False
 
-    def __str__(self):
+    def __str__(self) -> str:
         if self.shape is None:
             axes = "unknown rank"
         else:
             axes = ", ".join("?" if size is None else str(size) for size in self.shape)
         return f"{self.name}: {self.dtype} ({axes})" + (", optional" if self.optional else "")
+
+
+Signatures: TypeAlias = dict[str, tuple[list[TensorValue], list[TensorValue]]]
+"""The inputs and outputs of each signature, by name."""

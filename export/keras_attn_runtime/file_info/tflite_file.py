@@ -2,9 +2,10 @@
 
 import struct
 from dataclasses import dataclass, field
+from typing import Self
 
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.file_info.tensor_value import TensorValue
+from keras_attn_runtime.file_info.tensor_value import Signatures, TensorValue
 
 IDENTIFIER = b"TFL3"
 DTYPES = {
@@ -34,12 +35,12 @@ class TfliteFile:
         metadata: list of strings, names of the metadata buffers.
     """
 
-    signatures: dict = field(default_factory=dict)
+    signatures: Signatures = field(default_factory=Signatures)
     description: str = ""
-    metadata: list = field(default_factory=list)
+    metadata: list[str] = field(default_factory=list[str])
 
     @classmethod
-    def from_bytes(cls, content):
+    def from_bytes(cls, content: memoryview) -> Self:
         """Reads a serialized `Model` of the TensorFlow Lite schema.
 
         Args:
@@ -49,33 +50,36 @@ class TfliteFile:
             ModelFileError: if the bytes are not a TensorFlow Lite model.
         """
         try:
-            return cls._from_root(_Table(content, struct.unpack_from("<I", content, 0)[0]))
+            return cls._from_root(_Table(content, _integer("<I", content, 0)))
         except (struct.error, IndexError, UnicodeDecodeError, RecursionError) as error:
             raise ModelFileError(
-                f"Expected a TensorFlow Lite file. Received: one that is damaged ({error})."
+                f"Expected an undamaged TensorFlow Lite file. Received: {error}. Copy or export it "
+                "again."
             ) from error
 
     @classmethod
-    def _from_root(cls, model):
+    def _from_root(cls, model: "_Table") -> Self:
         subgraphs = model.tables(_MODEL_SUBGRAPHS)
-        signatures = {}
+        signatures: Signatures = {}
         for signature in model.tables(_MODEL_SIGNATURES):
             tensors = subgraphs[signature.number(_SIGNATURE_SUBGRAPH, "<I")].tables(
                 _SUBGRAPH_TENSORS
             )
-            signatures[signature.text(_SIGNATURE_KEY)] = tuple(
+            inputs, outputs = (
                 [
                     _value(tensors[each.number(_MAP_TENSOR, "<I")], each.text(_MAP_NAME))
                     for each in signature.tables(values)
                 ]
                 for values in (_SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS)
             )
+            signatures[signature.text(_SIGNATURE_KEY)] = inputs, outputs
         if not signatures:
             tensors = subgraphs[0].tables(_SUBGRAPH_TENSORS)
-            signatures[""] = tuple(
+            inputs, outputs = (
                 [_value(tensors[index]) for index in subgraphs[0].numbers(values)]
                 for values in (_SUBGRAPH_INPUTS, _SUBGRAPH_OUTPUTS)
             )
+            signatures[""] = inputs, outputs
         names = [each.text(_METADATA_NAME) for each in model.tables(_MODEL_METADATA)]
         return cls(signatures, model.text(_MODEL_DESCRIPTION), names)
 
@@ -83,34 +87,34 @@ class TfliteFile:
 class _Table:
     """A table of a FlatBuffer."""
 
-    def __init__(self, content, position):
+    def __init__(self, content: memoryview, position: int) -> None:
         self._content = content
         self._position = position
 
-    def number(self, field, form, default=0):
-        """The scalar of a field, of a `struct` format."""
+    def number(self, field: int, form: str, default: int = 0) -> int:
+        """Returns the integer of a field, of a `struct` format."""
         position = self._find(field)
-        return default if position is None else struct.unpack_from(form, self._content, position)[0]
+        return default if position is None else _integer(form, self._content, position)
 
-    def text(self, field):
-        """The string of a field; "" if it is missing."""
+    def text(self, field: int) -> str:
+        """Returns the string of a field; "" if it is missing."""
         begin, size = self._vector(field)
         return bytes(self._content[begin : begin + size]).decode()
 
-    def numbers(self, field):
-        """The list of int32 of a field; [] if it is missing."""
+    def numbers(self, field: int) -> list[int]:
+        """Returns the list of int32 of a field; [] if it is missing."""
         begin, size = self._vector(field)
         return list(struct.unpack_from(f"<{size}i", self._content, begin))
 
-    def tables(self, field):
-        """The list of tables of a field; [] if it is missing."""
+    def tables(self, field: int) -> "list[_Table]":
+        """Returns the list of tables of a field; [] if it is missing."""
         begin, size = self._vector(field)
         if begin + 4 * size > len(self._content):
             raise IndexError("a list that ends after the file")
         positions = range(begin, begin + 4 * size, 4)
         return [_Table(self._content, each + self._unsigned(each)) for each in positions]
 
-    def _vector(self, field):
+    def _vector(self, field: int) -> tuple[int, int]:
         """Returns the offset of the first element of a vector or string, and its length."""
         position = self._find(field)
         if position is None:
@@ -118,21 +122,26 @@ class _Table:
         position += self._unsigned(position)
         return position + 4, self._unsigned(position)
 
-    def _find(self, field):
+    def _find(self, field: int) -> int | None:
         """Returns the offset of a field, or `None` if it has its default."""
-        vtable = self._position - struct.unpack_from("<i", self._content, self._position)[0]
+        vtable = self._position - _integer("<i", self._content, self._position)
         if vtable < 0:
             raise IndexError("a table without fields")
-        if 4 + 2 * field >= struct.unpack_from("<H", self._content, vtable)[0]:
+        if 4 + 2 * field >= _integer("<H", self._content, vtable):
             return None
-        offset = struct.unpack_from("<H", self._content, vtable + 4 + 2 * field)[0]
+        offset = _integer("<H", self._content, vtable + 4 + 2 * field)
         return self._position + offset if offset else None
 
-    def _unsigned(self, position):
-        return struct.unpack_from("<I", self._content, position)[0]
+    def _unsigned(self, position: int) -> int:
+        return _integer("<I", self._content, position)
 
 
-def _value(tensor, name=None):
+def _integer(form: str, content: memoryview, position: int) -> int:
+    """Returns the integer of a `struct` format at a position."""
+    return struct.unpack_from(form, content, position)[0]
+
+
+def _value(tensor: _Table, name: str | None = None) -> TensorValue:
     dtype = tensor.number(_TENSOR_TYPE, "<b")
     # Dynamic axes are -1 in the second one, which is missing without them.
     shape = tensor.numbers(_TENSOR_SHAPE_SIGNATURE) or tensor.numbers(_TENSOR_SHAPE)

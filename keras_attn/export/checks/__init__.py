@@ -1,1 +1,1 @@
-"""Checks of a model before its export, and of the file after it."""
+"""Checks of a model before its export, and of the exported file."""

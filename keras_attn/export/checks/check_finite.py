@@ -5,18 +5,19 @@ import numpy as np
 from keras_attn.export.export_error import ExportError
 
 SHOWN = 8
-"""Weights that the message names at most."""
+"""Maximum number of weights that the message names."""
 
 
 def check_finite(weights: Any, allow_nonfinite: bool = False) -> None:
     """Refuses weights that are NaN or infinite, the result of a training that diverged.
 
     Args:
-        weights: list of `keras.Variable`.
-        allow_nonfinite: bool, whether to accept them.
+        weights: List of `keras.Variable`.
+        allow_nonfinite: Bool, whether to accept them.
 
     Raises:
-        ExportError: names the weights, with the number of such values in each.
+        ExportError: If there are such weights. The message names them, with the number of NaN and
+            infinite values in each.
     """
     if allow_nonfinite:
         return

@@ -4,13 +4,13 @@ from keras_attn._layer.flatten_layers import flatten_layers
 
 
 def check_stateless(*layers: Any) -> None:
-    """Refuses layers that go on from the batch before: a file starts each run anew.
+    """Refuses layers with a state between batches, because an exported file starts each run anew.
 
     Args:
-        layers: Keras layers or models; all layers inside them are checked, however deep.
+        layers: Keras layers or models; all nested layers are checked.
 
     Raises:
-        ValueError: one of them is a recurrent layer with `stateful=True`.
+        ValueError: If a layer is a recurrent layer with `stateful=True`.
     """
     stateful = [layer.name for layer in flatten_layers(layers) if getattr(layer, "stateful", False)]
     if stateful:

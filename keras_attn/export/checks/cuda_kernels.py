@@ -41,15 +41,14 @@ _TYPES = {
 }
 
 CUDA_KERNELS = {name: types for types, names in _TYPES.items() for name in names.split()}
-"""The element types for which ONNX Runtime's CUDA provider has a kernel, for each operator of opset
-18 or 21 that an export may hold. Of the types that an export may hold; in `TYPED_INPUT` is which
-input they are of.
+"""Element types for which ONNX Runtime's CUDA provider has a kernel, for each operator of opset 18
+or 21 and each type that an export may contain. `TYPED_INPUT` lists the input with this type.
 
 Source: docs/OperatorKernels.md of microsoft/onnxruntime, main branch in March 2026 (commit 001d12d,
 between 1.24 and 1.25)."""
 
 TYPED_INPUT = {"OneHot": 2, "Where": 1}
-"""The input whose type decides, where it is not the first."""
+"""Input with the type of the kernel, if it is not the first input."""
 
 FILLS = ("ConstantOfShape", "Expand", "Range", "Tile")
 """Operators whose CUDA kernels read a shape on the CPU and fill a tensor on the GPU."""

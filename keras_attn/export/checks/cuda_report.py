@@ -11,23 +11,23 @@ if TYPE_CHECKING:
     import onnx
 
 SMALL = 100
-"""Elements of a constant up to which ONNX Runtime reads it on the CPU for free."""
+"""Maximum number of elements of a constant that ONNX Runtime reads on the CPU without cost."""
 
 
 @dataclasses.dataclass
 class CudaReport:
-    """Which nodes of a file ONNX Runtime would run on the CPU although it was asked for CUDA.
+    """The nodes of an ONNX file that ONNX Runtime would run on the CPU in a session with CUDA.
 
-    A node without a kernel makes its inputs be copied from the GPU and its results back, inside of
-    a loop at each step. What is computed from shapes alone runs on the CPU on purpose, with nothing
-    to copy; it is counted apart.
+    If a node has no CUDA kernel, its inputs are copied from the GPU and its results back, inside of
+    a loop in each step. Nodes that compute only shapes run on the CPU on purpose, without copies.
+    They are counted separately.
 
     Attributes:
-        nodes: int, nodes of the file, those of nested graphs included.
-        shapes: int, those that compute shapes on the CPU.
-        missing: `collections.Counter` of the nodes without a kernel, by names such as
-            `"GatherND of int32"`.
-        missing_in_loops: the same of the nodes inside of loops alone.
+        nodes: Int, number of nodes of the file, including nested graphs.
+        shapes: Int, number of nodes that compute shapes on the CPU.
+        missing: `collections.Counter` of the nodes without a kernel, by names such as `"GatherND of
+            int32"`.
+        missing_in_loops: The same for the nodes inside of loops only.
     """
 
     nodes: int = 0
@@ -59,7 +59,7 @@ class CudaReport:
         return report
 
     def _look(self, graph, types, constants, in_loop):
-        """Adds the nodes of a graph, inside of which the small `constants` can be read."""
+        """Counts the nodes of a graph; `constants` are the known small constants."""
         constants = constants | {
             tensor.name for tensor in graph.initializer if math.prod(tensor.dims) <= SMALL
         }
@@ -81,7 +81,7 @@ class CudaReport:
 
 
 def _missing_kernel(node, types):
-    """The operator and type of a node that has no kernel, otherwise `None`."""
+    """Returns operator and type of a node without a kernel, otherwise `None`."""
     from onnx import TensorProto
 
     if list(subgraphs(node)):

@@ -1,4 +1,4 @@
-"""The layer at which an exported model parts from Keras."""
+"""Search for the layer at which an exported model begins to differ from Keras."""
 
 import collections
 import contextlib
@@ -21,16 +21,16 @@ from keras_attn.export.trace.trace_function import trace
 def differing_layer(function: Any, feed: Any, differs: Any) -> Any:
     """Finds the first layer whose output differs between Keras and ONNX.
 
-    All outputs of layers that are tensors of the outermost graph become outputs of a second model,
+    All layer outputs that are tensors of the outermost graph become outputs of a second model,
     which is converted in the same way and run once for each of them.
 
     Args:
         function: `FunctionalFunction`.
-        feed: dictionary of arrays, for which the results differ.
-        differs: callable of two arrays, whether they are too far from each other.
+        feed: Dict of arrays for which the results differ.
+        differs: Function of two arrays that returns whether they differ too much.
 
     Returns:
-        String such as `"the layer 'dense' (Dense)"`; an empty one if no layer was found.
+        String such as `"the layer 'dense' (Dense)"`; empty if no layer was found.
     """
     # This is for an error message, which is to appear whatever happens here.
     with contextlib.suppress(Exception):
@@ -98,7 +98,7 @@ def _differing_layer(function, feed, differs):
 
 
 def _counts(calls):
-    """The number of output tensors of each layer."""
+    """Returns the number of output tensors of each layer."""
     return collections.Counter(id(layer) for layer, _, _ in calls)
 
 
@@ -112,11 +112,10 @@ def _names(name, shape):
 
 @contextlib.contextmanager
 def _recorded_calls(model):
-    """Notes the outputs of all layers that are called inside the block.
+    """Records the outputs of all layers that are called inside the block.
 
     Yields:
-        List of (layer, number of the output of this layer, tensor), inner layers before the outer
-        ones.
+        List of (layer, number of the output of this layer, tensor), inner before outer layers.
     """
     import tensorflow as tf
 

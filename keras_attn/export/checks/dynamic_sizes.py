@@ -1,6 +1,5 @@
-"""Samples of other sizes, at which an exported file is compared with Keras once more."""
+"""Samples of other sizes, with which an exported file is compared with Keras again."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -9,31 +8,31 @@ import numpy as np
 def batches_of_other_sizes(
     function: Any, inputs: Any, arrays: Any, dynamic_sizes: Any = None
 ) -> Any:
-    """Stretches a sample along the dynamic axes of a model's inputs.
+    """Resizes a sample along the dynamic axes of a model's inputs.
 
-    A conversion may take a size of the sample for a constant, which no comparison at these sizes
-    shows. So all dynamic axes get other sizes, different from all others that the sample has. The
-    first axes of all inputs change together, and so do other axes of equal sizes. If Keras fails,
-    the axes are changed one after the other, to larger and to smaller sizes; an axis at which Keras
-    always fails is fixed.
+    A conversion may treat a size of the sample as a constant, which a comparison with the same
+    sizes cannot detect. Therefore all dynamic axes get other sizes, different from all sizes in the
+    sample. The first axes of all inputs change together, and so do other axes with equal sizes. If
+    Keras fails, the axes are changed separately, to larger and to smaller sizes; an axis at which
+    Keras always fails is fixed.
 
     Args:
-        function: callable that takes the tensors of `inputs` in this order and runs Keras.
-        inputs: dictionary from the name of an input to its symbolic tensor.
-        arrays: list of arrays, the sample.
-        dynamic_sizes: optional dictionary from the name of an input to the shape that it gets
-            instead; `None` in a shape is the size in the sample.
+        function: Function that runs Keras, with the tensors of `inputs` in this order as arguments.
+        inputs: Dict from the names of inputs to their symbolic tensors.
+        arrays: List of arrays, the sample.
+        dynamic_sizes: Dict from the names of inputs to the shapes to use instead, or `None`; `None`
+            in a shape is the size in the sample.
 
     Returns:
-        Tuple of a list of pairs, a batch (list of arrays) and what `function` returns for it, and
-        of a dictionary from the name of an input to the set of its axes that are fixed. There is a
-        warning for each of these.
+        Tuple of a list of pairs (batch, results of `function`), where a batch is a list of arrays,
+        and a dict from groups of fixed axes, which change together, to the reasons. A group is a
+        tuple of pairs (name of an input, axis).
 
     Raises:
-        ValueError: `dynamic_sizes` does not fit the inputs, or Keras fails at these sizes.
+        ValueError: If `dynamic_sizes` does not fit the inputs, or Keras fails at these sizes.
     """
     if dynamic_sizes is not None:
-        batch = _resized(arrays, _given_sizes(dynamic_sizes, inputs, arrays))
+        batch = resized(arrays, _given_sizes(dynamic_sizes, inputs, arrays))
         try:
             return [(batch, function(*batch))], {}
         except Exception as error:
@@ -49,16 +48,16 @@ def batches_of_other_sizes(
         taken.add(choices[-1][0])
 
     def run(sizes):
-        """The batch of these sizes of groups and Keras' results, or the error."""
+        """Returns the batch with these sizes and the results of Keras, or the error."""
         axes = {axis: size for group, size in sizes.items() for axis in group}
-        batch = _resized(arrays, axes)
+        batch = resized(arrays, axes)
         try:
             return batch, function(*batch)
         except Exception as error:  # of whatever operator cannot have the size
             return error
 
     def first_that_runs(group, candidates):
-        """Pairs of sizes and results, at most one, and the last error."""
+        """Returns a list with the first sizes and results without error, and the last error."""
         error = None
         for size in candidates:
             result = run({group: size})
@@ -92,17 +91,42 @@ def batches_of_other_sizes(
     fixed = {}
     names = list(inputs)
     for group, (candidates, error) in failed.items():
-        for number, axis in group:
-            fixed.setdefault(names[number], set()).add(axis)
-        _warn(names, arrays, group, candidates, error)
+        tried = ", ".join(map(str, candidates))
+        axes = tuple((names[number], axis) for number, axis in group)
+        fixed[axes] = f"Keras fails at the sizes {tried} ({_short(error)})"
     together = run(sizes) if len(sizes) > 1 else None
     if together is not None and not isinstance(together, Exception):
         results = [together]
     return results, fixed
 
 
+def resized(arrays: Any, sizes: Any) -> Any:
+    """Resizes some axes of arrays.
+
+    Entries are repeated or removed in place, so padding stays at the end of an axis, and all values
+    occur in the sample.
+
+    Args:
+        arrays: List of arrays.
+        sizes: Dict from pairs (number of an array, axis) to sizes.
+
+    Returns:
+        List of arrays.
+    """
+    arrays = list(arrays)
+    for (number, axis), size in sizes.items():
+        old = arrays[number].shape[axis]
+        arrays[number] = np.take(arrays[number], np.arange(size) * old // size, axis)
+    return arrays
+
+
+def describe_axes(axes: Any) -> str:
+    """Formats pairs (name of an input, axis) for a message."""
+    return ", ".join(f"axis {axis} of {name!r}" for name, axis in axes)
+
+
 def _axes_that_change_together(inputs, arrays):
-    """Tuple of tuples of (number of the input, axis), the rows first."""
+    """Returns a tuple of tuples of (number of the input, axis), beginning with the batch axes."""
     rows, others = [], {}
     for number, (value, array) in enumerate(zip(inputs.values(), arrays, strict=True)):
         for axis, size in enumerate(value.shape):
@@ -113,7 +137,7 @@ def _axes_that_change_together(inputs, arrays):
 
 
 def _candidates(size, taken):
-    """Sizes to try instead of one, the first of them not among those taken."""
+    """Returns sizes to try instead of a size. The first is not among the sizes in use."""
     larger = next(each for each in range(size + 1, size + len(taken) + 2) if each not in taken)
     # Twice the size for what must be divisible, less for what has a limit.
     sizes = [larger, 2 * size, size - 1, size // 2]
@@ -123,19 +147,6 @@ def _candidates(size, taken):
 def _size(arrays, group):
     number, axis = group[0]
     return arrays[number].shape[axis]
-
-
-def _resized(arrays, sizes):
-    """Arrays with other sizes of some axes.
-
-    Entries are repeated or left out in place, so that padding stays at its end of an axis and every
-    value is one of the sample's.
-    """
-    arrays = list(arrays)
-    for (number, axis), size in sizes.items():
-        old = arrays[number].shape[axis]
-        arrays[number] = np.take(arrays[number], np.arange(size) * old // size, axis)
-    return arrays
 
 
 def _given_sizes(dynamic_sizes, inputs, arrays):
@@ -169,18 +180,7 @@ def _given_sizes(dynamic_sizes, inputs, arrays):
     return sizes
 
 
-def _warn(names, arrays, group, candidates, error):
-    axes = ", ".join(f"axis {axis} of {names[number]!r}" for number, axis in group)
-    tried = ", ".join(map(str, candidates))
-    warnings.warn(
-        f"The exported file has the fixed size {_size(arrays, group)} for {axes}: Keras fails at "
-        f"the sizes {tried} ({_short(error)}). If it can run at others, pass them as "
-        "`dynamic_sizes`.",
-        stacklevel=5,
-    )
-
-
 def _short(error):
-    """The kind of an error and its first line."""
+    """Returns the type of an error and its first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"

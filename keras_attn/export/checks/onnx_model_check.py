@@ -23,20 +23,20 @@ ALLOWED_OPERATORS = frozenset(
     Xor
     """.split()
 )
-"""Operators of the standard domain that an exported file may hold. Not among them: Einsum (no
-runtime makes it fast), random operators (an export is deterministic), strings and sequences."""
+"""Operators of the standard domain that an exported file may contain. Excluded are Einsum (slow in
+all runtimes), random operators (an export is deterministic), strings and sequences."""
 
 
 def check_model(model: "onnx.ModelProto", path: str | PathLike[str] | None = None) -> None:
-    """Refuses a model that another runtime could not run.
+    """Refuses a model that other runtimes could not run.
 
     Args:
         model: `onnx.ModelProto`.
-        path: name of its file, beside which are the weights that are not in the model itself.
+        path: Path of its file. Weights outside of the file are in the same directory.
 
     Raises:
-        ExportError: an operator outside `ALLOWED_OPERATORS` or another domain than the standard
-            one, or `onnx.checker` finds the model invalid.
+        ExportError: If an operator is not in `ALLOWED_OPERATORS` or not of the standard domain, or
+            `onnx.checker` finds the model invalid.
     """
     import onnx
 
@@ -65,13 +65,14 @@ def open_session(path: str | PathLike[str]) -> Any:
     """Opens a file in ONNX Runtime on the CPU.
 
     Args:
-        path: name of an ONNX file.
+        path: Path of an ONNX file.
 
     Returns:
-        A function from named NumPy arrays to a dictionary of NumPy arrays.
+        A function from named NumPy arrays to a dict of NumPy arrays.
 
     Raises:
-        ExportError: ONNX Runtime refuses the file; the function raises it too, if it cannot be run.
+        ExportError: If ONNX Runtime refuses the file. The function raises it if the file fails to
+            run.
     """
     disable_telemetry()
     import onnxruntime

@@ -5,7 +5,7 @@ import numpy as np
 
 
 def largest_difference(expected: Any, run: Any, feed: Any) -> Any:
-    """The largest difference of all outputs and a text that says which one it is."""
+    """Returns the largest difference of all outputs, and a text that names the output."""
     actual = run(**feed)
     largest, reason = 0.0, ""
     for name, value in expected.items():
@@ -16,7 +16,7 @@ def largest_difference(expected: Any, run: Any, feed: Any) -> Any:
 
 
 def difference(value: Any, actual: Any) -> Any:
-    """The largest difference of two arrays, infinite where they cannot be compared, and a text."""
+    """Returns the largest difference of two arrays, infinite if they do not compare, and a text."""
     if value.shape != actual.shape:
         return float("inf"), f"shape {actual.shape} instead of {value.shape}"
     if value.dtype.kind in "biu":  # what is counted or chosen is right or wrong

@@ -6,40 +6,54 @@ from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.export_error import ExportError
 
 TOLERANCE = 1e-4
-"""Largest difference allowed of a score, a log probability or an attention weight."""
+"""Maximum difference of a score, a log probability or an attention weight."""
 
 LOW_EQUAL, LOW_EQUAL_OF_PRECISION = 0.99, 0.8
-"""Shares of equal ids below which the text of a report starts with a warning: of a file and Keras,
-and of a file of lower precision and the float32 model. Trained models have higher ones."""
+"""Fractions of equal ids below which the text of a report starts with a warning: of a file compared
+with Keras, and of a file of lower precision compared with the float32 model. Trained models have
+higher fractions."""
 
 TIE = 1e-3
-"""Scores of two hypotheses that may change places: where their prefixes tied within float32
-resolution, the order of a sum decided which one was searched further."""
+"""Maximum difference of the scores of two hypotheses that may be exchanged. If their prefixes tie
+within the resolution of float32, the order of a sum decides which one is continued."""
 
 
 @dataclasses.dataclass
 class ParityReport:
-    """How well an exported model agrees with Keras.
+    """Agreement of an exported model with Keras, measured on sentences.
 
-    Attributes:
-        is_stochastic: bool, whether hypotheses are drawn at random. Two that part have no scores in
-            common.
-        sentences: int, number of sentences translated by both.
-        batch_sizes: set of the batch sizes used.
-        cut: int, sentences of which a hypothesis was ended by `max_length`.
-        best_equal: float, share of the sentences whose best hypothesis has the same ids.
-        all_equal: float, share of the sentences with the same hypotheses in the same order.
-        each_equal: float, share of the hypotheses with the same ids.
-        best_tied, all_tied: floats, the same shares, where hypotheses of other ids count too if
-            their scores differ by at most 1e-3.
-        largest_difference: float, of scores and the log probabilities of tokens (natural log,
-            relative to those below -1), log probabilities of hypotheses for each token (natural
-            log) and alignments, over the hypotheses whose ids are equal.
-        precision: `PrecisionReport` of a file of lower precision, whose float32 form is what all
-            else is about; otherwise `None`.
-        cuda: `CudaReport` of the file, if it is an ONNX file; otherwise `None`.
+    The functions of `keras_attn.export` create and return it. `str(report)` is a summary, which
+    starts with a warning if few ids are equal, even if the report passes `check`. The arguments are
+    attributes of the same names.
 
-    The text of a report starts with a warning if few ids are equal, although it passed `check`.
+    Args:
+        is_stochastic: Bool, whether hypotheses are sampled at random. If two of them differ, their
+            scores cannot be compared. Defaults to `False`.
+        sentences: Int, number of sentences. Defaults to `0`.
+        batch_sizes: Set of the batch sizes. Defaults to an empty set.
+        cut: Int, number of sentences with a hypothesis that `max_length` ended. Defaults to `0`.
+        best_equal: Float in [0, 1], fraction of the sentences whose best hypotheses have the same
+            ids. Defaults to `1.0`.
+        all_equal: Float in [0, 1], fraction of the sentences with the same hypotheses in the same
+            order. Defaults to `1.0`.
+        each_equal: Float in [0, 1], fraction of the hypotheses with the same ids. Defaults to
+            `1.0`.
+        best_tied: Float in [0, 1], like `best_equal`, but hypotheses with different ids also count
+            if their scores differ by at most 1e-3. Defaults to `1.0`.
+        all_tied: Float in [0, 1], like `all_equal` with the same exception. Defaults to `1.0`.
+        largest_difference: Float, largest difference of hypotheses with equal ids: of scores and
+            token log probabilities (natural log; relative below -1), of log probabilities of
+            hypotheses per token (natural log), and of alignments. Defaults to `0.0`.
+        precision: `PrecisionReport` of a file with lower precision; all other values are then those
+            of its float32 form. Defaults to `None`.
+        cuda: `CudaReport` of an ONNX file. Defaults to `None`.
+
+    Example:
+
+    >>> report = ParityReport(sentences=200, batch_sizes={1, 7, 64}, best_equal=0.995)
+    >>> report.check()  # raises an ExportError if the models disagree
+    >>> f"{report.best_equal:.1%} of {report.sentences} sentences"
+    '99.5% of 200 sentences'
     """
 
     is_stochastic: bool = False
@@ -66,7 +80,7 @@ class ParityReport:
         )
 
     def entries(self) -> Any:
-        """The figures for the metadata of a file: a dictionary that JSON can hold."""
+        """Returns the figures for the metadata of a file as a dict that JSON can represent."""
         names = ("sentences", "best_equal", "all_equal", "largest_difference")
         entries = {name: getattr(self, name) for name in names}
         if self.precision is not None:
@@ -77,7 +91,7 @@ class ParityReport:
         return entries
 
     def _low_agreement(self):
-        """A warning that the text of a report starts with, or nothing."""
+        """Returns the warning at the start of the text of a report, or an empty string."""
         low = []
         if self.is_stochastic and self.each_equal < LOW_EQUAL:
             low.append(f"{1 - self.each_equal:.1%} of the hypotheses differ from Keras")
@@ -91,15 +105,15 @@ class ParityReport:
         return f"WARNING, LOW AGREEMENT: {'; '.join(low)}. Details: " if low else ""
 
     def check(self) -> None:
-        """Refuses an export that disagrees.
+        """Raises an error if the exported model disagrees with Keras.
 
-        A trained model has few ties, one with random weights has many. So 95 % of the best ids
-        must be equal, 99.5 % (best) and 99 % (all hypotheses) equal or tied. Hypotheses that are
-        drawn part where a random number lies between two tokens within float32 resolution: of all
-        these 95 % must be equal.
+        Trained models have few ties, models with random weights have many. Therefore 95 % of the
+        best hypotheses must have equal ids; 99.5 % of the best hypotheses and all hypotheses of 99
+        % of the sentences must be equal or tied. Sampled hypotheses differ where a random number
+        falls between two tokens within the resolution of float32; 95 % of them must be equal.
 
         Raises:
-            ExportError: with the figures.
+            ExportError: If the models disagree. The message contains the figures.
         """
         if self.is_stochastic:
             agrees, expected = self.each_equal >= 0.95, "the same ids for 95.0% of all hypotheses"

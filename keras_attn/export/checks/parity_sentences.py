@@ -5,23 +5,25 @@ import numpy as np
 from keras_attn.export.trace.source_characters import max_source_characters
 
 SENTENCES = 200
-"""Sentences an export is compared on, at least."""
+"""Minimum number of sentences for the comparison of an export."""
 
 
 def parity_sentences(function: Any, tokenizer: Any = None, given: Any = None) -> Any:
-    """The source sentences on which an export is compared with Keras.
+    """Returns the source sentences for the comparison of an export with Keras.
 
     Args:
         function: `SearchFunction`.
-        tokenizer: tokenizer of the source, needed if texts are given.
-        given: optional list of texts, or of lists of ids as the encoder reads them.
+        tokenizer: Tokenizer of the source, required for texts.
+        given: List of texts, or of lists of ids as the encoder reads them, or `None`.
 
     Returns:
-        List of at least 200 lists of ids as the encoder reads them: those given, without the texts
-        that have no tokens and cut to the default limit of characters, then random ones.
+        List of at least 200 lists of ids as the encoder reads them: first those given, without
+        texts that have no tokens and truncated to the default limit of characters, then random
+        ones.
 
     Raises:
-        ValueError: texts without a tokenizer, an empty list of ids, or ids outside the vocabulary.
+        ValueError: If there are texts without a tokenizer, an empty list of ids, or ids outside of
+            the vocabulary.
     """
     source, sentences = function.source, list(given or [])
     texts = [sentence for sentence in sentences if isinstance(sentence, str)]
@@ -49,10 +51,10 @@ def parity_sentences(function: Any, tokenizer: Any = None, given: Any = None) ->
 
 
 def parity_prefixes(function: Any, count: Any) -> Any:
-    """What the translations of `count` sentences begin with when an export is compared.
+    """Returns the target prefixes of `count` sentences for the comparison of an export with Keras.
 
     Returns:
-        List of lists of 0 to 3 random ids, or `None` if the function is given no prefixes.
+        List of lists of 0 to 3 random ids, or `None` if prefixes are not an input.
     """
     if not function.target_prefix:
         return None
@@ -61,12 +63,12 @@ def parity_prefixes(function: Any, count: Any) -> Any:
 
 
 def random_sentences(side: Any, count: Any, seed: int | None = 0) -> Any:
-    """Sentences of 1 to 16 random ids.
+    """Returns sentences of 1 to 16 random ids.
 
     Args:
-        side: `Side`, whose padding and end token are not drawn.
-        count: int, number of sentences.
-        seed: int, seed of the draw.
+        side: `Side`, whose padding and end token are not used.
+        count: Int, number of sentences.
+        seed: Int, random seed.
 
     Returns:
         List of lists of ints.

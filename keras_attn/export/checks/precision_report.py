@@ -6,23 +6,23 @@ import numpy as np
 from keras_attn.export.export_error import ExportError
 
 TOLERANCES = {"float16": 0.01, "int8": 0.1, "int8-rows": 0.1, "int4": 0.3}
-"""Largest mean difference allowed: 1, 10 or 30 % of the probability of each token."""
+"""Maximum mean difference: 1, 10 or 30 % of the probability of each token."""
 
 LEAST_EQUAL = 0.1
-"""Share of the hypotheses that are drawn at random which must be the same, to be compared."""
+"""Minimum fraction of sampled hypotheses with equal ids for a comparison."""
 
 
 @dataclasses.dataclass
 class PrecisionReport:
-    """How far a file of lower precision is from the float32 model.
+    """Difference between a file of lower precision and the float32 model.
 
     Attributes:
-        precision: string, such as `"int8"`.
-        sentences: int, number of sentences translated by both.
-        best_equal: float, share of the sentences whose best hypothesis has the same ids.
-        mean_difference: float, mean absolute difference of the best hypotheses' log probabilities
-            per token, whatever the length penalty of the search; of hypotheses that are drawn at
-            random only where the ids are the same, infinite if that is seldom.
+        precision: String, such as `"int8"`.
+        sentences: Int, number of sentences.
+        best_equal: Float, fraction of the sentences whose best hypotheses have the same ids.
+        mean_difference: Float, mean absolute difference of the log probabilities per token of the
+            best hypotheses, independent of the length penalty of the search. Of sampled hypotheses,
+            only those with equal ids are compared; infinite if these are less than 10 %.
     """
 
     precision: str
@@ -38,10 +38,10 @@ class PrecisionReport:
         )
 
     def check(self) -> None:
-        """Refuses a file that is too far from the float32 model.
+        """Raises an error if the file differs too much from the float32 model.
 
         Raises:
-            ExportError: with the figures.
+            ExportError: If it does. The message contains the figures.
         """
         tolerance = TOLERANCES[self.precision]
         if not self.mean_difference <= tolerance:
@@ -54,15 +54,15 @@ class PrecisionReport:
     def compare(
         cls, precision: Any, expected: Any, actual: Any, batches: Any, is_stochastic: Any = False
     ) -> Any:
-        """Runs both on the same batches.
+        """Runs two files on the same batches and compares the results.
 
         Args:
-            precision: string, the name of the precision of `actual`.
-            expected, actual: callables that take named arrays and return a dictionary of arrays
-                with `token_ids` `(batch, hypotheses, length)`, `lengths` and `log_probs` `(batch,
-                hypotheses)`.
-            batches: iterable of dictionaries of the named arrays.
-            is_stochastic: bool, whether the hypotheses are drawn at random. Default False.
+            precision: String, precision of `actual`.
+            expected: Function from named arrays to a dict of arrays with `token_ids` `(batch,
+                hypotheses, length)`, `lengths` and `log_probs` `(batch, hypotheses)`.
+            actual: Function like `expected`.
+            batches: Iterable of dicts of the named arrays.
+            is_stochastic: Bool, whether hypotheses are sampled at random. Defaults to `False`.
 
         Returns:
             A `PrecisionReport`.
@@ -80,11 +80,11 @@ class PrecisionReport:
 
 
 def _best(outputs):
-    """The ids of the best hypotheses, without the end and padding."""
+    """Returns the ids of the best hypotheses, without end and padding."""
     best = zip(outputs["token_ids"][:, 0], outputs["lengths"][:, 0], strict=True)
     return [ids[:length] for ids, length in best]
 
 
 def _per_token(outputs):
-    """Log probability of the best hypotheses `(batch,)`, divided by their tokens."""
+    """Returns the log probability per token of the best hypotheses, of shape `(batch,)`."""
     return outputs["log_probs"][:, 0] / np.maximum(outputs["lengths"][:, 0], 1)

@@ -1,56 +1,58 @@
 import functools
 from typing import Any
 
-from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
+from keras_attn.export.checks.parity_sentences import parity_prefixes
+from keras_attn.export.checks.parity_sources import parity_sources
 from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.checks.verify import compare_translations, translated_batches, whole_batches
 
 
 class SearchComparison:
-    """The sentences on which an exported search is compared with Keras.
+    """Comparison of an exported search with Keras.
 
     Args:
         function: `SearchFunction`.
-        source_tokenizer, sentences: see `parity_sentences`.
+        source_tokenizer: See `parity_sources`.
+        sentences: See `parity_sources`.
+        sample_inputs: See `parity_sources`.
 
     Attributes:
-        sentences: list of at least 200 lists of ids, as the encoder reads them.
-        prefixes: list of lists of target ids, one for each sentence, or `None`.
+        sources: `IdSources` or `ArraySources`.
+        prefixes: List of lists of target ids, one for each source, or `None`.
     """
 
-    def __init__(self, function: Any, source_tokenizer: Any = None, sentences: Any = None) -> None:
+    def __init__(
+        self,
+        function: Any,
+        source_tokenizer: Any = None,
+        sentences: Any = None,
+        sample_inputs: Any = None,
+    ) -> None:
         self._function = function
-        self.sentences = parity_sentences(function, source_tokenizer, sentences)
-        self.prefixes = parity_prefixes(function, len(self.sentences))
+        self.sources = parity_sources(function, source_tokenizer, sentences, sample_inputs)
+        self.prefixes = parity_prefixes(function, len(self.sources))
 
     @functools.cached_property
     def keras(self) -> Any:
-        """The runner of Keras: named arrays -> dictionary of arrays."""
+        """Function from named arrays to a dict of arrays that runs Keras."""
         return self._function.runner()
 
     def expected(self) -> Any:
-        """Iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
-        function = self._function
-        return translated_batches(
-            self.keras,
-            self.sentences,
-            function.search,
-            self.prefixes,
-            function.source.pad_token_id,
-        )
+        """Returns an iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
+        return translated_batches(self.keras, self.sources, self._function.search, self.prefixes)
 
     def compare(self, run: Any, expected: Any = None) -> Any:
         """Compares a file with Keras.
 
         Args:
-            run: runner of the file: named arrays -> dictionary of arrays.
-            expected: what `expected()` gives, if it is known.
+            run: Function from named arrays to a dict of arrays that runs the file.
+            expected: Results of `expected()`, if they are known. Defaults to `None`.
 
         Returns:
             A `ParityReport`.
 
         Raises:
-            ExportError: the file disagrees with Keras.
+            ExportError: If the file disagrees with Keras.
         """
         expected = self.expected() if expected is None else expected
         report = compare_translations(expected, run, self._function.search)
@@ -61,19 +63,18 @@ class SearchComparison:
         """Compares a file of lower precision with the float32 model.
 
         Args:
-            precision: name of the precision.
-            float32, run: runners of both.
+            precision: String, name of the precision.
+            float32: Function that runs the float32 model.
+            run: Function that runs the file.
 
         Returns:
             A `PrecisionReport`.
 
         Raises:
-            ExportError: they are too far from each other.
+            ExportError: If the results differ too much.
         """
         function = self._function
-        batches = whole_batches(
-            self.sentences, function.search, self.prefixes, function.source.pad_token_id
-        )
+        batches = whole_batches(self.sources, function.search, self.prefixes)
         report = PrecisionReport.compare(precision, float32, run, batches, function.is_stochastic)
         report.check()
         return report

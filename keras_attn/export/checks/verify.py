@@ -4,54 +4,45 @@ from typing import Any
 import numpy as np
 
 from keras_attn.export.checks.parity_report import TIE, ParityReport
+from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.export_error import ExportError
 
 BATCH_SIZES = (1, 7, 32)
-"""Batch sizes that sentences are divided into, in turn."""
+"""Batch sizes, used in turn."""
 
 
 DRAWN_TOKENS = 4
-"""Tokens of a hypothesis by which precisions are compared if they are drawn."""
-
-
-def pad(sentences: Any, pad_token_id: Any = 0) -> Any:
-    """Lists of ids as one int32 array `(batch, source_length)`, padded on the right."""
-    batch = np.full((len(sentences), max(map(len, sentences))), pad_token_id, "int32")
-    for row, sentence in zip(batch, sentences, strict=True):
-        row[: len(sentence)] = sentence
-    return batch
+"""Number of tokens of sampled hypotheses for the comparison of precisions."""
 
 
 NUMBERS = ("scores", "log_probs", "alignments", "token_log_probs")
-"""Outputs that are compared by value."""
+"""Outputs with values that are compared."""
 
 
-def translated_batches(
-    run: Any, sentences: Any, search: Any, prefixes: Any = None, source_pad_token_id: Any = 0
-) -> Any:
-    """Yields batches of sentences and their translations by one form of a search model.
+def translated_batches(run: Any, sources: Any, search: Any, prefixes: Any = None) -> Any:
+    """Yields batches of sources and their results by one form of a search model.
 
-    The batches have several sizes; every second one has a `max_length` that cuts some hypotheses
-    short, every third another `length_penalty`.
+    The batches have several sizes. Every second batch has a `max_length` that limits some
+    hypotheses, every third batch another `length_penalty`.
 
     Args:
-        run: callable `(source_ids=, max_length=, length_penalty=)`, with `prefix_ids=` if there are
-            prefixes and `seeds=` if the search draws, that takes NumPy arrays and returns a
-            dictionary of arrays: token_ids, lengths, scores, log_probs and perhaps alignments and
-            token_log_probs.
-        sentences: list of lists of source ids, as the encoder reads them.
-        search: the `Search` layer, for its settings.
-        prefixes: list of lists of target ids, one for each sentence, or `None`.
-        source_pad_token_id: int, the id of padding of the source. Defaults to 0.
+        run: Function of the inputs by name, such as `(source_ids=, max_length=, length_penalty=)`,
+            with `prefix_ids=` if there are prefixes and `seeds=` for a search with random sampling.
+            It takes NumPy arrays and returns a dict of arrays: token_ids, lengths, scores,
+            log_probs, and optionally alignments and token_log_probs.
+        sources: `IdSources` or `ArraySources`.
+        search: `Search` with the settings.
+        prefixes: List of lists of target ids, one for each source, or `None`.
+
 
     Returns:
-        Iterator of pairs of dictionaries, the inputs and the outputs.
+        Iterator of pairs of dicts, the inputs and the outputs.
     """
     longest = 1
-    for number, batch in enumerate(_batches(len(sentences))):
+    for number, rows in enumerate(_batches(len(sources))):
         limit = max(1, longest // 2) if number % 2 == 1 else search.max_length
         inputs = {
-            **_of_sentences(batch, sentences, search, prefixes, source_pad_token_id),
+            **_of_rows(rows, number, sources, search, prefixes),
             "max_length": np.array(limit, "int32"),
             "length_penalty": np.array(search.length_penalty + 0.5 * (number % 3 == 2), "float32"),
         }
@@ -61,18 +52,18 @@ def translated_batches(
 
 
 def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
-    """Runs another form of a search model on the same sentences and reports where it differs.
+    """Runs another form of a search model on the same sentences and compares the results.
 
     Args:
-        expected: iterable of pairs as from `translated_batches`.
-        actual: callable like `run` there.
-        search: the `Search` layer, for its settings.
+        expected: Iterable of pairs, see `translated_batches`.
+        actual: Function like `run` there.
+        search: `Search` with the settings.
 
     Returns:
-        A `ParityReport`; the caller decides by its `check()`.
+        A `ParityReport`. It does not raise an error if the results differ: call its `check()`.
 
     Raises:
-        ExportError: the two have different outputs.
+        ExportError: If the two have different outputs.
     """
     report, equal, tied = ParityReport(is_stochastic=search.is_stochastic), [], []
     for inputs, ours in expected:
@@ -97,19 +88,16 @@ def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
     return report
 
 
-def whole_batches(
-    sentences: Any, search: Any, prefixes: Any = None, source_pad_token_id: Any = 0, size: Any = 32
-) -> Any:
-    """Yields the inputs for the sentences, with the limit and the penalty of the search.
+def whole_batches(sources: Any, search: Any, prefixes: Any = None, size: Any = 32) -> Any:
+    """Yields the inputs of all sources, with maximum length and length penalty of the search.
 
-    Where tokens are drawn the limit is `DRAWN_TOKENS`: after one that is another, all are others.
+    With random sampling, the maximum length is `DRAWN_TOKENS`, because all tokens after the first
+    different token differ.
     """
     limit = min(search.max_length, DRAWN_TOKENS) if search.is_stochastic else search.max_length
-    for begin in range(0, len(sentences), size):
+    for number, begin in enumerate(range(0, len(sources), size)):
         yield {
-            **_of_sentences(
-                slice(begin, begin + size), sentences, search, prefixes, source_pad_token_id
-            ),
+            **_of_rows(slice(begin, begin + size), number, sources, search, prefixes),
             "max_length": np.array(limit, "int32"),
             "length_penalty": np.array(search.length_penalty, "float32"),
         }
@@ -120,7 +108,7 @@ def _share(values):
 
 
 def _batches(count):
-    """Slices of so many sentences."""
+    """Yields slices of the given number of sentences."""
     begin = 0
     for size in itertools.cycle(BATCH_SIZES):
         if begin >= count:
@@ -129,13 +117,13 @@ def _batches(count):
         begin += size
 
 
-def _of_sentences(batch, sentences, search, prefixes, source_pad_token_id):
-    """The inputs that have a row for each sentence, for a slice of these."""
-    inputs = {"source_ids": pad(sentences[batch], source_pad_token_id)}
+def _of_rows(rows, number, sources, search, prefixes):
+    """Returns the inputs with one row per source, for a slice of sources."""
+    inputs = sources.batch(rows, number)
     if prefixes is not None:
-        inputs["prefix_ids"] = pad(prefixes[batch], search.pad_token_id)
+        inputs["prefix_ids"] = pad(prefixes[rows], search.pad_token_id)
     if search.is_stochastic:
-        inputs["seeds"] = np.arange(len(sentences), dtype="int32")[batch]
+        inputs["seeds"] = np.arange(len(sources), dtype="int32")[rows]
     return inputs
 
 
@@ -148,7 +136,7 @@ def _same_length(first, second, pad_token_id):
 
 
 def _largest_difference(name, first, second, where):
-    """Largest difference of one output over the hypotheses with `where` `(B, N)` True."""
+    """Returns the largest difference of an output over the hypotheses with `where` `(B, N)`."""
     if name not in first or not where.any():
         return 0.0
     first_value, second_value = first[name], second[name]

@@ -1,4 +1,5 @@
 import contextlib
+import warnings
 from os import PathLike
 from typing import Any
 
@@ -7,10 +8,10 @@ import keras
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.check_stateless import check_stateless
 from keras_attn.export.checks.differing_layer import differing_layer
-from keras_attn.export.checks.dynamic_sizes import batches_of_other_sizes
+from keras_attn.export.checks.dynamic_sizes import batches_of_other_sizes, describe_axes
 from keras_attn.export.checks.output_difference import difference, largest_difference
+from keras_attn.export.checks.sample_inputs import arrays_in_order, check_dense_numbers
 from keras_attn.export.export_error import ExportError
-from keras_attn.export.formats.functional_sample import arrays_in_order, check_dense_numbers
 from keras_attn.export.formats.onnx_file import new_onnx_file
 from keras_attn.export.passes import PASSES, top_k_of_no_rows
 from keras_attn.export.passes.clean import clean
@@ -30,44 +31,54 @@ def export_functional_onnx(
     dynamic_sizes: Any = None,
     allow_nonfinite: bool = False,
 ) -> Any:
-    """Writes any functional model as an ONNX file, for instance a classifier with attention.
+    """Exports any functional model to an ONNX file, for instance a classifier with attention.
 
-    The same conversion and the same checks as in `export_onnx`. Inputs are called like the inputs
-    of the model or the keys of its dictionary of inputs; outputs like the keys of its dictionary of
-    outputs (`outer/inner` where it is nested) or, without one, like the layers that they come from
-    (a second output of a layer, or an input that is also an output, ends in `_1`). Keys that would
-    give two of them the same name are refused. The first axis is called
-    `batch`, any other dynamic axis like its tensor and its number (`ids_1`), and so is the first
-    one of an output that has another number of rows than the inputs.
-    A model of mixed precision is exported in float32, the precision of its weights.
+    The file is converted and checked in the same way as by `export_onnx`. Names in the file:
+
+    - Inputs have the names of the model's inputs, or the keys of its dict of inputs.
+    - Outputs have the keys of the model's dict of outputs (`outer/inner` if it is nested). Without
+      a dict, they have the names of the layers that return them. Further outputs of a layer, and an
+      input that is also an output, end with `_1`.
+    - The first axis is `batch`. Any other dynamic axis has the name of its tensor and its index,
+      such as `ids_1`; so has the first axis of an output if its size is not that of the inputs.
+
+    A model with mixed precision is exported in float32, the precision of its weights.
 
     Args:
-        model: functional Keras model.
-        path: name of the file; an existing one is replaced. Above 2 GB it is a directory.
-        sample_inputs: what `model.predict` takes: an array, a list or a dictionary of arrays. The
-            file must give what Keras gives for the whole sample, for its first row alone (unless
-            the model has a fixed batch size), and for a sample with other sizes of all dynamic
-            axes, which is the given one with some entries repeated.
-        tolerance: float, largest difference allowed, relative to values above 1; integers must be
-            equal. Defaults to 1e-5.
-        dynamic_sizes: optional dictionary from the name of an input to its shape in that second
-            sample; `None` in a shape stands for the size in `sample_inputs`. By default each
-            dynamic axis gets another size. Axes with equal sizes in `sample_inputs` get equal
-            sizes, but batch axes only change with each other. If Keras itself fails at every
-            size tried for an axis, the axis has a fixed size in the file, and a warning names it.
-        allow_nonfinite: bool, whether weights may be NaN or infinite. The results must still equal
-            those of Keras, which NaN never does. Defaults to `False`.
+        model: Functional `keras.Model`, or a built `keras.Sequential`.
+        path: Path of the file; an existing file is replaced. If the weights exceed 2 GB, a
+            directory is written instead.
+        sample_inputs: Inputs as for `model.predict`: an array, or a list or dict of arrays. The
+            results of the file and of Keras are compared for the whole sample, for its first row
+            (unless the model has a fixed batch size), and for a second sample with other sizes of
+            all dynamic axes, in which some entries of the first are repeated.
+        tolerance: Float, maximum difference, relative for values above 1. Integers must be equal.
+            Defaults to `1e-5`.
+        dynamic_sizes: Dict from the names of inputs to their shapes in the second sample; `None` in
+            a shape stands for the size in `sample_inputs`. Defaults to `None`: each dynamic axis
+            gets another size. Axes with equal sizes in `sample_inputs` get equal sizes, except that
+            batch axes change only together. If Keras fails with every size that is tried for an
+            axis, the axis has a fixed size in the file, and a warning names it.
+        allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
+            those of Keras, which is never true of NaN. Defaults to `False`.
 
     Returns:
-        float, the largest difference found.
+        Float, the largest difference.
 
     Raises:
-        ExportError: a check failed; if the results differ, the message names the first layer with
-            a different output. No file is written; an existing one stays as it was.
-        ImportError: tf2onnx, onnx or onnxruntime is missing.
-        ValueError: `model` is not functional (a `Sequential` that is built is), a layer is
-            stateful, an input is of strings, sparse or ragged, two keys give the same name or
-            none, or the sample or `dynamic_sizes` does not fit the inputs.
+        ExportError: If a check fails. If the results differ, the message names the first layer with
+            a different output. No file is written, and an existing file is unchanged.
+        ImportError: If tf2onnx, onnx or onnxruntime is not installed.
+        ValueError: If `model` is not functional, a layer is stateful, an input has strings or is
+            sparse or ragged, two tensors get the same name, or the sample or `dynamic_sizes` does
+            not fit the inputs.
+
+    Example:
+
+    ```python
+    model = sequence_classifier(encoder, num_classes=3)
+    export_functional_onnx(model, "classifier.onnx", np.array([[5, 6, 7, 2], [8, 9, 2, 0]]))
+    ```
     """
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
@@ -89,16 +100,24 @@ def export_functional_onnx(
 
 
 def _expected_batches(function, arrays, dynamic_sizes):
-    """The sample, its first row and the sample in other sizes, each with the results of Keras.
+    """Returns the batches for the comparison: the sample, its first row, and the second sample.
 
     Returns:
-        Tuple of a list of pairs and of the fixed axes, see `batches_of_other_sizes`.
+        Tuple of a list of pairs (arrays, results of Keras), and the set of the fixed axes, pairs
+        (name of an input, axis).
     """
     batches = [(arrays, function(*arrays))]
-    others, fixed = batches_of_other_sizes(function, function.inputs, arrays, dynamic_sizes)
+    others, failures = batches_of_other_sizes(function, function.inputs, arrays, dynamic_sizes)
+    for axes, reason in failures.items():
+        sizes = {arrays[list(function.inputs).index(name)].shape[axis] for name, axis in axes}
+        warnings.warn(
+            f"The exported file has the fixed size {sizes.pop()} for {describe_axes(axes)}: "
+            f"{reason}. If it can run at others, pass them as `dynamic_sizes`.",
+            stacklevel=3,
+        )
+    fixed = {pair for axes in failures for pair in axes}
     has_free_rows = all(
-        value.shape[0] is None and 0 not in fixed.get(name, ())
-        for name, value in function.inputs.items()
+        value.shape[0] is None and (name, 0) not in fixed for name, value in function.inputs.items()
     )
     if has_free_rows:
         first = [array[:1] for array in arrays]
@@ -108,10 +127,10 @@ def _expected_batches(function, arrays, dynamic_sizes):
 
 
 def _compare(function, arrays, expected, run, tolerance):
-    """The largest difference between Keras and the file for one batch.
+    """Returns the largest difference between Keras and the file for a batch.
 
     Raises:
-        ExportError: it is above the tolerance.
+        ExportError: If it is above the tolerance.
     """
     feed = dict(zip(function.inputs, arrays, strict=True))
     try:

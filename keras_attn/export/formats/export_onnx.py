@@ -25,61 +25,74 @@ def export_onnx(
     *,
     alignments: Any = None,
     sentences: Sequence[Any] | None = None,
+    sample_inputs: Any = None,
     precision: str = "float32",
     external_data: bool | str = False,
     target_prefix: bool = False,
     allow_nonfinite: bool = False,
     card: Any = None,
 ) -> Any:
-    """Writes a `GenerationModel` as one ONNX file, with its search loop and its vocabularies.
+    """Exports a `GenerationModel` to one ONNX file with its search loop and its vocabularies.
 
-    Opset 18, or 21 with weights of 4 bits; operators of the standard domain only. Inputs:
-    `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`, `length_penalty` float32
-    `()`, on request `prefix_ids` int32 `(batch, prefix_length)`, and of a search that draws at
-    random `seeds` int32 `(batch,)`. Outputs: `token_ids`, `lengths`, `scores`, `log_probs`,
-    `alignments` on request, and `token_log_probs` of a search that returns them. LSTM and GRU
-    layers become the operators of these names, see `fuse_recurrence`.
-    A model of mixed precision is exported in float32, the precision of its weights.
+    The file uses operators of the standard domain only, in opset 18, or 21 with 4-bit weights.
 
-    The file appears under its name only after it passed: allowed operators, `onnx.checker`, a
+    - Inputs: `source_ids` int32 `(batch, source)`, `max_length` int32 `()`, `length_penalty`
+      float32 `()`, with `target_prefix=True` `prefix_ids` int32 `(batch, prefix)`, and for a search
+      with random sampling `seeds` int32 `(batch,)`.
+    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`, and if requested `alignments` and
+      `token_log_probs`, see `Search`.
+
+    A model with other inputs than ids, such as an image, has these inputs instead of `source_ids`,
+    with their names, shapes and dtypes.
+
+    LSTM and GRU layers become the ONNX operators of these names. A model with mixed precision is
+    exported in float32, the precision of its weights.
+
+    The file is written only after it passed all checks: allowed operators, `onnx.checker`, a
     session of ONNX Runtime, and a comparison with Keras on at least 200 sentences in batches of
-    three sizes, some of them cut by `max_length`.
+    three sizes, some of them limited by `max_length`.
 
     Args:
-        model: a `GenerationModel`.
-        path: name of the file; an existing one is replaced.
-        source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s, stored in the file.
-            Leave `target_tokenizer` out if both languages share one.
-        alignments: bool, whether the attention weights are among the outputs. Default `None`: as
-            the search was made.
-        precision: `"float32"`; `"float16"`, for a GPU: matrix products and what lies between them
-            in 16 bits, see `keras_attn.export.passes.half_precision`; `"int8"`, for a CPU: the
-            weights of matrix products in 8 bits, see `keras_attn.export.passes.int8_weights`;
-            `"int8-rows"`, the same with a scale for each row of activations: slower by about 5 %,
-            and scores do not depend on the other sentences of a batch, as they do with `"int8"`;
-            `"int4"`, for one text at a time on a CPU: in 4 bits, see
-            `keras_attn.export.passes.int4_weights`. All are smaller, and faster where these
-            products take the time. Such a file is also compared with the float32 model, see
-            `PrecisionReport`.
-        external_data: bool, whether `path` becomes a directory with the files `model.onnx` and
-            `model.weights`, which belong together. More than 2 GB of weights are always written so,
-            because one file could not hold them. Default False.
-        target_prefix: bool, whether `prefix_ids`, what each hypothesis begins with, padded on the
-            right, is an input too. Default False.
-        allow_nonfinite: bool, whether weights may be NaN or infinite. The results must still equal
-            those of Keras, which NaN never does. Defaults to `False`.
-        card: `ModelCard` that is stored in the file. Defaults to `None`.
-        sentences: optional list of texts (needs `source_tokenizer`) or of lists of ids for the
-            comparison; if there are fewer than 200, random ones are added.
+        model: `GenerationModel`.
+        path: Path of the file; an existing file is replaced.
+        source_tokenizer: `SentencePieceTokenizer`, stored in the file. Defaults to `None`.
+        target_tokenizer: `SentencePieceTokenizer`, stored in the file. Defaults to `None`: the
+            source tokenizer is used for both sides. A model whose inputs are not ids has only a
+            `target_tokenizer`.
+        alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
+            search has `return_alignments`.
+        sentences: List of texts (with `source_tokenizer`) or of lists of ids for the comparison. If
+            there are fewer than 200, random sentences are added. Defaults to `None`.
+        sample_inputs: For a model whose inputs are not ids, the inputs of the comparison, as for
+            `model.predict`: an array, or a dict of arrays by the names of the inputs. Dynamic axes
+            are also compared with other sizes. Defaults to `None`, random numbers in [0, 1), which
+            requires float inputs.
+        precision: String. All but `"float32"` are smaller, and faster if matrix products take most
+            of the time; such a file is also compared with the float32 model, see `PrecisionReport`.
+            `"float16"`, for GPUs: 16-bit matrix products and everything between them, see
+            `keras_attn.export.passes.half_precision`. `"int8"`, for CPUs: 8-bit weights of the
+            matrix products, see `keras_attn.export.passes.int8_weights`. `"int8-rows"`: the same
+            with one scale for each row of activations, about 5 % slower; unlike with `"int8"`, the
+            scores of a sentence do not depend on the rest of the batch. `"int4"`, for one text at a
+            time on a CPU: 4-bit weights, see `keras_attn.export.passes.int4_weights`. Defaults to
+            `"float32"`.
+        external_data: Bool, whether `path` becomes a directory with the files `model.onnx` and
+            `model.weights`, which belong together. This is always the case for more than 2 GB of
+            weights, which do not fit in one file. Defaults to `False`.
+        target_prefix: Bool, whether `prefix_ids` is an input: tokens with which each hypothesis
+            begins, padded on the right. Defaults to `False`.
+        allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
+            those of Keras, which is never true of NaN. Defaults to `False`.
+        card: `ModelCard` to store in the file. Defaults to `None`.
 
     Returns:
-        The `ParityReport` of the comparison with Keras; its `precision` compares the file with the
-        float32 model, its `cuda` tells which nodes a GPU would not run.
+        The `ParityReport` of the comparison with Keras. Its `precision` compares the file with the
+        float32 model; its `cuda` lists the nodes that would not run on a GPU.
 
     Raises:
-        ExportError: a check failed. No file is written; an existing one stays as it was.
-        ImportError: tf2onnx, onnx or onnxruntime is missing.
-        ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
+        ExportError: If a check fails. No file is written, and an existing file is unchanged.
+        ImportError: If tf2onnx, onnx or onnxruntime is not installed.
+        ValueError: If `model` is not a `GenerationModel`, or an argument does not fit it.
 
     Example:
 
@@ -93,7 +106,7 @@ def export_onnx(
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences)
+    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
     metadata = describe(function, source_tokenizer, target_tokenizer, card)
     traceable = function.traceable()
     with (

@@ -26,39 +26,60 @@ def export_onnx_steps(
     *,
     alignments: Any = None,
     sentences: Sequence[Any] | None = None,
+    sample_inputs: Any = None,
     target_prefix: bool = False,
     allow_nonfinite: bool = False,
     card: Any = None,
 ) -> Any:
-    """Writes a `GenerationModel` as three ONNX files, for a host that runs the loop of the search.
+    """Exports a `GenerationModel` to three ONNX files, for a host that runs the loop of the search.
 
-    So the host sees each token when it is there, and every tensor between two steps. The files are
-    the parts of the search that `export_onnx` puts around a loop, see `SteppedSearch`:
+    The host gets each token as soon as it is generated, and can read or change every tensor between
+    two steps. The files are the parts of the search that `export_onnx` combines with a loop:
 
-        start.onnx    source_ids, max_length, prefix_ids on request, and seeds of a search that
-                      draws at random -> values
+        start.onnx    source_ids, max_length, optionally prefix_ids and seeds -> values
         step.onnx     values, length_penalty -> next/values, partial
-        finish.onnx   values -> token_ids, lengths, scores, log_probs, alignments on request, and
-                      token_log_probs of a search that returns them
+        finish.onnx   values -> token_ids, lengths, scores, log_probs, optionally alignments and
+                      token_log_probs
 
-    The host feeds each `next/name` back as `name` until all of `done` is true; `partial`, int32
-    `(batch, steps)`, is the best hypothesis so far. The results are those of the one file.
-    A model of mixed precision is exported in float32, the precision of its weights.
-    Sentences that have ended stay in the batch.
+    The inputs and outputs are those of `export_onnx`. After each step, the host passes each output
+    `next/name` as the input `name` of the next step, until all elements of `done` are true.
+    `partial`, int32 of shape `(batch, steps)`, is the best hypothesis so far. The results are the
+    same as those of `export_onnx`. Sentences that have ended remain in the batch. A model with
+    mixed precision is exported in float32, the precision of its weights.
 
     Args:
-        model: a `GenerationModel`.
-        directory: name of the directory; that of an earlier export is replaced.
-        source_tokenizer, target_tokenizer, alignments, sentences, target_prefix, allow_nonfinite,
-            card: as for `export_onnx`.
+        model: `GenerationModel`.
+        directory: Path of the directory; that of an earlier export is replaced.
+        source_tokenizer: `SentencePieceTokenizer`, stored in `start.onnx`. Defaults to `None`.
+        target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: the source tokenizer is used
+            for both sides. A model whose inputs are not ids has only a `target_tokenizer`.
+        alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
+            search has `return_alignments`.
+        sentences: List of texts (with `source_tokenizer`) or of lists of ids for the comparison. If
+            there are fewer than 200, random sentences are added. Defaults to `None`.
+        sample_inputs: For a model whose inputs are not ids, the inputs of the comparison, as for
+            `model.predict`: an array, or a dict of arrays by the names of the inputs. Dynamic axes
+            are also compared with other sizes. Defaults to `None`, random numbers in [0, 1), which
+            requires float inputs.
+        target_prefix: Bool, whether `prefix_ids` is an input. Defaults to `False`.
+        allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
+            those of Keras, which is never true of NaN. Defaults to `False`.
+        card: `ModelCard` to store in the file. Defaults to `None`.
 
     Returns:
         The `ParityReport` of the comparison with Keras.
 
     Raises:
-        ExportError: a check failed. No directory is written; an existing one stays as it was.
-        ImportError: tf2onnx, onnx or onnxruntime is missing.
-        ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
+        ExportError: If a check fails. No directory is written, and an existing one is unchanged.
+        ImportError: If tf2onnx, onnx or onnxruntime is not installed.
+        ValueError: If `model` is not a `GenerationModel`, or an argument does not fit it.
+
+    Example:
+
+    ```python
+    report = export_onnx_steps(translator, "en-de-steps", source_tokenizer, target_tokenizer)
+    print(report)
+    ```
     """
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     import onnx
@@ -67,7 +88,7 @@ def export_onnx_steps(
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     require_one_file(function.weights)
     check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences)
+    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
     metadata = describe(function, source_tokenizer, target_tokenizer, card) | describe_card(card)
     with (
         without_tensor_float_32(),
@@ -93,7 +114,7 @@ def export_onnx_steps(
 
 
 def _runner(steps, start, step, finish):
-    """The search, run by the three files."""
+    """Returns a function that runs the search with the three files."""
 
     def run(length_penalty, **inputs):
         values = start(**inputs)

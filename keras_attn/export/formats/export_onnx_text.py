@@ -11,10 +11,11 @@ import numpy as np
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.onnx_model_check import open_session
 from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
-from keras_attn.export.checks.verify import pad
+from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.external_data import require_one_file
+from keras_attn.export.formats.file_format import describe_card
 from keras_attn.export.formats.onnx_file import FIRST_BYTES
 from keras_attn.export.require import require
 from keras_attn.export.trace import source_characters
@@ -25,7 +26,7 @@ from keras_attn.models.replace_search import replace_search
 PROGRAM = Path(__file__).with_name("run_text_model.py")
 
 ODD_TEXTS = ["", "  ", " a  b ", "\u3000", "ﬁ ① 👩‍👩‍👧", "x\ny"]
-"""Texts that the tokenizers must treat alike too: empty, spaces, normalisation, unknown."""
+"""Additional texts for the comparison: empty, spaces, normalization, unknown characters."""
 
 
 def export_onnx_text(
@@ -39,38 +40,49 @@ def export_onnx_text(
     target_prefix: bool = False,
     max_source_characters: int | None = None,
     allow_nonfinite: bool = False,
+    card: Any = None,
 ) -> Any:
-    """Writes a `GenerationModel` as one ONNX file from strings to strings.
+    """Exports a `GenerationModel` to one ONNX file that maps texts to texts.
 
-    It is the file of `export_onnx` with the tokenizers around it, as operators of
-    onnxruntime-extensions, whose library a session has to register. Inputs: `text` string
-    `(batch,)`, and `max_length` int32 `()` and `length_penalty` float32 `()`, which may be left
-    out (they are optional inputs of ONNX), as may, each with an entry for each text or one for all,
-    `target_prefix` string, if the file was made to have it, and `seeds` int32, by default 0, of a
-    search that draws at random. Outputs: `translations` string `(batch, hypotheses)`, as the search
-    orders them, `scores` and `log_probs` float32 `(batch, hypotheses)`; there are no
-    `token_log_probs`. A text without tokens has empty translations.
+    It is the file of `export_onnx` with the tokenizers, as operators of onnxruntime-extensions. A
+    session must register the library of that package.
 
-    The file appears under its name only after `export_onnx` passed, and after it gave, in a process
-    without TensorFlow, exactly the texts that the file of ids gives with the tokenizers around it.
+    - Inputs: `text` string `(batch,)`, and optionally (as optional inputs of ONNX) `max_length`
+      int32 `()`, `length_penalty` float32 `()`, with `target_prefix=True` `target_prefix` string,
+      and for a search with random sampling `seeds` int32, by default 0. The last two have one entry
+      for each text or one for all.
+    - Outputs: `translations` string `(batch, hypotheses)`, best first; `scores` and `log_probs`
+      float32 `(batch, hypotheses)`. There are no `token_log_probs`. The hypotheses of a text
+      without tokens are empty.
+
+    The file is written only after `export_onnx` succeeded and the new file, in a process without
+    TensorFlow, returned the same texts as the file of ids together with the tokenizers.
 
     Args:
-        model, path, target_tokenizer, sentences, precision, allow_nonfinite: as for
-            `export_onnx`.
+        model: `GenerationModel`.
+        path: Path of the file; an existing file is replaced.
         source_tokenizer: `SentencePieceTokenizer`.
-        target_prefix: bool, whether the caller may say what each translation begins with. Default
-            `False`.
-        max_source_characters: int in [1, 32768], limit of characters (code points) of a text, at
-            which a longer one is cut before the tokenizer, as a `target_prefix` is at 16,384.
-            Default: 32 times the limit of tokens of the encoder, which is at most taken as 512.
+        target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: the source tokenizer is used
+            for both sides.
+        sentences: List of texts or of lists of ids for the comparison. If there are fewer than 200,
+            random sentences are added. Defaults to `None`.
+        precision: String, see `export_onnx`. Defaults to `"float32"`.
+        target_prefix: Bool, whether `target_prefix`, a text with which each translation begins, is
+            an input. It is truncated to 16,384 characters. Defaults to `False`.
+        max_source_characters: Int in [1, 32768], maximum number of characters (code points) of a
+            text. Longer texts are truncated before tokenization. Defaults to 32 times the maximum
+            number of source tokens, where at most 512 tokens are counted: 16,384.
+        allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
+            those of Keras, which is never true of NaN. Defaults to `False`.
+        card: `ModelCard` to store in the file. Defaults to `None`.
 
     Returns:
         The `ParityReport` of the comparison of the file of ids with Keras.
 
     Raises:
-        ExportError: a check failed. No file is written; an existing one stays as it was.
-        ImportError: tf2onnx, onnx, onnxruntime or onnxruntime-extensions is missing.
-        ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
+        ExportError: If a check fails. No file is written, and an existing file is unchanged.
+        ImportError: If tf2onnx, onnx, onnxruntime or onnxruntime-extensions is not installed.
+        ValueError: If `model` is not a `GenerationModel`, or an argument does not fit it.
 
     Example:
 
@@ -124,6 +136,7 @@ def export_onnx_text(
         text_model = onnx.load(partial)
         add_text(text_model, *tokenizers, function, max_characters)
         del text_model.metadata_props[:]  # the tokenizers among them, which are operators now
+        onnx.helper.set_model_props(text_model, describe_card(card, report))
         onnx.checker.check_model(text_model, full_check=True)
         onnx.save(text_model, partial)
         _check_texts(expected, _run(partial, batches))
@@ -131,10 +144,11 @@ def export_onnx_text(
 
 
 def _batches(texts, prefixes=None, is_stochastic=False, size=16):
-    """Inputs for all texts; every second batch has a limit that cuts some of them.
+    """Yields the inputs of all texts. Every second batch has a `max_length` that limits some
+    hypotheses.
 
-    If there are prefixes, every third batch has one for all, and every third one none; so with
-    seeds, if the search draws.
+    With prefixes, every third batch has one prefix for all texts, and every third batch has none.
+    The same holds for seeds of a search with random sampling.
     """
     for number, begin in enumerate(range(0, len(texts), size)):
         batch = {"text": texts[begin : begin + size]}
@@ -150,7 +164,7 @@ def _batches(texts, prefixes=None, is_stochastic=False, size=16):
 
 
 def _translate(run, batches, source_tokenizer, target_tokenizer, function):
-    """Yields the translations of each batch by the file of ids with the tokenizers around it."""
+    """Yields the translations of each batch by the file of ids together with the tokenizers."""
     search, source = function.search, function.source
     for batch in batches:
         sentences, others = source_tokenizer.encode(batch["text"]), {}
@@ -181,13 +195,13 @@ def _translate(run, batches, source_tokenizer, target_tokenizer, function):
 
 
 def _decode(tokenizer, rows):
-    """Texts of ids; the vocabulary of a model may be rounded up, beyond the tokenizer's."""
+    """Detokenizes ids. The model may have more ids than the tokenizer."""
     size, unknown = tokenizer.vocabulary_size, tokenizer.unknown_token_id
     return tokenizer.decode([[token if token < size else unknown for token in row] for row in rows])
 
 
 def _run(path, batches):
-    """The translations of each batch by the file of strings."""
+    """Yields the translations of each batch by the file of strings."""
     process = subprocess.run(
         [sys.executable, "-P", str(PROGRAM), str(path)],
         input=json.dumps(batches),

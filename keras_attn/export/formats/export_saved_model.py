@@ -1,17 +1,22 @@
 import inspect
+import json
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
+from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.checks.search_comparison import SearchComparison
-from keras_attn.export.checks.verify import pad
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
+
+METADATA = "assets.extra/keras_attn.json"
+"""TensorFlow copies the files in `assets.extra`, and reads none of them."""
 
 
 def export_saved_model(
@@ -22,65 +27,96 @@ def export_saved_model(
     *,
     alignments: Any = None,
     sentences: Sequence[Any] | None = None,
+    sample_inputs: Any = None,
     target_prefix: bool = False,
     max_source_characters: int | None = None,
     allow_nonfinite: bool = False,
+    card: Any = None,
 ) -> Any:
-    """Writes a `GenerationModel` as a TensorFlow SavedModel, for TensorFlow Serving among others.
+    """Exports a `GenerationModel` to a TensorFlow SavedModel, for instance for TensorFlow Serving.
 
-    Signature `ids`: inputs `source_ids` int32 `(batch, source_length)`, `max_length` int32 `()`,
-    `length_penalty` float32 `()`, and of a search that draws at random `seeds` int32 `(batch,)`, or
-    `(1,)` for all alike; outputs `token_ids`, `lengths`, `scores`, `log_probs`, `alignments` on
-    request, and `token_log_probs` of a search that returns them.
+    Signature `ids`:
 
-    Signature `serving_default`: inputs `text` string `(batch,)` and all but the first of `ids`;
-    outputs `text` string `(batch, hypotheses)`, as the search orders them, those of `ids`, and
-    `truncated` boolean `(batch,)`, whether a text had more than `max_source_characters` characters
-    and was cut to these before the tokenizer. A text without tokens has empty hypotheses of score
-    0, unless it is the prompt of a language model that begins with a start token. The tokenizers
-    are inside; the process that loads the model has to `import tensorflow_text`. Without tokenizers
-    `ids` is the only signature.
+    - Inputs: `source_ids` int32 `(batch, source)`, `max_length` int32 `()`, `length_penalty`
+      float32 `()`, with `target_prefix=True` `prefix_ids` int32 `(batch, prefix)`, and for a search
+      with random sampling `seeds` int32 `(batch,)`, or `(1,)` for one seed for all.
+    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`, and if requested `alignments` and
+      `token_log_probs`, see `Search`.
 
-    All inputs but the first have defaults in the signatures, `max_length` and `length_penalty` the
-    model's own values, `seeds` 0, so that gRPC requests to TensorFlow Serving may leave them out.
-    Its REST interface and, in Python, the signatures want all inputs, while
-    `loaded.translate_ids(source_ids)` and `loaded.translate_texts(text)` know the defaults.
+    Signature `serving_default`, only with tokenizers:
 
-    The directory appears under its name, whole, after it was loaded again and compared with Keras.
-    A model of mixed precision keeps it.
+    - Inputs: `text` string `(batch,)` instead of `source_ids`, `target_prefix` string `(batch,)`
+      instead of `prefix_ids`, and the other inputs of `ids`.
+    - Outputs: `text` string `(batch, hypotheses)`, best first; those of `ids`; and `truncated`
+      boolean `(batch,)`, whether a text was truncated to `max_source_characters` before
+      tokenization. The hypotheses of a text without tokens are empty with the score 0, unless the
+      text is the prompt of a language model with a start token.
+
+    A model with other inputs than ids, such as an image, has only the signature `serving_default`,
+    with these inputs and the others of `ids`. Its outputs are those of `ids` and, with a
+    `target_tokenizer`, `text`. In Python, `loaded.generate(image)` uses the defaults.
+
+    The tokenizers are part of the SavedModel; a process that loads it must `import
+    tensorflow_text`.
+
+    All inputs except the first have defaults in the signatures: `max_length` and `length_penalty`
+    those of the search, `seeds` 0, and empty prefixes. gRPC requests to TensorFlow Serving may omit
+    them. Its REST interface and, in Python, the signatures require all inputs, while
+    `loaded.translate_ids(source_ids)` and `loaded.translate_texts(text)` use the defaults.
+
+    The directory is written only after the SavedModel was loaded again and compared with Keras. A
+    model with mixed precision keeps it.
 
     Args:
-        model: a `GenerationModel`.
-        directory: name of the directory; an existing SavedModel is replaced, any other directory
+        model: `GenerationModel`.
+        directory: Path of the directory. An existing SavedModel is replaced; any other directory
             with content is refused.
-        source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s. Leave
-            `target_tokenizer` out if both languages share one.
-        alignments: bool, whether the attention weights are among the outputs. Default `None`: as
-            the search was made.
-        sentences: as for `export_onnx`.
-        target_prefix: bool, whether the caller may say what each hypothesis begins with: `ids` then
-            has an input `prefix_ids` int32 `(batch, prefix_length)`, padded on the right, and
-            `serving_default` an input `target_prefix` string `(batch,)`. Either may have one row
-            for all, and by default there is nothing in it. Characters that the tokenizer does not
-            know are the unknown token, and one of more than 16,384 characters is refused with an
-            `InvalidArgumentError`. Default `False`.
-        max_source_characters: int of at least 1, limit of characters (code points) of a text.
-            Without it a long line of some characters takes SentencePiece quadratic time, which no
-            deadline of a server ends. Default: 32 times the limit of tokens of the encoder, which
-            is at most taken as 512: 16,384.
-        allow_nonfinite: bool, whether weights may be NaN or infinite. The results must still equal
-            those of Keras, which NaN never does. Defaults to `False`.
+        source_tokenizer: `SentencePieceTokenizer` for the signature `serving_default`. Defaults to
+            `None`.
+        target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: the source tokenizer is used
+            for both sides. A model whose inputs are not ids has only a `target_tokenizer`.
+        alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
+            search has `return_alignments`.
+        sentences: List of texts (with `source_tokenizer`) or of lists of ids for the comparison. If
+            there are fewer than 200, random sentences are added. Defaults to `None`.
+        sample_inputs: For a model whose inputs are not ids, the inputs of the comparison, as for
+            `model.predict`: an array, or a dict of arrays by the names of the inputs. Dynamic axes
+            are also compared with other sizes. Defaults to `None`, random numbers in [0, 1), which
+            requires float inputs.
+        target_prefix: Bool, whether `prefix_ids` and `target_prefix` are inputs: tokens with which
+            every hypothesis begins, one row for each source or one row for all. Characters that the
+            tokenizer does not know become the unknown token. A prefix of more than 16,384
+            characters is refused with an `InvalidArgumentError`. Defaults to `False`.
+        max_source_characters: Positive int, maximum number of characters (code points) of a text.
+            Without a limit, some long lines would take SentencePiece quadratic time, which no
+            deadline of a server interrupts. Defaults to 32 times the maximum number of source
+            tokens, where at most 512 tokens are counted: 16,384.
+        allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
+            those of Keras, which is never true of NaN. Defaults to `False`.
+        card: `ModelCard` to store with the other metadata in `assets.extra/keras_attn.json`.
+            Defaults to `None`.
 
     Returns:
-        The `ParityReport` of the comparison.
+        The `ParityReport` of the comparison with Keras.
 
     Raises:
-        ExportError: the SavedModel disagrees with Keras. No directory is written.
-        ImportError: tensorflow_text is missing and there are tokenizers.
-        OSError: it cannot be written, for instance to a full disk. No directory is written.
-        ValueError: `model` is not a `GenerationModel`, or an argument does not fit it.
+        ExportError: If the SavedModel disagrees with Keras. No directory is written.
+        ImportError: If there are tokenizers and tensorflow_text is not installed.
+        OSError: If the directory cannot be written, for instance on a full disk.
+        ValueError: If `model` is not a `GenerationModel`, or an argument does not fit it.
+
+    Example:
+
+    ```python
+    export_saved_model(translator, "en-de/1", source_tokenizer, target_tokenizer)
+
+    import tensorflow_text
+    loaded = tf.saved_model.load("en-de/1")
+    loaded.translate_texts(["two dogs ."])["text"]
+    ```
     """
-    require("tensorflow", *(["tensorflow_text"] if source_tokenizer is not None else []))
+    has_texts = source_tokenizer is not None or target_tokenizer is not None
+    require("tensorflow", *(["tensorflow_text"] if has_texts else []))
     require_utf8(directory)
     import tensorflow as tf
 
@@ -92,27 +128,40 @@ def export_saved_model(
         target_prefix,
         keep_precision=True,
     )
-    max_characters = source_characters.max_source_characters(function, max_source_characters)
-    check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences)
-    with atomic_replace(directory, is_file=False) as partial, pause_garbage_collection():
-        module = _module(
-            function, source_tokenizer, target_tokenizer or source_tokenizer, max_characters
+    max_characters = None
+    if function.source is not None:
+        max_characters = source_characters.max_source_characters(function, max_source_characters)
+    elif max_source_characters is not None:
+        raise ValueError(
+            "Expected max_source_characters only for a model that reads ids. Received: "
+            f"max_source_characters={max_source_characters!r} for the inputs "
+            f"{list(function.inputs)}."
         )
-        signatures = {"ids": module.translate_ids}
-        if source_tokenizer is not None:
-            signatures["serving_default"] = module.translate_texts
+    check_finite(function.weights, allow_nonfinite)
+    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
+    with atomic_replace(directory, is_file=False) as partial, pause_garbage_collection():
+        module = _module(function)
+        if function.source is None:
+            signatures = _add_generate(module, function, target_tokenizer)
+        else:
+            tokenizers = source_tokenizer, target_tokenizer or source_tokenizer
+            signatures = _add_translate(module, function, *tokenizers, max_characters)
         _save(module, partial, signatures)
         # Kept in a variable: its signatures do not keep its weights alive.
         loaded = tf.saved_model.load(str(partial))
-        report = comparison.compare(_runner(loaded))
+        name = "serving_default" if function.source is None else "ids"
+        report = comparison.compare(_runner(loaded, name))
+        metadata = describe(function, source_tokenizer, target_tokenizer, card)
+        metadata |= describe_card(card, report)
+        (partial / METADATA).parent.mkdir()
+        (partial / METADATA).write_text(json.dumps(metadata, indent=1), encoding="utf-8")
         if source_tokenizer is not None:
             _check_texts(function, module, loaded, max_characters, comparison)
     return report
 
 
 def _save(module, directory, signatures):
-    """Writes the SavedModel; a full disk is an `OSError`, as from Python's own files."""
+    """Writes the SavedModel. Raises an `OSError` on a full disk, like Python's own files."""
     import tensorflow as tf
 
     try:
@@ -121,11 +170,10 @@ def _save(module, directory, signatures):
         raise OSError(f"TensorFlow cannot write the SavedModel: {error.message}") from error
 
 
-def _module(function, source_tokenizer, target_tokenizer, max_characters):
-    """A `tf.Module` with the functions of both signatures, which holds all that they need."""
+def _module(function):
+    """Returns a `tf.Module` with the weights of a function and the defaults of its inputs."""
     import tensorflow as tf
 
-    source, target = function.source, function.target
     module = tf.Module()
     module.defaults = {
         **{name: tf.constant(value) for name, value in function.defaults.items()},
@@ -133,6 +181,30 @@ def _module(function, source_tokenizer, target_tokenizer, max_characters):
         "target_prefix": tf.constant([""]),
     }
     module.weights = [weight.value for weight in function.weights]
+    return module
+
+
+def _add_generate(module, function, target_tokenizer):
+    """Adds the function of other inputs than ids to a module, and returns the signatures."""
+    pad_token_id = function.target.pad_token_id
+    if target_tokenizer is not None:
+        module.target_tokenizer = target_tokenizer.to_tensorflow(None, None, pad_token_id)
+
+    def generate(*inputs):
+        results = function(*inputs)
+        if target_tokenizer is None:
+            return results
+        return {"text": _decode(module.target_tokenizer, results), **results}
+
+    module.generate = _compiled(generate, function.signature, module.defaults)
+    return {"serving_default": module.generate}
+
+
+def _add_translate(module, function, source_tokenizer, target_tokenizer, max_characters):
+    """Adds the functions of ids and of texts to a module, and returns the signatures."""
+    import tensorflow as tf
+
+    source, target = function.source, function.target
 
     def translate_ids(source_ids, *others):
         # Keras' recurrent layers cannot work with S = 0.
@@ -145,8 +217,9 @@ def _module(function, source_tokenizer, target_tokenizer, max_characters):
         return results
 
     module.translate_ids = _compiled(translate_ids, function.signature, module.defaults)
+    signatures = {"ids": module.translate_ids}
     if source_tokenizer is None:
-        return module
+        return signatures
     module.source_tokenizer = source_tokenizer.to_tensorflow(
         source.start_token_id if source.add_start else None,
         source.end_token_id if source.add_end else None,
@@ -174,11 +247,11 @@ def _module(function, source_tokenizer, target_tokenizer, max_characters):
 
     signature = [of_text.get(spec.name, spec) for spec in function.signature]
     module.translate_texts = _compiled(translate_texts, signature, module.defaults)
-    return module
+    return {**signatures, "serving_default": module.translate_texts}
 
 
 def _cut(text, max_characters):
-    """The first characters of each string `(batch,)`, and whether there are more, `(batch,)`."""
+    """Truncates strings `(batch,)`; also returns which were longer, boolean `(batch,)`."""
     import tensorflow as tf
 
     # Valid characters have at most 4 bytes; bytes of none count as no characters.
@@ -195,7 +268,7 @@ def _are_long(text, max_characters):
 
 
 def _short(prefixes):
-    """The strings `(batch,)`; an error if one is too long, which must not be cut."""
+    """Returns the strings `(batch,)`, or raises an error if one is too long to be tokenized."""
     import tensorflow as tf
 
     most = source_characters.MAX_PREFIX_CHARACTERS
@@ -206,7 +279,7 @@ def _short(prefixes):
 
 
 def _where(has_tokens, results, pad_token_id):
-    """Results that are empty, with score 0, where there was nothing to translate, `(batch,)`."""
+    """Replaces results by empty hypotheses of score 0 where a text has no tokens, `(batch,)`."""
     import tensorflow as tf
 
     def chosen(name, value):
@@ -217,7 +290,7 @@ def _where(has_tokens, results, pad_token_id):
 
 
 def _compiled(function, signature, defaults):
-    """A `tf.function` of these inputs, of which all but the first have defaults."""
+    """Returns a `tf.function` of these inputs, with defaults for all except the first."""
     import tensorflow as tf
 
     def compiled(*inputs):
@@ -236,30 +309,30 @@ def _compiled(function, signature, defaults):
 
 
 def _decode(tokenizer, results):
-    """The texts `(batch, hypotheses)` of what a search returns."""
+    """Detokenizes the results of a search to texts `(batch, hypotheses)`."""
     # The ids that end and pad a hypothesis may be those of pieces.
     return tokenizer.decode(results["token_ids"], results["lengths"])
 
 
-def _runner(loaded):
+def _runner(loaded, name):
     import tensorflow as tf
 
-    signature = loaded.signatures["ids"]
+    signature = loaded.signatures[name]
 
     def run(**inputs):
         outputs = signature(**{name: tf.constant(value) for name, value in inputs.items()})
-        return {name: value.numpy() for name, value in outputs.items()}
+        return {name: value.numpy() for name, value in outputs.items() if name != "text"}
 
     return run
 
 
 def _check_texts(function, module, loaded, max_characters, comparison):
-    """Compares the loaded string signature with the tokenizers around the model."""
+    """Compares the string signature of the loaded model with model and tokenizers."""
     import tensorflow as tf
 
-    source, target = function.source, function.target
+    target = function.target
     prefixes = comparison.prefixes
-    texts = module.source_tokenizer.decode(pad(comparison.sentences[:16], source.pad_token_id))
+    texts = module.source_tokenizer.decode(comparison.sources.batch(slice(16))["source_ids"])
     others = module.translate_ids.input_signature[1:]
     ids = {spec.name: module.defaults[spec.name] for spec in others}
     strings = dict(ids)

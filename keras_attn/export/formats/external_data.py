@@ -6,28 +6,28 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.passes.graph import nested_graphs
 
 MODEL, WEIGHTS = "model.onnx", "model.weights"
-"""The two files of a directory that stands for one ONNX file."""
+"""The two files of a directory that is one ONNX model."""
 
 LIMIT = 2 * 10**9
-"""Bytes of weights for which one file is enough: protobuf cannot hold 2^31, all else included."""
+"""Maximum number of bytes of weights in one file. A protobuf message has at most 2^31 in total."""
 
 _SMALL = 1024  # shapes and numbers stay where ONNX Runtime looks for them
 _PAGE = 4096  # where a weight begins on one, ONNX Runtime need not copy it
 
 
 def variables_size(weights: Any) -> Any:
-    """Bytes of a list of `keras.Variable`."""
+    """Returns the size of a list of `keras.Variable` in bytes."""
     return sum(weight.numpy().nbytes for weight in weights)
 
 
 def require_one_file(weights: Any) -> None:
-    """Refuses, before any work, weights that one ONNX file cannot hold.
+    """Refuses weights that do not fit in one ONNX file, before the export begins.
 
     Args:
-        weights: list of `keras.Variable`.
+        weights: List of `keras.Variable`.
 
     Raises:
-        ExportError: they have more than `LIMIT` bytes.
+        ExportError: If they have more than `LIMIT` bytes.
     """
     if variables_size(weights) > LIMIT:
         raise ExportError(
@@ -38,17 +38,17 @@ def require_one_file(weights: Any) -> None:
 
 
 def weights_size(model: Any) -> Any:
-    """Bytes of the weights that a model holds."""
+    """Returns the size of the weights in a model in bytes."""
     return sum(len(tensor.raw_data) for tensor in _tensors(model))
 
 
 def write_weights(model: Any, directory: Path) -> None:
-    """Moves the weights of a model into a file of their own.
+    """Moves the weights of a model into a separate file.
 
     Args:
-        model: `onnx.ModelProto`; changed in place: it tells where its weights are, and their
-            checksum, in its metadata.
-        directory: path of the directory in which the file `WEIGHTS` is written.
+        model: `onnx.ModelProto`; changed in place: it refers to the file, and its metadata contain
+            the checksum of the file.
+        directory: Path of the directory for the file `WEIGHTS`.
     """
     from onnx.external_data_helper import set_external_data
 

@@ -1,4 +1,4 @@
-"""The metadata of exported files, as docs/file-format.md defines them: this module writes them."""
+"""Writer of the metadata of exported files, which docs/file-format.md defines."""
 
 import base64
 import dataclasses
@@ -8,15 +8,13 @@ import json
 import math
 from typing import Any
 
+from keras_attn.export.trace.search_function import SEARCH_INPUTS
 from keras_attn.training.model_card import ModelCard
 
 FORMAT = "2"
 PREFIX = "keras_attn."
-SEARCH_INPUTS = ("max_length", "length_penalty", "prefix_ids", "seeds")
-"""Inputs of a file that belong to the search, not to the encoder."""
-
 LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast")
-"""What the configuration of a search has that is no setting of the search."""
+"""Keys of the configuration of a search that are not settings."""
 
 
 def describe(
@@ -26,17 +24,23 @@ def describe(
 
     Args:
         function: `SearchFunction`.
-        source_tokenizer, target_tokenizer: optional `SentencePieceTokenizer`s, stored in the file.
-        card: `ModelCard` with the languages, or `None` if they are not known.
+        source_tokenizer: `SentencePieceTokenizer` to store in the file, or `None`.
+        target_tokenizer: `SentencePieceTokenizer` to store in the file, or `None`.
+        card: `ModelCard` with the languages, or `None`.
 
     Returns:
-        Dictionary of strings.
+        Dict of strings.
     """
     target_tokenizer, card = target_tokenizer or source_tokenizer, card or ModelCard()
     settings = {
         "kind": "generation",
         "inputs": {
-            "source_ids": {"kind": "ids", "dtype": "int32", "shape": ["batch", "source_length"]}
+            name: {
+                "kind": input_kind(each),
+                "dtype": each.dtype,
+                "shape": list(function.dimensions[name]),
+            }
+            for name, each in function.inputs.items()
         },
         "source": _side(function.source, source_tokenizer, card.source_language),
         "target": _side(function.target, target_tokenizer, card.target_language),
@@ -46,8 +50,10 @@ def describe(
     entries = {f"{PREFIX}format": FORMAT, f"{PREFIX}settings": _json(settings)}
     if source_tokenizer is not None:
         entries[f"{PREFIX}source_tokenizer"] = _base64(source_tokenizer)
-        if target_tokenizer.model != source_tokenizer.model:
-            entries[f"{PREFIX}target_tokenizer"] = _base64(target_tokenizer)
+    if target_tokenizer is not None and (
+        source_tokenizer is None or target_tokenizer.model != source_tokenizer.model
+    ):
+        entries[f"{PREFIX}target_tokenizer"] = _base64(target_tokenizer)
     # SentencePiece ends the process over a damaged vocabulary: the runtime checks before it loads.
     content = json.dumps(entries, sort_keys=True).encode()
     entries[f"{PREFIX}checksum"] = hashlib.sha256(content).hexdigest()
@@ -55,14 +61,14 @@ def describe(
 
 
 def describe_card(card: Any = None, report: Any = None) -> Any:
-    """Returns the metadata for people, which can be added to a file that is written already.
+    """Returns the metadata for users, which can be added to a finished file.
 
     Args:
-        card: `ModelCard`, or `None` for none.
-        report: `ParityReport` of the comparison with Keras, or `None` for none.
+        card: `ModelCard`, or `None`.
+        report: `ParityReport` of the comparison with Keras, or `None`.
 
     Returns:
-        Dictionary of strings, which is empty if nothing is known.
+        Dict of strings, empty if nothing is known.
     """
     entries = (card or ModelCard()).entries()
     entries = {name: value for name, value in entries.items() if not name.endswith("_language")}
@@ -71,7 +77,17 @@ def describe_card(card: Any = None, report: Any = None) -> Any:
     return {f"{PREFIX}card": _json(entries)} if entries else {}
 
 
+def input_kind(tensor: Any) -> str:
+    """Returns the kind of a symbolic input: `"ids"`, `"image"` or `"features"`."""
+    if len(tensor.shape) == 2 and "int" in tensor.dtype:
+        return "ids"
+    is_image = len(tensor.shape) == 4 and tensor.shape[-1] in (1, 3, 4)
+    return "image" if is_image else "features"
+
+
 def _side(side, tokenizer, language):
+    if side is None:
+        return None
     return {
         **dataclasses.asdict(side),
         "tokenizer": "none" if tokenizer is None else "sentencepiece",
@@ -80,7 +96,7 @@ def _side(side, tokenizer, language):
 
 
 def _search(function):
-    """The settings of the search, and which inputs replace them."""
+    """Returns the settings of the search, and the names of the inputs that replace some of them."""
     config = function.search.get_config()
     names = {spec.name for spec in function.signature}
     return {
@@ -101,7 +117,7 @@ def _json(value):
 
 
 def _finite(value):
-    """The value with strings such as "inf" in the place of numbers that JSON does not have."""
+    """Replaces numbers that JSON cannot represent by strings such as "inf"."""
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):

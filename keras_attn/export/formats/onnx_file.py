@@ -22,16 +22,16 @@ from keras_attn.export.trace.pause_garbage_collection import pause_garbage_colle
 
 CHECKSUM = "keras_attn.file_checksum"
 FIRST_BYTES = b"\x08"
-"""What an ONNX file begins with, the tag of its `ir_version`: other files are the user's."""
+"""First bytes of an ONNX file, the tag of its `ir_version`. Other files are not replaced."""
 
 
 class OnnxFile:
-    """An ONNX file that is being made, see `new_onnx_file`.
+    """An ONNX file under construction, see `new_onnx_file`.
 
     Args:
-        path: path of the file, or of the directory.
-        others: path of a directory for files that are only compared.
-        external_data: bool, whether the file is a directory, see `write_weights`.
+        path: Path of the file, or of the directory.
+        others: Path of a directory for files that are only compared.
+        external_data: Bool, whether the file is a directory, see `write_weights`.
     """
 
     def __init__(self, path: Path, others: Any, external_data: Any) -> None:
@@ -40,16 +40,16 @@ class OnnxFile:
         self._external_data = external_data
 
     def write(self, model: Any) -> Any:
-        """Writes the model that the file is to hold.
+        """Writes the model of the file.
 
         Args:
             model: `onnx.ModelProto`; its constants move, see `lower_constants`.
 
         Returns:
-            The runner of a session of it: named arrays -> dictionary of arrays.
+            Function from named arrays to a dict of arrays that runs the model.
 
         Raises:
-            ExportError: the model breaks a rule of the export.
+            ExportError: If a check of the model fails.
         """
         return write_model(model, self._path, self._external_data)
 
@@ -57,12 +57,12 @@ class OnnxFile:
         """Adds entries to the metadata of the file that `write` wrote.
 
         Args:
-            entries: dictionary of strings.
+            entries: Dict of strings.
         """
         add_metadata(self._path / MODEL if self._path.is_dir() else self._path, entries)
 
     def write_other(self, model: Any) -> Any:
-        """Writes a model that is only compared; arguments, results and errors as of `write`."""
+        """Writes a model that is only compared. Arguments and results are those of `write`."""
         path = Path(tempfile.mkdtemp(dir=self._others)) / "model"
         return write_model(model, path, self._external_data)
 
@@ -71,20 +71,21 @@ class OnnxFile:
 def new_onnx_file(
     path: str | PathLike[str], weights: Any, external_data: Any = False
 ) -> Iterator[Any]:
-    """A new ONNX file, which gets its name at the end of the block, unless there is an error.
+    """Yields a new ONNX file, which gets its final name at the end of the block unless there is an
+    error.
 
-    A path that cannot be used is refused at once.
+    An unusable path is refused immediately.
 
     Args:
-        path: name of the file, or of the directory.
-        weights: list of `keras.Variable`. More than 2 GB are written as a directory.
-        external_data: bool, whether to write a directory in any case.
+        path: Path of the file, or of the directory.
+        weights: List of `keras.Variable`. More than 2 GB are written to a directory.
+        external_data: Bool, whether to always write a directory.
 
     Yields:
         An `OnnxFile`.
 
     Raises:
-        ValueError: the path is not valid UTF-8.
+        ValueError: If the path is not valid UTF-8.
     """
     require_utf8(path)
     is_file = not external_data and variables_size(weights) <= LIMIT
@@ -97,7 +98,7 @@ def new_onnx_file(
 
 
 def write_model(model: Any, path: Path, external_data: Any = False) -> Any:
-    """Writes a model, checks it, and returns its runner; see `OnnxFile.write`."""
+    """Writes and checks a model, and returns a function that runs it; see `OnnxFile.write`."""
     lower_constants(model)
     if external_data or weights_size(model) > LIMIT:
         path.mkdir()
@@ -109,7 +110,7 @@ def write_model(model: Any, path: Path, external_data: Any = False) -> Any:
 
 
 def _save(model, path):
-    """Writes the file, with a checksum of all before it, which the runtime verifies."""
+    """Writes the file and appends a checksum of its content, which the runtime verifies."""
     content = model.SerializeToString()
     with open(path, "wb") as file:
         file.write(content)
@@ -117,11 +118,11 @@ def _save(model, path):
 
 
 def add_metadata(path: str | PathLike[str], entries: Any) -> None:
-    """Adds entries to the metadata of a file that `write_model` wrote, and renews its checksum.
+    """Adds entries to the metadata of a file that `write_model` wrote, and updates its checksum.
 
     Args:
-        path: path of the file.
-        entries: dictionary of strings, whose keys are new.
+        path: Path of the file.
+        entries: Dict of strings, with new keys.
     """
     with open(path, "rb+") as file:
         file.seek(-len(_serialize_metadata({CHECKSUM: "0" * 64})), os.SEEK_END)
@@ -134,7 +135,7 @@ def add_metadata(path: str | PathLike[str], entries: Any) -> None:
 
 
 def _serialize_metadata(entries):
-    """Bytes that add entries to a file: two protobuf messages in a row are one."""
+    """Returns bytes to append to a file: protobuf merges consecutive messages."""
     import onnx
 
     model = onnx.ModelProto()

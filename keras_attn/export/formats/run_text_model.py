@@ -1,7 +1,7 @@
 """Runs an ONNX file of strings: `python -P run_text_model.py FILE < batches.json > results.json`.
 
-A process of its own, because ONNX Runtime crashes over the operators of onnxruntime-extensions
-where TensorFlow was imported before them. So this imports neither TensorFlow nor keras_attn.
+This is a separate process without TensorFlow and keras_attn, because ONNX Runtime crashes in the
+operators of onnxruntime-extensions if TensorFlow was imported first.
 """
 
 import json
@@ -16,9 +16,9 @@ KINDS = {"text": object, "target_prefix": object, "max_length": np.int32, "seeds
 
 
 def main(path: str | PathLike[str]) -> None:
-    """Reads a list of batches `{"text": [...], "max_length": n}`, writes their translations.
+    """Reads a list of batches `{"text": [...], "max_length": n}` and writes their translations.
 
-    `max_length` may be missing, and there may be `target_prefix` and `seeds`, lists.
+    `max_length` is optional, and so are the lists `target_prefix` and `seeds`.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime

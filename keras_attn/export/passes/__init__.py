@@ -1,4 +1,4 @@
-"""Clean-up of converted graphs: each pass changes an `onnx.ModelProto` in place."""
+"""Passes over converted graphs. Each pass changes an `onnx.ModelProto` in place."""
 
 from keras_attn.export.passes.constant_reshapes import constant_reshapes
 from keras_attn.export.passes.emulate_float16 import emulate_float16
@@ -43,10 +43,9 @@ PASSES = (
     share_initializers,
     remove_unused,
 )
-"""The passes that need nothing but the model, in the order they run. `share_initializers` runs
-again for the constants that other passes add. `half_precision`,
-`int8_weights` or `int4_weights` may follow, and `lower_constants` is the last one: after it
-constants are no longer in the main graph alone."""
+"""The passes that need only the model, in the order in which they run. `share_initializers` runs
+again for the constants that other passes add. `half_precision`, `int8_weights` or `int4_weights`
+may follow. `lower_constants` is the last pass: it moves constants out of the main graph."""
 
 __all__ = [
     "PASSES",

@@ -11,10 +11,10 @@ def clean(model: "onnx.ModelProto", dimensions: Any, metadata: Any, passes: Any 
     """Runs the passes over a converted model, and sets its dimensions, opset and metadata.
 
     Args:
-        model: `onnx.ModelProto`, changed in place.
-        dimensions: names of the dynamic dimensions, see `name_dimensions`.
-        metadata: dictionary of strings.
-        passes: the passes that need only the model. Defaults to `PASSES`.
+        model: `onnx.ModelProto`; changed in place.
+        dimensions: Names of the dynamic dimensions, see `name_dimensions`.
+        metadata: Dict of strings.
+        passes: Passes that need only the model. Defaults to `PASSES`.
     """
     from onnx import helper
 

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 def constant_reshapes(model: "onnx.ModelProto") -> None:
-    """Gives Reshape nodes constant shapes, so that nothing has to compute them.
+    """Gives Reshape nodes constant shapes, so that they need not be computed.
 
-    TensorFlow asks for a shape by numbers, and computes them each time: the batch size is that of
-    the input, and so on. In ONNX a 0 means "as in the input" and one -1 "what is left". The
-    arithmetic that is not needed any more is left to `remove_unused`.
+    TensorFlow computes the sizes of a shape in each run: the batch size is that of the input, and
+    so on. In ONNX, 0 means "as in the input", and one size may be -1, "the rest". `remove_unused`
+    removes the arithmetic that is no longer needed.
 
     Args:
         model: `onnx.ModelProto` with unique names; changed in place.
@@ -41,7 +41,7 @@ def constant_reshapes(model: "onnx.ModelProto") -> None:
 
 
 def _constant_shape(node, symbolic):
-    """The requested shape in numbers, or `None` where it has more than one unknown size."""
+    """Returns the requested shape in numbers, or `None` if it has more than one unknown size."""
     shape = symbolic.shapes.get(node.input[0], ())
     wanted = symbolic.contents.get(node.input[1])
     if not isinstance(wanted, tuple) or all(isinstance(size, int) for size in wanted):

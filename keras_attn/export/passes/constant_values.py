@@ -1,4 +1,4 @@
-"""Values that depend on initializers alone."""
+"""Values that depend only on initializers."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +9,14 @@ if TYPE_CHECKING:
 
 
 def inputs_of(nodes: Any) -> Any:
-    """Names of all values that some nodes read."""
+    """Returns the names of all values that some nodes read."""
     return sorted({name for node in nodes for name in read_names(node)})
 
 
 def computation(name: str, producers: Any, constants: Any) -> Any:
-    """The nodes that compute a value from constants, in order; `None` if they need more."""
+    """Returns the nodes that compute a value from constants, in order, or `None` if it has other
+    inputs.
+    """
     nodes, open_names = [], [name]
     while open_names:
         name = open_names.pop()
@@ -30,7 +32,7 @@ def computation(name: str, producers: Any, constants: Any) -> Any:
 
 
 def compute(name: str, nodes: Any, tensors: Any, model: "onnx.ModelProto") -> Any:
-    """The array of floats that nodes compute from tensors as the value `name`."""
+    """Computes the value `name` with nodes from tensors, as an array of floats."""
     from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
 

@@ -17,17 +17,16 @@ MOVES = frozenset(
 
 
 def emulate_float16(model: "onnx.ModelProto") -> None:
-    """Makes a model of float16 one of float32 that rounds as float16 does.
+    """Converts a float16 model to a float32 model that rounds like float16.
 
-    On a CPU ONNX Runtime computes in float32 what is declared as float16, and takes out the casts
-    between: nothing would be rounded, and nothing overflow, as it does on a GPU. So results are
-    rounded by arithmetic that it leaves alone, to 11 bits (Veltkamp's splitting,
+    On a CPU, ONNX Runtime computes float16 operators in float32, and removes the casts between
+    them: nothing would be rounded and nothing would overflow, unlike on a GPU. Therefore results
+    are rounded by arithmetic that ONNX Runtime does not remove, to 11 bits (Veltkamp's splitting,
     [Dekker, 1971](https://doi.org/10.1007/BF01397083)), and to infinity from 2^16 on:
 
         c = (2^13 + 1) x        y = 2^-112 (2^112 (c - (c - x)))
 
-    Numbers below 2^-14 keep more bits than in float16, and so does all that stays inside of an LSTM
-    or GRU.
+    Numbers below 2^-14, and values inside of an LSTM or GRU, keep more bits than in float16.
 
     Args:
         model: `onnx.ModelProto` with unique names and all constants in the main graph; changed in
@@ -67,7 +66,7 @@ def emulate_float16(model: "onnx.ModelProto") -> None:
 
 
 def _rounding(exact, rounded):
-    """The nodes that round a value."""
+    """Returns the nodes that round a value."""
     from onnx import helper
 
     part = f"{rounded}/{{}}".format

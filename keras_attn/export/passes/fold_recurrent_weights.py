@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 def fold_recurrent_weights(model: "onnx.ModelProto") -> None:
-    """Stores the weights of LSTM and GRU nodes in the order that these want.
+    """Stores the weights of LSTM and GRU nodes in the order of ONNX.
 
-    They are computed from the weights of Keras: transposed, with other gates first. Here that is
-    done once, and the results take the places and the names of the weights, unless these are read
-    elsewhere too. Expects unique names and all constants in the main graph.
+    The graph computes them from the weights of Keras, which are transposed and have another order
+    of the gates. This pass computes them once. The results replace the weights under the same
+    names, unless other nodes read these. It expects unique names and all constants in the main
+    graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

@@ -20,10 +20,10 @@ RMS = ("Mul", "x", ("Reciprocal", ROOT))
 
 
 def fuse_normalization(model: "onnx.ModelProto") -> Any:
-    """Writes normalizations over the last axis as what runs as one operator.
+    """Rewrites normalizations over the last axis so that each runs as one operator.
 
-    Layer normalization becomes `LayerNormalization`. For RMS normalization opset 18 has no
-    operator; in the spelling that this pass gives it, ONNX Runtime makes one of it.
+    Layer normalization becomes `LayerNormalization`. Opset 18 has no operator for RMS
+    normalization; this pass rewrites it in a form that ONNX Runtime fuses to one.
 
     Args:
         model: `onnx.ModelProto` with unique names and all constants in the main graph; changed in
@@ -44,9 +44,8 @@ def fuse_normalization(model: "onnx.ModelProto") -> Any:
     producers = {name: node for node in kept for name in node.output}
 
     def vector(name, x):
-        """The weight that a value is, one number for each element of the last axis of `x`.
-
-        If need be before it was reshaped for broadcasting.
+        """Returns the name of a weight vector over the last axis of `x`, before it was reshaped to
+        broadcast.
         """
         last = symbolic.shapes.get(x, ())[-1:]
         node = producers.get(name)
@@ -86,5 +85,5 @@ def _keeps_axes(node):
 
 
 def _other(node, name):
-    """The other one of two inputs."""
+    """Returns the other of two inputs."""
     return node.input[1] if node.input[0] == name else node.input[0]

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 def gather_integers(model: "onnx.ModelProto") -> None:
-    """Replaces the `GatherND` nodes that ONNX Runtime cannot run on a GPU, those of int32.
+    """Replaces `GatherND` nodes of int32, which ONNX Runtime cannot run on a GPU.
 
-    A choice of columns of each row becomes `GatherElements`, of any type: it has a kernel, and
-    takes the indices without a further axis. Other int32 tensors are gathered as int64. Both stand
-    in every step of a search, whose hypotheses are token ids. Expects unique names.
+    Selecting columns of each row becomes `GatherElements`, which has a kernel for all types and
+    needs no extra axis of indices. Other int32 tensors are gathered as int64. Both occur in every
+    step of a search, whose hypotheses are token ids. It expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -49,7 +49,7 @@ def gather_integers(model: "onnx.ModelProto") -> None:
 
 
 def _is_column(node, shapes):
-    """Whether a node only adds a last axis to indices `(rows, columns)`."""
+    """Returns whether a node only appends an axis to indices `(rows, columns)`."""
     return (
         node is not None
         and node.op_type == "Unsqueeze"

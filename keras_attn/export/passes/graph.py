@@ -1,4 +1,4 @@
-"""The few things every pass needs to know about nested ONNX graphs."""
+"""Helpers for nested ONNX graphs."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def subgraphs(node: "onnx.NodeProto") -> Any:
-    """The graphs a control flow node holds: the body of a Loop, the branches of an If."""
+    """Returns the graphs of a control flow node: the body of a Loop, the branches of an If."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -15,7 +15,7 @@ def subgraphs(node: "onnx.NodeProto") -> Any:
 
 
 def nested_graphs(graph: "onnx.GraphProto") -> Any:
-    """`graph` and all graphs inside it, outer ones first."""
+    """Yields `graph` and all graphs inside of it, outer graphs first."""
     yield graph
     for node in graph.node:
         for inner in subgraphs(node):
@@ -23,7 +23,7 @@ def nested_graphs(graph: "onnx.GraphProto") -> Any:
 
 
 def defined_names(graph: "onnx.GraphProto") -> Any:
-    """Names of the values that `graph` itself defines, without the graphs inside it."""
+    """Returns the names of the values that `graph` itself defines, without nested graphs."""
     names = {value.name for value in graph.input}
     names.update(tensor.name for tensor in graph.initializer)
     names.update(name for node in graph.node for name in node.output)
@@ -31,12 +31,12 @@ def defined_names(graph: "onnx.GraphProto") -> Any:
 
 
 def all_names(model: "onnx.ModelProto") -> Any:
-    """Names of all values of a model, those of the graphs inside it included."""
+    """Returns the names of all values of a model, including nested graphs."""
     return set().union(*map(defined_names, nested_graphs(model.graph)))
 
 
 def unused(name: str, taken: Any) -> Any:
-    """`name`, with a number behind it if it is taken."""
+    """Returns `name`, with a number appended if it is in use."""
     candidate, count = name, 1
     while candidate in taken:
         candidate, count = f"{name}__{count}", count + 1
@@ -44,7 +44,7 @@ def unused(name: str, taken: Any) -> Any:
 
 
 def read_names(node: "onnx.NodeProto") -> Any:
-    """Names of all values a node reads, those captured by the graphs inside it included."""
+    """Returns the names of all values that a node reads, also those that its graphs capture."""
     names = set(node.input) - {""}
     for graph in subgraphs(node):
         names |= captured_names(graph)
@@ -52,7 +52,7 @@ def read_names(node: "onnx.NodeProto") -> Any:
 
 
 def captured_names(graph: "onnx.GraphProto") -> Any:
-    """Names of the values that a subgraph reads from the graphs around it."""
+    """Returns the names of the values that a subgraph reads from outer graphs."""
     names = {value.name for value in graph.output}
     for node in graph.node:
         names |= read_names(node)
@@ -60,25 +60,25 @@ def captured_names(graph: "onnx.GraphProto") -> Any:
 
 
 def copy_of(message: Any) -> Any:
-    """A copy of a protobuf message, which does not change with the list that it stood in."""
+    """Returns a copy of a protobuf message, which does not change if its list changes."""
     copy = type(message)()
     copy.CopyFrom(message)
     return copy
 
 
 def drop_initializers(graph: "onnx.GraphProto", names: Any) -> None:
-    """Removes initializers in place: the others may be large, and are not copied."""
+    """Removes initializers in place, without copying the others, which may be large."""
     for index in reversed(range(len(graph.initializer))):
         if graph.initializer[index].name in names:
             del graph.initializer[index]
 
 
 def rename_values(graph: "onnx.GraphProto", names: Any) -> None:
-    """Renames values wherever they are defined or read, in `graph` and in all graphs inside it.
+    """Renames values wherever they are defined or read, in `graph` and all nested graphs.
 
     Args:
-        graph: `onnx.GraphProto`; changed in place. Its value names are expected to be unique.
-        names: dictionary from old to new name.
+        graph: `onnx.GraphProto` with unique names; changed in place.
+        names: Dict from old to new names.
     """
     for inner in nested_graphs(graph):
         for value in [*inner.input, *inner.output, *inner.value_info, *inner.initializer]:
@@ -91,7 +91,7 @@ def rename_values(graph: "onnx.GraphProto", names: Any) -> None:
 
 
 def return_own_values(graph: "onnx.GraphProto") -> None:
-    """Makes a subgraph return only values that it defines itself, as ONNX Runtime demands."""
+    """Makes a subgraph return only values that it defines itself, as ONNX Runtime requires."""
     from onnx import helper
 
     own = defined_names(graph)

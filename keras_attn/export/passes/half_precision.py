@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import onnx
 
 PRODUCTS = frozenset("GRU Gemm LSTM MatMul RNN".split())
-"""Operators that take float16 and give float16, whatever they are given: where the time goes."""
+"""Operators that always compute in float16: those that take most of the time."""
 
 PRECISE = frozenset(
     """
@@ -18,33 +18,34 @@ PRECISE = frozenset(
     ReduceProd ReduceSum ReduceSumSquare Sin Softmax Softplus Sqrt TopK
     """.split()
 )
-"""Operators that take float32 and give float32: sums of many terms, what leaves the range of
-float16 easily, and the choice of the best. Not among them is LayerNormalization, whose definition
-says that it computes in float32 whatever type its inputs have."""
+"""Operators that always compute in float32: sums of many terms, operators with results that easily
+leave the range of float16, and selection of the best. LayerNormalization is not listed, because its
+definition requires float32 for inputs of any type."""
 
 ANY_TYPE = frozenset("Cast NonZero Shape Size".split())
-"""Operators that take any type."""
+"""Operators for any type."""
 
 OPEN, HALF, FULL = range(3)
 
 
 def half_precision(model: "onnx.ModelProto") -> None:
-    """Stores weights in float16, and computes in float16 where that does no harm.
+    """Stores weights in float16, and computes in float16 where the results are accurate enough.
 
-    A GPU multiplies matrices of float16 several times as fast, and reads half as much. Every value
-    of floating point numbers is one of three kinds:
+    A GPU multiplies float16 matrices several times as fast, and reads half as much memory. Every
+    float value is of one of three kinds:
 
-    - half: matrices of weights, results of matrix products and of LSTM and GRU, and what becomes of
-      them by addition, activation, layer normalization, choice or change of shape. So a block of a
-      Transformer needs no conversion but that of attention scores and weights.
-    - full: what a `PRECISE` operator makes of half or full values, and what is computed with a
-      number that float16 does not know, such as the -1e30 of masks, or with full values: attention
-      weights, log probabilities, scores.
-    - open: all else, such as positions and masks. These stay float32, and biases and small
-      constants too, until they meet half values.
+    - half: weight matrices, results of matrix products and of LSTM and GRU, and results of
+      addition, activation, layer normalization, selection or change of shape of half values. So the
+      only conversions in a Transformer block are those of attention scores and weights.
+    - full: results of a `PRECISE` operator of half or full values, of operators with a number that
+      is not in the range of float16, such as the -1e30 of masks, and of operators with full values:
+      attention weights, log probabilities, scores.
+    - open: all others, such as positions and masks. These remain float32, and so do biases and
+      small constants, until they are combined with half values.
 
-    A state of a loop is of the higher kind of its start and its end. Each value is converted once,
-    right behind what makes it. Expects unique names and all constants in the main graph.
+    A state of a loop has the higher kind of its initial and final values. Each value is converted
+    once, directly after the node that computes it. The pass expects unique names and all constants
+    in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place. Its inputs and outputs keep their types.
@@ -82,7 +83,7 @@ def _kind_of_constant(tensor):
 
 
 def _kind_of_results(node, kinds):
-    """The kind in which a node without a graph inside computes."""
+    """Returns the kind of the results of a node without nested graphs."""
     highest = max((kinds[name] for name in node.input if name in kinds), default=OPEN)
     if node.op_type in PRODUCTS:
         return HALF
@@ -92,7 +93,7 @@ def _kind_of_results(node, kinds):
 
 
 def _find_kinds(graph, floats, kinds):
-    """Adds the kinds of all values that are made in a graph."""
+    """Adds the kinds of all values that a graph computes."""
     for node in graph.node:
         bodies = list(subgraphs(node))
         if node.op_type == "Loop":
@@ -124,7 +125,7 @@ def _find_kinds_in_loop(node, body, floats, kinds):
 
 
 def _keep_output_types(graph, kinds):
-    """Converts the outputs of a model that are half back to float32."""
+    """Converts half outputs of a model back to float32."""
     from onnx import TensorProto, helper
 
     for value in graph.output:
@@ -136,11 +137,11 @@ def _keep_output_types(graph, kinds):
 
 
 class _Conversions:
-    """The values that are needed in another type than they are made in.
+    """Conversions of values that are needed in another type.
 
     Args:
-        graph: main `onnx.GraphProto`.
-        kinds: dict from the name of each value of floating point numbers to its kind.
+        graph: Main `onnx.GraphProto`.
+        kinds: Dict from the names of float values to their kinds.
     """
 
     def __init__(self, graph: "onnx.GraphProto", kinds: Any) -> None:
@@ -149,7 +150,7 @@ class _Conversions:
         self.casts, self.halved = {}, set()
 
     def convert_inputs(self, node: "onnx.NodeProto") -> None:
-        """Makes a node read what it wants, and its graphs return it."""
+        """Converts the inputs of a node, and the results of its graphs, to the required types."""
         bodies = list(subgraphs(node))
         if node.op_type == "Loop":
             self._convert_states(node, bodies[0])
@@ -181,7 +182,7 @@ class _Conversions:
             value.type.tensor_type.elem_type = TensorProto.FLOAT16
 
     def _converted(self, name, kind):
-        """The name of a value in the type that goes with `kind`."""
+        """Returns the name of a value in the type of `kind`."""
         from onnx import TensorProto, helper, numpy_helper
 
         is_half = name not in self.constants and self.kinds.get(name) == HALF
@@ -198,7 +199,7 @@ class _Conversions:
         return wanted
 
     def insert(self) -> None:
-        """Puts each Cast right behind the node that makes its input."""
+        """Inserts each Cast directly after the node that computes its input."""
         for graph in reversed(list(nested_graphs(self.graph))):  # inner ones first: outer ones copy
             nodes = [self.casts[value.name] for value in graph.input if value.name in self.casts]
             for node in graph.node:

@@ -27,15 +27,17 @@ _OF_SIZES = {
 
 
 def hoist_invariants(model: "onnx.ModelProto") -> None:
-    """Takes out of every Loop what does not change from one iteration to the next.
+    """Moves loop invariants out of every Loop.
 
-    tf2onnx makes each tensor that a loop body reads a state of the loop, the weights included. A
-    state that the body hands on unchanged (directly, through Identity nodes or through an inner
-    loop) becomes a plain reference to the value outside. Then nodes that depend on such values
-    alone move in front of the loop. Without it no runtime can prepack or quantise a weight of the
-    decoder. A loop may take no step at all, and then a node must not fail that was never to run: an
-    element beyond the end, say. So the nodes that may fail move only where they read nothing but
-    constants and sizes. Expects unique names and all constants in the main graph.
+    tf2onnx makes each tensor that a loop body reads a state of the loop, including weights. A state
+    that the body returns unchanged (directly, through Identity nodes or through an inner loop)
+    becomes a reference to the value outside. Nodes that depend only on such values then move before
+    the loop. Otherwise, no runtime could prepack or quantize a weight of the decoder.
+
+    A loop may run zero iterations; a node that was moved out of it then still runs, and must not
+    fail, for instance because of an index out of range. Therefore nodes that may fail only move if
+    they read only constants and sizes. The pass expects unique names and all constants in the main
+    graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -46,7 +48,7 @@ def hoist_invariants(model: "onnx.ModelProto") -> None:
 
 
 def _replace_loops(graph, replace):
-    """Puts the nodes that `replace` gives in the place of each Loop."""
+    """Replaces each Loop by the nodes that `replace` returns."""
     nodes = []
     for original in graph.node:
         node = copy_of(original)
@@ -59,7 +61,7 @@ def _replace_loops(graph, replace):
 
 
 def _capture_unchanged_states(loop):
-    """Drops the unchanged states; returns nodes that define the loop outputs this takes away."""
+    """Removes unchanged states; returns nodes that define the removed outputs of the loop."""
     from onnx import helper
 
     body = loop.attribute[0].g
@@ -86,7 +88,7 @@ def _capture_unchanged_states(loop):
 
 
 def _cannot_fail(model):
-    """Names of the results that no input of the model keeps from being computed."""
+    """Returns the names of results that can be computed for every input of the model."""
     from onnx import TensorProto
 
     types = value_types(model)
@@ -106,9 +108,9 @@ def _cannot_fail(model):
 
 
 def _take_invariant_nodes(loop, safe):
-    """Removes from the body the nodes that read nothing of it, and returns them in order.
+    """Removes the nodes that read no value of the loop body, and returns them in order.
 
-    Only those whose results are all in `safe`.
+    Only nodes with all results in `safe` are removed.
     """
     body = loop.attribute[0].g
     varying = {value.name for value in body.input}

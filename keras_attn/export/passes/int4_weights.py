@@ -23,22 +23,23 @@ ACTIVATIONS = frozenset(
 def int4_weights(model: "onnx.ModelProto") -> Any:
     """Stores the weights of matrix products in 4 bits.
 
-    With one scale for each output j and each block b of 32 inputs, the one that makes the weight
-    furthest from zero -8:
+    Each output j and each block b of 32 inputs has one scale, which maps the weight with the
+    largest absolute value to -8:
 
         w_ij ~ s_bj v_ij,  v_ij an integer in [-8, 7],  s_bj = w_mj / -8,  m = argmax_i in b |w_ij|
 
-    as in the format Q4_0 of [ggml](https://github.com/ggml-org/ggml). `DequantizeLinear` makes
-    floats of them, a standard operator, which ONNX Runtime joins with the product to one that reads
-    the 4 bits, and rounds the inputs to 8 bits in the same blocks. It does so with weights that no
-    other product reads, and demands them in the product's own graph: those of several products, as
-    where a language model reads its prompt before the loop of the search, are there for each.
+    as in the format Q4_0 of [ggml](https://github.com/ggml-org/ggml). The standard operator
+    `DequantizeLinear` converts them to floats. ONNX Runtime fuses it with the product to one
+    operator, which reads the 4 bits and rounds the inputs to 8 bits in the same blocks. It does so
+    only if no other product reads the weights and they are in the graph of the product. Therefore
+    weights of several products are stored once for each, for instance if a language model reads its
+    prompt before the loop of the search.
 
-    Which products stay in float32: see `keras_attn.export.passes.weight_products`. Expects unique
-    names and all constants in the main graph.
+    See `keras_attn.export.passes.weight_products` for the products that remain in float32. The pass
+    expects unique names and all constants in the main graph.
 
     Args:
-        model: `onnx.ModelProto`; changed in place, its opset included.
+        model: `onnx.ModelProto`; changed in place, including its opset.
     """
     from onnx import helper, numpy_helper
 
@@ -67,10 +68,10 @@ def int4_weights(model: "onnx.ModelProto") -> Any:
 
 
 def _keep_activations_apart(graph):
-    """Puts a `Sum` between a product and an activation: in place of the bias, or of nothing.
+    """Inserts a `Sum` between a product and an activation, instead of the bias if there is one.
 
-    ONNX Runtime joins product, bias and activation before it looks for weights of 4 bits, and would
-    make floats of them in every step.
+    ONNX Runtime fuses product, bias and activation before it looks for 4-bit weights, and would
+    convert the weights to floats in every step.
     """
     from onnx import helper
 
@@ -90,7 +91,7 @@ def _keep_activations_apart(graph):
 
 
 def _quantize(weight):
-    """Integers int4 `(inputs, outputs)` and scales float32 `(blocks, outputs)` of a matrix."""
+    """Quantizes a matrix to int4 `(inputs, outputs)` and scales float32 `(blocks, outputs)`."""
     import ml_dtypes
 
     inputs, outputs = weight.shape

@@ -19,23 +19,23 @@ LEAST = 1e-30
 def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
     """Stores the weights of matrix products in 8 bits, and multiplies integers.
 
-    With one scale s_j for each output j, and for each input tensor the scale and zero point of
-    `DynamicQuantizeLinear`, chosen from its values when the model runs:
+    Each output j has a scale s_j, and each input tensor has the scale and zero point of
+    `DynamicQuantizeLinear`, computed from its values when the model runs:
 
         w_ij ~ s_j v_ij,  v_ij an integer in [-64, 64],  s_j = max_i |w_ij| / 64
         x W  ~ scale * s_j * sum_i (q_i - zero_point) v_ij
 
-    So the result for a sentence depends on the values of other sentences in its batch. With
-    `row_scales` each row of the input has a scale of its own, max_i |x_i| / 127, and a sentence has
-    the same result in every batch.
+    The result of a sentence therefore depends on the other sentences of its batch. With
+    `row_scales`, each row of the input has its own scale, max_i |x_i| / 127, and a sentence has the
+    same result in every batch.
 
-    Operators of the standard domain, which ONNX Runtime joins to one without `row_scales`. Which
-    products stay in float32: see `keras_attn.export.passes.weight_products`. Expects unique names
-    and all constants in the main graph.
+    All operators are of the standard domain; without `row_scales`, ONNX Runtime fuses them to one.
+    See `keras_attn.export.passes.weight_products` for the products that remain in float32. The pass
+    expects unique names and all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
-        row_scales: bool, whether each row of an input has a scale. Default False.
+        row_scales: Bool, whether each row of an input has its own scale. Defaults to `False`.
     """
     from onnx import numpy_helper
 
@@ -47,7 +47,7 @@ def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
         model.graph.initializer.append(numpy_helper.from_array(array, name))
 
     def quantize(name):
-        """Names of the integers and of their scales, or `None` if they are not constant."""
+        """Returns the names of integers and scales, or `None` if the matrix is not constant."""
         if name not in quantized:
             matrix = matrix_of(name)
             if matrix is None:
@@ -71,12 +71,12 @@ def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
 
 
 def int8_weights_of_rows(model: "onnx.ModelProto") -> None:
-    """`int8_weights` with a scale for each row of the inputs."""
+    """Runs `int8_weights` with one scale for each row of the inputs."""
     int8_weights(model, row_scales=True)
 
 
 def _quantize(weight):
-    """Integers int8 `(inputs, outputs)` and scales float32 `(outputs,)` of a matrix."""
+    """Quantizes a matrix to int8 `(inputs, outputs)` and scales float32 `(outputs,)`."""
 
     largest = np.abs(weight).max(axis=0, initial=0)
     scales = np.where(largest > 0, largest, 1).astype("float32") / np.float32(LARGEST)
@@ -84,7 +84,7 @@ def _quantize(weight):
 
 
 def _product_of_tensor(product, weight, scales, inputs):
-    """The nodes in place of a `MatMul`; `inputs` are those of the graph that are quantized."""
+    """Returns the nodes that replace a `MatMul`; `inputs` are the quantized inputs of the graph."""
     from onnx import TensorProto, helper
 
     source, result = product.input[0], product.output[0]
@@ -107,10 +107,10 @@ ROW_CONSTANTS = {name: f"int8_rows/{name}" for name in ("axis", "least", "step",
 
 
 def _product_of_rows(product, weight, scales, inputs):
-    """As `_product_of_tensor`, with a scale for each row.
+    """Like `_product_of_tensor`, with one scale for each row.
 
-    The rows are divided by their largest values, so one constant scale suits all of them: ONNX
-    Runtime takes no tensor of scales or zero points for the rows of a `MatMulInteger`.
+    The rows are divided by their largest values, so that all have the same constant scale: ONNX
+    Runtime does not accept a tensor of scales or zero points for the rows of a `MatMulInteger`.
     """
     from onnx import TensorProto, helper
 

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 def integer_top_k(model: "onnx.ModelProto") -> Any:
-    """Lets `TopK` read integers as they are.
+    """Makes `TopK` read integers directly.
 
-    tf2onnx hands them over as floats, which cannot tell large ones from each other, and makes
-    integers of what was found. To sort in ascending order, TensorFlow negates the numbers before it
-    and behind it, where ONNX has an order for each. Expects unique names.
+    tf2onnx converts them to floats, which cannot distinguish large integers, and converts the
+    results back. To sort in ascending order, TensorFlow negates the numbers before and after
+    `TopK`, while ONNX has an attribute for the order. The pass expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -32,7 +32,7 @@ def integer_top_k(model: "onnx.ModelProto") -> Any:
             readers.setdefault(name, []).append(node)
 
     def is_rounded(name):
-        """Whether nobody reads a value but to convert it to integers."""
+        """Returns whether all nodes that read a value convert it to integers."""
         casts = [
             each.op_type == "Cast" and each.attribute[0].i in integers
             for each in readers.get(name, [])

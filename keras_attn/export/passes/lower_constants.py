@@ -7,12 +7,12 @@ if TYPE_CHECKING:
 
 
 def lower_constants(model: "onnx.ModelProto") -> None:
-    """Moves constants that only a loop inside of a loop reads into the outer loop.
+    """Moves constants that only a nested loop reads into the outer loop.
 
-    ONNX Runtime prepacks a weight of a matrix product if it is a constant of the product's own
-    graph or of the one right around it, but not of one further out. So initializers, and nodes that
-    compute with initializers alone, go down until they are one level above their reader. Expects
-    unique names.
+    ONNX Runtime prepacks a weight of a matrix product only if it is a constant of the graph of the
+    product or of the next outer graph. Therefore initializers, and nodes that read only
+    initializers, move down until they are one level above the node that reads them. The pass
+    expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -41,7 +41,7 @@ def _lower_into(body, holder, graph):
 
 
 def _constant_nodes(graph, initializers):
-    """The nodes that compute with initializers alone, or with the results of such nodes."""
+    """Returns the nodes that read only initializers, or results of such nodes."""
     constants, nodes = set(initializers), []
     for node in graph.node:
         if node.input and read_names(node) <= constants:
@@ -51,7 +51,7 @@ def _constant_nodes(graph, initializers):
 
 
 def _read_beside(body, holder, graph):
-    """Names that are read in `graph`, but not by a graph inside of `body`."""
+    """Returns the names that are read in `graph`, but not by a graph inside of `body`."""
     read = {value.name for value in [*graph.output, *body.output]} | set(holder.input)
     for node in graph.node:
         if node is not holder:

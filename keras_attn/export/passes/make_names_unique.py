@@ -7,10 +7,10 @@ if TYPE_CHECKING:
 
 
 def make_names_unique(model: "onnx.ModelProto") -> None:
-    """Gives every value of the model a name that no other value has, nested graphs included.
+    """Gives every value of the model a unique name, including nested graphs.
 
     Two loop bodies may each have a value `x`. Before values move from one graph to another, every
-    name has to mean the same everywhere. The names of the main graph stay.
+    name must have the same meaning everywhere. The names of the main graph do not change.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -20,7 +20,7 @@ def make_names_unique(model: "onnx.ModelProto") -> None:
 
 
 def _rename_inside(graph, scope, taken):
-    """Renames what `graph` reads by `scope`, and goes into its subgraphs."""
+    """Renames the values that `graph` reads according to `scope`, and those of its subgraphs."""
 
     for node in graph.node:
         node.input[:] = [scope.get(name, name) for name in node.input]

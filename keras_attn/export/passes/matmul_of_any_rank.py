@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 def matmul_of_any_rank(model: "onnx.ModelProto") -> None:
     """Multiplies tensors by matrices directly.
 
-    TensorFlow's `tensordot` makes a matrix of a tensor, multiplies, and makes a tensor again:
-    Reshape, MatMul, Reshape. ONNX's MatMul takes tensors of any rank.
+    `tensordot` of TensorFlow reshapes a tensor to a matrix, multiplies, and reshapes the result:
+    Reshape, MatMul, Reshape. MatMul of ONNX accepts tensors of any rank.
 
     Args:
         model: `onnx.ModelProto` with unique names; changed in place.

@@ -7,18 +7,18 @@ if TYPE_CHECKING:
 
 
 def name_dimensions(model: "onnx.ModelProto", dimensions: Any) -> None:
-    """Gives the dynamic dimensions of inputs and outputs their names.
+    """Names the dynamic dimensions of inputs and outputs.
 
-    tf2onnx calls every unknown dimension `unk__` and a number. Inputs and outputs get the names
-    they are documented by; inside the graph unknown dimensions lose theirs.
+    tf2onnx names every unknown dimension `unk__` and a number. Inputs and outputs get their
+    documented names; unknown dimensions inside of the graph get no names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
-        dimensions: dictionary from the name of an input or output to a tuple with one entry for
-            each axis: the name of a dynamic dimension, or an int.
+        dimensions: Dict from the names of inputs and outputs to tuples with one entry for each
+            axis: the name of a dynamic dimension, or an int.
 
     Raises:
-        ValueError: an input or output is not in `dimensions`, or has another number of axes.
+        ValueError: If an input or output is not in `dimensions`, or has another number of axes.
     """
 
     for graph in nested_graphs(model.graph):

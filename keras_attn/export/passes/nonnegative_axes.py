@@ -11,12 +11,12 @@ REDUCTIONS = ("Reduce", "Arg")
 
 
 def nonnegative_axes(model: "onnx.ModelProto") -> Any:
-    """Counts the axes of reductions from the first one, where the rank is known.
+    """Converts axes of reductions to non-negative numbers, if the rank is known.
 
     ONNX Runtime before 1.31 ignores a negative axis of an empty tensor and returns the shape of the
-    input. A mean that only normalizes keeps its axis -1, by which ONNX Runtime recognizes the
-    normalization: there a result that is as large as the input changes nothing. Expects unique
-    names.
+    input. A mean that is part of a normalization keeps its axis -1, by which ONNX Runtime
+    recognizes the normalization: its result is broadcast to the shape of the input anyway. The pass
+    expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -57,7 +57,7 @@ def _attribute(node, name, default):
 
 
 def _constant(model, constants, axes):
-    """The name of an initializer of the main graph with these axes."""
+    """Returns the name of an initializer of the main graph with the given axes."""
     from onnx import numpy_helper
 
     name = "nonnegative_axes/" + "_".join(map(str, axes.tolist()))

@@ -14,13 +14,13 @@ def match(pattern: Any, name: str, producers: Any, found: Any = None) -> Any:
     """Matches the expression that computes a value.
 
     Args:
-        pattern: see above.
-        name: name of the value.
-        producers: dict from the name of a value to the node that computes it.
-        found: dict of variables that are known already.
+        pattern: Pattern, see the module.
+        name: String, name of the value.
+        producers: Dict from the names of values to the nodes that compute them.
+        found: Dict of known variables. Defaults to `None`.
 
     Returns:
-        Dict from variables to names of values, or `None` if the value is something else.
+        Dict from variables to names of values, or `None` if the expression does not match.
     """
     found = {} if found is None else found
     if isinstance(pattern, str):

@@ -10,9 +10,10 @@ WRAPPED = ("Where", ("Less", ("Cast", "x"), "zero"), ("Add", "x", "size"), "x")
 
 
 def plain_gather(model: "onnx.ModelProto") -> Any:
-    """Lets `Gather` count negative indices from the end by itself, as it does in ONNX.
+    """Removes the conversion of negative indices before `Gather`, which supports them in ONNX.
 
-    Keras adds the size of the axis to them before. Expects all constants in the main graph.
+    Keras adds the size of the axis to negative indices. The pass expects all constants in the main
+    graph.
 
     Args:
         model: `onnx.ModelProto` with unique names; changed in place.

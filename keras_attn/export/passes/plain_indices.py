@@ -11,12 +11,13 @@ TAKE_INT32 = ("Gather", "GatherElements")
 
 
 def plain_indices(model: "onnx.ModelProto") -> Any:
-    """Hands indices on as they are, where they are only converted from one integer to another.
+    """Removes conversions of indices between integer types.
 
-    TensorFlow counts in int32, ONNX in int64. So what `TopK` has found or sorted is converted to
-    int32, and then to the type that is needed, to int64 to gather by it: the way over int32 is left
-    out. `Gather` and `GatherElements` take int32 as well, and need no conversion. Each is an
-    operator of every step of a search. Expects unique names.
+    TensorFlow uses int32 indices, ONNX int64. The results of `TopK` are therefore converted to
+    int32, and then to the required type, which is int64 for gathers. This pass removes the
+    conversion to int32 in between. `Gather` and `GatherElements` also accept int32 without a
+    conversion. Each conversion is an operator of every step of a search. The pass expects unique
+    names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -28,7 +29,7 @@ def plain_indices(model: "onnx.ModelProto") -> Any:
     producers = {name: node for node in nodes for name in node.output}
 
     def before_cast(name, to):
-        """What a conversion to a type was made from; `None` if the value is not one."""
+        """Returns the input of a conversion to a type; `None` if the value is not a conversion."""
         node = producers.get(name)
         if node is None or node.op_type != "Cast" or node.attribute[0].i != to:
             return None

@@ -23,15 +23,15 @@ PRECISIONS = {
 
 
 def lower_precisions(model: "onnx.ModelProto", precision: Any) -> Any:
-    """The forms of a float32 model of another precision.
+    """Converts a float32 model to another precision.
 
     Args:
-        model: `onnx.ModelProto`; it is not changed.
-        precision: a key of `PRECISIONS`.
+        model: `onnx.ModelProto`; not changed.
+        precision: String, a key of `PRECISIONS`.
 
     Returns:
         List of `onnx.ModelProto`: empty for float32, otherwise the model to write, and its
-        emulation where a CPU computes in another precision than the file says.
+        emulation if a CPU computes in another precision than the file specifies.
     """
     forms = [model]
     for change in PRECISIONS[precision]:

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
 
 
 def remove_identities(model: "onnx.ModelProto") -> Any:
-    """Removes the nodes that only give a second name to a value.
+    """Removes nodes that only give a second name to a value.
 
-    These are Identity, and Slice of everything, which tf2onnx makes of each `x[:, None]`. A node
-    stays where it defines an output of its graph: such a value must be made there. Expects unique
-    names and all constants in the main graph.
+    These are Identity, and Slice of everything, which tf2onnx creates for each `x[:, None]`. A node
+    that defines an output of its graph remains, because a graph must compute its outputs. The pass
+    expects unique names and all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -22,7 +22,7 @@ def remove_identities(model: "onnx.ModelProto") -> Any:
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
 
     def takes_everything(node):
-        """Whether a Slice starts at 0 and ends nowhere before the end of each axis."""
+        """Returns whether a Slice selects all elements of each axis."""
         if node.op_type != "Slice" or any(
             name and name not in constants for name in node.input[1:]
         ):

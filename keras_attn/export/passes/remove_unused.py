@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def remove_unused(model: "onnx.ModelProto") -> None:
-    """Removes nodes and initializers whose values nobody reads.
+    """Removes nodes and initializers whose values are not read.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

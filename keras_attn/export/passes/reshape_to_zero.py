@@ -7,14 +7,14 @@ if TYPE_CHECKING:
 
 
 def reshape_to_zero(model: "onnx.ModelProto") -> None:
-    """Lets a Reshape make dimensions of size 0, as in TensorFlow.
+    """Allows Reshape to create dimensions of size 0, as in TensorFlow.
 
-    In ONNX a 0 in the requested shape means "as in the input", unless the node has `allowzero`.
-    tf2onnx does not set it: a batch of no sentences, or a history without tokens, would get
-    another shape. A constant shape with a 0 is of tf2onnx's own making and keeps its meaning.
+    In ONNX, a 0 in the requested shape means "as in the input", unless the node has `allowzero`,
+    which tf2onnx does not set: an empty batch, or a history without tokens, would get another
+    shape. A constant shape with a 0 was created by tf2onnx and keeps its meaning.
 
     Args:
-        model: `onnx.ModelProto`; changed in place. All constants are expected in the main graph.
+        model: `onnx.ModelProto` with all constants in the main graph; changed in place.
     """
     from onnx import helper, numpy_helper
 

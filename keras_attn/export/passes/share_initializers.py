@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def share_initializers(model: "onnx.ModelProto") -> None:
-    """Keeps one copy of each constant, in the main graph, where all graphs can read it.
+    """Keeps one copy of each constant in the main graph, where all graphs can read it.
 
     Constants of subgraphs move to the main graph, Constant nodes become initializers, and equal
-    initializers (same type, shape and bytes: tied embeddings, repeated scalars) become one.
-    Expects unique names.
+    initializers (same type, shape and bytes, such as tied embeddings or repeated scalars) are
+    merged. The pass expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 def slice_empty_gathers(model: "onnx.ModelProto") -> Any:
-    """Replaces each `Gather` of nothing, by a constant empty index, with a `Slice` from 0 to 0.
+    """Replaces `Gather` with an empty constant index by `Slice` from 0 to 0.
 
-    The results are equal: an axis of size 0, as a search has it before its first token. OpenVINO
-    reads the empty index as a scalar, drops the axis, and refuses the file.
+    The results are equal: an axis of size 0, as in a search before its first token. OpenVINO reads
+    the empty index as a scalar, removes the axis, and refuses the file.
 
     Args:
-        model: `onnx.ModelProto`; changed in place. All constants are expected in the main graph.
+        model: `onnx.ModelProto` with all constants in the main graph; changed in place.
     """
     from onnx import helper, numpy_helper
 
@@ -23,7 +23,7 @@ def slice_empty_gathers(model: "onnx.ModelProto") -> Any:
     added = {}
 
     def constant(number):
-        """The name of an initializer, int64 `(1,)`."""
+        """Returns the name of an initializer, int64 `(1,)`."""
         if number not in added:
             added[number] = f"slice_empty_gathers/{number}"
             tensor = numpy_helper.from_array(np.array([number], "int64"), added[number])

@@ -1,4 +1,4 @@
-"""What can be said about shapes before a model runs."""
+"""Inference of the shapes of a model before it runs."""
 
 import itertools
 from typing import TYPE_CHECKING, Any
@@ -23,18 +23,18 @@ UNLIMITED = 10**9
 
 
 class SymbolicShapes:
-    """The shapes of all values of a model, and the contents of those that shapes are made of.
+    """Shapes of all values of a model, and contents of the integer values that define shapes.
 
-    A size is an int, or a string that stands for a size that is only known when the model runs;
-    equal strings are equal sizes. Values that nothing is known about are left out.
+    A size is an int, or a string for a size that is only known when the model runs; equal strings
+    are equal sizes. Unknown values are omitted.
 
     Args:
         model: `onnx.ModelProto` with unique names.
 
     Attributes:
-        shapes: dict from the name of a value to the tuple of its sizes.
-        contents: dict from the name of an integer value to its sizes: a tuple for a vector, an int
-            or string for a scalar.
+        shapes: Dict from the names of values to tuples of their sizes.
+        contents: Dict from the names of integer values to their contents: a tuple of sizes for a
+            vector, a size for a scalar.
     """
 
     def __init__(self, model: "onnx.ModelProto") -> None:
@@ -56,7 +56,7 @@ class SymbolicShapes:
                 self.contents[tensor.name] = tuple(array.tolist()) if array.ndim else int(array)
 
     def _read_type(self, value):
-        """Takes over what a declaration says."""
+        """Stores the shape of a declaration."""
         tensor = value.type.tensor_type
         if tensor.HasField("shape"):
             self.shapes[value.name] = tuple(
@@ -112,7 +112,7 @@ class SymbolicShapes:
     # Shapes.
 
     def _output_shapes(self, node):
-        """Shapes of the outputs of a node as far as they are known."""
+        """Returns the known shapes of the outputs of a node."""
         shapes = [self.shapes.get(name) for name in node.input]
         first = shapes[0] if shapes else None
         if node.op_type in ELEMENTWISE:

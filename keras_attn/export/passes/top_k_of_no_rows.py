@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def top_k_of_no_rows(model: "onnx.ModelProto") -> None:
-    """Gives each `TopK` one row more, which is dropped from its results.
+    """Appends a row to the input of each `TopK`, and removes it from the results.
 
-    `TopK` of ONNX Runtime before 1.31 ends the process (a division by zero) if its input has no
-    rows. It costs a copy of the input, so it is not for the steps of a search, which never has
-    steps without rows. Expects unique names.
+    `TopK` of ONNX Runtime before 1.31 crashes the process (a division by zero) if its input has no
+    rows. The pass costs a copy of the input, so it is not used in searches, whose steps always have
+    rows. It expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -33,7 +33,7 @@ def top_k_of_no_rows(model: "onnx.ModelProto") -> None:
 
 
 def _may_be_empty(node, shape):
-    """Whether an input whose last axis is searched may have no rows; tf2onnx searches no other."""
+    """Returns whether the input of a `TopK` may have no rows; its axis is always the last."""
     (axis,) = [each.i for each in node.attribute if each.name == "axis"] or [-1]
     if shape is None:
         return axis == -1
@@ -42,7 +42,7 @@ def _may_be_empty(node, shape):
 
 
 def _with_a_row_more(model, top_k, type_, taken):
-    """The nodes that take the place of a `TopK` over the last axis, `(..., T)` to `(..., k)`."""
+    """Returns the nodes that replace a `TopK` over the last axis, `(..., T)` to `(..., k)`."""
     from onnx import helper, numpy_helper
     from onnx.helper import make_node
 

@@ -7,16 +7,16 @@ if TYPE_CHECKING:
 
 
 def value_types(model: "onnx.ModelProto") -> Any:
-    """The element type of every value of a model.
+    """Returns the element type of every value of a model.
 
-    It follows from the operators: an output has the type of some input, or always the same one.
-    Shapes and contents are not looked at, so large weights cost nothing.
+    Types follow from the operators: an output has the type of an input, or always the same type.
+    Large weights cost nothing, because shapes and contents are not read.
 
     Args:
         model: `onnx.ModelProto` with unique names.
 
     Returns:
-        Dict from the name of a value to an int, its `onnx.TensorProto.DataType`.
+        Dict from the names of values to ints, their `onnx.TensorProto.DataType`.
     """
     types = {}
     _read(model.graph, types, model.opset_import[0].version)
@@ -69,5 +69,5 @@ def _output_types(node, types, opset):
 
 
 def _formals(declared, names):
-    """The declarations of some inputs or outputs; the last may stand for any number of them."""
+    """Returns the declarations of inputs or outputs; the last may be repeated."""
     return [declared[min(index, len(declared) - 1)] for index in range(len(names))]

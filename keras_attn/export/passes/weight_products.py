@@ -1,7 +1,7 @@
-"""Products with weights, for the passes that store these in fewer bits.
+"""Matrix products with weights, for the passes that store weights in fewer bits.
 
-Products of two tensors that both depend on the input, as in attention, stay what they are; so do
-LSTM and GRU, convolutions and lookups.
+Products of two tensors that both depend on the input, as in attention, do not change, nor do LSTM
+and GRU, convolutions and lookups.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def replace_products(model: "onnx.ModelProto", nodes_of_product: Any) -> None:
-    """Puts other nodes in the place of products, and removes what then has no reader.
+    """Replaces products by other nodes, and removes values that are no longer read.
 
     Args:
         model: `onnx.ModelProto` with unique names; changed in place.
-        nodes_of_product: function `(product, graph, made)` of a `MatMul`, the graph that it is in,
-            where constants may be added, and a dictionary of that graph, to keep what several
-            products need; returns the nodes, or `None` where the product stays.
+        nodes_of_product: Function `(product, graph, made)` of a `MatMul`, the graph that contains
+            it, to which constants may be added, and a dict for values of this graph that several
+            products share. It returns the nodes, or `None` to keep the product.
     """
     graphs = list(nested_graphs(model.graph))
     for graph in reversed(graphs):  # inner ones first: the outer ones are made anew with them
@@ -35,13 +35,14 @@ def replace_products(model: "onnx.ModelProto", nodes_of_product: Any) -> None:
 
 
 def constant_matrices(model: "onnx.ModelProto") -> Any:
-    """A function from a name to the matrix of float32 that it is in every run, if it is one.
+    """Returns a function that finds constant float32 matrices by name.
 
     Args:
         model: `onnx.ModelProto` with unique names and all constants in the main graph.
 
     Returns:
-        Function that returns an array `(inputs, outputs)` or `None`.
+        Function from a name to an array `(inputs, outputs)`, or `None` if the value is not a
+        constant matrix.
     """
     from onnx import numpy_helper
 

@@ -1,1 +1,1 @@
-"""From Keras to ONNX: what is traced, and how its operators are converted."""
+"""Tracing of Keras models and conversion of their operators to ONNX."""

@@ -37,12 +37,12 @@ def convert(traced: Any) -> Any:
         traced: `Trace`.
 
     Returns:
-        An `onnx.ModelProto` of opset 18. Its outputs are in the order of the function's.
+        An `onnx.ModelProto` of opset 18, with the outputs in the order of the function.
 
     Raises:
-        ExportError: tf2onnx reported an operator or a construct that it cannot convert (it would
-            go on and return an invalid model), or the function reads a variable that is not among
-            its weights.
+        ExportError: If tf2onnx logs that it cannot convert an operator or a construct (it would
+            return an invalid model), or the function reads a variable that is not among its
+            weights.
     """
     model = _to_onnx(traced)
     _attach_weights(model.graph, traced.weights)

@@ -19,19 +19,20 @@ FRAMEWORKS = frozenset({"keras", "tensorflow", "numpy", "onnx", "tf2onnx"})
 
 
 def copy_layers(*layers: Any) -> Any:
-    """Copies layers, with everything inside of them, and shares their variables.
+    """Copies layers, with everything inside of them, but shares their variables.
 
     An export sets attributes of layers, such as `use_cudnn` and `dtype_policy`. It sets them on a
-    copy, so the caller can use the model at the same time. The copy is made of the Python objects
-    themselves, not of configurations. So it needs no `get_config` and no registered class, it has
-    attributes that were set after the construction, and it takes no memory for weights.
+    copy, so the caller can use the model at the same time. The Python objects themselves are
+    copied, not their configurations. Therefore it needs neither `get_config` nor registered
+    classes, it includes attributes that were set after the construction, and it needs no memory for
+    weights.
 
     Copied are layers and operations, also in containers, bound methods, partial functions, closures
-    and defaults of functions, and objects of other classes that lead to a layer. Everything else is
-    shared: variables, tensors, arrays, seed generators, optimizers and metrics.
+    and defaults of functions, and objects of other classes that refer to a layer. Everything else
+    is shared: variables, tensors, arrays, seed generators, optimizers and metrics.
 
     Args:
-        *layers: Keras layers or models. What they share, their copies share too.
+        *layers: Keras layers or models. Parts that they share are also shared by their copies.
 
     Returns:
         List of the copies.
@@ -41,14 +42,14 @@ def copy_layers(*layers: Any) -> Any:
 
 
 class _Copies:
-    """The copy of each object, made when it is asked for."""
+    """Creates the copies of objects on demand, one for each object."""
 
     def __init__(self) -> None:
         self._pairs = {}  # id -> original, which has to live as long as its id, and copy
         self._records = graph_record_classes()
 
     def of(self, value: Any) -> Any:
-        """The copy of an object, or the object itself where it is shared."""
+        """Returns the copy of an object, or the object itself if it is shared."""
         if id(value) in self._pairs:
             return self._pairs[id(value)][1]
         if isinstance(value, (keras.Operation, *self._records)):
@@ -135,7 +136,7 @@ class _Copies:
 
 
 def _parts(value):
-    """The objects that an object refers to, as far as they can lead to a layer of a model."""
+    """Returns the objects that an object refers to, if they may lead to a layer."""
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -154,7 +155,7 @@ def _parts(value):
 
 
 def _contents(cell):
-    """A list of what is in the cell of a closure, which may be empty."""
+    """Returns a list with the content of a closure cell; an empty list for an empty cell."""
     try:
         return [cell.cell_contents]
     except ValueError:

@@ -1,6 +1,6 @@
-"""How tf2onnx converts an einsum: as one matrix product.
+"""Conversion of an einsum to a single matrix product.
 
-Its own optimizer tries every permutation of the letters, which takes minutes for six of them.
+tf2onnx tries every permutation of the letters, which takes minutes for six letters.
 """
 
 import math
@@ -15,10 +15,10 @@ from keras_attn._backend.private_names import unique_node_name
 def _einsum(graph, node, name, args):
     """Replaces an einsum of one or two tensors.
 
-    The axes of two tensors are of four kinds: those of both and of the result (batch), those of one
-    tensor and of the result (left or right), those of both alone (contracted), and those of one
-    tensor alone, which are summed first. So the result is the transposition of the product of
-    `(batch ..., left, contracted)` and `(batch ..., contracted, right)`.
+    The axes of two tensors are of four kinds: axes of both tensors and of the result (batch), of
+    one tensor and of the result (left or right), of both tensors only (contracted), and of one
+    tensor only, which are summed first. The result is the transposed product of `(batch ..., left,
+    contracted)` and `(batch ..., contracted, right)`.
     """
     equation = node.get_attr_value("equation").decode()
     inputs, outputs = list(node.input), node.output
@@ -41,9 +41,9 @@ def _einsum(graph, node, name, args):
 
 
 def _labels(equation, ranks):
-    """The labels of the axes of each tensor and of the result.
+    """Returns the labels of the axes of each tensor and of the result.
 
-    The axes that an ellipsis stands for get numbers, counted from the last one.
+    Axes of an ellipsis have numbers as labels, counted from the last axis.
     """
     terms, arrow, result = equation.replace(" ", "").partition("->")
     terms = terms.split(",")
@@ -76,7 +76,7 @@ def _labels(equation, ranks):
 
 
 def _sizes(graph, value):
-    """List of ints, or pairs of the value and an axis where the size is unknown."""
+    """Returns a list of ints, or pairs (tensor, axis) for unknown sizes."""
     shape = graph.get_shape(value)
     if shape is None:
         rank = graph.get_rank(value)
@@ -87,7 +87,7 @@ def _sizes(graph, value):
 
 
 class _Unknown:
-    """The sizes of a tensor of unknown shape."""
+    """Sizes of a tensor of unknown shape."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -97,7 +97,7 @@ class _Unknown:
 
 
 class _Tensor:
-    """The name of a tensor, the labels of its axes, and a dictionary of their sizes."""
+    """A tensor: its name, the labels of its axes, and a dict of their sizes."""
 
     def __init__(self, value: Any, labels: Any, sizes: Any) -> None:
         self.value = value
@@ -112,7 +112,7 @@ class _Writer:
 
     Args:
         graph: `tf2onnx.graph.Graph`.
-        dtype: type of the tensors.
+        dtype: Type of the tensors.
     """
 
     def __init__(self, graph: Any, dtype: Any) -> None:
@@ -121,7 +121,7 @@ class _Writer:
         self.shapes = {}
 
     def sum(self, tensor: Any, kept: Any) -> Any:
-        """Sums over the axes that are not among those kept."""
+        """Sums over all axes except those to keep."""
         axes = [axis for axis, label in enumerate(tensor.labels) if label not in kept]
         if not axes:
             return tensor
@@ -129,7 +129,7 @@ class _Writer:
         return _Tensor(value, [each for each in tensor.labels if each in kept], tensor.sizes)
 
     def product(self, left: Any, right: Any, result: Any) -> Any:
-        """The product of two tensors, whose axes are those of the result in another order."""
+        """Returns the product of two tensors, with the axes of the result in another order."""
         both = {*left.labels} & {*right.labels}
         batch = [label for label in result if label in both]
         contracted = [label for label in left.labels if label in both and label not in result]
@@ -159,14 +159,14 @@ class _Writer:
         return _Tensor(self._reshape(value, wanted), labels, sizes)
 
     def transpose(self, tensor: Any, labels: Any) -> Any:
-        """The tensor with its axes in this order."""
+        """Returns the tensor with its axes in the given order."""
         if tensor.labels == labels:
             return tensor
         order = [tensor.labels.index(label) for label in labels]
         return _Tensor(self._make("Transpose", [tensor.value], perm=order), labels, tensor.sizes)
 
     def _merge(self, tensor, groups):
-        """A tensor with one axis for each group of labels."""
+        """Reshapes a tensor to one axis for each group of labels."""
         if all(len(group) == 1 for group in groups):
             return tensor.value
         return self._reshape(
@@ -174,14 +174,14 @@ class _Writer:
         )
 
     def _insert_axes(self, tensor, axis, number):
-        """A tensor with so many axes of size 1 before an axis."""
+        """Inserts a number of axes of size 1 before an axis."""
         if not number:
             return tensor.value
         axes = self._constant(list(range(axis, axis + number)))
         return self._make("Unsqueeze", [tensor.value, axes])
 
     def _reshape(self, value, groups):
-        """A tensor whose sizes are the products of these groups of sizes."""
+        """Reshapes a tensor to the products of groups of sizes."""
         if all(isinstance(size, int) for group in groups for size in group):
             shape = self._constant([math.prod(group) for group in groups])
         else:
@@ -190,7 +190,7 @@ class _Writer:
         return self._make("Reshape", [value, shape], allowzero=1)
 
     def _product_of_sizes(self, group):
-        """The product of sizes as an array of one number."""
+        """Returns the product of sizes as a tensor of one number."""
         known = math.prod(size for size in group if isinstance(size, int))
         factors = [self._size(*size) for size in group if not isinstance(size, int)]
         if known != 1 or not factors:
@@ -201,7 +201,7 @@ class _Writer:
         return product
 
     def _size(self, value, axis):
-        """The size of an axis as an array of one number."""
+        """Returns the size of an axis as a tensor of one number."""
         if value not in self.shapes:
             self.shapes[value] = self._make_integers("Shape", [value])
         return self._make_integers("Gather", [self.shapes[value], self._constant([axis])], axis=0)

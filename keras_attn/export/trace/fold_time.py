@@ -1,4 +1,4 @@
-"""TimeDistributed without a loop."""
+"""`TimeDistributed` without a loop."""
 
 import functools
 import inspect
@@ -11,15 +11,16 @@ from keras_attn._layer.flatten_layers import flatten_layers
 
 
 def fold_time(*layers: Any) -> None:
-    """Makes `TimeDistributed` layers call their layer once, for the steps of all rows.
+    """Makes `TimeDistributed` layers call their layer once, for the steps of all rows together.
 
     If the number of steps is unknown, Keras 3.15 and earlier trace `vectorized_map` over as many
-    steps as there are rows (they read the size before they transpose), which gives wrong results
-    in every graph, and operators that tf2onnx cannot convert. If it is known, they trace the layer
-    once for each step. A layer that treats all rows alike gives the same for rows `batch * steps`.
+    steps as there are rows, because they read the size before they transpose. The result is wrong
+    in every graph, and has operators that tf2onnx cannot convert. If the number of steps is known,
+    they trace the layer once for each step. A layer that treats all rows independently returns the
+    same for `batch * steps` rows.
 
     Args:
-        *layers: copies of Keras layers or models; all layers inside of them are changed.
+        *layers: Copies of Keras layers or models; all nested layers are changed.
     """
     own = keras.layers.TimeDistributed.call
     for layer in flatten_layers(layers):
@@ -28,7 +29,7 @@ def fold_time(*layers: Any) -> None:
 
 
 def _call(layer, inputs, training=None, mask=None):
-    """Stands in for `keras.layers.TimeDistributed.call`."""
+    """Replaces `keras.layers.TimeDistributed.call`."""
     inner, arguments = layer.layer, {}
     names = inspect.signature(inner.call).parameters
     if mask is not None and "mask" in names:
@@ -40,6 +41,6 @@ def _call(layer, inputs, training=None, mask=None):
 
 
 def _folded(value):
-    """`(batch, steps, ...)` to `(batch * steps, ...)`."""
+    """Reshapes `(batch, steps, ...)` to `(batch * steps, ...)`."""
     batch, steps, *others = ops.shape(value)
     return ops.reshape(value, (batch * steps, *others))

@@ -9,18 +9,19 @@ from keras_attn.export.trace.portable_copy import make_traceable, portable_copy
 
 
 class FunctionalFunction:
-    """What a functional model computes, as the function that is exported.
+    """A functional model as a function to export.
 
     Args:
-        model: functional Keras model.
+        model: Functional Keras model.
 
     Attributes:
-        model: copy of the model, which shares its variables and does not depend on the machine, see
+        model: Copy of the model, which shares its variables and does not depend on the machine, see
             `portable_copy`.
-        inputs, outputs: dictionaries from the names in the file to the symbolic tensors.
+        inputs: Dict from the names in the file to the symbolic inputs.
+        outputs: Dict from the names in the file to the symbolic outputs.
 
     Raises:
-        ValueError: two inputs or outputs have the same name, or one has none.
+        ValueError: If two inputs or outputs have the same name, or one has no name.
     """
 
     def __init__(self, model: Any) -> None:
@@ -34,23 +35,23 @@ class FunctionalFunction:
         """Runs the model.
 
         Args:
-            *tensors: a tensor for each of `inputs`.
+            *tensors: A tensor for each of `inputs`.
 
         Returns:
-            Dictionary from the names of `outputs` to tensors.
+            Dict from the names of `outputs` to tensors.
         """
         values = keras.tree.pack_sequence_as(self._structure, tensors)
         results = keras.tree.flatten(self.model(values, training=False))
         return dict(zip(self.outputs, results, strict=True))
 
     def copied(self) -> Any:
-        """The same function of another copy of the model."""
+        """Returns the same function of another copy of the model."""
         function = copy.copy(self)
         (function.model,) = copy_layers(self.model)
         return function
 
     def traceable(self) -> Any:
-        """The same function of layers that can be converted to ONNX, not run."""
+        """Returns the same function of layers that can be converted to ONNX but not run."""
         function = self.copied()
         make_traceable(function.model)
         return function
@@ -65,20 +66,20 @@ class FunctionalFunction:
         ]
 
     def dimensions(self, arrays: Any, batches: Any, fixed: Any) -> Any:
-        """The names or sizes of the axes of all inputs and outputs.
+        """Returns the names or sizes of the axes of all inputs and outputs.
 
         Args:
-            arrays: list of arrays, the sample.
-            batches, fixed: from `batches_of_other_sizes`; `batches` begins with the sample.
+            arrays: List of arrays, the sample.
+            batches: List of pairs (arrays, results), beginning with the sample.
+            fixed: Set of pairs (name of an input, axis with a fixed size).
 
         Returns:
-            Dictionary from each name to a tuple.
+            Dict from each name to a tuple.
         """
         axes = {}
         for (name, value), array in zip(self.inputs.items(), arrays, strict=True):
-            is_fixed = fixed.get(name, ())
             shape = [
-                array.shape[axis] if axis in is_fixed else size
+                array.shape[axis] if (name, axis) in fixed else size
                 for axis, size in enumerate(value.shape)
             ]
             axes[name] = axis_names(name, shape)

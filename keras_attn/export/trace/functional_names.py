@@ -1,4 +1,4 @@
-"""The names of what a functional model reads and returns, in its exported file."""
+"""Names of the inputs and outputs of a functional model in its exported file."""
 
 from itertools import count
 from typing import Any
@@ -7,16 +7,16 @@ import keras
 
 
 def input_names(model: Any) -> Any:
-    """The names of a functional model's inputs, in the order of `model.inputs`."""
+    """Returns the names of a functional model's inputs, in the order of `model.inputs`."""
     if isinstance(model.input, dict):
         return _paths(model.input, "inputs")
     return [value.name for value in model.inputs]
 
 
 def output_names(model: Any, input_names: Any) -> Any:
-    """The names of a functional model's outputs, in the order of `model.outputs`.
+    """Returns the names of a functional model's outputs, in the order of `model.outputs`.
 
-    All differ from each other and from the names of the inputs, as an ONNX file needs it.
+    All names differ from each other and from the names of the inputs, as ONNX requires.
     """
     if isinstance(model.output, dict):
         names = _paths(model.output, "outputs")
@@ -38,12 +38,13 @@ def output_names(model: Any, input_names: Any) -> Any:
 
 
 def axis_names(name: str, shape: Any, first: Any = "batch") -> Any:
-    """The axes of a tensor: known sizes, and names of the others.
+    """Returns the axes of a tensor: known sizes, and names for the others.
 
     Args:
-        name: name of the tensor.
-        shape: tuple of ints and `None`.
-        first: name of the first axis. Default "batch"; other axes are called `name_axis`.
+        name: String, name of the tensor.
+        shape: Tuple of ints and `None`.
+        first: String, name of the first axis. Other axes are named `name_axis`. Defaults to
+            `"batch"`.
     """
     return tuple(
         size if size is not None else first if axis == 0 else f"{name}_{axis}"
@@ -52,7 +53,7 @@ def axis_names(name: str, shape: Any, first: Any = "batch") -> Any:
 
 
 def _paths(structure, what):
-    """The paths of the tensors in a dictionary of a model's inputs or outputs, all different."""
+    """Returns unique paths of the tensors in a dict of a model's inputs or outputs."""
     paths = [path for path, _ in keras.tree.flatten_with_path(structure)]
     names = ["/".join(map(str, path)) for path in paths]
     same = [path for path, name in zip(paths, names, strict=True) if names.count(name) > 1]

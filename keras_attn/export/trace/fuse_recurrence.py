@@ -8,19 +8,20 @@ from keras_attn.export.trace.recurrent_operator import recurrent_operator
 
 
 def fuse_recurrence(*layers: Any) -> None:
-    """Makes LSTM and GRU layers trace operators of ONNX, instead of loops.
+    """Makes LSTM and GRU layers trace ONNX operators instead of loops.
 
-    What is traced can be converted to ONNX, not run. It equals Keras for every mask: the real
-    positions of each row are moved to its front, in the order in which the layer reads them, so
-    that ONNX's `sequence_lens` says all about them; then each output moves back to its position.
-    Each move is one Gather, in place of the transposition that ONNX's layout needs anyway.
+    The traced function can be converted to ONNX but not run. It equals Keras for every mask: the
+    real positions of each row are moved to its front, in the order in which the layer reads them,
+    so that `sequence_lens` of ONNX represents the mask; then each output is moved back to its
+    position. Each move is one Gather, which also replaces the transposition that the layout of ONNX
+    requires.
 
-    Other activations than the default, another type than float32, a mask that is not `(batch,
-    time)`, cells other than `keras.layers.LSTMCell` and `GRUCell`, and subclasses of the layers
-    keep their loop.
+    These keep their loop: layers with other activations than the default, another type than
+    float32, or a mask that is not `(batch, time)`; cells other than `keras.layers.LSTMCell` and
+    `GRUCell`; and subclasses of the layers.
 
     Args:
-        *layers: copies of Keras layers or models; all layers inside of them are changed.
+        *layers: Copies of Keras layers or models; all nested layers are changed.
     """
     for layer in flatten_layers(layers):
         if isinstance(layer, keras.layers.RNN):
@@ -39,19 +40,19 @@ def _has_operator(layer):
 
 
 def _inner_loop(layer, sequences, initial_state, mask, training=False):
-    """Stands in for `keras.layers.RNN.inner_loop`.
+    """Replaces `keras.layers.RNN.inner_loop`.
 
     Args:
-        layer: an `LSTM`, a `GRU` or an `RNN`.
-        sequences: `(batch, time, features)`.
-        initial_state: list of `(batch, units)`.
-        mask: `None` or `(batch, time)`, True = real.
-        training: bool; the operators are for inference.
+        layer: `LSTM`, `GRU` or `RNN` layer.
+        sequences: Tensor of shape `(batch, time, features)`.
+        initial_state: List of tensors of shape `(batch, units)`.
+        mask: Boolean tensor of shape `(batch, time)`, `True` for real positions, or `None`.
+        training: Bool; the operators are for inference.
 
     Returns:
         Tuple of the last output `(batch, units)`, the outputs `(batch, time, units)` (only the
-        last, `(batch, 1, units)`, if the layer returns no sequences), and the list of the last
-        states. As in Keras, a layer that goes backwards gives them in the order it reads.
+        last, `(batch, 1, units)`, if the layer does not return sequences), and the list of the last
+        states. As in Keras, the outputs of a backwards layer are in the order in which it reads.
     """
     import tensorflow as tf
 
@@ -68,7 +69,7 @@ def _inner_loop(layer, sequences, initial_state, mask, training=False):
 
 
 def _fused_loop(layer, sequences, initial_state, mask):
-    """The outputs and the states of `_inner_loop` for a mask: int32 `(B, T)`, 1 = real."""
+    """Returns outputs and states of `_inner_loop` for a mask, int32 `(B, T)`, 1 if real."""
     import tensorflow as tf
 
     batch, time = tf.shape(mask)[0], tf.shape(mask)[1]

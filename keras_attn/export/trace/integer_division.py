@@ -1,8 +1,8 @@
-"""Division of integers: the rounding of TensorFlow, and no divisor that ends the process.
+"""Division of integers that rounds like TensorFlow and does not crash the process.
 
-tf2onnx rounds quotients towards zero. In ONNX Runtime a division of integers by 0, and of the
-smallest integer by -1, is a hardware exception (SIGFPE), which ends the process. Exported files
-give 0 for a division by 0, as NumPy does; TensorFlow raises an error there.
+tf2onnx rounds quotients towards zero. In ONNX Runtime, dividing an integer by 0, or the smallest
+integer by -1, is a hardware exception (SIGFPE), which ends the process. In exported files, a
+division by 0 returns 0, as in NumPy; TensorFlow raises an error.
 """
 
 from keras_attn._backend.private_names import convert_by_default
@@ -10,7 +10,7 @@ from keras_attn.export.trace.operators.replacement import Replacement
 
 
 def _floor_mod(graph, node, name, args):
-    """`x % y` with the sign of `y`, which is what ONNX's `Mod` gives for integers."""
+    """Computes `x % y` with the sign of `y`, like `Mod` of ONNX for integers."""
     if not _is_integer(graph, node):
         convert_by_default("FloorMod", graph, node)
         return
@@ -21,7 +21,7 @@ def _floor_mod(graph, node, name, args):
 
 
 def _floor_div(graph, node, name, args):
-    """`x // y`, because ONNX's `Div` of integers rounds towards zero."""
+    """Computes `x // y`, because `Div` of ONNX rounds integers towards zero."""
     if _is_integer(graph, node):
         _quotient(graph, node, _floored)
     else:
@@ -29,7 +29,7 @@ def _floor_div(graph, node, name, args):
 
 
 def _floored(new, x, y):
-    """`(x - x % y) / y`, in int64, where the difference of smaller integers does not overflow."""
+    """Computes `(x - x % y) / y` in int64, so differences of smaller integers are exact."""
     from onnx import TensorProto
 
     dtype = new.numpy_dtype
@@ -46,7 +46,7 @@ def _floored(new, x, y):
 
 
 def _truncate_div(graph, node, name, args):
-    """`x / y` rounded towards zero."""
+    """Computes `x / y`, rounded towards zero."""
     if _is_integer(graph, node):
         _quotient(graph, node, lambda new, x, y: new("Div", x, y))
     else:
@@ -54,7 +54,7 @@ def _truncate_div(graph, node, name, args):
 
 
 def _truncate_mod(graph, node, name, args):
-    """`x % y` with the sign of `x`, as in C."""
+    """Computes `x % y` with the sign of `x`, as in C."""
     if not _is_integer(graph, node):
         node.type = "Mod"
         node.set_attr("fmod", 1)
@@ -67,7 +67,7 @@ def _truncate_mod(graph, node, name, args):
 
 
 def _quotient(graph, node, divide):
-    """Replaces a node by a division, which is not made where the divisor is 0 or -1."""
+    """Replaces a node by a division that avoids the divisors 0 and -1."""
     is_safe = _is_safe(node)
     new = Replacement(graph, node)
     x, y = new.inputs
@@ -80,7 +80,7 @@ def _quotient(graph, node, divide):
 
 
 def _safe(new, divisor):
-    """A divisor that has 1 for 0 and -1, and whether it was one of these."""
+    """Replaces the divisors 0 and -1 by 1, and returns which were replaced."""
     is_special = new("Equal", divisor, new.constant(0))
     if new.numpy_dtype.kind == "i":
         is_special = new("Or", is_special, new("Equal", divisor, new.constant(-1)))
@@ -88,7 +88,7 @@ def _safe(new, divisor):
 
 
 def _is_safe(node):
-    """Whether the divisor of a node is constant, and neither 0 nor -1."""
+    """Returns whether the divisor of a node is constant, and neither 0 nor -1."""
     divisor = node.inputs[1]
     if not divisor.is_const():
         return False

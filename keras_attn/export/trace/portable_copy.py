@@ -8,18 +8,18 @@ from keras_attn.export.trace.fuse_recurrence import fuse_recurrence
 
 
 def portable_copy(*layers: Any, keep_precision: Any = False) -> Any:
-    """Copies layers so that what they compute does not depend on this machine.
+    """Copies layers so that their results do not depend on this machine.
 
-    - `use_cudnn="auto"` is decided when a layer is traced. On a machine with a GPU it would put an
-      operator into the file that other machines cannot run.
-    - Recurrent layers of Keras compute the dropout masks of their cells in inference too, where the
-      cells ignore them. The state of the random generator would become a part of the file.
-    - A model of mixed precision has its weights in float32. Lower precision in a file is a choice
-      of the export. A cast that is an operation of a functional model stays.
+    - `use_cudnn="auto"` is decided when a layer is traced. On a machine with a GPU, the file would
+      get an operator that other machines cannot run.
+    - Recurrent layers of Keras compute the dropout masks of their cells even in inference, where
+      the cells ignore them. The state of the random generator would become a part of the file.
+    - A model with mixed precision has its weights in float32. Lower precision in a file is an
+      option of the export. A cast that is an operation of a functional model remains.
 
     Args:
-        *layers: Keras layers or models; all layers inside of them are changed.
-        keep_precision: bool, whether layers of mixed precision keep it. Defaults to `False`.
+        *layers: Keras layers or models; all nested layers are changed in the copies.
+        keep_precision: Bool, whether layers with mixed precision keep it. Defaults to `False`.
 
     Returns:
         List of copies, which share the variables of the originals, see `copy_layers`.
@@ -36,9 +36,9 @@ def portable_copy(*layers: Any, keep_precision: Any = False) -> Any:
 
 
 def traceable_copy(*layers: Any) -> Any:
-    """Copies layers so that all that they compute can be converted to ONNX.
+    """Copies layers so that all their operations can be converted to ONNX.
 
-    The copies can be traced, not run, see `fuse_recurrence`.
+    The copies can be traced but not run, see `fuse_recurrence`.
 
     Args:
         *layers: Keras layers or models, as from `portable_copy`.
@@ -52,6 +52,6 @@ def traceable_copy(*layers: Any) -> Any:
 
 
 def make_traceable(*layers: Any) -> None:
-    """Does to layers in place what `traceable_copy` does to copies."""
+    """Changes layers in place like `traceable_copy` changes copies."""
     fold_time(*layers)
     fuse_recurrence(*layers)

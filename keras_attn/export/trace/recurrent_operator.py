@@ -1,7 +1,7 @@
 """The LSTM and GRU operators of ONNX, from TensorFlow.
 
-TensorFlow has no such operators. So a function call that is never run stands for one while the
-graph is traced, and tf2onnx is told what to make of it.
+TensorFlow has no such operators. In the traced graph, a call of a function that is never run
+represents the operator, and a handler of tf2onnx converts it.
 """
 
 from typing import Any
@@ -10,17 +10,17 @@ _NAME = "recurrent_operator"
 
 
 def recurrent_operator(cell: Any, steps: Any, lengths: Any, states: Any) -> Any:
-    """What a Keras cell computes over a sequence, as one operator of ONNX.
+    """Represents a Keras cell over a sequence as a single ONNX operator.
 
-    It can be traced and converted, not run. The weights are reordered as ONNX wants them: a row for
-    each unit, and the gates of an LSTM in the order input, output, forget, candidate.
+    The result can be traced and converted but not run. The weights are reordered for ONNX: one row
+    for each unit, and the gates of an LSTM in the order input, output, forget, candidate.
 
     Args:
         cell: `keras.layers.LSTMCell` or `GRUCell`, float32, with the default activations.
-        steps: `(time, batch, features)`, the inputs.
-        lengths: int32 `(batch,)`, how many steps of each row to compute, at least 1: what an empty
-            row gives is up to the runtime.
-        states: list of `(batch, units)`, the states before the first step: h, and c of an LSTM.
+        steps: Tensor of shape `(time, batch, features)`, the inputs.
+        lengths: Int32 tensor of shape `(batch,)`, number of steps of each row, at least 1. The
+            result of an empty row depends on the runtime.
+        states: List of tensors of shape `(batch, units)`, the initial states: h, and c of an LSTM.
 
     Returns:
         Tuple of the outputs `(time, batch, units)`, zero after the last step of a row, and the list
@@ -55,7 +55,8 @@ def _never_run(*_):
 
 
 def _weights(cell):
-    """Kernel `(I, gates*H)`, recurrent kernel `(H, gates*H)` and bias `(2*gates*H,)` of a cell.
+    """Returns kernel `(I, gates*H)`, recurrent kernel `(H, gates*H)` and bias `(2*gates*H,)` of a
+    cell.
 
     The first half of the bias belongs to the inputs, the second half to the state.
     """
@@ -73,7 +74,7 @@ def _weights(cell):
 
 
 def _reorder_gates(weight, units):
-    """Brings the gates of an LSTM from the order of Keras, i f c o, to that of ONNX, i o f c."""
+    """Reorders the gates of an LSTM from Keras, i f c o, to ONNX, i o f c."""
     import tensorflow as tf
 
     gates = tf.split(weight, weight.shape[-1] // units, -1)
@@ -82,7 +83,7 @@ def _reorder_gates(weight, units):
 
 
 def _make_node(graph, node, name, args):
-    """Replaces the function call by the operator it stands for."""
+    """Replaces the function call by the operator that it represents."""
     if _NAME not in name.split("/")[-1]:
         raise ValueError(f"{name} calls a Python function, which ONNX cannot do.")
     reset_after, *inputs = node.input

@@ -2,12 +2,23 @@ import copy
 import warnings
 from typing import Any
 
+import keras
+
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.export.checks.check_stateless import check_stateless
+from keras_attn.export.checks.sample_inputs import check_dense_numbers
 from keras_attn.export.trace.fold_time import fold_time
+from keras_attn.export.trace.functional_names import axis_names
 from keras_attn.export.trace.portable_copy import portable_copy, traceable_copy
 from keras_attn.models.generation_model import check_generation_model
+from keras_attn.models.model_inputs import call_encoder, reads_ids
 from keras_attn.models.side import Side, source_side
+
+SOURCE_IDS = "source_ids"
+"""The input of a model that reads ids, whatever the model calls it."""
+
+SEARCH_INPUTS = ("max_length", "length_penalty", "prefix_ids", "seeds")
+"""Inputs of a file that belong to the search, not to the encoder."""
 
 OUTPUTS = {
     "token_ids": ("batch", "hypotheses", "length"),
@@ -21,40 +32,46 @@ OUTPUTS = {
 
 
 class SearchFunction:
-    """What a search model computes, as the function that is exported.
+    """A generation model as a function to export.
 
     `(source_ids, max_length, length_penalty) -> {"token_ids", "lengths", "scores", "log_probs"}`,
-    and `"alignments"` and `"token_log_probs"` if the search returns them. The model itself has
-    `source_ids` alone; here the limit and the penalty are inputs too, on request `prefix_ids`, and
-    `seeds` if the search draws at random.
+    with `"alignments"` and `"token_log_probs"` if the search returns them. The model itself has the
+    input `source_ids` only; here, maximum length and length penalty are inputs too, and optionally
+    `prefix_ids`, and `seeds` for a search with random sampling. A model with other inputs than ids,
+    such as an image, has these inputs instead of `source_ids`.
 
     Args:
-        model: a `GenerationModel`.
-        source_tokenizer, target_tokenizer: optional tokenizers, whose vocabularies must fit.
-        alignments: bool, whether the attention weights are among the outputs. Default `None`: as
-            the search was made.
-        target_prefix: bool, whether `prefix_ids`, what hypotheses begin with, is an input. Default
-            False.
-        keep_precision: bool, whether layers of mixed precision keep it. Defaults to `False`:
+        model: `GenerationModel`.
+        source_tokenizer: Tokenizer whose vocabulary must fit the model, or `None`.
+        target_tokenizer: Tokenizer whose vocabulary must fit the model, or `None`.
+        alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
+            search has `return_alignments`.
+        target_prefix: Bool, whether `prefix_ids`, tokens with which hypotheses begin, is an input.
+            Defaults to `False`.
+        keep_precision: Bool, whether layers with mixed precision keep it. Defaults to `False`:
             everything is computed in float32.
 
     Attributes:
-        encoder, search: copies of the two layers, which share the variables of the originals and do
-            not depend on the machine, see `portable_copy`.
-        is_stochastic: bool, whether the search draws at random, and so `seeds` is an input.
-        source, target: the `Side`s. The special ids of the source are those of the encoder; an
-            encoder without such attributes has those of the source tokenizer. The special ids of
-            the target are those of the search.
-        goes_on_from_start_token: bool, whether there is something to translate of a text without
-            tokens: the start token of a language model.
-        weights: list of `keras.Variable`, all that the function reads.
-        beam_width, num_hypotheses: ints, both 1 for a `GreedyDecoder`.
+        encoder: Copy of the encoder, which shares its variables and does not depend on the machine,
+            see `portable_copy`.
+        search: Such a copy of the search.
+        inputs: Dict from the names of the inputs of the encoder to their symbolic tensors.
+        is_stochastic: Bool, whether the search samples at random, so that `seeds` is an input.
+        source: `Side` of the source. Its special ids are those of the encoder, or of the source
+            tokenizer if the encoder has no such attributes. `None` if the inputs are not ids.
+        target: `Side` of the target, with the special ids of the search.
+        goes_on_from_start_token: Bool, whether a text without tokens has a continuation: that of
+            the start token of a language model.
+        weights: List of all `keras.Variable`s that the function reads.
+        beam_width: Int, 1 for a `GreedyDecoder`.
+        num_hypotheses: Int, 1 for a `GreedyDecoder`.
 
     Raises:
-        ValueError: the model is not a `GenerationModel`, a tokenizer has more ids than its
-            embedding, there is one of the target alone, encoder and source
-            tokenizer have different end tokens, the source has no room for the special ids, or the
-            length penalty is negative.
+        ValueError: If the model is not a `GenerationModel`, a tokenizer has more ids than its
+            embedding, there is only a target tokenizer although the model reads ids, or a source
+            tokenizer although it does not, encoder and source tokenizer have different end tokens,
+            the source has no room for the special ids, an input has the name of an input of the
+            search or cannot be in a file, or the length penalty is negative.
     """
 
     def __init__(
@@ -66,11 +83,6 @@ class SearchFunction:
         target_prefix: Any = False,
         keep_precision: Any = False,
     ) -> None:
-        if target_tokenizer is not None and source_tokenizer is None:
-            raise ValueError(
-                "Expected a source_tokenizer beside the target_tokenizer. "
-                "Received: source_tokenizer=None."
-            )
         for tokenizer in (source_tokenizer, target_tokenizer):
             if tokenizer is not None and not isinstance(getattr(tokenizer, "model", None), bytes):
                 raise ValueError(
@@ -78,10 +90,18 @@ class SearchFunction:
                     f"Received: {tokenizer!r}."
                 )
         check_generation_model(model)
-        if isinstance(model.source, dict) or len(model.source.shape) != 2:
+        self.inputs = _inputs(model.source)
+        has_ids = reads_ids(model.source)
+        if has_ids and target_tokenizer is not None and source_tokenizer is None:
             raise ValueError(
-                "Expected a GenerationModel that reads ids (batch, source). Received: a model with "
-                f"inputs={model.source}. Export it with `export_functional_onnx`."
+                "Expected a source_tokenizer beside the target_tokenizer. "
+                "Received: source_tokenizer=None."
+            )
+        if not has_ids and source_tokenizer is not None:
+            raise ValueError(
+                "Expected no source_tokenizer for a model of other inputs than ids. Received: a "
+                f"source_tokenizer for the inputs {list(self.inputs)}. Pass the tokenizer of the "
+                "outputs as target_tokenizer."
             )
         layers = model.source_encoder, model.search
         check_stateless(*layers)
@@ -101,47 +121,48 @@ class SearchFunction:
             self.search.return_alignments = alignments
         self.target_prefix = target_prefix
         self.is_stochastic = self.search.is_stochastic
-        _vocabulary_size("source", self.encoder, source_tokenizer)
-        self.source = source_side(self.encoder, self.search, source_tokenizer)
+        self.source = None
+        if has_ids:
+            _vocabulary_size("source", self.encoder, source_tokenizer)
+            self.source = source_side(self.encoder, self.search, source_tokenizer)
         search = self.search
         special = search.pad_token_id, search.start_token_id, search.end_token_id
         size = _vocabulary_size("target", search.decoder, target_tokenizer or source_tokenizer)
         self.target = Side(size, *special, add_end=True)  # a target that is scored ends with it
-        self.goes_on_from_start_token = self.source.add_start and not self.source.add_end
+        source = self.source
+        self.goes_on_from_start_token = bool(source and source.add_start and not source.add_end)
 
-    def __call__(self, source_ids: Any, max_length: Any, length_penalty: Any, *others: Any) -> Any:
-        """Translates.
+    def __call__(self, *values: Any) -> Any:
+        """Runs the model.
 
         Args:
-            source_ids: int32 `(batch, source_length)`.
-            max_length: int32 `()`.
-            length_penalty: float32 `()`.
-            *others: the further inputs of the signature: `prefix_ids` int32 `(batch,
-                prefix_length)`, `seeds` int32 `(batch,)`.
+            *values: Inputs of the signature: those of the encoder, such as `source_ids` int32
+                `(batch, source)`, `max_length` int32 `()`, `length_penalty` float32 `()`, and
+                optionally `prefix_ids` int32 `(batch, prefix)` and `seeds` int32 `(batch,)`.
 
         Returns:
-            Dictionary of tensors with the axes of `OUTPUTS`.
+            Dict of tensors with the axes of `OUTPUTS`.
         """
+        count = len(self.inputs)
         results = self.search(
-            **self.encoder(source_ids, training=False),
-            max_length=max_length,
-            length_penalty=length_penalty,
-            **self.named(others),
+            **self.encode(*values[:count]), **named(self.signature[count:], values[count:])
         )
         return {name: results[name] for name in OUTPUTS if name in results}
 
-    def named(self, others: Any) -> Any:
-        """The further inputs of the signature by name, as the search takes them."""
-        return {spec.name: value for spec, value in zip(self.signature[3:], others, strict=True)}
+    def encode(self, *values: Any) -> Any:
+        """What the encoder returns for a tensor for each of `inputs`: arguments of the search."""
+        is_single = len(self.inputs) == 1
+        inputs = values[0] if is_single else dict(zip(self.inputs, values, strict=True))
+        return call_encoder(self.encoder, inputs, training=False)
 
     def traceable(self) -> Any:
-        """The same function of layers that can be converted to ONNX, not run."""
+        """Returns the same function of layers that can be converted to ONNX but not run."""
         function = copy.copy(self)
         function.encoder, function.search = traceable_copy(self.encoder, self.search)
         return function
 
     def runner(self) -> Any:
-        """The function in Keras, compiled at once: named NumPy arrays -> dictionary of arrays."""
+        """Returns the function in Keras, compiled, from named NumPy arrays to a dict of arrays."""
         import tensorflow as tf
 
         compiled = tf.function(self.__call__, input_signature=self.signature, autograph=False)
@@ -159,7 +180,7 @@ class SearchFunction:
         import tensorflow as tf
 
         specs = [
-            tf.TensorSpec((None, None), tf.int32, name="source_ids"),
+            *(tf.TensorSpec(each.shape, each.dtype, name) for name, each in self.inputs.items()),
             tf.TensorSpec((), tf.int32, name="max_length"),
             tf.TensorSpec((), tf.float32, name="length_penalty"),
         ]
@@ -174,7 +195,8 @@ class SearchFunction:
         """Dictionary from each input and output name to the names or sizes of its axes."""
         sizes = {"hypotheses": self.num_hypotheses}
         return {
-            "source_ids": ("batch", "source_length"),
+            **{name: axis_names(name, each.shape) for name, each in self.inputs.items()},
+            SOURCE_IDS: ("batch", "source_length"),
             "max_length": (),
             "length_penalty": (),
             "prefix_ids": ("batch", "prefix_length"),
@@ -187,12 +209,39 @@ class SearchFunction:
 
     @property
     def defaults(self) -> Any:
-        """What the model itself searches with: the values of the inputs that are not given."""
+        """Returns the values of inputs that are not given: the settings of the search."""
         return {
             "max_length": self.search.max_length,
             "length_penalty": self.search.length_penalty,
             "seeds": [0],
         }
+
+
+def named(signature: Any, values: Any) -> Any:
+    """Dictionary from the names in a list of `tf.TensorSpec` to a value for each."""
+    return {spec.name: value for spec, value in zip(signature, values, strict=True)}
+
+
+def _inputs(source):
+    """Dictionary from names in the file to the symbolic inputs of a model."""
+    if reads_ids(source):
+        return {SOURCE_IDS: keras.KerasTensor((None, None), "int32")}
+    inputs = source if isinstance(source, dict) else {source.name: source}
+    check_dense_numbers(inputs)
+    taken = [name for name in inputs if name in (*SEARCH_INPUTS, *OUTPUTS)]
+    if taken:
+        raise ValueError(
+            "Expected inputs with other names than those of the search, "
+            f"{[*SEARCH_INPUTS, *OUTPUTS]}. Received: {taken}. Create each with keras.Input(..., "
+            "name=...) of another name."
+        )
+    fixed = {name: each.shape for name, each in inputs.items() if each.shape[0] is not None}
+    if fixed:
+        raise ValueError(
+            f"Expected inputs of any batch size. Received: {fixed}. Create each with "
+            "keras.Input(shape, name=...), whose shape leaves the batch out."
+        )
+    return inputs
 
 
 def _vocabulary_size(side, layer, tokenizer):

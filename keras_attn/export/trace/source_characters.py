@@ -1,4 +1,4 @@
-"""The limit of characters of a text before the tokenizer, whose time may be quadratic."""
+"""Limit of the characters of a text, because tokenization may take quadratic time."""
 
 from typing import Any
 
@@ -10,15 +10,15 @@ MAX_PREFIX_CHARACTERS = 16_384
 
 
 def max_source_characters(function: Any, value: Any = None) -> Any:
-    """The limit of characters (code points) of a text that a file with tokenizers reads.
+    """Returns the maximum number of characters (code points) of a text for a file with tokenizers.
 
     Args:
         function: `SearchFunction`.
-        value: int of at least 1, or `None` for 32 times the limit of tokens, which is that of the
-            encoder, but at most 512, as in the runtime.
+        value: Positive int, or `None` for 32 times the maximum number of source tokens, where at
+            most 512 tokens are counted, as in the runtime.
 
     Raises:
-        ValueError: `value` is no int of at least 1.
+        ValueError: If `value` is not a positive int.
     """
     if value is None:
         limits = [MAX_SOURCE_LENGTH, function.source.max_length]

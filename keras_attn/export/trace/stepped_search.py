@@ -3,7 +3,7 @@ from typing import Any
 import keras
 
 from keras_attn._backend.private_names import implicit_mask
-from keras_attn.export.trace.search_function import OUTPUTS
+from keras_attn.export.trace.search_function import OUTPUTS, named
 from keras_attn.masks import join
 
 NEXT = "next/"
@@ -14,27 +14,31 @@ not be named like an input."""
 class SteppedSearch:
     """A search as three functions, for a host that runs the loop.
 
-    `start(source_ids, max_length)`, with the further inputs of the function, gives the *values* of
-    a search: its carry, the decoder's memory and the maximum lengths, flat, named like
-    `beams/log_probs`.
-    `step(length_penalty, values)` gives those that have changed, named like `next/beams/log_probs`,
-    and `partial`, what `Search.partial` returns. When all of `done` is true, `finish(values)` gives
-    the results. So the host looks at `done`, and hands on what it was given last.
+    `start(source_ids, max_length)`, with the further inputs of the function, returns the *values*
+    of a search: its carry, the memory of the decoder and the maximum lengths, as a flat dict with
+    names such as `beams/log_probs`. Other inputs of an encoder replace `source_ids`.
+
+    `step(length_penalty, values)` returns the values that have changed, with names such as
+    `next/beams/log_probs`, and `partial`, the result of `Search.partial`. The host passes them to
+    the next step until all elements of `done` are true. `finish(values)` then returns the results.
 
     Args:
-        function: the `SearchFunction` that the steps make up.
+        function: `SearchFunction` to split into steps.
 
     Attributes:
-        start_signature, step_signature, finish_signature: lists of `tf.TensorSpec`, the inputs.
-        dimensions: dictionary from each input and output name to the names or sizes of its axes.
+        start_signature: List of `tf.TensorSpec`, the inputs of `start`.
+        step_signature: List of `tf.TensorSpec`, the inputs of `step`.
+        finish_signature: List of `tf.TensorSpec`, the inputs of `finish`.
+        dimensions: Dict from each input and output name to the names or sizes of its axes.
     """
 
     def __init__(self, function: Any) -> None:
         import tensorflow as tf
 
         self._function = function
-        source_ids, max_length, length_penalty, *others = function.signature
-        self.start_signature = [source_ids, max_length, *others]
+        count = len(function.inputs)
+        max_length, length_penalty, *others = function.signature[count:]
+        self.start_signature = [*function.signature[:count], max_length, *others]
         traced = tf.function(self._prepare, input_signature=self.start_signature, autograph=False)
         self._structure = traced.get_concrete_function().structured_outputs
         specs = [
@@ -42,6 +46,13 @@ class SteppedSearch:
             for name, value in _flat(self._structure).items()
         ]
         self.step_signature = [length_penalty, *specs]
+        taken = {spec.name for spec in specs} & set(function.inputs)
+        if taken:
+            raise ValueError(
+                f"Expected inputs with other names than {sorted(taken)}, values of the search. "
+                f"Received: inputs={list(function.inputs)}. Create each with keras.Input(..., "
+                "name=...) of another name."
+            )
         self.finish_signature = [spec for spec in specs if spec.name.startswith("hypotheses/")]
         self.dimensions = {**function.dimensions, "partial": ("batch", "steps")}
         for spec in specs:
@@ -49,11 +60,13 @@ class SteppedSearch:
                 self.dimensions[name] = _axes(name, spec.shape)
 
     def start(self, *inputs: Any) -> Any:
-        """The values before the first token, by name."""
+        """Returns the values before the first token, by name."""
         return _flat(self._prepare(*inputs))
 
     def step(self, length_penalty: Any, *flat_values: Any) -> Any:
-        """The values after one more token, by name with `NEXT` before it, and `partial`."""
+        """Returns the values after the next token, with the prefix `NEXT` in their names, and
+        `partial`.
+        """
         values = keras.tree.pack_sequence_as(self._structure, flat_values)
         given = _flat(values)
         memory, max_lengths = values.pop("memory"), values.pop("max_lengths")
@@ -67,13 +80,15 @@ class SteppedSearch:
         return {"partial": search.partial(carry), **following}
 
     def finish(self, *hypotheses: Any) -> Any:
-        """The results, see `SearchFunction`."""
+        """Returns the results, see `SearchFunction`."""
         structure = self._structure["hypotheses"]
         results = self._function.search.finish(keras.tree.pack_sequence_as(structure, hypotheses))
         return {name: results[name] for name in OUTPUTS if name in results}
 
-    def _prepare(self, source_ids, max_length, *others):
-        encoded = self._function.encoder(source_ids, training=False)
+    def _prepare(self, *values):
+        function = self._function
+        count = len(function.inputs)
+        encoded = function.encode(*values[:count])
         # As in `Search.call`, to which Keras passes the implicit masks.
         implicit = keras.tree.map_structure(implicit_mask, encoded["encoder_outputs"])
         encoder_mask = join(
@@ -82,8 +97,8 @@ class SteppedSearch:
             encoder_outputs_mask=implicit,
         )
         encoded = {**encoded, "encoder_mask": encoder_mask}
-        carry, memory, max_lengths = self._function.search.prepare(
-            **encoded, max_length=max_length, **self._function.named(others)
+        carry, memory, max_lengths = function.search.prepare(
+            **encoded, **named(self.start_signature[count:], values[count:])
         )
         return {**carry, "memory": memory, "max_lengths": max_lengths}
 

@@ -8,11 +8,12 @@ _LOCK = threading.RLock()
 
 @contextlib.contextmanager
 def without_tensor_float_32() -> Iterator[None]:
-    """Makes TensorFlow multiply in float32 inside the block, also on a GPU.
+    """Makes TensorFlow multiply in float32 inside the block, even on a GPU.
 
-    By default it rounds the factors of a product to 10 bits (TensorFloat-32) on GPUs that can do
-    so, and an exported file is compared with float32. The setting belongs to the process: during an
-    export, other products of the process are exact too. Threads that export take turns.
+    By default, TensorFlow rounds the factors of a product to 10 bits (TensorFloat-32) on GPUs that
+    support it, while an exported file is compared in float32. The setting affects the whole
+    process: during an export, other products of the process are exact too. Only one thread at a
+    time exports.
     """
     import tensorflow as tf
 

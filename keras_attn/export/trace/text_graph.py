@@ -118,22 +118,23 @@ MAX_CHARACTERS = 32_768
 def add_text(
     model: Any, source_tokenizer: Any, target_tokenizer: Any, function: Any, max_characters: Any
 ) -> None:
-    """Puts the tokenizers around a model of ids, as operators of onnxruntime-extensions.
+    """Adds the tokenizers to a model of ids, as operators of onnxruntime-extensions.
 
-        text -> source ids, padding -> the model -> the ids of each hypothesis -> text
+        text -> source ids, padding -> model -> ids of each hypothesis -> text
 
     A text without tokens has empty translations, with score and log probability 0; a language model
-    whose prompts begin with a start token goes on from that.
+    with a start token before prompts continues the start token.
 
     Args:
-        model: `onnx.ModelProto` with the inputs and outputs of `export_onnx`; changed in place.
-            Its inputs become `text`, string `(batch,)`, and `max_length`, `length_penalty` and
-            `seeds`, which may be left out, as may `target_prefix`, string `(batch,)` or `(1,)`, in
-            the place of `prefix_ids`; its outputs `translations`, string `(batch, hypotheses)`,
-            `scores` and `log_probs`.
-        source_tokenizer, target_tokenizer: `SentencePieceTokenizer`s.
-        function: `SearchFunction`, for its settings.
-        max_characters: int in [1, 32768], number of characters to which a longer text is cut.
+        model: `onnx.ModelProto` with the inputs and outputs of `export_onnx`; changed in place. Its
+            inputs become `text`, string `(batch,)`, and the optional inputs `max_length`,
+            `length_penalty`, `seeds`, and `target_prefix`, string `(batch,)` or `(1,)`, instead of
+            `prefix_ids`. Its outputs become `translations`, string `(batch, hypotheses)`, `scores`
+            and `log_probs`.
+        source_tokenizer: `SentencePieceTokenizer`.
+        target_tokenizer: `SentencePieceTokenizer`.
+        function: `SearchFunction` with the settings.
+        max_characters: Int in [1, 32768], maximum number of characters; longer texts are truncated.
     """
     from onnx import helper
 
@@ -187,7 +188,7 @@ def add_text(
 
 
 def _optional(value):
-    """An input that may be left out. ONNX Runtime would warn of one with a default value."""
+    """Returns an optional input. ONNX Runtime would warn of an input with a default value."""
     from onnx import helper
 
     kind = helper.make_optional_type_proto(value.type)
@@ -195,7 +196,7 @@ def _optional(value):
 
 
 def _choice(value, default):
-    """The nodes that give `name/value`: an optional input, or its default if it was left out."""
+    """Returns the nodes of `name/value`: the value of an optional input, or its default."""
     from onnx import helper
 
     name, kind = value.name, value.type.tensor_type.elem_type
@@ -219,7 +220,7 @@ def _choice(value, default):
 
 
 def _parse_encode(tokenizer, max_characters, **others):
-    """The graph `ENCODE`, which cuts a text of more characters before the tokenizer."""
+    """Returns the graph `ENCODE`, which truncates long texts before tokenization."""
     thousands, rest = divmod(max_characters, 1000)  # RE2 repeats at most 1,000 times
     beginning = ".{1000}" * thousands + f".{{{rest}}}"
     return _parse(
@@ -233,9 +234,9 @@ def _parse_encode(tokenizer, max_characters, **others):
 
 
 def _parse(text: str, tokenizer: Any = None, name: str | None = None, **constants: Any) -> Any:
-    """The graph, with its tokenizer and constants; what is inside of it has its name.
+    """Returns a graph with its tokenizer and constants; its name is a prefix of names in it.
 
-    Constants are arrays, or of int32.
+    Constants are arrays, or become int32.
     """
     from onnx import helper, numpy_helper, parser
 

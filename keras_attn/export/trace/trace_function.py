@@ -8,13 +8,13 @@ from keras_attn.export.export_error import ExportError
 
 @dataclasses.dataclass
 class Trace:
-    """A function as a TensorFlow graph, whose weights are inputs.
+    """A function as a TensorFlow graph with weights as inputs.
 
     Attributes:
-        concrete: the concrete function; its inputs are those of the signature and the weights.
-        input_names: list of the names of the inputs of the signature.
-        output_names: list of the names of the outputs, in the order of the function's.
-        weights: dictionary from the name of an input to the `keras.Variable` that it stands for.
+        concrete: The concrete function; its inputs are those of the signature and the weights.
+        input_names: List of the names of the inputs of the signature.
+        output_names: List of the names of the outputs, in the order of the function.
+        weights: Dict from the names of inputs to the `keras.Variable`s that they represent.
     """
 
     concrete: Any
@@ -24,10 +24,10 @@ class Trace:
 
     @property
     def constants(self) -> Any:
-        """Dictionary from the name of a graph input to the constant that it stands for.
+        """Dict from the names of graph inputs to the constants that they represent.
 
-        TensorFlow makes an input of each eager tensor that a function reads, such as the operand of
-        `x * keras.ops.convert_to_tensor([1.0, 2.0])`, unless it is very small.
+        TensorFlow creates an input for each eager tensor that a function reads, such as the operand
+        of `x * keras.ops.convert_to_tensor([1.0, 2.0])`, unless it is very small.
         """
         import tensorflow as tf
 
@@ -42,22 +42,22 @@ class Trace:
 def trace(function: Any, signature: Any, weights: Any) -> Any:
     """Traces a function of tensors, with its weights as further inputs.
 
-    tf2onnx copies and serializes the graph for each of its optimizers. So the weights are kept
-    out of the graph while it works, and the inputs become initializers afterwards.
+    tf2onnx copies and serializes the graph for each of its optimizers, so the weights are inputs of
+    the graph during the conversion. Afterwards, these inputs become initializers.
 
     Args:
-        function: callable that takes the tensors of `signature` in this order and returns a
-            dictionary from output name to tensor. It may use any of `weights`. Other tensors that
-            it reads become constants.
-        signature: list of `tf.TensorSpec`, each with a name: the inputs of the ONNX model.
-        weights: list of `keras.Variable`: all variables that `function` reads, the states of
-            random generators included.
+        function: Function of the tensors of `signature` in this order that returns a dict from
+            output names to tensors. It may use any of `weights`. Other tensors that it reads become
+            constants.
+        signature: List of `tf.TensorSpec` with names, the inputs of the ONNX model.
+        weights: List of all `keras.Variable`s that `function` reads, including the states of random
+            generators.
 
     Returns:
         A `Trace`.
 
     Raises:
-        ExportError: TensorFlow cannot trace the function, or an output is named like an input.
+        ExportError: If TensorFlow cannot trace the function, or an output has the name of an input.
     """
     import tensorflow as tf
 

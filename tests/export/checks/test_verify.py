@@ -6,8 +6,9 @@ import pytest
 
 from keras_attn.export import ExportError, ParityReport
 from keras_attn.export.checks.parity_sentences import random_sentences
+from keras_attn.export.checks.parity_sources import IdSources, pad
 from keras_attn.export.checks.precision_report import PrecisionReport
-from keras_attn.export.checks.verify import compare_translations, pad, translated_batches
+from keras_attn.export.checks.verify import compare_translations, translated_batches
 from keras_attn.models.side import Side
 
 SEARCH = types.SimpleNamespace(
@@ -50,7 +51,7 @@ def compare(actual, count=200):
 
 
 def expected(run, count=200):
-    return translated_batches(run, random_sentences(SIDE, count), SEARCH)
+    return translated_batches(run, IdSources(random_sentences(SIDE, count)), SEARCH)
 
 
 def test_a_copy_agrees():
@@ -80,7 +81,7 @@ def test_what_is_drawn_may_part(share, agrees):
         def parted(seeds=None, **inputs):
             return changed(part)(**inputs)
 
-        batches = list(translated_batches(run, random_sentences(SIDE, 200), search))
+        batches = list(translated_batches(run, IdSources(random_sentences(SIDE, 200)), search))
         seeds = [inputs["seeds"] for inputs, _ in batches if "seeds" in inputs]
         assert len(np.unique(np.concatenate(seeds))) == 200 if is_stochastic else not seeds
         report = compare_translations(batches, parted, search)

@@ -350,7 +350,7 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     encoder, decoder = rnn_seq2seq(45, 60, embedding_dim=4, units=4)
     encoder.end_token_id = 50
     beyond = GenerationModel(encoder, BeamDecoder(decoder))
-    with pytest.raises(ValueError, match=r"holds the special ids .* ids \[0, 50\] for 45 ids"):
+    with pytest.raises(ValueError, match=r"below the size of its vocabulary, 45. .* ids \[0, 50\]"):
         export_onnx(beyond, path)
     target = SimpleNamespace(vocabulary_size=46, model=b"")
     with pytest.raises(ValueError, match="source_tokenizer beside the target_tokenizer"):
@@ -372,7 +372,7 @@ def test_an_encoder_without_room_for_a_piece_is_refused():
     encoder, decoder = transformer_seq2seq(
         9, 9, num_layers=1, embedding_dim=4, num_heads=1, positions="learned", max_length=1
     )
-    with pytest.raises(ValueError, match="a piece besides the special ones.* max_source_length=1"):
+    with pytest.raises(ValueError, match="at least one piece .* max_source_length=1"):
         SearchFunction(GenerationModel(encoder, BeamDecoder(decoder)))
 
 

@@ -90,7 +90,7 @@ def test_only_the_text_has_to_be_given(text_file):
     assert [value.name for value in required_inputs(model)] == ["text"]
     assert [value.name for value in model.graph.output] == ["translations", "scores", "log_probs"]
     assert {each.domain for each in model.opset_import} == {"", "ai.onnx.contrib"}
-    assert not model.metadata_props
+    assert [entry.key for entry in model.metadata_props] == ["keras_attn.card"]
 
 
 def test_translations_begin_as_they_are_told_to(translator, tokenizers, exported, tmp_path):
@@ -191,11 +191,12 @@ def test_a_disagreement_leaves_the_old_file(
     module = sys.modules["keras_attn.export.formats.export_onnx_text"]
     path = tmp_path / "model.onnx"
     path.write_bytes(b"\x08the old file")
-    monkeypatch.setattr(
-        module,
-        "export_onnx",
-        lambda model, partial, *others, **options: partial.write_bytes(exported[0].read_bytes()),
-    )
+
+    def copy_exported(model, path, *others, **options):
+        path.write_bytes(exported[0].read_bytes())
+        return exported[1]
+
+    monkeypatch.setattr(module, "export_onnx", copy_exported)
     right = module._run
     monkeypatch.setattr(module, "_run", lambda *arguments: [[["x", "y"]], *right(*arguments)[1:]])
     with pytest.raises(ExportError, match=r"expected the texts .* Received: \['x', 'y'\]"):

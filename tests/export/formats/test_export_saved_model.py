@@ -143,8 +143,8 @@ def test_one_that_disagrees_leaves_nothing(translator, tmp_path, monkeypatch):
     module = sys.modules["keras_attn.export.formats.export_saved_model"]
     runner = module._runner
 
-    def wrong_runner(loaded):
-        run = runner(loaded)
+    def wrong_runner(*arguments):
+        run = runner(*arguments)
         return lambda **inputs: {**run(**inputs), "lengths": run(**inputs)["lengths"] + 1}
 
     monkeypatch.setattr(module, "_runner", wrong_runner)

@@ -83,6 +83,19 @@ def test_damaged_bytes_raise_model_file_errors_only(tokenizer_model):
     assert outcomes["refused"] > 100
 
 
+@pytest.mark.parametrize(
+    "field",
+    [b"\x38\x01", b"\x40\x01", b"\x70\x01", b"\x42\x03\x12\x01\x01"],
+    ids=["graph", "opset", "metadata", "version"],
+)
+def test_fields_of_another_wire_type_are_refused(field):
+    """A number in the place of a message, or bytes in the place of a number."""
+    content = b"\x42\x02\x10\x12" + b"\x3a\x00"  # an opset and an empty graph
+    assert OnnxFile.from_bytes(memoryview(content)).opsets == {"ai.onnx": 18}
+    with pytest.raises(ModelFileError, match="Expected a protobuf message. Received: .* in the"):
+        OnnxFile.from_bytes(memoryview(content + field))
+
+
 def test_graphs_without_end_are_refused():
     content = b""
     for _ in range(100):  # GraphProto.node, NodeProto.attribute, AttributeProto.g

@@ -37,7 +37,7 @@ def _log1p(graph, node, name, args):
 
 
 def _bitcast(graph, node, name, args):
-    """The sign bit of a float, as an integer that has the same: what Keras' `signbit` reads."""
+    """Returns an integer with the sign bit of a float, which Keras' `signbit` reads."""
     from onnx import TensorProto
 
     readers = graph.find_output_consumers(node.output[0])
@@ -107,7 +107,7 @@ def _mul_no_nan(graph, node, name, args):
 
 
 def _atan2(graph, node, name, args):
-    """The angle of the point `(x, y)`, also on the axes, at infinity and of negative zeros."""
+    """Returns the angle of the point `(x, y)`, also on axes, at infinity and for negative zeros."""
     new = Replacement(graph, node)
     y, x = new.inputs
     zero, infinity = new.constant(0), new.constant(math.inf)
@@ -148,7 +148,7 @@ def _cross(graph, node, name, args):
 
 
 def _broadcast_args(graph, node, name, args):
-    """The shape that two shapes are broadcast to."""
+    """Returns the shape to which two shapes broadcast."""
     from onnx import TensorProto
 
     lengths = [graph.get_shape(each) for each in node.input]

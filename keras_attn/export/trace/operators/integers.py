@@ -24,16 +24,16 @@ def _right_shift(graph, node, name, args):
 
 
 def _distance(new):
-    """By how many bits to shift, as uint64: like TensorFlow at most by all but one."""
+    """Returns by how many bits to shift, as uint64: like TensorFlow, at most all bits but one."""
     distance = new("Max", _wide(new, new.inputs[1]), new.constant(0, "int64"))
     distance = new("Min", distance, new.constant(_bits(new) - 1, "int64"))
     return _unsigned(new, distance)
 
 
 def _wrapped(new, value):
-    """The lowest bits of a uint64, as the dtype of the result.
+    """Returns the lowest bits of a uint64 in the dtype of the result.
 
-    What a conversion of a number out of range gives depends on the runtime, so none is made.
+    Conversions of numbers out of range are avoided, because their results depend on the runtime.
     """
     from onnx import TensorProto
 

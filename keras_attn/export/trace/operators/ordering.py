@@ -1,4 +1,4 @@
-"""Positions in sorted numbers, membership of the largest, triangles and sums of segments."""
+"""Binary search, membership of the top k, band matrices and segment reductions."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from keras_attn.export.trace.operators.replacement import Replacement
 
 
 def _bucketize(graph, node, name, args):
-    """The number of boundaries that are not above each value."""
+    """Returns the number of boundaries that are not above each value."""
     boundaries = np.array(node.get_attr("boundaries").floats, "float32")
     dtype = graph.get_dtype(node.input[0])
     new = Replacement(graph, node)
@@ -19,12 +19,12 @@ def _bucketize(graph, node, name, args):
 
 
 def _lower_bound(graph, node, name, args):
-    """The number of sorted values `(rows, length)` below each value `(rows, number)`."""
+    """Returns the number of sorted values `(rows, length)` below each value `(rows, number)`."""
     _bound(graph, node, "Less")
 
 
 def _upper_bound(graph, node, name, args):
-    """The number of sorted values `(rows, length)` that are not above each value."""
+    """Returns the number of sorted values `(rows, length)` that are not above each value."""
     _bound(graph, node, "LessOrEqual")
 
 
@@ -36,15 +36,15 @@ def _bound(graph, node, comparison):
 
 
 def _count(new, condition):
-    """The number of true values along the last axis, in the dtype of the result."""
+    """Counts the true values along the last axis, in the dtype of the result."""
     ones = new.cast(condition, new.dtype)
     return new("ReduceSum", ones, new.constant([-1], "int64"), keepdims=0)
 
 
 def _in_top_k(graph, node, name, args):
-    """Whether fewer than k predictions `(B, C)` are above that of the target `(B,)`.
+    """Returns whether fewer than k predictions `(B, C)` are above that of the target `(B,)`.
 
-    As in TensorFlow it is false for a row with infinities or NaN, and for a target out of range.
+    As in TensorFlow, it is false for a row with infinities or NaN, and for a target out of range.
     """
     from onnx import TensorProto
 
@@ -68,9 +68,9 @@ def _in_top_k(graph, node, name, args):
 
 
 def _band_part(graph, node, name, args):
-    """The matrix without what is outside of a band around the diagonal.
+    """Sets elements outside of a band around the diagonal to zero.
 
-    tf2onnx multiplies by 0 and 1, which makes NaN of infinities outside of the band.
+    tf2onnx multiplies by 0 and 1, which turns infinities outside of the band into NaN.
     """
     from onnx import TensorProto
 
@@ -117,7 +117,7 @@ def _limits(dtype):
 
 
 def _segments(graph, node, name, args):
-    """Reduces the rows of each segment. Rows of negative segments are left out."""
+    """Reduces the rows of each segment. Rows of negative segments are ignored."""
     from onnx import TensorProto, helper
 
     reduction, start = _NUMBERS[node.type.removeprefix("UnsortedSegment")]
@@ -146,7 +146,7 @@ def _shape_after(new, value, axis):
 
 
 def _ctc_greedy_decoder(graph, node, name, args):
-    """Refuses a blank that is not the last class, which tf2onnx would take for the blank."""
+    """Refuses a blank that is not the last class, because tf2onnx always uses the last class."""
     blank, classes = node.get_attr_value("blank_index", -1), graph.get_shape(node.input[0])[-1]
     if blank not in (-1, classes - 1):
         raise ValueError(

@@ -6,16 +6,16 @@ from keras_attn._backend.private_names import numpy_type, unique_node_name
 
 
 class Replacement:
-    """Builds the ONNX nodes that replace one node of tf2onnx's graph.
+    """Builds the ONNX nodes that replace a node of a tf2onnx graph.
 
     Args:
         graph: `tf2onnx.graph.Graph`.
-        node: the node to replace; it is removed from the graph.
+        node: Node to replace; it is removed from the graph.
 
     Attributes:
-        inputs: names of the node's inputs.
-        dtype: element type of its first output, as a number of `onnx.TensorProto`.
-        numpy_dtype: the same as a `numpy.dtype`.
+        inputs: Names of the inputs of the node.
+        dtype: Element type of its first output, a number of `onnx.TensorProto`.
+        numpy_dtype: The same type as a `numpy.dtype`.
     """
 
     def __init__(self, graph: Any, node: Any) -> None:
@@ -64,7 +64,7 @@ class Replacement:
         return self.cast(selected, self.dtype)
 
     def result(self, *values: Any) -> None:
-        """Makes values the outputs of the node that is replaced."""
+        """Makes values the outputs of the replaced node."""
         for value, output, shape, dtype in zip(
             values, self.outputs, self._shapes, self._dtypes, strict=True
         ):

@@ -1,4 +1,4 @@
-"""Choices between tensors, padding, and updates of slices."""
+"""Selection between tensors, padding, and updates of slices."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from keras_attn.export.trace.operators.replacement import Replacement
 
 
 def _select(graph, node, name, args):
-    """`where(condition, x, y)` as ONNX's `Where`.
+    """Computes `where(condition, x, y)` with `Where` of ONNX.
 
-    tf2onnx writes `condition x + (1 - condition) y`, which makes NaN of an infinity that is not
-    selected.
+    tf2onnx computes `condition x + (1 - condition) y`, which turns an infinity that is not selected
+    into NaN.
     """
     condition_rank, rank = graph.get_rank(node.input[0]), graph.get_rank(node.input[1])
     is_rows = node.type == "Select" and condition_rank == 1 and rank != 1
@@ -24,7 +24,7 @@ def _select(graph, node, name, args):
 
 
 def _mirror_pad(graph, node, name, args):
-    """Mirrored padding. ONNX has no mode that repeats the edge, so its positions are gathered."""
+    """Mirrored padding. ONNX has no mode that repeats the edge, so positions are gathered."""
     if node.get_attr_value("mode") != b"SYMMETRIC":
         node.type = "Pad"
         convert_by_default("Pad", graph, node)
@@ -52,7 +52,7 @@ def _mirror_pad(graph, node, name, args):
 
 
 def _dynamic_update_slice(graph, node, name, args):
-    """Writes a block into a tensor, at a place that is moved so that the block fits."""
+    """Writes a block into a tensor. The start index is clipped so that the block fits."""
     from onnx import TensorProto
 
     rank = graph.get_rank(node.input[0])
@@ -80,7 +80,7 @@ def _dynamic_update_slice(graph, node, name, args):
 
 
 def _one_hot(graph, node, name, args):
-    """One-hot vectors. An index out of range has none, while ONNX counts negative ones back."""
+    """One-hot vectors, zeros for indices out of range; in ONNX, negative indices are in range."""
     from onnx import TensorProto
 
     axis = node.get_attr_value("axis", -1)
@@ -102,7 +102,7 @@ def _one_hot(graph, node, name, args):
 
 
 def _scatter_nd(graph, node, name, args):
-    """Adds updates to zeros; tf2onnx keeps only one of several with the same index."""
+    """Adds updates to zeros. tf2onnx keeps only one of several updates with the same index."""
     from onnx import TensorProto, helper
 
     new = Replacement(graph, node)
@@ -116,7 +116,7 @@ def _scatter_nd(graph, node, name, args):
 
 
 def _resize(graph, node, name, args):
-    """Resizes images to a size, for which tf2onnx gives a rounded scale if the size is constant.
+    """Resizes images to a size. If the size is constant, tf2onnx uses a rounded scale instead.
 
     With a scale of 5 / 6, six pixels become four or five, depending on the runtime.
     """

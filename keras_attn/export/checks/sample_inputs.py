@@ -1,4 +1,4 @@
-"""The sample of inputs on which the export of a functional model is compared with Keras."""
+"""Sample inputs for the comparison of an export with Keras."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ DTYPES = (
     *("float16", "float32", "float64", "bool"),
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
 )
-"""The dtypes that an input of an exported file can have."""
+"""Dtypes that an input of an exported file can have."""
 
 
 def check_dense_numbers(inputs: Any) -> None:
-    """Refuses inputs that an ONNX file cannot have, by name: `inputs` is a dict of them."""
+    """Refuses inputs that an ONNX file cannot have. `inputs` is a dict by their names."""
     strings = [name for name, value in inputs.items() if value.dtype == "string"]
     if strings:
         raise ValueError(
@@ -37,7 +37,7 @@ def check_dense_numbers(inputs: Any) -> None:
 
 
 def arrays_in_order(sample: Any, inputs: Any) -> Any:
-    """The arrays of a sample in the order of a dict of inputs, with the types of these."""
+    """Returns the arrays of a sample in the order of a dict of inputs, with their dtypes."""
     if isinstance(sample, dict):
         found = {name: _entry(sample, name) for name in inputs}
         missing = [name for name, array in found.items() if array is None]
@@ -56,7 +56,10 @@ def arrays_in_order(sample: Any, inputs: Any) -> Any:
         )
     pairs = list(zip(arrays, inputs.items(), strict=True))
     for array, (name, value) in pairs:
-        if np.ndim(array) != len(value.shape):
+        if np.ndim(array) != len(value.shape) or any(
+            expected not in (None, size)
+            for expected, size in zip(value.shape[1:], np.shape(array)[1:], strict=True)
+        ):
             raise ValueError(
                 f"Expected an array of shape {tuple(value.shape)} for the input {name!r}. "
                 f"Received: sample_inputs with shape {np.shape(array)}."
@@ -70,7 +73,7 @@ def arrays_in_order(sample: Any, inputs: Any) -> Any:
 
 
 def _entry(sample, name):
-    """The array that a sample, which may be nested, has for an input; `None` without one."""
+    """Returns the array of an input in a sample, which may be nested, or `None`."""
     if isinstance(sample, dict) and name in sample:
         return sample[name]
     if not isinstance(sample, (dict, list, tuple)):

@@ -1,0 +1,38 @@
+import itertools
+import queue
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class SessionPool(Generic[T]):
+    """Sessions that threads use in turn.
+
+    Args:
+        sessions: list of at least one session, or of one tuple of sessions.
+    """
+
+    def __init__(self, sessions: Sequence[T]) -> None:
+        self._turns = itertools.cycle(sessions)
+        self._free: queue.SimpleQueue[T] = queue.SimpleQueue()
+        for session in sessions:
+            self._free.put(session)
+
+    @contextmanager
+    def borrow(self) -> Generator[T, None, None]:
+        """Yields a session that no other thread uses; any session if all are in use."""
+        try:
+            session = self._free.get_nowait()
+        except queue.Empty:
+            yield self.next()
+            return
+        try:
+            yield session
+        finally:
+            self._free.put(session)
+
+    def next(self) -> T:
+        """Returns each session in turn, also one that is in use."""
+        return next(self._turns)

@@ -1,0 +1,35 @@
+from keras import ops
+
+from keras_attn._backend.replicas import num_replicas, sum_over_replicas
+from keras_attn._types import Mask, Tensor
+
+
+def doubly_stochastic_loss(weights: Tensor, mask: Mask, source_mask: Mask | None = None) -> Tensor:
+    """Penalizes source positions whose attention weights, summed over all steps, are not 1.
+
+        loss = mean_b sum_s (1 - sum_t a_bts)^2
+
+    Introduced for image captions by [Xu et al., 2015](https://arxiv.org/abs/1502.03044), equation
+    14.
+
+    Args:
+        weights: Tensor of shape `(batch, target, source)`.
+        mask: Boolean tensor of shape `(batch, target)`; `True` marks the steps that count. Rows
+            without steps do not count. With a distribution strategy, the mean is over the rows of
+            all replicas.
+        source_mask: Boolean tensor of shape `(batch, source)`; `True` marks the positions that
+            count. Defaults to `None`: all.
+
+    Returns:
+        Scalar float32 tensor; 0 if no row counts.
+    """
+    mask = ops.cast(mask, "float32")
+    sums = ops.sum(ops.cast(weights, "float32") * mask[:, :, None], axis=1)  # (B, S)
+    squares = ops.square(1.0 - sums)
+    if source_mask is not None:
+        squares = squares * ops.cast(source_mask, "float32")
+    is_real = ops.max(mask, axis=1)  # (B,)
+    (count,) = sum_over_replicas([ops.sum(is_real)])
+    # Keras averages the added losses over the replicas.
+    total = ops.sum(ops.sum(squares, axis=1) * is_real)
+    return num_replicas() * total / ops.maximum(count, 1.0)

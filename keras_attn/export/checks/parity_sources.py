@@ -1,0 +1,175 @@
+"""Batches of sources for the comparison of an exported search with Keras."""
+
+from typing import Any
+
+import numpy as np
+
+from keras_attn.export.checks.dynamic_sizes import (
+    batches_of_other_sizes,
+    describe_axes,
+    resized,
+)
+from keras_attn.export.checks.parity_sentences import parity_sentences
+from keras_attn.export.checks.sample_inputs import arrays_in_order
+from keras_attn.export.trace.search_function import SOURCE_IDS
+
+ROWS = 80
+"""Minimum number of rows for the comparison of a model with other inputs than ids."""
+
+FIRST_ROWS = 3
+"""Number of rows for finding the sizes that the encoder can read."""
+
+RANDOM_SIZE, RANDOM_IMAGE_SIZE = 16, 32
+"""Sizes of the dynamic axes of random arrays with three and with four axes."""
+
+
+def parity_sources(
+    function: Any, tokenizer: Any = None, sentences: Any = None, sample_inputs: Any = None
+) -> Any:
+    """Returns the sources for the comparison of an export with Keras.
+
+    Args:
+        function: `SearchFunction`.
+        tokenizer: See `parity_sentences`. Only for a model that reads ids.
+        sentences: See `parity_sentences`. Only for a model that reads ids.
+        sample_inputs: For a model with other inputs, arrays as for `model.predict`. Defaults to
+            `None`, random numbers.
+
+    Returns:
+        `IdSources` or `ArraySources`.
+
+    Raises:
+        ValueError: If the samples do not fit the inputs, or there cannot be random inputs.
+    """
+    if function.source is not None:
+        if sample_inputs is not None:
+            raise ValueError(
+                "Expected no sample_inputs for a model that reads ids. Received: sample_inputs of "
+                f"type {type(sample_inputs).__name__}. Pass texts or lists of ids as sentences."
+            )
+        ids = parity_sentences(function, tokenizer, sentences)
+        return IdSources(ids, function.source.pad_token_id)
+    if sentences is not None:
+        raise ValueError(
+            "Expected sentences only for a model that reads ids. Received: sentences for the "
+            f"inputs {list(function.inputs)}. Pass arrays by these names as sample_inputs."
+        )
+    if sample_inputs is None:
+        sample_inputs = _random_arrays(function.inputs)
+    return ArraySources(function, arrays_in_order(sample_inputs, function.inputs))
+
+
+class IdSources:
+    """Lists of ids, padded on the right.
+
+    Args:
+        ids: List of lists of ids, as the encoder reads them.
+        pad_token_id: Int, id of padding. Defaults to `0`.
+    """
+
+    def __init__(self, ids: Any, pad_token_id: int = 0) -> None:
+        self.ids = ids
+        self._pad_token_id = pad_token_id
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def batch(self, rows: slice, number: int = 0) -> dict[str, Any]:
+        """Returns the inputs of the encoder.
+
+        Args:
+            rows: Slice of the sources.
+            number: Int, number of the batch, which is ignored.
+
+        Returns:
+            Dict of arrays.
+        """
+        return {SOURCE_IDS: pad(self.ids[rows], self._pad_token_id)}
+
+
+class ArraySources:
+    """Arrays of any inputs, with their own sizes and with other sizes of the dynamic axes.
+
+    Args:
+        function: `SearchFunction`.
+        arrays: List with an array for each input, all with the same number of rows.
+
+    Raises:
+        ValueError: If Keras cannot run the encoder with these sizes, or with any other size of an
+            axis.
+    """
+
+    def __init__(self, function: Any, arrays: Any) -> None:
+        self._names = list(function.inputs)
+        self._arrays = arrays
+        first = [array[:FIRST_ROWS] for array in arrays]
+        shapes = {name: array.shape for name, array in zip(self._names, arrays, strict=True)}
+        try:
+            function.encode(*first)
+        except Exception as error:
+            raise ValueError(
+                f"Expected arrays that the encoder can read. Received: shapes {shapes}, for which "
+                f"Keras raises {type(error).__name__}: {error}. Pass sample_inputs that fit."
+            ) from error
+        batches, failures = batches_of_other_sizes(function.encode, function.inputs, first)
+        for axes, reason in failures.items():
+            raise ValueError(
+                f"Expected an encoder that reads any size of {describe_axes(axes)}, which the "
+                f"model does not fix. Received: arrays of shapes {shapes}. {reason}. Create the "
+                "GenerationModel with inputs=keras.Input(shape, name=...) of the fixed size."
+            )
+        others = [
+            {
+                (number, axis): size
+                for number, array in enumerate(batch)
+                for axis, size in enumerate(array.shape)
+                if axis > 0
+            }
+            for batch, _ in batches
+        ]
+        self._sizes = [{}, *others]
+
+    def __len__(self) -> int:
+        return max(ROWS, len(self._arrays[0]))
+
+    def batch(self, rows: slice, number: int = 0) -> dict[str, Any]:
+        """Returns the inputs of the encoder.
+
+        Args:
+            rows: Slice of the sources. A sample with fewer rows is repeated.
+            number: Int, number of the batch. Two batches have the sizes of the sample, the next two
+                have other sizes, and so on.
+
+        Returns:
+            Dict of arrays.
+        """
+        indices = np.arange(len(self))[rows] % len(self._arrays[0])
+        arrays = [array[indices] for array in self._arrays]
+        arrays = resized(arrays, self._sizes[number // 2 % len(self._sizes)])
+        return dict(zip(self._names, arrays, strict=True))
+
+
+def pad(sentences: Any, pad_token_id: Any = 0) -> Any:
+    """Converts lists of ids to an int32 array `(batch, source)`, padded on the right."""
+    batch = np.full((len(sentences), max(map(len, sentences))), pad_token_id, "int32")
+    for row, sentence in zip(batch, sentences, strict=True):
+        row[: len(sentence)] = sentence
+    return batch
+
+
+def _random_arrays(inputs):
+    """Returns a dict of arrays of random numbers in [0, 1), valid as images and features."""
+    whole = [name for name, each in inputs.items() if "float" not in each.dtype]
+    if whole:
+        raise ValueError(
+            f"Expected sample_inputs, since the model has inputs of whole numbers, {whole}, in "
+            "what range is not known. Received: sample_inputs=None. Pass arrays by the names of "
+            "the inputs."
+        )
+    generator = np.random.default_rng(0)
+
+    def shape(tensor):
+        size = RANDOM_IMAGE_SIZE if len(tensor.shape) > 3 else RANDOM_SIZE
+        return [ROWS, *(size if each is None else each for each in tensor.shape[1:])]
+
+    return {name: generator.random(shape(each)) for name, each in inputs.items()}
