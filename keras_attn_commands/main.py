@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from keras_attn_commands import export
+from keras_attn_commands import export, launch
 
-COMMANDS = {"export": export}
+COMMANDS = {"export": export, "launch": launch}
 INTERRUPTED = 130
 """The exit status of a shell after Ctrl-C."""
 

@@ -27,7 +27,12 @@ def sum_over_replicas(tensors: list[Any]) -> list[Any]:
         return tensors
     import tensorflow as tf
 
-    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+    context = tf.distribute.get_replica_context()
+    devices = context.strategy.extended.worker_devices
+    if len(devices) == 1:  # of several workers: tensors have no device there, and need one
+        with tf.device(devices[0]):
+            tensors = [tf.identity(tensor) for tensor in tensors]
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
 
 
 def num_data_replicas(model: keras.Model) -> int:
@@ -36,6 +41,29 @@ def num_data_replicas(model: keras.Model) -> int:
         return model.distribute_strategy.num_replicas_in_sync
     distribution = keras.distribution.distribution()
     return 1 if distribution is None else distribution.num_model_replicas
+
+
+def rows_of_worker(batch: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns the part of a padded global batch that this process passes to `model.fit` on JAX.
+
+    Args:
+        batch: Tuple of nested arrays with the batch axis first, whose size the number of replicas
+            divides.
+
+    Returns:
+        Tuple with the same structure: all rows where there is one process.
+    """
+    distribution: Any = keras.distribution.distribution()
+    if distribution is None or distribution.num_processes == 1:
+        return batch
+    shards = min(distribution.num_processes, distribution.num_model_replicas)
+    shard = distribution.data_shard_id
+
+    def part(array):
+        rows = len(array) // shards
+        return array[shard * rows : (shard + 1) * rows]
+
+    return keras.tree.map_structure(part, batch)
 
 
 def pad_batch_to_replicas(

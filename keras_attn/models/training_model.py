@@ -2,6 +2,7 @@ from typing import Any
 
 import keras
 
+from keras_attn._backend.workers import explain_lost_workers
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._types import Tensor
 from keras_attn.decoders.step_decoder import StepDecoder
@@ -171,22 +172,26 @@ class TrainingModel(FusedLossModel):
 
         Returns:
             A `keras.callbacks.History`.
+
+        Raises:
+            RuntimeError: one of several workers that train the model was lost.
         """
         if shuffle is None:
             is_sequence = isinstance(x, keras.utils.PyDataset) and x.num_batches is not None
             shuffle = is_arrays(x) or is_sequence
-        return super().fit(
-            x,
-            y,
-            batch_size,
-            epochs,
-            verbose,
-            callbacks,
-            validation_split,
-            validation_data,
-            shuffle,
-            **kwargs,
-        )
+        with explain_lost_workers(self):
+            return super().fit(
+                x,
+                y,
+                batch_size,
+                epochs,
+                verbose,
+                callbacks,
+                validation_split,
+                validation_data,
+                shuffle,
+                **kwargs,
+            )
 
 
 def _step_decoder(layer):

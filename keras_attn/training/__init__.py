@@ -13,6 +13,7 @@ from keras_attn.training.linear_crossentropy import linear_crossentropy
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
 from keras_attn.training.model_card import ModelCard
 from keras_attn.training.perplexity import Perplexity
+from keras_attn.training.place_parts import device_report, place_parts
 from keras_attn.training.run_directory import RunDirectory
 from keras_attn.training.scheduled_sampling import ScheduledSampling
 from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
@@ -38,8 +39,10 @@ __all__ = [
     "TrainingCheckpoint",
     "compile_for_training",
     "crossentropy_per_token",
+    "device_report",
     "fit",
     "linear_crossentropy",
     "pad_to_replicas",
+    "place_parts",
     "strategy",
 ]

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_attn._backend.workers import is_chief, wait_for_workers
 from keras_attn._files.checkpoint_file import (
     read_checkpoint,
     write_checkpoint,
@@ -59,7 +60,7 @@ class AverageWeights(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # This also fails now, and not after the first epoch, if the path cannot be written.
-        self._release_at_end = self.lock.acquire()  # False: `fit` holds it
+        self._release_at_end = is_chief(self.model) and self.lock.acquire()  # False: `fit` holds it
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._release_at_end:
@@ -68,12 +69,15 @@ class AverageWeights(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self._finite_weights.first_nonfinite(self.model) is not None:
             return
-        write_checkpoint(self._path(epoch), self.model.get_weights(), {"epoch": epoch})
+        if is_chief(self.model):
+            write_checkpoint(self._path(epoch), self.model.get_weights(), {"epoch": epoch})
         # A second training in the same process may have an epoch of the same number.
         self.kept_epochs = [kept for kept in self.kept_epochs if kept != epoch] + [epoch]
         # Keep one more, because a resumed training may begin before the end of this epoch.
         while len(self.kept_epochs) > self.num_epochs + 1:
-            self._path(self.kept_epochs.pop(0)).unlink(missing_ok=True)
+            former = self.kept_epochs.pop(0)
+            if is_chief(self.model):
+                self._path(former).unlink(missing_ok=True)
 
     def apply(self, model: keras.Model | None = None) -> None:
         """Sets the weights to the mean of the kept epochs.
@@ -89,9 +93,10 @@ class AverageWeights(keras.callbacks.Callback):
                 "Expected at least one finished epoch with finite weights before `apply`. "
                 "Received: kept_epochs=[]. Train the model first."
             )
+        changed: Any = self.model if model is None else model
+        wait_for_workers(changed)  # for the chief, which writes the files
         kept = self.kept_epochs[-self.num_epochs :]
         epochs = [read_checkpoint(self._path(epoch))[0] for epoch in kept]
-        changed: Any = self.model if model is None else model
         changed.set_weights(
             [np.mean(weights, axis=0, dtype="float64") for weights in zip(*epochs, strict=True)]
         )

@@ -1,10 +1,13 @@
+import contextlib
 import math
+import tempfile
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import keras
 
+from keras_attn._backend.workers import is_chief
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._files.path_lock import PathLock
 from keras_attn._types import TensorDict
@@ -84,7 +87,7 @@ class BestCheckpoint(keras.callbacks.Callback):
                 "Append the name of a file."
             )
         # This also fails now, and not after the first epoch, if the path cannot be written.
-        self._release_at_end = self.lock.acquire()  # False: `fit` holds it
+        self._release_at_end = is_chief(self.model) and self.lock.acquire()  # False: `fit` holds it
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._release_at_end:
@@ -106,13 +109,26 @@ class BestCheckpoint(keras.callbacks.Callback):
             model = self.saved_model
         if self._finite_weights.first_nonfinite(model) is not None:
             return
-        with atomic_replace(self.path) as partial:
+        with self._file() as partial:
             if str(self.path).endswith(".keras"):
                 model.save(partial)
             else:
                 model.save_weights(partial)
         self.best = value
         self.best_epoch = epoch
+
+    @contextlib.contextmanager
+    def _file(self):
+        """Yields the file to write. Only that of the chief stays.
+
+        All workers save the model, because on JAX Keras communicates while it saves.
+        """
+        if is_chief(self.model):
+            with atomic_replace(self.path) as partial:
+                yield partial
+        else:
+            with tempfile.TemporaryDirectory() as directory:
+                yield Path(directory) / Path(self.path).name
 
     def _is_better(self, value):
         if math.isnan(value):

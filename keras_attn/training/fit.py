@@ -10,7 +10,9 @@ from keras_attn._backend.replicas import (
     num_data_replicas,
     pad_batch_to_replicas,
     pad_to_replicas,
+    rows_of_worker,
 )
+from keras_attn._backend.workers import explain_lost_workers, is_chief
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
@@ -49,6 +51,11 @@ def fit(
     batches. Functions are described by their code and the values that they use. If one of these has
     changed, the error names it. The number of epochs, the directory, other callbacks and metrics,
     and a numeric learning rate may change.
+
+    If several workers train the model (see `strategy`), all of them call `fit` with the same
+    arguments. Worker 0 writes the files and shows the progress. The other workers read the files,
+    so all machines must share the directory. If a worker is lost, `fit` raises an error in the
+    others. Started again, all workers resume from the last state.
 
     Only one training at a time can use the directory and the paths of callbacks. They are locked;
     the lock names its process, and is released if the process ends for any reason.
@@ -92,7 +99,8 @@ def fit(
             `AverageWeights`) or a callback has `restore_best_weights` (use `BestCheckpoint`),
             because they set the weights at the end of each `model.fit`.
         OSError: If the `directory` cannot be written, or is a file.
-        RuntimeError: If another training uses the `directory` or the path of a callback.
+        RuntimeError: If another training uses the `directory` or the path of a callback, a
+            worker was lost, or the workers see different saved states.
 
     Example:
 
@@ -133,9 +141,11 @@ def fit(
             directory, steps_per_epoch, epochs, save_steps, all_callbacks, batches, on_mismatch
         )
         all_callbacks.append(checkpoint)
+    if not is_chief(model):
+        verbose = 0
     with ExitStack() as locks:
         for callback in all_callbacks:
-            if isinstance(getattr(callback, "lock", None), PathLock):
+            if is_chief(model) and isinstance(getattr(callback, "lock", None), PathLock):
                 locks.enter_context(callback.lock)
         step = 0
         if checkpoint is not None:
@@ -144,7 +154,8 @@ def fit(
             if checkpoint.finished:
                 return _numbered(history)
             step = checkpoint.step
-        _train(model, batches, epochs, step, validation_batches, all_callbacks, verbose)
+        with explain_lost_workers(model):
+            _train(model, batches, epochs, step, validation_batches, all_callbacks, verbose)
     return _numbered(history)
 
 
@@ -247,6 +258,13 @@ def _validation_data(model, batches):
 
 
 def _dataset_for_replicas(model, dataset):
+    import tensorflow as tf
+
+    # Workers divide the rows of each batch; by default TensorFlow may divide files or batches.
+    options = tf.data.Options()
+    policy = tf.data.experimental.AutoShardPolicy.DATA
+    options.experimental_distribute.auto_shard_policy = policy
+    dataset = dataset.with_options(options)
     return pad_to_replicas(dataset, num_data_replicas(model), _ignore_class(model))
 
 
@@ -254,7 +272,7 @@ def _for_replicas(model, batch):
     replicas = num_data_replicas(model)
     if replicas == 1:
         return batch
-    return pad_batch_to_replicas(batch, replicas, _ignore_class(model))
+    return rows_of_worker(pad_batch_to_replicas(batch, replicas, _ignore_class(model)))
 
 
 def _ignore_class(model):

@@ -5,6 +5,13 @@ from typing import Any
 
 import keras
 
+from keras_attn._backend.multi_worker_strategy import multi_worker_strategy
+from keras_attn._backend.worker_cluster import WorkerCluster
+
+NAMES = ("auto", "none", "mirrored", "multi_worker")
+
+DEFAULT_JOIN_TIMEOUT = 300
+
 
 class SingleDevice:
     """Strategy for a single device; its scope does nothing."""
@@ -15,15 +22,42 @@ class SingleDevice:
         return contextlib.nullcontext()
 
 
-def strategy(name: str = "auto", devices: Sequence[str] | None = None) -> Any:
+class DataParallelScope:
+    """Stands for a strategy on JAX, where a `keras.distribution` applies to the whole program."""
+
+    def __init__(self, distribution: Any) -> None:
+        self.distribution = distribution
+        self.num_replicas_in_sync = distribution.num_model_replicas
+
+    def scope(self) -> Any:
+        return contextlib.nullcontext()
+
+
+def strategy(
+    name: str = "auto",
+    devices: Sequence[str] | None = None,
+    *,
+    join_timeout: float = DEFAULT_JOIN_TIMEOUT,
+) -> Any:
     """Returns the strategy for the devices of a training. Build and compile the model in its scope.
+
+    For `"multi_worker"` every process runs the same program, and creates the strategy before
+    anything is computed. `keras-attn launch` starts the processes of one machine. Elsewhere each
+    process needs `TF_CONFIG` on TensorFlow, and `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
+    `KERAS_DISTRIBUTION_NUM_PROCESSES` and `KERAS_DISTRIBUTION_PROCESS_ID` on JAX.
 
     Args:
         name: String. `"none"`: the default device. `"mirrored"`: `tf.distribute.MirroredStrategy`,
-            in which each device holds all weights and computes a part of each batch. `"auto"`:
-            `"mirrored"` if there are several GPUs, otherwise `"none"`. Defaults to `"auto"`.
+            in which each device holds all weights and computes a part of each batch.
+            `"multi_worker"`: the same with the devices of several processes on one or more
+            machines, by `tf.distribute.MultiWorkerMirroredStrategy` on TensorFlow and
+            `keras.distribution.DataParallel` on JAX. `"auto"`: `"multi_worker"` in a process that
+            was started as one of several workers, `"mirrored"` if there are several GPUs,
+            otherwise `"none"`. Defaults to `"auto"`.
         devices: List of strings such as `["GPU:0", "GPU:1"]`, for `"mirrored"` only. Defaults to
             `None`, all GPUs.
+        join_timeout: Float > 0, seconds that `"multi_worker"` waits until all workers have
+            started. Defaults to `300`.
 
     Returns:
         An object with `scope()` and `num_replicas_in_sync`. The same devices always result in the
@@ -31,23 +65,31 @@ def strategy(name: str = "auto", devices: Sequence[str] | None = None) -> Any:
 
     Raises:
         ValueError: If `name` or a device is unknown, a device is repeated, `devices` are given
-            without `"mirrored"`, or `"mirrored"` is used without GPUs or on another backend than
-            TensorFlow.
+            without `"mirrored"`, `"mirrored"` is used without GPUs or on another backend than
+            TensorFlow, or `"multi_worker"` is used on PyTorch or without the variables that name
+            the workers.
+        TimeoutError: If a worker did not start within `join_timeout` seconds.
+        OSError: If the port of this worker is in use.
+        RuntimeError: If `"multi_worker"` is created after something was computed, or two workers
+            have the same number.
 
     Example:
 
     >>> with strategy("none").scope():
     ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     """
-    if name not in ("auto", "none", "mirrored"):
-        raise ValueError(
-            f"Expected name to be one of ('auto', 'none', 'mirrored'). Received: name={name!r}."
-        )
+    if name not in NAMES:
+        raise ValueError(f"Expected name to be one of {list(NAMES)}. Received: name={name!r}")
     if devices is not None and name != "mirrored":
         raise ValueError(
             'Expected devices only with name="mirrored". Received: '
             f'name={name!r}, devices={devices}. Omit devices, or set name="mirrored".'
         )
+    cluster = None
+    if name in ("auto", "multi_worker") and keras.backend.backend() != "torch":
+        cluster = WorkerCluster.from_environment()
+    if name == "multi_worker" or (cluster is not None and cluster.num_workers > 1):
+        return _multi_worker(cluster, join_timeout)
     if keras.backend.backend() != "tensorflow":
         if name == "mirrored":
             raise ValueError(
@@ -61,6 +103,35 @@ def strategy(name: str = "auto", devices: Sequence[str] | None = None) -> Any:
     if name == "none" or (name == "auto" and len(gpus) < 2):
         return SingleDevice()
     return _mirrored(tuple(_checked_devices(gpus if devices is None else devices)))
+
+
+_multi_worker_strategies: list[Any] = []
+"""The strategy of several workers of this process: none or one."""
+
+
+def _multi_worker(cluster, join_timeout):
+    """Returns the strategy of several workers, which a process can create once."""
+    if cluster is None:
+        raise ValueError(
+            "Expected a process that was started as one of several workers. Received: "
+            f'name="multi_worker" on the backend {keras.backend.backend()!r}, without the '
+            "variables that name the workers. Start the program with `keras-attn launch`, on the "
+            "backend tensorflow or jax."
+        )
+    if not join_timeout > 0:
+        raise ValueError(f"Expected join_timeout > 0. Received: join_timeout={join_timeout}")
+    if not _multi_worker_strategies:
+        cluster.wait_for_all(join_timeout)
+        if keras.backend.backend() == "tensorflow":
+            created = multi_worker_strategy()
+        else:
+            keras.distribution.initialize()
+            # `fit` passes each process its own rows.
+            distribution = keras.distribution.DataParallel(auto_shard_dataset=False)
+            keras.distribution.set_distribution(distribution)
+            created = DataParallelScope(distribution)
+        _multi_worker_strategies.append(created)
+    return _multi_worker_strategies[0]
 
 
 def _checked_devices(devices):

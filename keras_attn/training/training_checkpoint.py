@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from keras_attn._backend.workers import gather_from_workers, is_chief
 from keras_attn._files.checkpoint_file import (
     read_checkpoint,
     write_checkpoint,
@@ -31,7 +32,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     and a fingerprint of model, optimizer, loss and data (see `keras_attn.training.fit`). It is
     saved every `save_steps` steps and at the end of each epoch, after validation, unless a variable
     of the model or of the optimizer is NaN or infinite. The file is replaced atomically, and the
-    previous file is kept.
+    previous file is kept. If several workers train the model, the chief writes the files, and
+    `restore` reads them in all workers.
 
     `keras_attn.training.fit` adds this callback. In `model.fit` it must be the last callback, so
     that it saves the changes of the others. During training, the directory is locked for other
@@ -127,7 +129,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # This also fails now, and not after an hour, if the directory cannot be written.
-        self._release_at_end = self.lock.acquire()  # False: `fit` holds it
+        self._release_at_end = is_chief(self.model) and self.lock.acquire()  # False: `fit` holds it
         self._current_fingerprint()  # before the training changes attributes of losses
         self._warned = False
 
@@ -178,6 +180,9 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                     f"{self._saved_step}, stays in {str(self.directory)!r}",
                 )
             return
+        if not is_chief(self.model):
+            self._saved_step = self.step
+            return
         facts = {
             "step": self.step,
             "steps_per_epoch": self.steps_per_epoch,
@@ -210,15 +215,28 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             ValueError: If all files are damaged, or the state is of another model, optimizer, loss
                 or data. With `on_mismatch="warn"`, only the shapes of the variables must be the
                 same.
+            RuntimeError: If the workers that train the model see different states.
         """
         self.set_model(model)
+        restored = self._restore()
+        steps = gather_from_workers(model, self.step if restored else -1)
+        if len(set(steps)) > 1:
+            raise RuntimeError(
+                "Expected the same saved state in all workers. Received: "
+                f"directory={str(self.directory)!r}, with the state of steps {steps} in workers "
+                f"{list(range(len(steps)))}, where -1 is no state. Use a directory that all "
+                "machines share."
+            )
+        return restored
+
+    def _restore(self):
         # After an interrupted save, only the previous file may exist.
         paths = [path for path in self._paths() if path.exists()]
         for path in paths:
             try:
                 arrays, facts = read_checkpoint(path)
             except ValueError as error:
-                warnings.warn(f"{error} Trying an older one.", stacklevel=2)
+                warnings.warn(f"{error} Trying an older one.", stacklevel=3)
             else:
                 self._set_state(path, arrays, facts)
                 self._newest_is_damaged = path != paths[0]
@@ -277,14 +295,14 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                     'the change with on_mismatch="warn".'
                 )
             warnings.warn(
-                f'{message}The training continues because of on_mismatch="warn".', stacklevel=5
+                f'{message}The training continues because of on_mismatch="warn".', stacklevel=6
             )
         if saved is None:
             warnings.warn(
                 "Expected a saved state with a fingerprint. Received: "
                 f"{str(path)!r} of an earlier version. Check that model, optimizer, loss and data "
                 "have not changed.",
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _current_fingerprint(self):

@@ -1,3 +1,6 @@
+import json
+import socket
+
 import keras
 import pytest
 
@@ -17,10 +20,13 @@ def test_one_device(name):
     "arguments, message",
     [
         (dict(name="all"), "Received: name='all'"),
+        (dict(name="multi_worker"), "started as one of several workers"),
         (dict(name="auto", devices=["CPU:0"]), r"Received: name='auto', devices=\['CPU:0'\]"),
     ],
 )
-def test_bad_arguments(arguments, message):
+def test_bad_arguments(arguments, message, monkeypatch):
+    for name in ("TF_CONFIG", "KERAS_DISTRIBUTION_NUM_PROCESSES"):
+        monkeypatch.delenv(name, raising=False)
     with pytest.raises(ValueError, match=message):
         strategy(**arguments)
 
@@ -63,3 +69,16 @@ def test_pad_to_replicas():
     assert pad_to_replicas(dataset, 1) is dataset
     ((inputs, *_),) = pad_to_replicas(dataset, 5)
     assert inputs["a"].shape == (5, 2)
+
+
+@requires_tensorflow("TF_CONFIG")
+def test_strategy_refuses_a_cluster_whose_workers_never_start(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        addresses = [f"127.0.0.1:{listener.getsockname()[1] + offset}" for offset in (0, 1)]
+    config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    for name in ("auto", "multi_worker"):
+        with pytest.raises(TimeoutError, match=r"Expected 2 workers within 0.1 seconds"):
+            strategy(name, join_timeout=0.1)
+    with pytest.raises(ValueError, match="Expected join_timeout > 0. Received: join_timeout=0"):
+        strategy(join_timeout=0)

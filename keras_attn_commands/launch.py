@@ -1,0 +1,170 @@
+"""`keras-attn launch`: starts the workers of one machine that train a model together."""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+HELP = "start several workers that train one model"
+DESCRIPTION = """\
+Starts a Python program once for each worker, with the variables that
+keras_attn.training.strategy("multi_worker") reads, and waits for all of them. If a worker fails,
+the others are ended. On several machines, give this command on each, with the same --addresses
+and the numbers of the workers that this machine starts in --indices.
+"""
+POLL_SECONDS = 0.1
+GRACE_SECONDS = 20
+"""Time in which workers end by themselves, with a message, after another one failed."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command to its parser."""
+    parser.add_argument(
+        "--workers",
+        type=_positive,
+        metavar="N",
+        help="number of workers, all on this machine. Default: 2",
+    )
+    parser.add_argument(
+        "--addresses",
+        type=lambda text: text.split(","),
+        metavar="HOST:PORT,...",
+        help="addresses of all workers on all machines. Default: free ports of this machine",
+    )
+    parser.add_argument(
+        "--indices",
+        type=lambda text: [int(each) for each in text.split(",")],
+        metavar="I,...",
+        help="numbers of the workers that this machine starts, from 0. Default: all of them",
+    )
+    parser.add_argument(
+        "--restarts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of times to start all workers again after one failed. Default: %(default)s",
+    )
+    parser.add_argument("program", help="Python program, run by each worker")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="arguments of the program", metavar="..."
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the workers and returns the exit status of the first that failed, or 0."""
+    refuse = arguments.parser.error
+    if arguments.addresses is not None and arguments.workers is not None:
+        refuse("--workers and --addresses both give the number of workers: pass one of them")
+    if arguments.restarts < 0:
+        refuse(f"expected --restarts of 0 or more, received {arguments.restarts}")
+    if not os.path.isfile(arguments.program):
+        refuse(f"expected a Python program, received {arguments.program!r}, which is no file")
+    if arguments.addresses is None:
+        if arguments.indices is not None:
+            refuse("--indices needs --addresses, the same on all machines")
+        addresses = free_addresses(arguments.workers or 2)
+    else:
+        addresses = arguments.addresses
+    indices = range(len(addresses)) if arguments.indices is None else arguments.indices
+    unknown = [index for index in indices if not 0 <= index < len(addresses)]
+    if unknown:
+        refuse(f"expected --indices from 0 to {len(addresses) - 1}, received {unknown}")
+    command = [sys.executable, arguments.program, *arguments.arguments]
+    status = 0
+    for attempt in range(arguments.restarts + 1):
+        status = run_workers(command, addresses, indices)
+        if status == 0:
+            break
+        if attempt < arguments.restarts:
+            print("Starting all workers again.", file=sys.stderr)
+    return status
+
+
+def free_addresses(num_workers: int) -> list[str]:
+    """Returns addresses on this machine whose ports are free."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(num_workers)]
+    addresses = [f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return addresses
+
+
+def worker_environment(addresses: Sequence[str], index: int) -> dict[str, str]:
+    """Returns the variables by which the backends know the workers.
+
+    Args:
+        addresses: Addresses of all workers.
+        index: Number of the worker.
+
+    Returns:
+        Dictionary with `TF_CONFIG` for TensorFlow and `KERAS_DISTRIBUTION_*` for JAX.
+    """
+    task = {"type": "worker", "index": index}
+    return {
+        "TF_CONFIG": json.dumps({"cluster": {"worker": list(addresses)}, "task": task}),
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES": ",".join(addresses),
+        "KERAS_DISTRIBUTION_NUM_PROCESSES": str(len(addresses)),
+        "KERAS_DISTRIBUTION_PROCESS_ID": str(index),
+    }
+
+
+def run_workers(command: Sequence[str], addresses: Sequence[str], indices: Sequence[int]) -> int:
+    """Runs the workers until all have ended.
+
+    Args:
+        command: Command line of a worker.
+        addresses: Addresses of all workers.
+        indices: Numbers of the workers to start.
+
+    Returns:
+        0, or the exit status of the first worker that failed: 128 plus its number for a signal.
+    """
+    workers = {}
+    status = 0
+    deadline = None
+    try:
+        for index in indices:
+            environment = {**os.environ, **worker_environment(addresses, index)}
+            workers[index] = subprocess.Popen(command, env=environment)
+        while workers:
+            for index, process in list(workers.items()):
+                code = process.poll()
+                if code is None:
+                    continue
+                del workers[index]
+                if code != 0:
+                    print(f"Worker {index} failed: {_reason(code)}.", file=sys.stderr)
+                if code != 0 and status == 0:
+                    status = code if code > 0 else 128 - code
+                    deadline = time.monotonic() + GRACE_SECONDS
+            if workers and deadline is not None and time.monotonic() > deadline:
+                break
+            time.sleep(POLL_SECONDS)
+    finally:
+        for index, process in workers.items():
+            # Not SIGTERM, which TensorFlow's workers catch and ignore.
+            process.kill()
+            process.wait()
+            print(f"Worker {index} was ended.", file=sys.stderr)
+    return status
+
+
+def _reason(code):
+    if code > 0:
+        return f"exit status {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _positive(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of 1 or more, received {text}")
+    return number

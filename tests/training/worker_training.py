@@ -1,0 +1,107 @@
+"""Trains the toy model as one of several workers, or alone.
+
+    python worker_training.py DIRECTORY KILL_STEP
+
+Without the variables that `keras-attn launch` sets, it trains alone. Its state is in
+DIRECTORY/state; each worker writes its weights and a report to DIRECTORY/weights-I.npz and
+DIRECTORY/report-I.json. Worker 1 kills itself at KILL_STEP (0: never).
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_attn._backend.worker_cluster import WorkerCluster
+from keras_attn.training import (
+    AverageWeights,
+    BestCheckpoint,
+    SequenceCrossentropy,
+    compile_for_training,
+    fit,
+    strategy,
+)
+from tests.training.toy_training import ToyBatches, toy_translator
+
+# The workers cannot halve most batches, and a batch of one sentence leaves one without sentences.
+SIZES = (1, 5, 4, 3, 7, 1, 2, 3, 6, 5)
+NUM_EPOCHS = 5  # of ten steps
+
+
+class KillAt(keras.callbacks.Callback):
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+        self.steps_run = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.steps_run += 1
+        if self.steps_run == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def translator():
+    """Makes a translator, with the same weights in each call."""
+    keras.utils.set_random_seed(0)
+    return toy_translator()
+
+
+def train_by_package(directory, index, kill_step):
+    """`compile_for_training` and `fit`, with Adam, clipped gradients, validation and callbacks."""
+    with devices.scope():
+        model = compile_for_training(translator(), 0.01, global_clipnorm=0.5)
+    callbacks = [
+        BestCheckpoint(directory / "best.keras", monitor="val_loss"),
+        AverageWeights(directory / "average", num_epochs=2),
+        KillAt(kill_step if index == 1 else 0),
+    ]
+    history = fit(
+        model,
+        ToyBatches(SIZES),
+        epochs=NUM_EPOCHS,
+        directory=directory / "state",
+        save_steps=4,
+        validation_batches=ToyBatches(SIZES[1:4], seed=1),
+        callbacks=callbacks,
+        verbose=0,
+    )
+    weights = model.get_weights()
+    callbacks[1].apply()
+    report = {
+        "history": history.history,
+        "best": callbacks[0].get_state(),
+        "steps_run": callbacks[2].steps_run,
+    }
+    return report, weights, model.get_weights()
+
+
+def train_in_float64():
+    """`TrainingModel.fit` on arrays in float64, with SGD and a last batch of one sentence."""
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    with devices.scope():
+        model = translator()
+        model.compile(keras.optimizers.SGD(0.5), SequenceCrossentropy(fused=False))
+    inputs, labels = ToyBatches((9,)).batch(0)
+    model.fit(inputs, labels, batch_size=4, epochs=17, shuffle=False, verbose=0)
+    return model.get_weights()
+
+
+def main(directory, kill_step):
+    cluster = WorkerCluster.from_environment()
+    index = 0 if cluster is None else cluster.index
+    report, weights, average = train_by_package(directory, index, kill_step)
+    np.savez(directory / f"weights-{index}.npz", *weights)
+    np.savez(directory / f"average-{index}.npz", *average)
+    if keras.backend.backend() == "tensorflow":
+        np.savez(directory / f"float64-{index}.npz", *train_in_float64())
+    (directory / f"report-{index}.json").write_text(json.dumps(report))
+
+
+if __name__ == "__main__":
+    devices = strategy(join_timeout=120)
+    main(Path(sys.argv[1]), int(sys.argv[2]))
