@@ -108,5 +108,5 @@ def run_failures(batch: int, source_length: int | None) -> Generator[None, None,
     except Exception as error:  # the exceptions of ONNX Runtime have no common base class
         raise BatchError(
             f"ONNX Runtime failed on {rows}: {in_one_line(error)}. "
-            "Try fewer or shorter ones; if it stays, the file is damaged."
+            "Try a smaller batch or shorter inputs; if the error remains, the file is damaged."
         ) from error

@@ -80,7 +80,7 @@ def test_an_error_of_onnx_runtime_is_told_in_one_line(translator, monkeypatch):
         raise RuntimeError("Failed to allocate memory\n\nfor a buffer\n")
 
     monkeypatch.setattr(translator._model._sessions[0], "run", run)
-    with pytest.raises(ModelFileError, match="memory for a buffer. Try fewer or shorter ones"):
+    with pytest.raises(ModelFileError, match="memory for a buffer. Try a smaller batch"):
         translator(["two dogs"])
 
 

@@ -71,7 +71,7 @@ def _content(arguments: Namespace) -> dict[Path, bytes]:
         if not kinds:
             raise ModelFileError(
                 f"Expected a file with tokenizers. Received: {arguments.model!r}, which was "
-                "exported without them. Give them to the export."
+                "exported without tokenizers. Export it again with tokenizers."
             )
         for side, kind in kinds.items():
             model = base64.b64decode(tokenizer_of(file.metadata, side), validate=True)

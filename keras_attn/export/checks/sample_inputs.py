@@ -12,7 +12,11 @@ DTYPES = (
 
 
 def check_dense_numbers(inputs: Any) -> None:
-    """Refuses inputs that an ONNX file cannot have. `inputs` is a dict by their names."""
+    """Raises an error for inputs that an ONNX file cannot have.
+
+    Args:
+        inputs: Dict from the names of inputs to their symbolic tensors.
+    """
     strings = [name for name, value in inputs.items() if value.dtype == "string"]
     if strings:
         raise ValueError(
@@ -37,7 +41,7 @@ def check_dense_numbers(inputs: Any) -> None:
 
 
 def arrays_in_order(sample: Any, inputs: Any) -> Any:
-    """Returns the arrays of a sample in the order of a dict of inputs, with their dtypes."""
+    """Returns the arrays of a sample in the order of `inputs`, converted to the input dtypes."""
     if isinstance(sample, dict):
         found = {name: _entry(sample, name) for name in inputs}
         missing = [name for name, array in found.items() if array is None]
