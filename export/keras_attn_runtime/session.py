@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 MOST_THREADS = 1024
-"""Maximum number of threads. ONNX Runtime would start any number, even above the number of cores."""
+"""Maximum number of threads. ONNX Runtime itself has no limit and starts all requested threads."""
 
 Provider: TypeAlias = tuple[str, Mapping[str, object]]
 """Name and options of an execution provider."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import onnx
 
 SMALL = 100
-"""Maximum number of elements of a small constant, which ONNX Runtime reads on the CPU at no cost."""
+"""Maximum number of elements of a constant that ONNX Runtime can read on the CPU at no cost."""
 
 
 @dataclasses.dataclass

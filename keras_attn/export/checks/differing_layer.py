@@ -86,9 +86,9 @@ def _differing_layer(function, feed, differs):
         used = {value.name for value in session.get_inputs()}
         feed = {name: value for name, value in feed.items() if name in used}
         for number, (key, (layer, _)) in enumerate(converted.items()):
+            # A loop over time calls its layer once in a graph, but in each step in eager mode.
             if eager_counts[id(layer)] != traced_counts[id(layer)]:
-                continue  # in a loop over time, the layer was called once in one case, and in
-                # each step in the other
+                continue
             try:
                 (found,) = session.run([str(number)], feed, options)
             except Exception:  # exceptions of ONNX Runtime have no public base class

@@ -18,8 +18,8 @@ def largest_difference(expected: Any, run: Any, feed: Any) -> Any:
 def difference(value: Any, actual: Any) -> Any:
     """Returns the largest difference of two arrays, relative for values above 1, and a text.
 
-    The difference is infinite if shapes or integers differ, or if there is a NaN. The text describes
-    the difference.
+    The difference is infinite if shapes or integers differ, or if there is a NaN. The text
+    describes the difference.
     """
     if value.shape != actual.shape:
         return float("inf"), f"shape {actual.shape} instead of {value.shape}"

@@ -110,9 +110,9 @@ class ParityReport:
 
         95 % of the best hypotheses must have equal ids. 99.5 % of the best hypotheses, and all
         hypotheses of 99 % of the sentences, must be equal or tied. Models with random weights have
-        many ties, trained models have few. Of sampled hypotheses, 95 % must have equal ids: rounding
-        errors can change the sampled token if a random number is close to the boundary between two
-        tokens.
+        many ties, trained models have few. Of sampled hypotheses, 95 % must have equal ids:
+        rounding errors can change the sampled token if a random number is close to the boundary
+        between two tokens.
 
         Raises:
             ExportError: If the models disagree. The message contains the figures.

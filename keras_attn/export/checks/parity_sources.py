@@ -163,7 +163,7 @@ def _random_arrays(inputs):
     whole = [name for name, each in inputs.items() if "float" not in each.dtype]
     if whole:
         raise ValueError(
-            f"Expected sample_inputs, because the range of the integer inputs {whole} is not known. "
+            f"Expected sample_inputs, because the range of the integer inputs {whole} is unknown. "
             "Received: sample_inputs=None. Pass a dict of arrays by the names of the inputs."
         )
     generator = np.random.default_rng(0)

@@ -93,8 +93,8 @@ def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
 def whole_batches(sources: Any, search: Any, prefixes: Any = None, size: Any = 32) -> Any:
     """Yields the inputs of all sources, with the maximum length and length penalty of the search.
 
-    With random sampling, the maximum length is at most `DRAWN_TOKENS`, because two samples differ in
-    all tokens after the first different token.
+    With random sampling, the maximum length is at most `DRAWN_TOKENS`, because two samples differ
+    in all tokens after the first different token.
     """
     limit = min(search.max_length, DRAWN_TOKENS) if search.is_stochastic else search.max_length
     for number, begin in enumerate(range(0, len(sources), size)):
@@ -138,7 +138,7 @@ def _same_length(first, second, pad_token_id):
 
 
 def _largest_difference(name, first, second, where):
-    """Returns the largest difference of an output among hypotheses where `where` `(B, N)` is true."""
+    """Returns the largest difference of an output; compares hypotheses with true `where` `(B, N)`."""
     if name not in first or not where.any():
         return 0.0
     first_value, second_value = first[name], second[name]

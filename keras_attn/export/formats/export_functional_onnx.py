@@ -38,7 +38,8 @@ def export_functional_onnx(
     - Inputs have the names of the model's inputs, or the keys of its dict of inputs.
     - Outputs have the keys of the model's dict of outputs (`outer/inner` if it is nested). Without
       a dict, they have the names of the layers that return them. If such a name is already in use,
-      because a layer returns several outputs or an input is also an output, `_1` is appended.
+      because a layer returns several outputs or an input is also an output, a number is appended,
+      such as `_1`.
     - The first axis is named `batch`. Any other dynamic axis is named after its tensor and its
       index, such as `ids_1`. The first axis of an output is named in this way too (`scores_0`) if
       it is not the batch axis of the inputs.

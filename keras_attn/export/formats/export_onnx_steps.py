@@ -46,9 +46,9 @@ def export_onnx_steps(
     not all elements of the state tensor `done` are true, it runs `step.onnx`. A state tensor `name`
     that changes in a step is an output `next/name`; the host passes it as the input `name` of the
     next step. The output `partial`, int32 of shape `(batch, steps)`, is the best hypothesis so far.
-    At the end, the host runs `finish.onnx`, whose outputs are those of `export_onnx`. Sentences
-    that have ended remain in the batch. A model with mixed precision is exported in float32, the
-    precision of its weights.
+    At the end, the host runs `finish.onnx`, whose outputs are those of `export_onnx`. Each file
+    declares as inputs only the state tensors that it reads. Sentences that have ended remain in the
+    batch. A model with mixed precision is exported in float32, the precision of its weights.
 
     Args:
         model: `GenerationModel`.

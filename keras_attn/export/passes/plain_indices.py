@@ -16,8 +16,8 @@ def plain_indices(model: "onnx.ModelProto") -> Any:
     TensorFlow uses int32 indices, ONNX int64. The results of `TopK` are therefore converted to
     int32, and then to the required type, which is int64 for gathers. This pass removes the
     conversion to int32 in between. `Gather` and `GatherElements` also accept int32 without a
-    conversion. Each conversion is an operator of every step of a search. The pass expects unique
-    names.
+    conversion. Otherwise each conversion would be an operator in every step of a search. The pass
+    expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

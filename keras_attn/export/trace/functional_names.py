@@ -38,7 +38,7 @@ def output_names(model: Any, input_names: Any) -> Any:
 
 
 def axis_names(name: str, shape: Any, first: Any = "batch") -> Any:
-    """Returns the axes of a tensor: known sizes, and names for the others.
+    """Returns a tuple with the size of each axis, or a name if the size is unknown.
 
     Args:
         name: String, name of the tensor.
