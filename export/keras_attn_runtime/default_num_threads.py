@@ -4,9 +4,9 @@ import os
 def default_num_threads(num_workers: int) -> int | None:
     """Returns the number of threads of each worker, or `None` for the default of ONNX Runtime.
 
-    The default is right for one worker that may use all cores. ONNX Runtime ignores the CPU
-    affinity of the process, so this function counts the available cores. Quotas of CPU time are
-    ignored by both.
+    The default of ONNX Runtime is used for one worker in a process that may use all cores. In all
+    other cases, the available cores are divided by the number of workers, because ONNX Runtime
+    ignores the CPU affinity of the process. Quotas of CPU time are not considered.
     """
     num_cores = all_cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):

@@ -16,7 +16,7 @@ class BatchError(ModelFileError):
 
     Args:
         reason: string, the error of ONNX Runtime and what to do.
-        index: int, position in the input, from 0, of the sentence that failed. Default: unknown.
+        index: int, position of the failed sentence in the input, counted from 0. Default: unknown.
     """
 
     def __init__(self, reason: str, index: int | None = None) -> None:
@@ -38,7 +38,7 @@ class SentenceError(ValueError):
     """One sentence of the input cannot be translated.
 
     Args:
-        index: int, position of the sentence in the input, from 0.
+        index: int, position of the sentence in the input, counted from 0.
         reason: string, what is wrong with the sentence and what to do.
     """
 
@@ -55,7 +55,7 @@ class DeadlineExceeded(TimeoutError):
     """A call of a `Translator` did not finish within its `timeout`.
 
     Attributes:
-        index: int, position in the input, from 0, of the first sentence without a translation.
+        index: int, position of the first unfinished sentence in the input, counted from 0.
         translations: list. For a method that returns a list, it has one item for each sentence that
             was read: the `Translation`, or `None` if the translation is not finished. For an
             iterator it is empty, because the iterator has yielded the translations before `index`.

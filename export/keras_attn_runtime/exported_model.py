@@ -180,7 +180,7 @@ class ExportedModel(PickledArguments):
         return {"source_ids": _padded(ids, self.settings.source.pad_token_id)}
 
     def _check_signature(self) -> list[str]:
-        """Returns the names of the outputs; raises an error if inputs or outputs are missing."""
+        """Returns the names of the outputs; raises an error for unexpected inputs or outputs."""
         inputs = _input_names(self._sessions[0])
         outputs = [output.name for output in self._sessions[0].get_outputs()]
         expected = [*self.settings.inputs, *self.settings.search_inputs]

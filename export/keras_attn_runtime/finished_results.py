@@ -31,7 +31,7 @@ def collect_results(
 
 
 def yield_finished(results: Iterable[T | Unfinished]) -> Iterator[T]:
-    """Yields the results before the first `Unfinished`; reads the rest until it raises an error."""
+    """Yields results until the first `Unfinished`, then only consumes results until an error."""
     is_finished = True
     for result in results:
         if isinstance(result, Unfinished):

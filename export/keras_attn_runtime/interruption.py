@@ -33,9 +33,9 @@ class Interruption:
     An exception cannot interrupt the main thread while it loads a model or writes to a full pipe.
     Therefore a watcher thread ends the process if, after the first signal or the deadline, the main
     thread writes no line for `GRACE` seconds. At the deadline, the watcher thread also writes an
-    error message to standard error. It needs the global interpreter lock. ONNX Runtime releases
-    this lock while it loads or runs a model; SentencePiece holds the lock, and so does the import
-    of a library.
+    error message to standard error. The watcher thread needs the global interpreter lock. ONNX
+    Runtime releases this lock while it loads or runs a model. SentencePiece holds the lock, and so
+    does Python while it loads a shared library.
 
     Args:
         timeout: float, seconds from now to the deadline. Default: no deadline.

@@ -93,7 +93,7 @@ class PrefixReader:
             raise ValueError(
                 f"Expected a {name} that can be written as UTF-8. Received: {error.reason}."
             ) from error
-        if len(text) > self.max_characters:  # see `SourceReader`
+        if len(text) > self.max_characters:  # tokenization could take quadratic time
             raise ValueError(
                 f"Expected a {name} of at most {self.max_characters} characters. Received: a "
                 "longer text. Raise max_source_characters, which is the limit of targets too where "

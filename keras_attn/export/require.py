@@ -35,7 +35,7 @@ def require_tensorflow() -> None:
 
 
 def require(*modules: Any) -> None:
-    """Checks that the requirements of an export are installed. Call it before the slow part.
+    """Checks that the requirements of an export are installed. Call it at the start of the export.
 
     Args:
         modules: Names of modules: `"tensorflow"`, `"tensorflow_text"`, `"tf2onnx"`, `"onnx"`,

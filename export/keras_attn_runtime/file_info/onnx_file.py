@@ -38,7 +38,7 @@ EXTERNAL = 1
 """Value of `TensorProto.DataLocation` for weights in another file."""
 
 DEEPEST_GRAPH = 32
-"""Limit of nested subgraphs, so that a damaged file cannot exceed Python's recursion limit."""
+"""Maximum depth of subgraphs, so that a damaged file cannot exceed Python's recursion limit."""
 
 
 @dataclass

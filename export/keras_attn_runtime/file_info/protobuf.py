@@ -54,7 +54,7 @@ def read_message(message: Value) -> dict[int, Value]:
 
 
 def read_integers(value: Value) -> list[int]:
-    """Returns the list of ints of one entry of a repeated field, packed or not."""
+    """Returns the ints in one entry of a repeated field, which may be packed."""
     if isinstance(value, int):
         return [value]
     integers: list[int] = []

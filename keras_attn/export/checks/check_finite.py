@@ -13,7 +13,7 @@ def check_finite(weights: Any, allow_nonfinite: bool = False) -> None:
 
     Args:
         weights: List of `keras.Variable`.
-        allow_nonfinite: Bool, whether to accept them.
+        allow_nonfinite: Bool, whether to accept NaN and infinite weights.
 
     Raises:
         ExportError: If weights are NaN or infinite. The message names these weights and the number

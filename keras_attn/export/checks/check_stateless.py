@@ -4,7 +4,7 @@ from keras_attn._layer.flatten_layers import flatten_layers
 
 
 def check_stateless(*layers: Any) -> None:
-    """Raises an error for layers that keep a state between batches; an exported file cannot.
+    """Raises an error for layers with a state between batches, which an exported file cannot keep.
 
     Args:
         layers: Keras layers or models; all nested layers are checked.

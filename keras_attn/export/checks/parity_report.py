@@ -22,9 +22,9 @@ scores within the resolution of float32, rounding errors decide which one is con
 class ParityReport:
     """Agreement of an exported model with Keras, measured on sentences.
 
-    The functions of `keras_attn.export` create and return it. `str(report)` is a summary, which
-    starts with a warning if few ids are equal, even if the report passes `check`. The arguments are
-    attributes of the same names.
+    The functions of `keras_attn.export` return a `ParityReport`. `str(report)` is a summary. If few
+    ids are equal, the summary starts with a warning, even if the report passes `check`. The
+    arguments are attributes of the same names.
 
     Args:
         is_stochastic: Bool, whether hypotheses are sampled at random. Scores of different samples

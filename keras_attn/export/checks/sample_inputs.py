@@ -77,7 +77,7 @@ def arrays_in_order(sample: Any, inputs: Any) -> Any:
 
 
 def _entry(sample, name):
-    """Returns the array of an input in a sample, which may be nested, or `None`."""
+    """Returns the array of an input in a sample that may be nested; `None` if it is missing."""
     if isinstance(sample, dict) and name in sample:
         return sample[name]
     if not isinstance(sample, (dict, list, tuple)):

@@ -138,7 +138,7 @@ def _same_length(first, second, pad_token_id):
 
 
 def _largest_difference(name, first, second, where):
-    """Returns the largest difference of an output; compares hypotheses with true `where` `(B, N)`."""
+    """Returns the largest difference of an output; `where` `(B, N)` selects the hypotheses."""
     if name not in first or not where.any():
         return 0.0
     first_value, second_value = first[name], second[name]

@@ -34,7 +34,7 @@ def export_onnx(
 ) -> Any:
     """Exports a `GenerationModel` to one ONNX file with its search loop and its vocabularies.
 
-    The file uses operators of the standard domain only, in opset 18, or 21 with 4-bit weights.
+    The file uses only operators of the standard domain, in opset 18, or opset 21 for 4-bit weights.
 
     - Inputs: `source_ids` int32 `(batch, source)`, `max_length` int32 `()`, `length_penalty`
       float32 `()`, with `target_prefix=True` `prefix_ids` int32 `(batch, prefix)`, and for a search

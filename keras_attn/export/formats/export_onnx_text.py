@@ -55,9 +55,9 @@ def export_onnx_text(
       float32 `(batch, hypotheses)`. There are no `token_log_probs`. The hypotheses of a text
       without tokens are empty.
 
-    The file is written only after all checks of `export_onnx` and another comparison: in a process
-    without TensorFlow, the file must return the same texts as the file of `export_onnx` with
-    separate tokenizers.
+    The file is written only after it passed all checks of `export_onnx` and another comparison: in
+    a process without TensorFlow, the file must return the same texts as the file of `export_onnx`
+    with separate tokenizers.
 
     Args:
         model: `GenerationModel`.

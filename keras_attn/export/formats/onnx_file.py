@@ -22,8 +22,7 @@ from keras_attn.export.trace.pause_garbage_collection import pause_garbage_colle
 
 CHECKSUM = "keras_attn.file_checksum"
 FIRST_BYTES = b"\x08"
-"""First byte of an ONNX file, the tag of its `ir_version`. Files of other formats are not replaced.
-"""
+"""First byte of an ONNX file, the tag of `ir_version`. Files of other formats are not replaced."""
 
 
 class OnnxFile:

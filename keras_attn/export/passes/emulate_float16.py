@@ -20,7 +20,7 @@ def emulate_float16(model: "onnx.ModelProto") -> None:
     """Converts a float16 model to a float32 model that rounds like float16.
 
     On a CPU, ONNX Runtime computes float16 operators in float32 and removes the casts between them.
-    Unlike on a GPU, results are neither rounded to float16 nor overflow. Therefore this pass adds
+    Unlike on a GPU, results are not rounded to float16 and do not overflow. So this pass adds
     arithmetic that ONNX Runtime does not remove. It rounds results to 11 bits (Veltkamp's
     splitting, [Dekker, 1971](https://doi.org/10.1007/BF01397083)), and to infinity from 2^16 on:
 

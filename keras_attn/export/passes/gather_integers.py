@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 def gather_integers(model: "onnx.ModelProto") -> None:
     """Replaces `GatherND` nodes of int32, which ONNX Runtime cannot run on a GPU.
 
-    If a node selects columns of each row, `GatherElements` replaces it, which has a CUDA kernel for
-    all types. All other int32 tensors are converted to int64, gathered, and converted back. Both
-    cases occur in every step of a search, because token ids are int32. The pass expects unique
-    names.
+    A node that selects columns of each row becomes `GatherElements`, which has a CUDA kernel for
+    all types. In all other cases, int32 tensors are converted to int64, gathered, and converted
+    back. Both cases occur in every step of a search, because token ids are int32. The pass expects
+    unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

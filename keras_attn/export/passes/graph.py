@@ -44,7 +44,7 @@ def unused(name: str, taken: Any) -> Any:
 
 
 def read_names(node: "onnx.NodeProto") -> Any:
-    """Returns the names of all values that a node reads, including values that its graphs capture."""
+    """Returns the names of all values that a node reads or that its subgraphs capture."""
     names = set(node.input) - {""}
     for graph in subgraphs(node):
         names |= captured_names(graph)

@@ -36,7 +36,8 @@ def half_precision(model: "onnx.ModelProto") -> None:
 
     - half (float16): weight matrices; results of matrix products, LSTM and GRU; results of other
       operators with half values, such as additions, activations, layer normalization, selections
-      and changes of shape. In a Transformer block, only attention scores and weights are converted.
+      and changes of shape. In a Transformer block, only attention scores and attention weights are
+      converted.
     - full (float32): results of `PRECISE` operators with half or full values; results of operators
       with full values, or with a constant outside of the range of float16, such as -1e30 in masks.
       Examples are attention weights, log probabilities and scores.

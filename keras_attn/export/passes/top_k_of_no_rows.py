@@ -14,8 +14,8 @@ def top_k_of_no_rows(model: "onnx.ModelProto") -> None:
     """Appends a row to a possibly empty input of `TopK`, and removes the row from the results.
 
     If the input has no rows, `TopK` of ONNX Runtime before 1.31 divides by zero and crashes the
-    process. The pass adds a copy of the input. It is not applied to searches, because their `TopK`
-    inputs always have rows. The pass expects unique names.
+    process. The pass costs a copy of the input, so it is not applied to searches, in which the
+    input of `TopK` always has rows. The pass expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

@@ -19,7 +19,7 @@ FRAMEWORKS = frozenset({"keras", "tensorflow", "numpy", "onnx", "tf2onnx"})
 
 
 def copy_layers(*layers: Any) -> Any:
-    """Copies layers, with everything inside of them, but shares their variables.
+    """Copies layers and all nested layers, but shares their variables.
 
     An export sets attributes of layers, such as `use_cudnn` and `dtype_policy`. It sets them on a
     copy, so the caller can use the model at the same time. The Python objects are copied without

@@ -67,11 +67,11 @@ class SearchFunction:
         num_hypotheses: Int, 1 for a `GreedyDecoder`.
 
     Raises:
-        ValueError: If the model is not a `GenerationModel`, a tokenizer has more ids than its
-            embedding, there is only a target tokenizer although the model reads ids, or a source
-            tokenizer although it does not, encoder and source tokenizer have different end tokens,
-            the source has no room for the special ids, an input has the name of an input of the
-            search or cannot be in a file, or the length penalty is negative.
+        ValueError: If the model is not a `GenerationModel`; a tokenizer has more ids than its
+            embedding; the model reads ids, but there is only a target tokenizer; the model does not
+            read ids, but there is a source tokenizer; encoder and source tokenizer have different
+            end tokens; the source has no room for the special ids; an input has the name of an
+            input of the search, or cannot be in a file; or the length penalty is negative.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class SearchFunction:
         return function
 
     def runner(self) -> Any:
-        """Returns a compiled function that takes NumPy arrays by name and returns a dict of arrays."""
+        """Returns a compiled function that takes and returns NumPy arrays by name."""
         import tensorflow as tf
 
         compiled = tf.function(self.__call__, input_signature=self.signature, autograph=False)

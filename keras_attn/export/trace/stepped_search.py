@@ -88,7 +88,7 @@ class SteppedSearch:
         function = self._function
         count = len(function.inputs)
         encoded = function.encode(*values[:count])
-        # As in `Search.call`, but Keras would pass the implicit masks to a layer by itself.
+        # `Search.call` joins the masks in the same way, but Keras passes the implicit masks to it.
         implicit = keras.tree.map_structure(implicit_mask, encoded["encoder_outputs"])
         encoder_mask = join(
             encoded["encoder_outputs"],

@@ -6,7 +6,7 @@ from keras_attn.export.trace.operators.replacement import Replacement
 
 
 def _erfc(graph, node, name, args):
-    """Computes `1 - erf(x)`. The absolute error is that of a float32 near 1, as gelu requires."""
+    """Computes `1 - erf(x)`, which is exact enough for gelu, but not for small results."""
     new = Replacement(graph, node)
     new.result(new("Sub", new.constant(1), new("Erf", new.inputs[0])))
 
