@@ -99,10 +99,10 @@ StaticShape: TypeAlias = tuple[int | Any, ...]
 """A shape as Keras passes it to `build`: `None` for the sizes that are unknown, see `Shape`."""
 
 InitializerLike: TypeAlias = str | dict[str, Any] | Callable[..., Any]
-"""What `keras.initializers.get` accepts: a name, a configuration, an initializer, a function."""
+"""Argument of `keras.initializers.get`: a name, a configuration, an initializer, a function."""
 
 ActivationLike: TypeAlias = str | dict[str, Any] | Callable[..., Any] | None
-"""What `keras.activations.get` accepts: a name, a configuration, a layer, a function, or `None`."""
+"""Argument of `keras.activations.get`: a name, a configuration, a layer, a function, or `None`."""
 
 PositionBias: TypeAlias = Tensor | Callable[[Tensor, Tensor], Any]
 """A bias of attention scores: a layer or function of query and key positions, or its result."""

@@ -128,6 +128,9 @@ class Call:
         Raises:
             Cancelled, DeadlineExceeded: nothing became ready before.
         """
+        with contextlib.suppress(queue.Empty):
+            while True:  # notes of what was ready before; else they would pile up
+                self._notes.get_nowait()
         while not is_ready():
             self.check()
             seconds = None

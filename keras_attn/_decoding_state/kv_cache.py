@@ -115,7 +115,7 @@ def num_slots(
         cache: The cache.
         new_positions: Int, number of new positions. Defaults to `0`.
         growing: Bool, see `new_cache`.
-        archive: Cache whose slots, which come before those of `cache`, are counted too. Defaults to
+        archive: Cache with slots before those of `cache`, which are also counted. Defaults to
             `None`.
     """
     slots = ops.shape(cache["keys"])[2]

@@ -19,8 +19,7 @@ PREVIOUS = "previous"
 _LOCK = "lock"
 _PREFIX = ".partial-"
 _LONGEST = 128
-'""Maximum number of bytes of a name that becomes part of another. File systems allow 255, or '
-'143.""'
+"""Maximum number of bytes of a name that becomes part of another. File systems allow 255 or 143."""
 
 
 @contextlib.contextmanager
@@ -30,16 +29,15 @@ def working_directory(
     """Creates a new directory next to `path` for a block, and removes it afterwards.
 
     Its name is unique, so that several processes can write the same path, also in containers in
-    which all of them have the same process id. A lock shows that its process is alive; the
-    operating system releases the lock when the process ends. The next `working_directory` of the
-    same path removes the directories of killed processes, unless the file system does not support
-    locks.
+    which all of them have the same process id. A lock inside of it shows that the process is
+    running; the operating system releases the lock when the process ends. The next
+    `working_directory` of the same path removes the directories of killed processes, unless the
+    file system does not support locks.
 
     Args:
         path: Final path, in an existing directory.
-        is_whole: Function of `path` that returns whether its content is complete. If it is not, and
-            there is a `PREVIOUS` in the working directory of a process that has ended, or whose
-            block has ended, that is moved to `path`.
+        is_whole: Function of `path` that returns whether its content is complete. If it is not, the
+            previous content is restored: the file `PREVIOUS` of a finished block or process.
 
     Yields:
         Path of the directory. Its name begins with `.partial-` and ends with the name of `path`, or

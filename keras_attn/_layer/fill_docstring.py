@@ -13,8 +13,8 @@ def fill_docstring(base: type) -> Callable[[Class], Class]:
     """Class decorator that fills sections of a docstring with those of a base class.
 
     A line `{{arguments}}`, `{{call_arguments}}` or `{{returns}}` is replaced by the section `Args`,
-    `Call arguments` or `Returns` of `base`. Of `Args`, the entry of `decoder` is left out: each
-    search documents it with its own arguments.
+    `Call arguments` or `Returns` of `base`. The entry `decoder` of `Args` is omitted, because
+    each search documents it with its own arguments.
 
     Args:
         base: Class with the sections.

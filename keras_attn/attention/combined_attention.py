@@ -96,7 +96,7 @@ class CombinedAttention(AttentionSteps, Layer):
         super().__init__(**kwargs)
         if not isinstance(attentions, dict) or not attentions:
             raise ValueError(
-                "attentions must be a dict from names to attentions, at least one. "
+                "Expected attentions to be a dict from names to attentions, at least one. "
                 f"Received: attentions={attentions}."
             )
         check_compute_dtype(
@@ -104,7 +104,8 @@ class CombinedAttention(AttentionSteps, Layer):
         )
         if combination not in COMBINATIONS:
             raise ValueError(
-                f"combination must be one of {COMBINATIONS}. Received: combination={combination!r}."
+                f"Expected combination to be one of {COMBINATIONS}. Received: "
+                f"combination={combination!r}."
             )
         if combination == "gate":
             check_positive_integer("units", units)
@@ -259,8 +260,8 @@ class CombinedAttention(AttentionSteps, Layer):
             or not set(masked) <= set(given)
         ):
             raise ValueError(
-                f"value must be a dict with names of {self.names}, {self.names[0]!r} among them, "
-                "and attention_mask a dict with names of value. "
+                f"Expected value to be a dict with names of {self.names}, {self.names[0]!r} among "
+                "them, and attention_mask a dict with names of value. "
                 f"Received: value with {given}, attention_mask with {masked}."
             )
         name = name if name in value else self.names[0]

@@ -215,12 +215,12 @@ class MultiHeadAttention(AttentionSteps, Layer):
         for name, shape in (("query", query_shape), ("value", value_shape), ("key", key_shape)):
             if len(shape) < 3:
                 raise ValueError(
-                    f"{name} must have shape (batch, time, features). "
+                    f"Expected {name} of shape (batch, time, features). "
                     f"Received: {name} with shape {tuple(shape)}."
                 )
         if not len(query_shape) == len(value_shape) == len(key_shape):
             raise ValueError(
-                "query, value and key must have the same rank. Received: shapes "
+                "Expected query, value and key of the same rank. Received: shapes "
                 f"{tuple(query_shape)}, {tuple(value_shape)} and {tuple(key_shape)}."
             )
         check_axes(self.attention_axes, len(query_shape))
@@ -610,7 +610,9 @@ def _check_sizes(output_shape, sliding_window, **sizes):
 def _check_features(dropout, rotary, activity_regularizer, flash_attention):
     check_dropout("dropout", dropout)
     if rotary is not None and not callable(getattr(rotary, "call", None)):
-        raise ValueError(f"rotary must be a RotaryPositions or None. Received: rotary={rotary!r}.")
+        raise ValueError(
+            f"Expected rotary to be a RotaryPositions or None. Received: rotary={rotary!r}."
+        )
     if activity_regularizer is not None:
         raise ValueError(
             "The activities of the projections are not regularized. Received: "

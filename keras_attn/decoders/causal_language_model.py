@@ -22,10 +22,10 @@ class CausalLanguageModel(TransformerTokenDecoder):
     Introduced by [Liu et al., 2018](https://arxiv.org/abs/1801.10198), section 4.2.3, and [Radford
     et al., 2018](https://openai.com/index/language-unsupervised) (GPT).
 
-    As a `StepDecoder`, its memory is the prompt, whose ids take the place of encoder
-    outputs. The blocks process the prompt in one pass and store its keys and values in the caches.
-    The first step of a search gets the last token of the prompt, or the start token if the prompt
-    is empty. So every search generates text:
+    As a `StepDecoder`, its memory is the prompt: the ids of the prompt are the encoder outputs. The
+    blocks process the prompt in one pass and store its keys and values in the caches. The first
+    step of a search gets the last token of the prompt, or the start token if the prompt is empty.
+    So every search generates text:
 
         GenerationModel(None, BeamDecoder(model, relative_max_length=None))(prompt_ids)
 
@@ -66,8 +66,8 @@ class CausalLanguageModel(TransformerTokenDecoder):
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, prompt)`, the implicit mask of
             `encoder_outputs`. Keras passes it. It is combined with `encoder_mask`.
-        return_features: Bool, whether to return what the output layer maps to logits,
-            `(batch, target, features)`, instead of the logits. Defaults to `False`.
+        return_features: Bool, whether to return the inputs of the output layer, `(batch, target,
+            features)`, instead of the logits. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(batch, time, vocabulary)`, for the token after each position.

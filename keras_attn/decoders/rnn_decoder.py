@@ -49,9 +49,9 @@ class RNNDecoder(TokenDecoder):
             same positions and is added in training ([See et al.,
             2017](https://arxiv.org/abs/1704.04368), equation 12). Defaults to `0.0`.
         doubly_stochastic_loss: Non-negative float, weight of a loss that penalizes source positions
-            which all steps together ignore or attend to too much, and is added in training ([Xu et
+            with a total weight over all steps other than 1, and is added in training ([Xu et
             al., 2015](https://arxiv.org/abs/1502.03044), equation 14). Defaults to `0.0`.
-        pad_token_id: Int, id of padding, whose steps these losses ignore. Defaults to `0`.
+        pad_token_id: Int, id of padding. Both losses ignore its steps. Defaults to `0`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -70,8 +70,8 @@ class RNNDecoder(TokenDecoder):
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
             `encoder_outputs`. Keras passes it.
-        return_features: Bool, whether to return what the output layer maps to logits,
-            `(batch, target, features)`, instead of the logits. Defaults to `False`.
+        return_features: Bool, whether to return the inputs of the output layer, `(batch, target,
+            features)`, instead of the logits. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(batch, target, vocabulary)`, for the token after each position. If

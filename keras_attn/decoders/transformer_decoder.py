@@ -60,8 +60,8 @@ class TransformerDecoder(TransformerTokenDecoder):
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
             `encoder_outputs`. Keras passes it.
-        return_features: Bool, whether to return what the output layer maps to logits,
-            `(batch, target, features)`, instead of the logits. Defaults to `False`.
+        return_features: Bool, whether to return the inputs of the output layer, `(batch, target,
+            features)`, instead of the logits. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(batch, target, vocabulary)`, for the token after each position. If

@@ -1,2 +1,2 @@
 class ExportError(Exception):
-    """The exported model would not be what the Keras model is; no file was written."""
+    """Raised if an exported model would differ from the Keras model; no file is written."""

@@ -159,7 +159,7 @@ def _check_explicit(value, mask, name):
         or not _fits(mask.shape[-1], value.shape[1])
     ):
         raise ValueError(
-            f"{name} must have shape (batch, source) or (batch, target, source). "
+            f"Expected {name} of shape (batch, source) or (batch, target, source). "
             f"Received: {name} with shape {tuple(mask.shape)}, for a memory of shape "
             f"{tuple(value.shape)}."
         )

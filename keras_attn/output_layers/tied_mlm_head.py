@@ -28,8 +28,8 @@ class TiedMLMHead(Layer):
 
     Call arguments:
         inputs: Tensor of shape `(..., features)`.
-        return_features: Bool, whether to return what is multiplied with the embedding, without the
-            bias. Defaults to `False`.
+        return_features: Bool, whether to return the features before the product with the embedding
+            and the bias. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(..., vocabulary)`.

@@ -60,7 +60,7 @@ def compute_sizes(
         query += context
         if _context_size(layer.attention, query, encoder_outputs_shape) != context:
             raise ValueError(
-                "A context that is part of the query must have a size of its own. "
+                "Expected a context whose size does not depend on the query that contains it. "
                 f"Received: query={layer.query!r}. Pass output_shape to the attention."
             )
     attention = layer.attention_units or context

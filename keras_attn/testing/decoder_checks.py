@@ -213,7 +213,7 @@ def _check_beams(decoder, encoded, token_ids, sum_to_one):
     check_rows(state, batch, BEAMS)
     for t, tokens in enumerate(beams.T):
         message = (
-            f"Expected `step` {t} with {BEAMS} beams of each sentence, side by side, to return the "
+            f"Expected `step` {t} with {BEAMS} beams of each sentence to return the "
             "logits of `call` for as many sentences."
         )
         step_logits, state = _take_step(decoder, tokens, state, memory, message)

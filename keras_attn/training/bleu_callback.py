@@ -57,7 +57,8 @@ class BleuCallback(keras.callbacks.Callback):
         if not sources or len(sources) != len(references):
             raise ValueError(
                 "Expected at least one source, and one reference for each source. Received: "
-                f"{len(sources)} sources, {len(references)} references."
+                f"{len(sources)} sources, {len(references)} references. Pass one reference "
+                "for each source."
             )
         self.translate = translate
         self.sources = list(sources)

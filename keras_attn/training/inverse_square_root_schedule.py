@@ -65,7 +65,7 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
             raise ValueError(
                 "Expected both total_steps and decay_steps, with decay_steps from 1 to "
                 f"total_steps, or neither. Received: total_steps={total_steps}, "
-                f"decay_steps={decay_steps}."
+                f"decay_steps={decay_steps}. Pass both, or omit both."
             )
         self.peak_learning_rate = peak_learning_rate
         self.warmup_steps = warmup_steps

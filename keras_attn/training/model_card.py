@@ -33,7 +33,10 @@ class ModelCard:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not isinstance(value, (str, type(None))):
-                raise ValueError(f"Expected {name} to be a string. Received: {name}={value!r}.")
+                raise ValueError(
+                    f"Expected {name} to be a string. Received: {name}={value!r}. Omit it if it is "
+                    "unknown."
+                )
 
     def entries(self) -> dict[str, str]:
         """Returns a dict of the known values."""

@@ -165,7 +165,8 @@ class RunDirectory:
             return None
         if kind != "sentencepiece":
             raise ValueError(
-                f"Expected tokenizer to be one of ('sentencepiece', 'none'). Received: {kind!r}."
+                "Expected tokenizer to be one of ('sentencepiece', 'none'). Received: "
+                f"tokenizer={kind!r}."
             )
         return _string(side["file"]), {name: int(side[name]) for name in IDS}
 

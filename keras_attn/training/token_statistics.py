@@ -92,7 +92,8 @@ def labels_of(labels: Any, values: Any, name: str = "logits") -> Any:
     if len(values.shape) != len(labels.shape) + 1 or not fits:
         raise ValueError(
             f"Expected {name} with the shape of the labels and one more axis at the end. Received: "
-            f"labels with shape {tuple(labels.shape)}, {name} with shape {tuple(values.shape)}."
+            f"labels with shape {tuple(labels.shape)}, {name} with shape {tuple(values.shape)}. "
+            "Pass one label for each position."
         )
     return ops.reshape(labels, ops.shape(values)[:-1])
 
@@ -102,7 +103,7 @@ def check_num_classes(num_classes: int | None, name: str, shape: Any) -> None:
     if num_classes is None or num_classes < 2:
         raise ValueError(
             "Expected a known number of classes of at least 2. Received: "
-            f"{name} with shape {tuple(shape)}."
+            f"{name} with shape {tuple(shape)}. Define the size of the last axis."
         )
 
 

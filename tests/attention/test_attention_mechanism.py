@@ -125,7 +125,7 @@ def test_inputs_of_another_rank_are_refused(make_mechanism, name):
 
 
 def test_a_mask_of_another_rank_is_refused(make_mechanism):
-    with pytest.raises(ValueError, match="attention_mask must have shape"):
+    with pytest.raises(ValueError, match="attention_mask of shape"):
         make_mechanism()(QUERY, VALUE, attention_mask=np.ones((5,), "bool"))
 
 

@@ -120,7 +120,7 @@ def test_the_implicit_masks_of_the_memories_count():
     ],
 )
 def test_names_that_do_not_fit_are_refused(value, mask):
-    with pytest.raises(ValueError, match="value must be a dict with names of .*Received: value wi"):
+    with pytest.raises(ValueError, match="value to be a dict with names of .*Received: value wi"):
         make()(QUERY, value, mask)
 
 
@@ -161,9 +161,9 @@ def test_a_decoder_with_several_memories():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (({},), "attentions must be a dict"),
-        (([LuongAttention()],), "attentions must be a dict"),
-        (({"a": LuongAttention()}, "sum"), "combination must be one of .* combination='sum'"),
+        (({},), "attentions to be a dict"),
+        (([LuongAttention()],), "attentions to be a dict"),
+        (({"a": LuongAttention()}, "sum"), "combination to be one of .* combination='sum'"),
         (({"a": LuongAttention()}, "gate"), "units to be a positive integer"),
     ],
 )

@@ -649,9 +649,9 @@ def test_arguments_are_checked(arguments, message):
 @pytest.mark.parametrize("name", ["query", "value", "key"])
 def test_inputs_have_a_time_axis_and_the_same_rank(name):
     inputs = {"query": X, "value": VALUE, "key": KEY}
-    with pytest.raises(ValueError, match=rf"{name} must have shape .* Received: {name} with shape"):
+    with pytest.raises(ValueError, match=rf"{name} of shape .* Received: {name} with shape"):
         MultiHeadAttention(2, 4)(**{**inputs, name: inputs[name][:, 0]})
-    with pytest.raises(ValueError, match="must have the same rank. Received: shapes"):
+    with pytest.raises(ValueError, match="of the same rank. Received: shapes"):
         MultiHeadAttention(2, 4)(**{**inputs, name: inputs[name][:, None]})
 
 
@@ -662,7 +662,7 @@ def test_attention_axes_are_between_batch_and_features(axes):
 
 
 def test_a_mask_of_another_rank_is_refused():
-    with pytest.raises(ValueError, match=r"attention_mask must have .* with shape \(6,\)"):
+    with pytest.raises(ValueError, match=r"attention_mask of .* with shape \(6,\)"):
         MultiHeadAttention(2, 4)(X, attention_mask=np.ones(6, bool))
 
 

@@ -30,7 +30,7 @@ WRONG = {
     "SelectsEverything": "Expected `select` to return the memory of the chosen sentences",
     "SelectsInAnotherOrder": "Expected `select` to return the memory of the chosen sentences",
     "IgnoresBeamWidth": "a row for each beam of each sentence, 9 rows. Received: .*3",
-    "MixesBeamsAndSentences": "`step` 0 with 3 beams of each sentence, side by side",
+    "MixesBeamsAndSentences": "`step` 0 with 3 beams of each sentence to return",
     "SharesStateOfBeams": "after the state was reordered",
     "SharesRowsOfBeams": "leaves in `shared` of a state .* 3 rows. Received: .*9",
     "AlignsWithPadding": "alignments.* of 0 where encoder_mask is False",

@@ -243,7 +243,7 @@ def test_a_sentence_of_padding_alone_gives_a_finite_result():
 def test_cross_attention_needs_a_memory():
     with pytest.raises(ValueError, match="encoder_outputs .*Received: encoder_outputs=None"):
         TransformerDecoderBlock(2, 12)(INPUTS)
-    with pytest.raises(ValueError, match=r"value must have shape .* with shape \(2, 7\)"):
+    with pytest.raises(ValueError, match=r"value of shape .* with shape \(2, 7\)"):
         TransformerDecoderBlock(2, 12)(INPUTS, ENCODED[:, 0])
 
 

@@ -83,7 +83,11 @@ def _run(
     interruption: Interruption,
 ) -> None:
     if sys.stdin is None or sys.stdout is None:
-        raise OSError("Standard input or standard output is closed. Start the command with both.")
+        closed = "stdin" if sys.stdin is None else "stdout"
+        raise OSError(
+            f"Expected standard input and standard output. Received: {closed}=None. Start the "
+            "command with both."
+        )
     translator = Translator(
         arguments.model,
         providers=[(arguments.provider, dict(arguments.provider_option))],

@@ -63,7 +63,7 @@ class CudaReport:
         constants = constants | {
             tensor.name for tensor in graph.initializer if math.prod(tensor.dims) <= SMALL
         }
-        on_cpu = set()  # ONNX Runtime asks for each graph anew
+        on_cpu = set()  # ONNX Runtime decides for each graph separately
         for node in graph.node:
             self.nodes += 1
             missing = _missing_kernel(node, types)

@@ -151,5 +151,5 @@ def _largest_difference(name, first, second, where):
     if name in ("scores", "token_log_probs"):  # such a sum too; that of a forbidden token is -1e9
         difference = difference / np.maximum(1, np.abs(first_value))
     largest = float(difference[where].max(initial=0))
-    # A comparison with NaN is never true, so it could hide behind `max`.
+    # A comparison with NaN is never true, so `max` would hide NaN.
     return float("inf") if np.isnan(largest) else largest

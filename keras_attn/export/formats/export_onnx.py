@@ -102,7 +102,9 @@ def export_onnx(
     ```
     """
     if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {tuple(PRECISIONS)}. Received: {precision=}.")
+        raise ValueError(
+            f"Expected precision to be one of {list(PRECISIONS)}. Received: {precision=}."
+        )
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     check_finite(function.weights, allow_nonfinite)

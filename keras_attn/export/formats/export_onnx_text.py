@@ -109,7 +109,7 @@ def export_onnx_text(
             f"Received: max_source_characters={max_characters}. Export a file of ids, whose "
             "runtime takes longer texts."
         )
-    if function.search.return_token_log_probs:  # nobody could tell which text each is of
+    if function.search.return_token_log_probs:  # they could not be assigned to texts
         model = replace_search(model, return_token_log_probs=False)
     with atomic_replace(path, is_file=True, first_bytes=FIRST_BYTES) as partial:
         report = export_onnx(

@@ -13,7 +13,7 @@ MOVES = frozenset(
     Where
     """.split()
 )
-"""Operators whose results are among their inputs and so need no rounding."""
+"""Operators that return some of their inputs, so that their results need no rounding."""
 
 
 def emulate_float16(model: "onnx.ModelProto") -> None:

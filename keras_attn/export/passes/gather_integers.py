@@ -23,7 +23,7 @@ def gather_integers(model: "onnx.ModelProto") -> None:
     shapes, types = SymbolicShapes(model).shapes, value_types(model)
     graphs = list(nested_graphs(model.graph))
     producers = {name: node for graph in graphs for node in graph.node for name in node.output}
-    for graph in reversed(graphs):  # inner ones first: the outer ones are made anew with them
+    for graph in reversed(graphs):  # inner graphs first: outer graphs copy them
         nodes = []
         for original in graph.node:
             node = copy_of(original)

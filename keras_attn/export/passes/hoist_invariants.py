@@ -65,7 +65,7 @@ def _capture_unchanged_states(loop):
     from onnx import helper
 
     body = loop.attribute[0].g
-    states = len(body.input) - 2  # behind the iteration number and the condition
+    states = len(body.input) - 2  # after the iteration number and the condition
     sources = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
     unchanged = []
     for index in range(states):

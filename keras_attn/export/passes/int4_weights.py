@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     import onnx
 
 BLOCK = 32
-"""Inputs of a product whose weights share a scale."""
+"""Number of inputs that share one scale for each output."""
 
 OPSET, IR_VERSION = 21, 10
-"""The first ones that have blocks and integers of 4 bits."""
+"""The first versions with blocks and 4-bit integers."""
 
 ACTIVATIONS = frozenset(
     "Clip Elu HardSigmoid LeakyRelu Relu Selu Sigmoid Softplus Softsign Tanh".split()
 )
-"""What ONNX Runtime joins with a product before it, or with a product and a bias."""
+"""Activations that ONNX Runtime fuses with a preceding product, or with product and bias."""
 
 
 def int4_weights(model: "onnx.ModelProto") -> Any:

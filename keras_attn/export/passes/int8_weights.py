@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     import onnx
 
 LARGEST = 64
-"""Of the 8-bit weights. Without VNNI a CPU adds two products of 8 bits in 16, which must not
-overflow: 2 * 255 * 64 < 2^15."""
+"""Maximum of the 8-bit weights. Without VNNI, a CPU adds two 8-bit products in 16 bits, which must
+not overflow: 2 * 255 * 64 < 2^15."""
 
 
 LEAST = 1e-30
-"""In the place of the largest value of a row of zeros."""
+"""Replaces the largest value of a row of zeros."""
 
 
 def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:

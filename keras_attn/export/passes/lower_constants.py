@@ -59,7 +59,7 @@ def _read_beside(body, holder, graph):
     for sibling in subgraphs(holder):
         if sibling is not body:
             read |= captured_names(sibling)
-    # Nodes that were lowered will be folded: what they read has to be beside them.
+    # Lowered nodes will be folded, so their inputs must be in the same graph.
     constants = {tensor.name for each in (graph, body) for tensor in each.initializer}
     constants |= {name for node in _constant_nodes(graph, constants) for name in node.output}
     lowered = {name for node in _constant_nodes(body, constants) for name in node.output}

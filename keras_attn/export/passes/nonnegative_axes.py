@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     import onnx
 
 REDUCTIONS = ("Reduce", "Arg")
-"""What the names of the operators begin with."""
+"""Prefix of the names of the operators."""
 
 
 def nonnegative_axes(model: "onnx.ModelProto") -> Any:

@@ -19,7 +19,7 @@ PRECISIONS = {
     "int8-rows": (int8_weights_of_rows,),
     "int4": (int4_weights,),
 }
-"""The pass that gives a file its precision, and one after it that emulates it on a CPU."""
+"""Passes for each precision: one that converts the model, and one that emulates it on a CPU."""
 
 
 def lower_precisions(model: "onnx.ModelProto", precision: Any) -> Any:

@@ -30,7 +30,7 @@ def _read(graph, types, opset):
     for node in graph.node:
         bodies = list(subgraphs(node))
         for body in bodies:
-            if node.op_type == "Loop":  # the states, behind the iteration and the condition
+            if node.op_type == "Loop":  # the states, after the iteration number and the condition
                 for value, start in zip(body.input[2:], node.input[2:], strict=True):
                     types[value.name] = types[start]
             _read(body, types, opset)

@@ -24,7 +24,7 @@ def replace_products(model: "onnx.ModelProto", nodes_of_product: Any) -> None:
             products share. It returns the nodes, or `None` to keep the product.
     """
     graphs = list(nested_graphs(model.graph))
-    for graph in reversed(graphs):  # inner ones first: the outer ones are made anew with them
+    for graph in reversed(graphs):  # inner graphs first: outer graphs copy them
         nodes, made = [], {}
         for node in graph.node:
             replacing = nodes_of_product(node, graph, made) if node.op_type == "MatMul" else None

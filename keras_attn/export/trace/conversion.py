@@ -13,8 +13,8 @@ from keras_attn.export.passes.graph import rename_values
 from keras_attn.export.trace import einsum_products, integer_division, operators, recurrent_operator
 
 OPSET = 18
-"""The newest opset tf2onnx writes, and the newest whose Loop, TopK and LSTM all have CUDA kernels
-in ONNX Runtime."""
+"""The newest opset that tf2onnx writes, and the newest for which ONNX Runtime has CUDA kernels of
+Loop, TopK and LSTM."""
 
 
 HANDLERS = {

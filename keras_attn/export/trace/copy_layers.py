@@ -15,7 +15,7 @@ from keras_attn._backend.private_names import (
 )
 
 FRAMEWORKS = frozenset({"keras", "tensorflow", "numpy", "onnx", "tf2onnx"})
-"""Packages whose objects are shared by a copy and its original, unless they are layers."""
+"""Packages with objects that a copy shares with its original, unless they are layers."""
 
 
 def copy_layers(*layers: Any) -> Any:

@@ -94,7 +94,7 @@ def _fused_loop(layer, sequences, initial_state, mask):
     outputs, states = recurrent_operator(
         layer.cell,
         tf.gather(flat, tf.transpose(positions)),  # (S, R, I)
-        # A row without real positions takes one step too, whose results are not looked at.
+        # A row without real positions also takes one step; its results are not used.
         tf.concat([tf.maximum(tf.squeeze(counts, 1), 1), tf.ones(more_rows, tf.int32)], 0),  # (R,)
         [tf.pad(state, [[0, more_rows], [0, 0]]) for state in initial_state],  # (R, H)
     )

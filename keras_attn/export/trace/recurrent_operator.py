@@ -106,4 +106,4 @@ def _make_node(graph, node, name, args):
 
 
 HANDLERS = {"PyFuncStateless": (_make_node, [])}
-"""How tf2onnx converts `recurrent_operator`: its argument `custom_op_handlers`."""
+"""The argument `custom_op_handlers` of tf2onnx for `recurrent_operator`."""

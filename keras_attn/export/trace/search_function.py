@@ -150,7 +150,7 @@ class SearchFunction:
         return {name: results[name] for name in OUTPUTS if name in results}
 
     def encode(self, *values: Any) -> Any:
-        """What the encoder returns for a tensor for each of `inputs`: arguments of the search."""
+        """Runs the encoder with a tensor for each of `inputs`; returns arguments of the search."""
         is_single = len(self.inputs) == 1
         inputs = values[0] if is_single else dict(zip(self.inputs, values, strict=True))
         return call_encoder(self.encoder, inputs, training=False)

@@ -7,8 +7,7 @@ from keras_attn.export.trace.search_function import OUTPUTS, named
 from keras_attn.masks import join
 
 NEXT = "next/"
-"""What the name of a value begins with as an output of a step, whose inputs lack it: an output may
-not be named like an input."""
+"""Prefix of the names of outputs of a step, because an output may not have the name of an input."""
 
 
 class SteppedSearch:

@@ -300,7 +300,7 @@ def test_a_model_that_does_not_bear_8_bits_is_refused(
 
 
 def test_an_unknown_precision_is_refused(translator, tmp_path):
-    with pytest.raises(ValueError, match="precision must be one of .* Received: precision='int3'"):
+    with pytest.raises(ValueError, match="precision to be one of .* Received: precision='int3'"):
         export_onnx(translator, tmp_path / "model.onnx", precision="int3")
 
 
