@@ -200,9 +200,9 @@ def _in_chunks(labels, features, kernel, weights, of_label):
         return {name: value for name, value in carry.items() if name != "kernel"}
 
     start = {
-        "kernel": ops.zeros((num_classes, size)),
-        "features": ops.zeros((rows, size)),
-        **dict.fromkeys(STATISTICS, ops.zeros((rows,))),
+        "kernel": ops.zeros((num_classes, size), "float32"),
+        "features": ops.zeros((rows, size), "float32"),
+        **dict.fromkeys(STATISTICS, ops.zeros((rows,), "float32")),
     }
     inputs = chunks(labels), chunks(features), chunks(weights)
     last, collected = scan(step, start, inputs, of_tokens)

@@ -135,5 +135,6 @@ def weighted(values: Tensor, weights: Any) -> Any:
 
 
 def of_real_tokens(values: TensorLike, labels: Tensor, ignore_class: int) -> Any:
-    """Replaces values `(...)` by 0 where the label is `ignore_class`."""
+    """Replaces float32 values `(...)` by 0 where the label is `ignore_class`."""
+    values = ops.cast(values, "float32")
     return ops.where(ops.not_equal(labels, ignore_class), values, 0.0)

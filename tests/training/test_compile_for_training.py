@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attn import TrainingModel, rnn_seq2seq
 from keras_attn.training import (
     ClippedAdam,
     InverseSquareRootSchedule,
@@ -90,3 +91,20 @@ def test_weights_of_half_precision_are_refused(policy):
         pytest.raises(ValueError, match=f"dtype='{policy}'. Use the policy 'mixed_{policy}'"),
     ):
         compile_for_training(toy_model())
+
+
+@requires_tensorflow("JAX has float64 only with a flag")
+@pytest.mark.parametrize("fused_loss", [True, False])
+def test_training_step_works_where_floatx_is_float64(fused_loss):
+    before = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    try:
+        encoder, decoder = rnn_seq2seq(9, 9, units=4, embedding_dim=4, dropout=0.1)
+        trainer = TrainingModel(encoder, decoder)
+        compile_for_training(trainer, fused_loss=fused_loss)
+        inputs = {"source_ids": np.array([[5, 6, 2]]), "target_ids": np.array([[1, 4, 5]])}
+        logs = trainer.train_on_batch(inputs, np.array([[4, 5, 2]]), return_dict=True)
+    finally:
+        keras.config.set_floatx(before)
+    assert {weight.dtype for weight in trainer.trainable_weights} == {"float64"}
+    assert logs["loss"] == pytest.approx(np.log(9), rel=0.2)

@@ -213,3 +213,20 @@ def test_wrong_ranks_or_classes(labels_shape, features_shape, classes, received)
     arrays = np.zeros(features_shape), np.zeros((classes, 4)), np.ones(labels_shape)
     with pytest.raises(ValueError, match=f"Received: .*{received}"):
         linear_crossentropy(np.zeros(labels_shape, "int32"), *arrays)
+
+
+def test_linear_crossentropy_does_not_depend_on_floatx():
+    labels, *tensors = batch()
+
+    def loss(features, kernel, weights):
+        return linear_crossentropy(labels, features, kernel, weights)[0]
+
+    expected = gradients_of(loss, *tensors)
+    before = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    try:
+        value, gradients = gradients_of(loss, *tensors)
+    finally:
+        keras.config.set_floatx(before)
+    assert_close(value, expected[0])
+    assert_close(gradients, expected[1])
