@@ -53,7 +53,9 @@ class ArrayReader:
             _require_rows(name, column)
         counts = {name: len(column) for name, column in columns.items()}
         if len(set(counts.values())) > 1:
-            raise ValueError(f"Expected as many rows of each input. Received: {counts}.")
+            raise ValueError(
+                f"Expected the same number of rows for each input. Received: {counts}."
+            )
         return self._rows(columns, max(counts.values()))
 
     def _require_mapping(self, arrays: object) -> None:

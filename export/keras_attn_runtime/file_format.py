@@ -219,7 +219,7 @@ def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Set
     if kind != KIND:
         raise ModelFileError(
             f"Expected a file of the kind {KIND!r}, with a search inside. Received: kind={kind!r}. "
-            "Run it with ONNX Runtime itself."
+            "Run it with ONNX Runtime directly."
         )
     inputs = root.part("inputs")
     search = root.part("search")

@@ -96,8 +96,8 @@ class PrefixReader:
         if len(text) > self.max_characters:  # tokenization could take quadratic time
             raise ValueError(
                 f"Expected a {name} of at most {self.max_characters} characters. Received: a "
-                "longer text. Raise max_source_characters, which is the limit of targets too where "
-                f"it is above {LEAST_TARGET_CHARACTERS}."
+                "longer text. Raise max_source_characters; if it is above "
+                f"{LEAST_TARGET_CHARACTERS}, it is also the limit of targets."
             )
         return tokenizer.encode(text)
 

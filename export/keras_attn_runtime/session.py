@@ -86,7 +86,7 @@ def create_session(
         given = "".join(f" Check the options {given}." for _, given in resolved if given)
         if _loads_on_cpu(path, options, names):
             raise ProviderError(
-                f"{cause} On the CPU it can. Check the driver and libraries, or ask for "
+                f"{cause} It can load the file on the CPU. Check the driver and libraries, or use "
                 f"providers='cpu'.{given}"
             ) from error
         if "ai.onnx.contrib" in str(error):
@@ -181,7 +181,7 @@ def _resolve(providers: Providers) -> list[Provider]:
         if name == "cpu" and options:
             # ONNX Runtime would ignore the options. The user may have forgotten to pass "cuda".
             raise ProviderError(
-                f"Expected no options for the CPU. Received: {options}. Name the provider they "
-                "are for."
+                f"Expected no options for the CPU. Received: {options}. Pass them with the name of "
+                "another provider."
             )
     return [(available[name], options) for name, (_, options) in zip(names, pairs, strict=True)]

@@ -83,8 +83,8 @@ def _to_onnx(traced):
     if errors:
         raise ExportError(
             "tf2onnx could not convert the model:\n" + "\n".join(errors) + "\nReplace these "
-            "operations by others of keras.ops. docs/exported_operations.md lists those that are "
-            "exported."
+            "operations by other operations of keras.ops. docs/exported_operations.md lists all "
+            "operations that can be exported."
         )
     return model
 

@@ -59,9 +59,9 @@ def _paths(structure, what):
     same = [path for path, name in zip(paths, names, strict=True) if names.count(name) > 1]
     if same:
         raise ValueError(
-            f"Expected keys of the {what} that give each of them a name of its own, such as "
-            f"'outer/inner'. Received: the keys {same}, which give the same name. Rename a key in "
-            f"the dictionary of {what}."
+            f"Expected keys of the {what} that result in unique names, such as 'outer/inner'. "
+            f"Received: the keys {same}, which result in the same name. Rename a key in the "
+            f"dictionary of {what}."
         )
     if "" in names:
         raise ValueError(

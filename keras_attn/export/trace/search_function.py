@@ -94,7 +94,7 @@ class SearchFunction:
         has_ids = reads_ids(model.source)
         if has_ids and target_tokenizer is not None and source_tokenizer is None:
             raise ValueError(
-                "Expected a source_tokenizer beside the target_tokenizer. "
+                "Expected a source_tokenizer in addition to the target_tokenizer. "
                 "Received: source_tokenizer=None."
             )
         if not has_ids and source_tokenizer is not None:
@@ -240,7 +240,7 @@ def _inputs(source):
     if fixed:
         raise ValueError(
             f"Expected inputs of any batch size. Received: {fixed}. Create each with "
-            "keras.Input(shape, name=...), whose shape leaves the batch out."
+            "keras.Input(shape, name=...), with a shape without the batch axis."
         )
     return inputs
 

@@ -50,7 +50,7 @@ class SteppedSearch:
         taken = {spec.name for spec in specs} & set(function.inputs)
         if taken:
             raise ValueError(
-                f"Expected inputs with other names than {sorted(taken)}, values of the search. "
+                f"Expected inputs with other names than the search values {sorted(taken)}. "
                 f"Received: inputs={list(function.inputs)}. Create each with keras.Input(..., "
                 "name=...) of another name."
             )

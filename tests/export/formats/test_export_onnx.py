@@ -353,7 +353,7 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     with pytest.raises(ValueError, match=r"below the size of its vocabulary, 45. .* ids \[0, 50\]"):
         export_onnx(beyond, path)
     target = SimpleNamespace(vocabulary_size=46, model=b"")
-    with pytest.raises(ValueError, match="source_tokenizer beside the target_tokenizer"):
+    with pytest.raises(ValueError, match="source_tokenizer in addition to the target_tokenizer"):
         export_onnx(translator, path, target_tokenizer=target)
     larger = SimpleNamespace(vocabulary_size=46, model=b"")
     with pytest.raises(ValueError, match="the one that the model was trained with"):
