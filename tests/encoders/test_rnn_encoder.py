@@ -281,7 +281,9 @@ def test_the_dropout_is_checked(dropout):
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("cell", ["lstm", "rnn cell", "stack of one size"])
+@pytest.mark.parametrize(
+    "cell", all_slow_but("stack of one size", cases=["lstm", "rnn cell", "stack of one size"])
+)
 def test_the_layers_of_a_loaded_model_have_cells_of_their_own(cell, bidirectional, tmp_path):
     """Keras would take cells that were made while it loads for those of the first layer."""
     stack = keras.layers.StackedRNNCells([keras.layers.LSTMCell(4), keras.layers.LSTMCell(4)])

@@ -167,6 +167,7 @@ def assert_all_forms_continue(model, path, tokenizer, texts, ids, expected, tmp_
     assert [text.decode() for text in found] == expected
 
 
+@pytest.mark.slow
 def test_all_forms_go_on_from_the_start_token_alone(tokenizer, tmp_path):
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
     texts = ["", "abc", "  "]

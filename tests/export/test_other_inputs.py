@@ -104,6 +104,7 @@ def test_onnx_file_of_an_image_model_writes_captions(captioner, exported, tokeni
         translator.generate({"image": IMAGES[:, :4]})
 
 
+@pytest.mark.slow
 def test_steps_of_an_image_model_give_the_same(captioner, tokenizers, tmp_path):
     export_onnx_steps(captioner, tmp_path / "steps", target_tokenizer=tokenizers[1])
     expected = numpy(captioner(IMAGES))
@@ -177,6 +178,7 @@ def test_int8_of_other_inputs_is_compared_with_float32(two_inputs, tmp_path):
     assert report.precision.sentences == 80
 
 
+@pytest.mark.slow
 def test_export_draws_tokens_for_a_functional_encoder(tmp_path):
     image = keras.Input((None, None, 1), name="image")
     pixels = keras.layers.GlobalMaxPooling2D(keepdims=True)(keras.layers.Conv2D(8, 3)(image))

@@ -136,7 +136,7 @@ def test_fused_loss_learns_what_a_loss_of_logits_learns(name, policy):
         np.testing.assert_allclose(values, expected, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", all_slow_but("tied", "rnn", cases=MODELS))
 def test_fused_loss_passes_its_statistics_to_the_metrics(name, monkeypatch):
     """So a training step computes no logits, while a validation does."""
 

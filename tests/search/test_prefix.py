@@ -148,7 +148,9 @@ def test_one_row_is_for_all(search):
 
 
 on_tensorflow = requires_tensorflow("what is unknown has a size there, which no known one fits")
-MIXED = [pytest.param(sizes, marks=on_tensorflow) for sizes in ((None, 2), (2, None))]
+MIXED = [
+    pytest.param(sizes, marks=[on_tensorflow, pytest.mark.slow]) for sizes in ((None, 2), (2, None))
+]
 
 
 @pytest.mark.parametrize("sizes", [(None, None), *MIXED])

@@ -139,7 +139,7 @@ def test_in_a_function_with_unknown_sizes(translator):
 
 
 @requires_tensorflow("Other backends fix the lengths of a loop.")
-@pytest.mark.parametrize("search", [*SEARCHES.values(), SamplingDecoder])
+@pytest.mark.parametrize("name", all_slow_but("beam", cases=[*SEARCHES, "sampling"]))
 @pytest.mark.parametrize(
     "make",
     [
@@ -148,11 +148,11 @@ def test_in_a_function_with_unknown_sizes(translator):
     ],
     ids=["rnn", "transformer"],
 )
-def test_in_a_function_that_knows_all_sizes_and_values(search, make):
+def test_in_a_function_that_knows_all_sizes_and_values(name, make):
     import tensorflow as tf
 
     memory = np.random.default_rng(0).normal(size=(3, 4, 8)).astype("float32")
-    search = search(make()[1])
+    search = {**SEARCHES, "sampling": SamplingDecoder}[name](make()[1])
     given = {"seeds": np.arange(3, dtype="int32")} if search.is_stochastic else {}
     expected = numpy(search(memory, max_length=5, **given))  # without a mask: it is made of shapes
     in_graph = tf.function(lambda: search(tf.constant(memory), max_length=5, **given))()
@@ -227,7 +227,9 @@ def test_weights_over_the_own_past_are_no_alignments():
 
 
 @pytest.mark.parametrize("name", all_slow_but("beam", cases=SEARCHES))
-@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float32"])
+@pytest.mark.parametrize(
+    "dtype", all_slow_but("mixed_bfloat16", cases=["mixed_bfloat16", "float32"])
+)
 def test_search_with_a_decoder_of_another_dtype_than_the_encoder(name, dtype):
     """In a graph, the state that a loop begins with must have the dtype of the one after a step."""
     other = "float32" if dtype == "mixed_bfloat16" else "mixed_bfloat16"
