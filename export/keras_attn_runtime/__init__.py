@@ -1,4 +1,4 @@
-"""Translates text with one ONNX file exported by keras_attn; no Keras, no TensorFlow."""
+"""Translates text with an ONNX file exported by keras_attn, without Keras or TensorFlow."""
 
 from keras_attn_runtime.cancellation import CancelToken
 from keras_attn_runtime.errors import (

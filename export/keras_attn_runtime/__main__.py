@@ -1,4 +1,4 @@
-"""`python -m keras_attn_runtime`: `keras-attn-runtime`, where FILE alone means `translate FILE`."""
+"""`python -m keras_attn_runtime` runs `keras-attn-runtime`; FILE alone means `translate FILE`."""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from keras_attn_runtime.commands import main as program
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command line whose command may be left out; returns the exit status."""
+    """Runs a command line, by default with the command `translate`; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     known = (*program.COMMANDS, "--version", "--help", "-h")
     if arguments and arguments[0] not in known:

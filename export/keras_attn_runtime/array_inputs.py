@@ -1,4 +1,4 @@
-"""Reads inputs that are not ids, such as images, from arrays of the caller."""
+"""Reads inputs other than token ids, such as images, from NumPy arrays."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -16,11 +16,11 @@ Rows: TypeAlias = Array | Sequence[npt.ArrayLike]
 
 
 class ArrayReader:
-    """Checks arrays and divides them into `Source`s.
+    """Checks arrays and splits them into one `Source` for each row.
 
     Args:
         inputs: dict from the name of each input of a file to its `Input`.
-        source: `Side` of the source, whose vocabulary limits inputs of ids, or `None`.
+        source: `Side` of the source, or `None`. Inputs of ids must be in its vocabulary.
     """
 
     def __init__(self, inputs: Mapping[str, Input], source: Side | None = None) -> None:
@@ -28,7 +28,7 @@ class ArrayReader:
         self.source = source
 
     def read(self, arrays: Mapping[str, Rows]) -> Iterator[Source]:
-        """Returns the `Source` of each row of a dict of arrays.
+        """Converts each row of the arrays to a `Source`.
 
         Args:
             arrays: dict from the name of each input to an array whose first axis is the batch, or a
@@ -38,8 +38,9 @@ class ArrayReader:
             Iterator of `Source`s.
 
         Raises:
-            ValueError: another type, other names, or different numbers of rows.
-            SentenceError: a row has another dtype or shape than the input.
+            ValueError: if `arrays` is not a dict of arrays, the names are not those of the inputs,
+                or the numbers of rows differ.
+            SentenceError: if the dtype or shape of a row differs from that of the input.
         """
         self._require_mapping(arrays)
         if set(arrays) != set(self.inputs):
@@ -52,7 +53,9 @@ class ArrayReader:
             _require_rows(name, column)
         counts = {name: len(column) for name, column in columns.items()}
         if len(set(counts.values())) > 1:
-            raise ValueError(f"Expected as many rows of each input. Received: {counts}.")
+            raise ValueError(
+                f"Expected the same number of rows for each input. Received: {counts}."
+            )
         return self._rows(columns, max(counts.values()))
 
     def _require_mapping(self, arrays: object) -> None:
@@ -70,7 +73,7 @@ class ArrayReader:
             yield Source([], truncated=False, arrays=row)
 
     def _value(self, index: int, name: str, value: npt.ArrayLike) -> Array:
-        """Returns one row of an input as an array of its dtype."""
+        """Returns one row of an input as an array with the dtype of the input."""
         expected = self.inputs[name]
         try:
             array = np.asarray(value)

@@ -10,20 +10,20 @@ Array: TypeAlias = npt.NDArray[Any]
 """An array whose dtype the exported file defines."""
 
 Arrays: TypeAlias = dict[str, Array]
-"""Arrays by the names of inputs or outputs."""
+"""Dict from the name of an input or output to its array."""
 
 Integers: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 Ids: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
-"""Token ids of one sentence, as a caller may give them."""
+"""Token ids of one sentence, in the types that public methods accept."""
 
 
 def is_scalar_array(value: object) -> bool:
-    """Returns whether a value is an array of rank 0, which has `__iter__` but no items."""
+    """Returns whether a value is an array of rank 0, which has `__iter__` but is not iterable."""
     return isinstance(value, np.ndarray) and value.ndim == 0
 
 
 def is_in_memory(values: object) -> bool:
-    """Returns whether values are a list, tuple or array, whose iteration cannot block."""
+    """Returns whether values are a list, tuple or array; iterating over these cannot block."""
     return isinstance(values, (list, tuple, np.ndarray))

@@ -16,26 +16,30 @@ T = TypeVar("T")
 
 
 class BatchRunner:
-    """Runs a model on sentences: in windows, sorted by length, in batches, by workers.
+    """Sorts the sentences of each window by length and runs the model on them in batches.
 
-    A batch that ONNX Runtime cannot run is halved until it can.
+    If ONNX Runtime fails on a batch, the two halves of the batch are run separately, down to
+    batches of one sentence.
 
     Args:
         model: `ExportedModel`.
-        num_workers: int, batches that run at once.
+        num_workers: int, number of batches that run at the same time.
     """
 
     def __init__(self, model: ExportedModel, num_workers: int) -> None:
         self._model = model
         self._builder = TranslationBuilder(model)
         self._num_workers = num_workers
-        # With one worker, each thread that calls has one of its own.
+        # With `num_workers=1`, each calling thread has its own worker thread.
         self._pool = WorkerPool(num_workers if num_workers > 1 else None)
 
     def run(
         self, sources: Iterable[Source], options: Options, call: Call
     ) -> Iterator[Translation | Unfinished]:
-        """Yields the translation of each source; `UNFINISHED` ones come before an error.
+        """Yields the translation of each source.
+
+        If the call ends early, it yields `UNFINISHED` for the untranslated sources of the current
+        window, then raises `Cancelled` or `DeadlineExceeded`.
 
         Args:
             sources: iterable of `Source`.
@@ -60,16 +64,16 @@ class BatchRunner:
             found = index if first_unfinished is None else first_unfinished
             raise call.error(found) or error from None
         finally:
-            call.stop()  # ends runs whose results the caller does not read
+            call.stop()  # if the caller stops iterating, other batches may still be running
 
     def submit(self, function: Callable[[], T], call: Call) -> Future[T]:
-        """Runs a function in a worker. Returns the future of its result; `call` is notified."""
+        """Runs a function in a worker and returns its future; notifies `call` when it is done."""
         future: Future[T] = Future()
 
         def job() -> None:
             try:
                 future.set_result(function())
-            except BaseException as error:  # for the thread of the call
+            except BaseException as error:  # `result` raises it in the calling thread
                 future.set_exception(error)
             call.notify()
 
@@ -80,16 +84,16 @@ class BatchRunner:
         """Waits for the result of a function.
 
         Raises:
-            Cancelled, DeadlineExceeded: if the call ends before.
-            Exception: of the function.
+            Cancelled, DeadlineExceeded: if the call ends before the function.
+            Exception: the exception that the function raised.
         """
         call.wait(future.done)
         if future.exception() is not None:
-            call.check()  # a run that was stopped fails too
+            call.check()  # runs of a stopped call fail too
         return future.result()
 
     def limits(self, options: Options) -> tuple[int, float]:
-        """Returns the maximum length and the length penalty, by default those of the file."""
+        """Returns the maximum length and length penalty of the options, or else of the file."""
         settings = self._model.settings
         return (
             settings.max_length if options.max_length is None else options.max_length,
@@ -106,7 +110,7 @@ class BatchRunner:
         if options.max_length == 0:
             return translations, None
         rows = [row for row, source in enumerate(window) if not source.is_empty]
-        # Arrays of different shapes cannot be one batch.
+        # Arrays of different shapes cannot be stacked into one batch.
         groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
         for row in rows:
             groups.setdefault(window[row].shapes, []).append(row)
@@ -155,7 +159,7 @@ class BatchRunner:
     def _run_batch(
         self, sources: list[Source], options: Options, call: Call
     ) -> list[Translation | BatchError]:
-        """Returns the translations of a batch, or an error in the place of each that failed."""
+        """Returns one item for each sentence: its `Translation`, or a `BatchError` if it failed."""
         try:
             outputs = self._model.run(
                 [source.content for source in sources],

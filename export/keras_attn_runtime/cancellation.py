@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     import onnxruntime
 
 _LONGEST_WAIT = 3600.0
-"""Seconds of one wait, in a loop: some systems refuse very long ones."""
+"""Limit of a single wait in seconds. `Call.wait` repeats it: some systems refuse long timeouts."""
 
 _live_calls: "weakref.WeakSet[Call]" = weakref.WeakSet()
-_lock = threading.RLock()  # of this set
+_lock = threading.RLock()  # guards `_live_calls`
 
 
 class CancelToken:
     """Cancels calls of a `Translator` from another thread, or from a signal handler.
 
-    A token can be given to several calls. It stays cancelled: later calls with it raise at once.
+    A token can be passed to several calls. A cancelled token cannot be reset: later calls with the
+    token raise `Cancelled` at once.
 
     Example:
 
@@ -43,7 +44,7 @@ class CancelToken:
         return self._is_cancelled
 
     def cancel(self) -> None:
-        """Ends all calls with this token; returns without waiting for them."""
+        """Stops all calls with this token, without waiting until they have ended."""
         with self._lock:
             self._is_cancelled = True
             calls = list(self._calls)
@@ -51,7 +52,7 @@ class CancelToken:
             call.stop()
 
     def add_call(self, call: "Call") -> None:
-        """Adds a call that `cancel` ends; methods of a `Translator` do so."""
+        """Registers a call that `cancel` stops. Methods of `Translator` register their calls."""
         with self._lock:
             self._calls.add(call)
 
@@ -59,8 +60,8 @@ class CancelToken:
 class Call:
     """The state of one call: its deadline, its token, and its runs of ONNX Runtime.
 
-    The thread of the call waits in `wait` until another thread has finished something and calls
-    `notify`. `stop` ends all runs, which ONNX Runtime ends between two operators.
+    The calling thread blocks in `wait` until a worker thread calls `notify`. `stop` terminates all
+    runs; ONNX Runtime ends a run between two operators.
 
     Args:
         timeout: float, seconds from now. Default: no deadline.
@@ -88,14 +89,14 @@ class Call:
             cancel_token.add_call(self)
 
     def check(self) -> None:
-        """Stops the call and raises if it was cancelled or its time is over."""
+        """Stops the call and raises an error if it was cancelled or its deadline has passed."""
         error = self.error()
         if error is not None:
             self.stop()
             raise error
 
     def error(self, index: int = 0) -> Cancelled | DeadlineExceeded | None:
-        """Returns the error that ends this call, or `None` while it may go on.
+        """Returns the error of a call that was cancelled or is past its deadline, else `None`.
 
         Args:
             index: int, position of the first sentence without a translation.
@@ -116,20 +117,21 @@ class Call:
         return None
 
     def notify(self) -> None:
-        """Makes the thread in `wait` look again, because something is ready."""
+        """Makes the thread in `wait` call `is_ready` again."""
         self._notes.put(None)
 
     def wait(self, is_ready: Callable[[], bool]) -> None:
-        """Waits until something is ready; raises if the call is cancelled or its time over before.
+        """Blocks until `is_ready()` is true, or raises an error if the call ends before.
 
         Args:
-            is_ready: function without arguments. It is called again after each `notify`.
+            is_ready: function without arguments that returns a bool. It is called at the start and
+                after each `notify`.
 
         Raises:
-            Cancelled, DeadlineExceeded: nothing became ready before.
+            Cancelled, DeadlineExceeded: if the call ends before `is_ready()` is true.
         """
         with contextlib.suppress(queue.Empty):
-            while True:  # notes of what was ready before; else they would pile up
+            while True:  # removes old notifications, which would accumulate
                 self._notes.get_nowait()
         while not is_ready():
             self.check()
@@ -140,7 +142,7 @@ class Call:
                 self._notes.get(timeout=seconds)
 
     def stop(self) -> None:
-        """Ends the runs of this call and wakes the thread that waits in `wait`."""
+        """Terminates the runs of this call and wakes the thread in `wait`."""
         with self._lock:
             self.is_stopped = True
             for run_options in self._runs:
@@ -149,11 +151,12 @@ class Call:
 
     @contextlib.contextmanager
     def run_options(self) -> "Generator[onnxruntime.RunOptions, None, None]":
-        """Yields the `onnxruntime.RunOptions` of one run, which `stop` ends.
+        """Yields `onnxruntime.RunOptions` for one run, which `stop` can then terminate.
 
-        ONNX Runtime has no exception type for a run that was ended; `is_stopped` is then true.
+        ONNX Runtime has no exception type for terminated runs. If a run fails and `is_stopped` is
+        true, the run was terminated.
         """
-        import onnxruntime  # may be missing, which `create_session` reports first
+        import onnxruntime  # if it is not installed, `create_session` has raised an error before
 
         run_options = onnxruntime.RunOptions()
         with self._lock:

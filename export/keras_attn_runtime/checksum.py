@@ -6,20 +6,20 @@ from keras_attn_runtime import file_checksum
 from keras_attn_runtime.errors import ModelFileError
 
 KEY = "keras_attn.checksum"
-CARD = "keras_attn.card"  # for people; it may be edited after the export
+CARD = "keras_attn.card"  # not covered by the checksum: users may edit it after the export
 
 
 def verify_checksum(metadata: Mapping[str, str]) -> None:
-    """Refuses metadata that changed since the export.
+    """Raises an error if the metadata changed since the export.
 
-    SentencePiece trusts its model file: with a few bits flipped, encoding a sentence can end the
-    process. So the bytes are checked before they are given to it.
+    SentencePiece does not validate its model: with a few flipped bits, encoding a sentence can
+    crash the process. So the checksum is verified before SentencePiece reads the model.
 
     Args:
-        metadata: dict of strings, the `metadata_props` of the ONNX file. `keras_attn.checksum`,
-            where the file has one, is the SHA-256, in hexadecimal, of
-            `json.dumps(others, sort_keys=True)`, the dict of all other `keras_attn.` entries but
-            the card and the checksums of files.
+        metadata: dict of strings, the `metadata_props` of the ONNX file. The optional entry
+            `keras_attn.checksum` is the hexadecimal SHA-256 of
+            `json.dumps(others, sort_keys=True)`. The dict `others` has all `keras_attn.` entries
+            except the card and the checksums.
 
     Raises:
         ModelFileError: if the checksum does not match.

@@ -2,10 +2,11 @@ import os
 
 
 def default_num_threads(num_workers: int) -> int | None:
-    """Returns the threads of a worker, or `None`, ONNX Runtime's choice, if it may use all cores.
+    """Returns the number of threads of each worker, or `None` for the default of ONNX Runtime.
 
-    ONNX Runtime does not see that a process may use only some cores. A quota of CPU time is seen by
-    neither of the two.
+    The default of ONNX Runtime is used for one worker in a process that may use all cores. In all
+    other cases, the available cores are divided by the number of workers, because ONNX Runtime
+    ignores the CPU affinity of the process. Quotas of CPU time are not considered.
     """
     num_cores = all_cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):

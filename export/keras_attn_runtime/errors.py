@@ -16,7 +16,7 @@ class BatchError(ModelFileError):
 
     Args:
         reason: string, the error of ONNX Runtime and what to do.
-        index: int, position in the input, from 0, of the sentence that failed. Default: unknown.
+        index: int, position of the failed sentence in the input, counted from 0. Default: unknown.
     """
 
     def __init__(self, reason: str, index: int | None = None) -> None:
@@ -26,7 +26,7 @@ class BatchError(ModelFileError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, int | None]]:
-        # By default an exception is created again from its message.
+        # By default, unpickling would pass the message to the constructor.
         return type(self), (self.reason, self.index)
 
 
@@ -38,8 +38,8 @@ class SentenceError(ValueError):
     """One sentence of the input cannot be translated.
 
     Args:
-        index: int, position of the sentence in the input, from 0.
-        reason: string, what is wrong with it and what to do.
+        index: int, position of the sentence in the input, counted from 0.
+        reason: string, what is wrong with the sentence and what to do.
     """
 
     def __init__(self, index: int, reason: str) -> None:
@@ -55,10 +55,10 @@ class DeadlineExceeded(TimeoutError):
     """A call of a `Translator` did not finish within its `timeout`.
 
     Attributes:
-        index: int, position in the input, from 0, of the first sentence without a translation.
-        translations: list. Of a method that returns a list: a `Translation` for each sentence that
-            was read, or `None` if it is not finished. Of an iterator, which has yielded the
-            translations before `index`: empty.
+        index: int, position of the first unfinished sentence in the input, counted from 0.
+        translations: list. For a method that returns a list, it has one item for each sentence that
+            was read: the `Translation`, or `None` if the translation is not finished. For an
+            iterator it is empty, because the iterator has yielded the translations before `index`.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:
@@ -81,9 +81,9 @@ class Cancelled(RuntimeError):
 
 
 def in_one_line(error: BaseException) -> str:
-    """Returns the text of an error without line breaks, which errors of ONNX Runtime have.
+    """Returns the message of an error in one line.
 
-    The middle of a long text is left out: ONNX Runtime may name all nodes of a graph.
+    The middle of a long message is left out, because ONNX Runtime may list all nodes of a graph.
     """
     text = " ".join(str(error).split())
     return text if len(text) <= 600 else f"{text[:200]} ... {text[-400:]}"
@@ -91,11 +91,12 @@ def in_one_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def run_failures(batch: int, source_length: int | None) -> Generator[None, None, None]:
-    """Turns exceptions of the block, of ONNX Runtime or for lack of memory, into a `BatchError`.
+    """Context manager that converts exceptions of ONNX Runtime and NumPy to `BatchError`.
 
     Args:
-        batch: int, rows of the batch.
-        source_length: int, tokens of the longest row, or `None` if the inputs are not ids.
+        batch: int, number of rows of the batch.
+        source_length: int, number of tokens of the longest row, or `None` if the inputs are not
+            ids.
     """
     rows = f"{batch} rows"
     if source_length is not None:
@@ -107,5 +108,5 @@ def run_failures(batch: int, source_length: int | None) -> Generator[None, None,
     except Exception as error:  # the exceptions of ONNX Runtime have no common base class
         raise BatchError(
             f"ONNX Runtime failed on {rows}: {in_one_line(error)}. "
-            "Try fewer or shorter ones; if it stays, the file is damaged."
+            "Try a smaller batch or shorter inputs; if the error remains, the file is damaged."
         ) from error

@@ -31,10 +31,10 @@ PREFIX, SEEDS = "prefix_ids", "seeds"
 """Optional inputs of a search."""
 
 OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
-OTHER_OUTPUTS = ("alignments", "token_log_probs")  # options of the export
+OTHER_OUTPUTS = ("alignments", "token_log_probs")  # in files that were exported with these options
 
 SourceContent: TypeAlias = list[int] | Arrays
-"""The source ids of a sentence, or its arrays by the names of the inputs."""
+"""The source ids of a sentence, or a dict from the name of each input to its array."""
 
 
 class Signature(TypedDict):
@@ -50,13 +50,13 @@ class ExportedModel(PickledArguments):
     Args:
         path: string or path of the file, or of the directory with `model.onnx` and its weights.
         providers, num_threads: see `create_session`.
-        num_sessions: int of at least 1. Threads that run at the same time in one session wait for
-            each other's memory. Default: 1.
+        num_sessions: int of at least 1, number of sessions. Concurrent runs in one session wait for
+            its shared memory allocator, so each worker needs its own session. Default: 1.
 
     Attributes:
-        files: list of paths: the file and, if it has them, its external weights.
-        supports_target_prefix: bool, whether the file takes prefixes of translations.
-        is_stochastic: bool, whether tokens are drawn at random, by `seeds`.
+        files: list of paths: the ONNX file and, if present, the file of its external weights.
+        supports_target_prefix: bool, whether the file has the input `prefix_ids`.
+        is_stochastic: bool, whether the file has the input `seeds`, because its search samples.
         has_alignments, has_token_log_probs: bools, whether the file has these outputs.
         source_tokenizer, target_tokenizer: `Tokenizer`s, `None` where the file has none.
 
@@ -86,7 +86,7 @@ class ExportedModel(PickledArguments):
 
         self._sessions, metadata, self.settings = load_unchanged(load, path, weights)
         self._pool = SessionPool(self._sessions)
-        # A file that was changed on purpose has no checksum, also of its weights.
+        # If a user edited the file and deleted its checksums, the weights have no checksum either.
         has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
         self.files = [path, weights] if has_weights else [path]
         self.supports_target_prefix = PREFIX in self.settings.search_inputs
@@ -110,14 +110,15 @@ class ExportedModel(PickledArguments):
         """Searches for the translations of one batch.
 
         Args:
-            sentences: list of lists of ints, source ids, with start and end tokens as in the
-                settings of the file; or, for a file with other inputs, list of dicts of arrays of
-                the same shapes, by the names of the inputs.
+            sentences: list of lists of ints, the source ids with the start and end tokens that the
+                settings of the file require. For a file with other inputs: list of dicts from the
+                name of each input to an array. All arrays of one input have the same shape.
             max_length: int of at least 1, limit of output tokens.
             length_penalty: float.
-            prefixes: list of lists of ints, target ids that each translation begins with, for a
-                file that `supports_target_prefix`. Default: empty prefixes.
-            seeds: list of ints in [0, 2**31), for a file that is stochastic. Default: zeros.
+            prefixes: list of lists of ints, the first target ids of each translation. Ignored
+                unless `supports_target_prefix`. Default: empty prefixes.
+            seeds: list of ints in [0, 2**31), one for each sentence. Ignored unless
+                `is_stochastic`. Default: zeros.
             call: `Call` that can stop the run. Default: none.
 
         Returns:
@@ -128,7 +129,7 @@ class ExportedModel(PickledArguments):
 
         Raises:
             BatchError: if ONNX Runtime fails, or `call` is stopped.
-            ModelFileError: if the outputs do not fit the batch.
+            ModelFileError: if an output has a wrong shape, dtype or value.
         """
         ids, _ = _ids_and_arrays(sentences)
         longest = max(map(len, ids)) if ids else None
@@ -138,7 +139,7 @@ class ExportedModel(PickledArguments):
         return check_outputs(outputs, len(sentences), self.settings)
 
     def signature(self) -> Signature:
-        """Returns the lists "input" and "output"; each value has `name`, `type` and `shape`."""
+        """Returns the inputs and outputs of the file, each with `name`, `type` and `shape`."""
         session = self._sessions[0]
         return {"input": session.get_inputs(), "output": session.get_outputs()}
 
@@ -179,7 +180,7 @@ class ExportedModel(PickledArguments):
         return {"source_ids": _padded(ids, self.settings.source.pad_token_id)}
 
     def _check_signature(self) -> list[str]:
-        """Returns the names of the outputs; refuses other inputs or outputs than expected."""
+        """Returns the names of the outputs; raises an error for unexpected inputs or outputs."""
         inputs = _input_names(self._sessions[0])
         outputs = [output.name for output in self._sessions[0].get_outputs()]
         expected = [*self.settings.inputs, *self.settings.search_inputs]
@@ -226,7 +227,7 @@ def _ids_and_arrays(sentences: Sequence[SourceContent]) -> tuple[list[list[int]]
 
 
 def _padded(rows: Sequence[Sequence[int]], pad_token_id: int) -> Integers:
-    """Returns lists of ids as one array `(batch, longest)`."""
+    """Pads lists of ids on the right and returns one array `(batch, longest)`."""
     ids = np.full((len(rows), max(map(len, rows))), pad_token_id, np.int32)
     for row, values in zip(ids, rows, strict=True):
         row[: len(values)] = values

@@ -10,24 +10,25 @@ from keras_attn_runtime.regular_file import require_regular_file
 
 WEIGHTS_KEY = "keras_attn.weights_checksum"
 KEY = "keras_attn.file_checksum"
-# The entry as protobuf writes it at the end of the file: field 14 of the model, `metadata_props`,
-# of 92 bytes, with the key of 24 bytes in its field 1 and the value of 64 bytes in its field 2.
+# The protobuf encoding of the metadata entry at the end of the file: field 14 of the model
+# (`metadata_props`, 92 bytes) contains field 1 (the key, 24 bytes) and field 2 (the value, 64
+# bytes).
 ENTRY = b"\x72\x5c\x0a\x18" + KEY.encode() + b"\x12\x40"
 CHECKSUM_LENGTH = 64
-_ATTEMPTS = 5  # loads of files that are replaced meanwhile
+_ATTEMPTS = 5  # attempts to load files that are replaced while they are loaded
 
 T = TypeVar("T")
 
 
 def verify_file_checksum(path: str | PathLike[str]) -> None:
-    """Refuses a file that changed since the export, before anything else reads it.
+    """Raises an error if the file changed since the export.
 
-    With one bit of a weight flipped, a model still loads and translates, only worse.
+    Without this check, a model with a flipped bit in a weight would load and translate badly.
 
     Args:
-        path: string or path of the ONNX file. `keras_attn.file_checksum`, where it is the last of
-            the file's `metadata_props` and the end of the file, is the SHA-256, in hexadecimal, of
-            all bytes before this entry.
+        path: string or path of the ONNX file. If the file ends with the `metadata_props` entry
+            `keras_attn.file_checksum`, the value is the hexadecimal SHA-256 of all bytes before
+            the entry. A file without this entry at its end is not checked.
 
     Raises:
         OSError: if the file cannot be read.
@@ -47,12 +48,12 @@ def verify_file_checksum(path: str | PathLike[str]) -> None:
 
 
 def verify_weights_checksum(path: str | PathLike[str], metadata: Mapping[str, str]) -> None:
-    """Refuses weights that changed since the export, or belong to another model.
+    """Raises an error if the weights changed since the export or belong to another model.
 
     Args:
         path: string or path of the ONNX file; the weights are in the same directory.
-        metadata: dict of strings, its `metadata_props`. `keras_attn.weights_checksum`, where it has
-            one, is the SHA-256, in hexadecimal, of the file `model.weights`.
+        metadata: dict of strings, the `metadata_props` of the ONNX file. The optional entry
+            `keras_attn.weights_checksum` is the hexadecimal SHA-256 of the file `model.weights`.
 
     Raises:
         OSError: if the file cannot be read.
@@ -66,21 +67,22 @@ def verify_weights_checksum(path: str | PathLike[str], metadata: Mapping[str, st
 
 
 def load_unchanged(load: Callable[[], T], *paths: Path) -> T:
-    """Loads files, and loads them again if another process replaces them meanwhile.
+    """Loads files, and loads them again if another process replaces them during loading.
 
-    A deployment replaces files at any time. Then the loaded file could differ from the verified
-    one, and the files of two exports could be mixed.
+    Otherwise the loaded file could differ from the verified one, or files of two exports could be
+    mixed.
 
     Args:
         load: function without arguments that reads the files.
-        *paths: paths of the files, also of those that may not exist.
+        *paths: paths of the files. A file may be missing.
 
     Returns:
         The result of `load`.
 
     Raises:
-        ModelFileError: the files were replaced each time, or one is a pipe, a socket or a device.
-        Exception: of `load`, for files that do not change.
+        ModelFileError: if files were replaced in each attempt, or a path is a pipe, a socket or a
+            device.
+        Exception: the exception of `load`, if the files did not change.
     """
     for path in paths:
         require_regular_file(path)
@@ -102,17 +104,17 @@ def load_unchanged(load: Callable[[], T], *paths: Path) -> T:
 
 
 def weights_of(path: str | PathLike[str]) -> Path:
-    """Returns the path of the weights of an ONNX file, if they are in a file of their own."""
+    """Returns the path that the external weights of an ONNX file have, if there are any."""
     return Path(path).with_name("model.weights")
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
-    """Returns numbers that differ once a file is replaced; `None` if there is no file."""
+    """Returns numbers that change when a file is replaced, or `None` if the file is missing."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
         return None
-    # The time of the last change of its entry too: copies may keep the other one.
+    # A copy may keep the modification time (mtime), but not the inode change time (ctime).
     times = status.st_mtime_ns, status.st_ctime_ns
     return status.st_dev, status.st_ino, status.st_size, *times
 

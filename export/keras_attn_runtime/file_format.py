@@ -1,7 +1,7 @@
 """Reads the metadata of exported files, which docs/file-format.md defines.
 
-The runtime works with the settings of format 2. This module converts those of format 1; no other
-module distinguishes the formats.
+The runtime uses the settings of format 2. This module converts settings of format 1 to format 2, so
+that other modules need not distinguish the formats.
 """
 
 import json
@@ -16,23 +16,23 @@ from keras_attn_runtime.options import LARGEST_INT32
 FORMATS = ("1", "2")
 PREFIX = "keras_attn."
 KIND = "generation"
-"""The kind of file that a `Translator` runs."""
+"""The entry "kind" in the settings of files that a `Translator` can run."""
 
 _MISSING = object()
 
 
 @dataclass(frozen=True)
 class Side:
-    """The ids of one side of a model, its source or its target.
+    """The vocabulary of the source or of the target of a model.
 
     Attributes:
         vocabulary_size: int, number of ids of the model.
-        pad_token_id: int, fills short rows on the right.
-        start_token_id, end_token_id: ints, or `None` if the side has no such token.
-        add_start, add_end: bools, whether the start and the end token are put around the ids of a
-            text.
-        max_length: int, most ids of a text without these two, whose positions the model has
-            learned, or `None` for no limit.
+        pad_token_id: int, id that pads short rows on the right.
+        start_token_id, end_token_id: ints, or `None` if the vocabulary has no such token.
+        add_start, add_end: bools, whether the start token is put before, and the end token after,
+            the ids of a text.
+        max_length: int, maximum number of ids of a text, start and end token not counted. A model
+            with learned positions has such a limit. `None` for no limit.
         tokenizer: string, the format of the tokenizer in the file: "sentencepiece", "tokenizers" (a
             `tokenizer.json` of Hugging Face), or "none".
         language: string, a BCP 47 tag, or `None`.
@@ -50,12 +50,12 @@ class Side:
 
     @property
     def start(self) -> list[int]:
-        """List of the ids that are put before those of a text: one or none."""
+        """List of the ids to put before the ids of a text: the start token, or empty."""
         return [] if self.start_token_id is None or not self.add_start else [self.start_token_id]
 
     @property
     def end(self) -> list[int]:
-        """List of the ids that are put after those of a text: one or none."""
+        """List of the ids to put after the ids of a text: the end token, or empty."""
         return [] if self.end_token_id is None or not self.add_end else [self.end_token_id]
 
 
@@ -81,16 +81,16 @@ class Settings:
     Attributes:
         format: int, the format of the file.
         inputs: dict from the name of each input of the encoder to its `Input`.
-        source: `Side`, or `None` for a model whose inputs are no ids.
+        source: `Side`, or `None` for a model whose inputs are not ids.
         target: `Side`.
-        search: dict, the settings of the search by name: those below, its "class", and which of its
-            settings are "inputs" of the file.
-        beam_width: int, hypotheses kept open by the search.
-        num_hypotheses: int, hypotheses that the file returns for a sentence.
+        search: dict, the settings of the search: the four below, its "class", and "inputs", the
+            names of the settings that are inputs of the file.
+        beam_width: int, number of open hypotheses of the search.
+        num_hypotheses: int, number of hypotheses that the file returns for a sentence.
         max_length: int, default limit of output tokens, the end token counted.
         length_penalty: float, default exponent of the length penalty.
         versions: dict, versions of the libraries that wrote the file.
-        card: dict, what people may want to know: "license", "data", "recipe", "parity".
+        card: dict, information about the model: "license", "data", "recipe", "parity".
     """
 
     format: int
@@ -118,13 +118,13 @@ class Settings:
 
         Args:
             metadata: dict of strings, the `metadata_props` of an ONNX file.
-            input_names: names of the inputs of the file, which format 1 does not tell.
+            input_names: names of the inputs of the file, which metadata of format 1 does not have.
 
         Returns:
             `Settings`.
 
         Raises:
-            ModelFileError: if they are missing, of an unknown format, or malformed.
+            ModelFileError: if the metadata is missing, of an unknown format, or malformed.
         """
         if f"{PREFIX}format" not in metadata:
             raise ModelFileError(
@@ -154,14 +154,14 @@ class Settings:
 
 
 def tokenizer_of(metadata: Mapping[str, str], side: str) -> str:
-    """Returns the stored tokenizer of a side that has one: a string in base64.
+    """Returns the stored tokenizer of the source or the target as a base64 string.
 
     Args:
         metadata: dict of strings.
-        side: "source" or "target". Where both sides share one it is stored once, as the source's.
+        side: "source" or "target". A shared tokenizer is stored once, as the source tokenizer.
 
     Raises:
-        ModelFileError: there is none.
+        ModelFileError: if the metadata has no such tokenizer.
     """
     shared = metadata.get(f"{PREFIX}source_tokenizer")
     encoded = metadata.get(f"{PREFIX}{side}_tokenizer", shared)
@@ -176,7 +176,7 @@ def tokenizer_of(metadata: Mapping[str, str], side: str) -> str:
 def _from_format_1(
     old: dict[str, Any], metadata: Mapping[str, str], input_names: Iterable[str]
 ) -> dict[str, Any]:
-    """Converts the settings of format 1, which has special ids of the target only, to format 2."""
+    """Converts settings of format 1 to format 2. Format 1 has special ids of the target only."""
     tokenizer = "sentencepiece" if f"{PREFIX}source_tokenizer" in metadata else "none"
     add_start = old.get("source_start", False)
     source = {
@@ -213,13 +213,13 @@ def _from_format_1(
 
 
 def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Settings:
-    """Returns the `Settings` of entries of format 2; unknown keys are ignored."""
+    """Converts a dict of format 2 to `Settings`; ignores unknown keys."""
     root = _Reader("", entries)
     kind = root.get("kind", str)
     if kind != KIND:
         raise ModelFileError(
             f"Expected a file of the kind {KIND!r}, with a search inside. Received: kind={kind!r}. "
-            "Run it with ONNX Runtime itself."
+            "Run it with ONNX Runtime directly."
         )
     inputs = root.part("inputs")
     search = root.part("search")
@@ -272,18 +272,18 @@ def _side(reader: "_Reader") -> Side:
 
 
 class _Reader:
-    """Checked values of one JSON object, which errors name with its place in the settings."""
+    """Reads and checks values of a JSON object. Errors name the path of a value in the settings."""
 
     def __init__(self, place: str, entries: dict[str, Any]) -> None:
         self.place = place
         self.entries = entries
 
     def get(self, name: str, kind: type[Any] | tuple[type[Any], ...], default: Any = ...) -> Any:
-        """Returns the value of a name, which has one of the types, or the default."""
+        """Returns the value of `name`, or the default if it is missing; checks its type."""
         if name not in self.entries and default is not ...:
             return default
         value = self.entries.get(name, _MISSING)
-        # Python counts True as a number.
+        # In Python, bool is a subclass of int.
         if (
             value is _MISSING
             or not isinstance(value, kind)
@@ -294,7 +294,7 @@ class _Reader:
         return value
 
     def part(self, name: str) -> "_Reader":
-        """Returns the `_Reader` of an object inside."""
+        """Returns the `_Reader` of a nested object."""
         return _Reader(f"{self.place}{name}.", self.get(name, dict))
 
     def integer(self, name: str, least: int, most: int = LARGEST_INT32) -> int:

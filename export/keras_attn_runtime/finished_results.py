@@ -13,7 +13,7 @@ T = TypeVar("T", bound=Translation | None)
 def collect_results(
     sources: Iterable[Source], search: Callable[[list[Source]], Iterable[T | Unfinished]]
 ) -> list[T]:
-    """Returns all results; an error that ends the call early holds those that are finished."""
+    """Returns all results. If the call ends early, the error contains the finished results."""
     read: list[Source] = []
     results: list[T | Unfinished] = []
     try:
@@ -31,7 +31,7 @@ def collect_results(
 
 
 def yield_finished(results: Iterable[T | Unfinished]) -> Iterator[T]:
-    """Yields the results up to the first that is not finished; after those comes an error."""
+    """Yields results until the first `Unfinished`, then only consumes results until an error."""
     is_finished = True
     for result in results:
         if isinstance(result, Unfinished):

@@ -13,13 +13,13 @@ _BEGINNINGS = (
 
 
 def describe_foreign(path: str | PathLike[str]) -> str | None:
-    """Describes a file or directory that is not an ONNX file, with advice.
+    """Describes a file or directory that is not an ONNX file, and says what to do with it.
 
     Args:
         path: path of a file or directory.
 
     Returns:
-        String such as "a Keras file. Export the model: ...", or `None` if it is not recognized.
+        String such as "a Keras file. Export the model: ...", or `None` if the format is unknown.
     """
     kind, advice = identify_foreign(path)
     return None if kind is None else f"{kind}. {advice}"
@@ -32,8 +32,8 @@ def identify_foreign(path: str | PathLike[str]) -> tuple[str, str] | tuple[None,
         path: path of a file or directory.
 
     Returns:
-        Tuple of strings: what it is, such as "a Keras file", and what to do. Both are `None` if it
-        is not recognized.
+        Tuple of strings: the format, such as "a Keras file", and what to do. Both are `None` if the
+        format is unknown.
     """
     path = Path(path)
     if path.is_dir():

@@ -13,34 +13,35 @@ from typing import Any, Self, TypeAlias, TypeVar
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
-TIMED_OUT = 124  # the exit status of the command `timeout`
-SIGNAL = 128  # and the signal's number, as in a shell
+TIMED_OUT = 124  # the exit status after a timeout, as of the command `timeout`
+SIGNAL = 128  # the exit status after a signal, minus the number of the signal, as in a shell
 
 GRACE = 0.5
-"""Seconds in which the main thread must write a line or end, after a signal or the deadline."""
+"""After a signal or the deadline, the main thread must write a line or end within these seconds."""
 
 
 class Interruption:
-    """Lets Ctrl-C (SIGINT), SIGTERM and a deadline end the command, between two lines if possible.
+    """Context manager that ends the command at SIGINT (Ctrl-C), SIGTERM or a deadline.
 
-    As a context manager it handles the two signals. Until `started` the system ends the process,
-    because nothing can be lost. Process 1 of a container is the exception: for it the system
-    ignores signals without a handler. Then, while lines are read and translated, a signal raises
-    KeyboardInterrupt. What is translated already is written first: after `hold` a signal waits
-    until the next line is asked for. A second signal ends the process at once.
+    Before `started` is called, a signal ends the process at once, because there is no output yet.
+    Process 1 of a container is an exception, because the system ignores its signals without a
+    handler: there, a signal raises KeyboardInterrupt from the start. After `started`, a signal
+    raises KeyboardInterrupt while lines are read or translated. While translated lines are written,
+    that is, between `hold` and the request for the next line, KeyboardInterrupt is delayed until
+    that request. A second signal ends the process at once.
 
-    The main thread may be where no exception reaches it: it loads a model, or the reader of the
-    output has stopped reading. So after the first signal or the deadline another thread ends the
-    process, once the main thread has done nothing for half a second. After the deadline it writes
-    one line to standard error first; a signal needs none. It needs the lock of the
-    interpreter, which ONNX Runtime releases while it loads and runs; SentencePiece keeps it, and so
-    does the system while it loads a library.
+    An exception cannot interrupt the main thread while it loads a model or writes to a full pipe.
+    Therefore a watcher thread ends the process if, after the first signal or the deadline, the main
+    thread writes no line for `GRACE` seconds. At the deadline, the watcher thread also writes an
+    error message to standard error. The watcher thread needs the global interpreter lock. ONNX
+    Runtime releases this lock while it loads or runs a model. SentencePiece holds the lock, and so
+    does Python while it loads a shared library.
 
     Args:
-        timeout: float, seconds from now to the deadline. Default: none.
+        timeout: float, seconds from now to the deadline. Default: no deadline.
 
     Attributes:
-        number: int, the signal that came, or None.
+        number: int, number of the signal that was received, or `None`.
     """
 
     def __init__(self, timeout: float | None = None) -> None:
@@ -53,11 +54,11 @@ class Interruption:
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
-            # A shell lets its background jobs ignore Ctrl-C, and so do these.
+            # A shell starts background jobs with SIGINT ignored. They must keep ignoring it.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 early = self._handle if os.getpid() == 1 else signal.SIG_DFL
                 self._before[number] = signal.signal(number, early)
-        # The system writes the number of each signal there, whatever the main thread does.
+        # The number of each signal is written to this socket even if the main thread is blocked.
         self._receiver, self._sender = socket.socketpair()
         self._sender.setblocking(False)
         self._previous = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
@@ -67,7 +68,7 @@ class Interruption:
 
     def __exit__(self, *_: object) -> None:
         if self.number is not None:
-            return  # the process ends, and the other thread sees to it
+            return  # the watcher thread must keep running, to end the process
         signal.set_wakeup_fd(self._previous)
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -77,7 +78,7 @@ class Interruption:
         self._receiver.close()
 
     def started(self) -> None:
-        """Handles the signals from now on, because there will be output."""
+        """Installs the signal handlers. Call it before the first output."""
         for number in self._before:
             if self.number is None:
                 signal.signal(number, self._handle)
@@ -87,12 +88,15 @@ class Interruption:
         return None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
 
     def hold(self) -> None:
-        """Makes a signal wait until the next of `lines` is asked for."""
+        """Delays KeyboardInterrupt until the next item of `lines` is requested.
+
+        Call it before each line is written.
+        """
         self._held = True
         self._num_lines += 1
 
     def lines(self, lines: Iterable[T]) -> Iterator[T]:
-        """Yields the lines of an iterable until a signal comes, then raises KeyboardInterrupt."""
+        """Yields the lines of an iterable; raises KeyboardInterrupt after a signal."""
         iterator = iter(lines)
         while True:
             self._held = False
@@ -125,7 +129,7 @@ class Interruption:
             os._exit(SIGNAL + number)
 
     def _wait(self, seconds: float | None, of_signals: bool = True) -> int | None:
-        """Returns the number of the signal that came, 0 at the end of the block, None in time."""
+        """Returns a signal's number, 0 when the `with` block ends, or None after `seconds`."""
         end = None if seconds is None else time.monotonic() + seconds
         while True:
             left = None if end is None else max(end - time.monotonic(), 0.0)
@@ -137,9 +141,10 @@ class Interruption:
 
 
 def _write_error(text: str) -> None:
-    """Writes to standard error, unless it stays blocked for `GRACE` seconds.
+    """Writes to standard error, and gives up if the write blocks for `GRACE` seconds.
 
-    It writes to the descriptor, because the main thread may hold the lock of `sys.stderr`.
+    The function uses the file descriptor, because the main thread may hold the lock of
+    `sys.stderr`.
     """
 
     def write() -> None:

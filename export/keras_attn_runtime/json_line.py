@@ -11,12 +11,12 @@ def json_line(translation: Translation, hypotheses: bool = False, alignments: bo
     Args:
         translation: `Translation`.
         hypotheses: bool, whether the object has the list `hypotheses`. Default: False.
-        alignments: bool, whether it, and each of its hypotheses, has `alignments`, to six decimals.
-            Default: False.
+        alignments: bool, whether the object and each item of `hypotheses` have `alignments`,
+            rounded to six decimals. Default: False.
 
     Returns:
-        String, with `token_log_probs` where the file has them. A number that JSON does not have
-        (nan, inf) is null.
+        String. The object has `token_log_probs` if the translation has them. Numbers that JSON does
+        not support (nan, inf) are null.
     """
     entries = _entries(translation, alignments) | {
         "source_pieces": translation.source_pieces,
@@ -41,7 +41,7 @@ def _entries(hypothesis: Hypothesis, alignments: bool) -> dict[str, Any]:
     if hypothesis.token_log_probs is not None:
         entries["token_log_probs"] = [_number(value) for value in hypothesis.token_log_probs]
     if alignments and hypothesis.alignments is not None:
-        # As float64, so that they are short when written.
+        # Convert to float64: rounded float32 values would be written with many more digits.
         weights = hypothesis.alignments.astype(float).round(6).tolist()
         entries["alignments"] = [[_number(weight) for weight in row] for row in weights]
     return entries

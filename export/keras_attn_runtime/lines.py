@@ -1,4 +1,4 @@
-"""Decodes lines of bytes."""
+"""Reads lines of UTF-8 from a binary stream."""
 
 import codecs
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import BinaryIO
 from keras_attn_runtime.errors import SentenceError
 
 PART = 2**20
-"""Bytes of a line that are read at once."""
+"""Maximum number of bytes of a line that are read at once."""
 
 
 def read_lines(
@@ -15,16 +15,16 @@ def read_lines(
 ) -> Iterator[str]:
     """Yields the lines of a binary stream as strings, without their ends.
 
-    Only "\\n" ends a line, and one "\\r" before it belongs to it. All other separators, such as
-    U+2028 or a "\\r" inside, are text: the number of lines is that of `wc -l` (plus one if the last
-    is not ended). A byte order mark before the first line is dropped.
+    A line ends with "\\n" or "\\r\\n". All other separators, such as U+2028 or "\\r" alone, are
+    text. So the number of lines is the output of `wc -l`, plus one if the last line has no end. A
+    byte order mark before the first line is removed.
 
     Args:
         stream: binary stream.
         errors: "strict", or "replace" to read each invalid byte sequence as U+FFFD.
-        max_characters: int, most characters of a line that are needed. Only the beginning of a
-            longer line is kept, a few characters more, so that memory is bounded and the caller
-            sees that it is longer. All of it is decoded, to find invalid bytes. Default: no limit.
+        max_characters: int, limit of characters of a line. A longer line is cut a few characters
+            after the limit, so that memory is bounded and the caller can see that the line is too
+            long. Invalid bytes are found in the whole line. Default: no limit.
 
     Raises:
         SentenceError: if a line is not UTF-8 and errors is "strict".
@@ -40,14 +40,15 @@ def read_lines(
 def _line(
     part: bytes, stream: BinaryIO, errors: str, max_characters: int | None, index: int
 ) -> str:
-    """Returns the text of a line with its end. The first part was read already."""
-    # More by one, after a byte order mark and the two characters of the end are gone.
+    """Returns the text of a line, including its end. `part` is the first part of the line."""
+    # After a byte order mark and "\r\n" are removed, one character above the limit must remain.
     most = None if max_characters is None else max_characters + 4
     decoder = codecs.getincrementaldecoder("utf-8")(errors)
     text, num_bytes = "", 0
     while True:
         is_last = len(part) < PART or part.endswith(b"\n")
-        begin = num_bytes - len(decoder.getstate()[0])  # the last part may end in a character
+        # The previous part may have ended inside a character.
+        begin = num_bytes - len(decoder.getstate()[0])
         try:
             text = (text + decoder.decode(part, final=is_last))[:most]
         except UnicodeDecodeError as error:

@@ -34,24 +34,26 @@ class Options:
 
     Args:
         max_length: int of at least 0, limit of output tokens of each sentence, the end token
-            counted; 0 gives empty translations. The limit of the file holds too, which is usually
-            2 * source length + 10 tokens. Default: the limit of the file.
+            counted; 0 returns empty translations. The file also has a limit that depends on the
+            source, usually 2 * source length + 10 tokens. Default: the maximum length in the file.
         length_penalty: float of at least 0, exponent of the length in the ranking score; 0 ranks by
-            log probability. Default: the file's.
-        num_hypotheses: int of at least 1, hypotheses to return for each sentence, up to those the
-            file returns. Default: 1.
-        batch_size: int of at least 1, sentences given to the model at once. Default: 32.
-        window: int of at least 1, sentences read ahead and sorted by length. Default: 16 batches.
-        seed: int of at least 0, for a file that draws tokens at random: the tokens of the n-th
-            sentence depend on `seed` and n, not on the other sentences. Default: a different seed
-            in each call.
+            log probability. Default: the length penalty in the file.
+        num_hypotheses: int of at least 1, number of hypotheses to return for each sentence, at most
+            the number that the file returns. Default: 1.
+        batch_size: int of at least 1, number of sentences in a batch. Default: 32.
+        window: int of at least 1, number of sentences that are read ahead and sorted by length.
+            Default: 16 batches.
+        seed: int of at least 0, seed of a search that samples. The tokens of the n-th sentence
+            depend on `seed` and n, not on the other sentences. Default: a different seed in each
+            call.
         alignments: bool, whether to keep the alignments of a file that has them. They take most of
             the memory of long translations: a float for each pair of target and source token.
             Default: True.
-        timeout: float of at least 0, seconds for the whole call, including reading the input and
-            waiting for other calls. Then the call raises `DeadlineExceeded`. A list is read by the
-            thread of the call, any other iterable by another thread. Default: no limit.
-        cancel_token: `CancelToken`, by which another thread can end the call; it then raises
+        timeout: float of at least 0, limit of the whole call in seconds, including reading the
+            input and waiting for other calls. After this time the call raises `DeadlineExceeded`.
+            With a timeout or a token, an iterable that is not a list, tuple or array is read in a
+            separate thread. Default: no limit.
+        cancel_token: `CancelToken` with which another thread can end the call. The call then raises
             `Cancelled`. Default: none.
 
     Raises:
@@ -85,12 +87,12 @@ class Options:
         _require_cancel_token(self.cancel_token)
         for name in ("max_length", "num_hypotheses", "batch_size", "window", "seed"):
             value = getattr(self, name)
-            if value is not None:  # NumPy's small integers overflow where they are multiplied
+            if value is not None:  # products of small NumPy integers could overflow
                 object.__setattr__(self, name, int(value))
 
     @classmethod
     def of(cls, options: CallOptions) -> Self:
-        """Returns the `Options` of a dict of keyword arguments; refuses unknown names."""
+        """Converts a dict of keyword arguments to `Options`; raises TypeError for unknown names."""
         known = [field.name for field in fields(cls)]
         unknown = sorted(set(options) - set(known))
         if unknown:
@@ -147,7 +149,7 @@ def _require(
     least: int,
     most: int = LARGEST_INT32,
 ) -> None:
-    # NumPy would compare in the value's own type, in which the limit may not exist.
+    # NumPy would compare in the dtype of the value, which may be unable to represent the limits.
     plain: Any = value.item() if isinstance(value, np.generic) else value
     if not _is_number(plain, kind) or not least <= plain <= most:  # nan is in no range
         raise ValueError(

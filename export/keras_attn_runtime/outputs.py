@@ -9,7 +9,7 @@ from keras_attn_runtime.file_format import Settings
 
 _RANKS = {
     **{"token_ids": 3, "lengths": 2, "scores": 2, "log_probs": 2},
-    **{"alignments": 4, "token_log_probs": 3},  # not in every file
+    **{"alignments": 4, "token_log_probs": 3},  # optional outputs
 }
 _INTEGERS = ("token_ids", "lengths")
 
@@ -26,7 +26,7 @@ class SearchOutputs(TypedDict):
 
 
 def check_outputs(outputs: Mapping[str, object], batch: int, settings: Settings) -> SearchOutputs:
-    """Refuses outputs that a search of an exported file cannot have.
+    """Raises an error if an output of the search has a wrong shape, dtype or value.
 
     Args:
         outputs: dict of arrays by output name, see `ExportedModel.run`.
@@ -34,7 +34,7 @@ def check_outputs(outputs: Mapping[str, object], batch: int, settings: Settings)
         settings: `Settings` of the file.
 
     Returns:
-        The same dict.
+        `outputs`, unchanged.
 
     Raises:
         ModelFileError: if an output has another rank, shape or dtype, if a token id is outside of
@@ -65,7 +65,7 @@ def check_outputs(outputs: Mapping[str, object], batch: int, settings: Settings)
 
 
 def check_partial(partial: Array, batch: int, settings: Settings) -> None:
-    """Refuses anything but a `(batch, steps)` array of target ids; see `check_outputs`."""
+    """Raises an error unless `partial` is an array `(batch, steps)` of target ids."""
     if not np.issubdtype(partial.dtype, np.integer):
         _refuse("partial", "an array of integer type", f"dtype={partial.dtype}")
     if partial.ndim != 2 or len(partial) != batch:

@@ -3,11 +3,11 @@ from typing import Any, Self
 
 
 class PickledArguments:
-    """Makes the objects of a class pickle as the arguments that they were created with.
+    """Base class of objects that are pickled as the arguments of their constructor.
 
-    For objects that hold sessions and threads, which cannot be pickled: each process that receives
-    one opens the files again. The files must be there, under the same paths. `copy.copy` and
-    `copy.deepcopy` also create a new object.
+    These objects contain sessions and threads, which cannot be pickled. Unpickling calls the
+    constructor, which opens the files again. The files must exist under the same paths. `copy.copy`
+    and `copy.deepcopy` also call the constructor.
     """
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]

@@ -1,6 +1,6 @@
-"""Prefixes of translations: one for all sentences, or one for each.
+"""Prefixes of translations: one prefix for all sentences, or one for each sentence.
 
-A whole translation, given to be scored, is such a prefix too: one that ends with the end token.
+A translation is scored as a prefix that ends with the end token.
 """
 
 import dataclasses
@@ -16,11 +16,11 @@ from keras_attn_runtime.source import Source
 from keras_attn_runtime.tokenizer import Tokenizer
 
 LEAST_TARGET_CHARACTERS = 16_384
-"""A prefix or target may have this many characters, also if the limit of sources is lower."""
+"""A prefix or target may have this many characters, even if the limit of sources is lower."""
 
 
 class PrefixReader:
-    """Gives each `Source` the prefix of its translation.
+    """Checks prefixes of translations and adds them to `Source`s.
 
     Args:
         side: `Side` of the target.
@@ -34,19 +34,20 @@ class PrefixReader:
     def of_texts(
         self, sources: Iterable[Source], target_prefix: object, tokenizer: Tokenizer
     ) -> Iterator[Source]:
-        """Returns the sources with prefixes.
+        """Adds prefixes that are strings.
 
         Args:
             sources: iterable of `Source`s.
-            target_prefix: string for all, or iterable of a string for each.
+            target_prefix: one string for all sources, or iterable with one string for each source.
             tokenizer: `Tokenizer` of the target.
 
         Returns:
-            Iterator of `Source`s.
+            Iterator of copies of the sources with prefixes.
 
         Raises:
-            ValueError: another type, or another number of prefixes than of sources.
-            SentenceError: the prefix of one sentence is not valid.
+            ValueError: if `target_prefix` has a wrong type, or the number of prefixes is not the
+                number of sources.
+            SentenceError: if the prefix of one sentence is not valid.
         """
 
         def read(text: object) -> list[int]:
@@ -55,7 +56,7 @@ class PrefixReader:
         return _with_prefixes(sources, target_prefix, _is_text, read)
 
     def of_ids(self, sources: Iterable[Source], target_prefix: object) -> Iterator[Source]:
-        """Returns the sources with prefixes: ids for all, or an iterable of ids for each."""
+        """Adds prefixes that are ids: one list for all sources, or one list for each source."""
         return _with_prefixes(sources, target_prefix, _are_ids, self._checked_ids)
 
     def of_targets(
@@ -65,7 +66,7 @@ class PrefixReader:
         tokenizer: Tokenizer,
         end_token_id: int,
     ) -> Iterator[Source]:
-        """Returns the sources with whole translations, an iterable of one string for each."""
+        """Adds whole translations, one string for each source, as prefixes with end token."""
 
         def read(text: object) -> list[int]:
             return [*self._encoded(text, "target", tokenizer), end_token_id]
@@ -92,11 +93,11 @@ class PrefixReader:
             raise ValueError(
                 f"Expected a {name} that can be written as UTF-8. Received: {error.reason}."
             ) from error
-        if len(text) > self.max_characters:  # see `SourceReader`
+        if len(text) > self.max_characters:  # tokenization could take quadratic time
             raise ValueError(
                 f"Expected a {name} of at most {self.max_characters} characters. Received: a "
-                "longer text. Raise max_source_characters, which is the limit of targets too where "
-                f"it is above {LEAST_TARGET_CHARACTERS}."
+                "longer text. Raise max_source_characters; if it is above "
+                f"{LEAST_TARGET_CHARACTERS}, it is also the limit of targets."
             )
         return tokenizer.encode(text)
 

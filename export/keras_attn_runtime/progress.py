@@ -5,16 +5,16 @@ from typing import TextIO
 
 
 class Progress:
-    """Counts lines on a terminal, in one line that is overwritten; silent elsewhere.
+    """Shows the number of finished lines on a terminal, in a line that is overwritten.
 
-    When the stream can no longer be written, such as a terminal that was closed, the count ends and
-    the work goes on.
+    Nothing is shown if the stream is not a terminal. Errors of the stream, such as a terminal that
+    was closed, end the display but raise no exception.
 
     Args:
-        stream: text stream, usually stderr; `None`, as where it is closed, for no output.
-        results: text stream of the output lines, or `None`. If it is a terminal, there is no count,
-            because the lines would be written into it.
-        interval: float, least seconds between two updates. Default: 0.5.
+        stream: text stream, usually `sys.stderr`, which can be `None`. `None` means no output.
+        results: text stream of the output lines, or `None`. If it is a terminal, the number is not
+            shown, because it would be mixed with the lines.
+        interval: float, minimum number of seconds between two updates. Default: 0.5.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Progress:
             self._show(now)
 
     def message(self, text: str) -> None:
-        """Prints a line above the count."""
+        """Prints a message in its own line."""
         erase = "\r\x1b[K" if self._visible else ""
         self._print(f"{erase}{text}\n")
 
@@ -57,6 +57,6 @@ class Progress:
             print(text, end="", file=self.stream, flush=True)
         except OSError:
             self._visible = False
-            # Python would try to write it once more at its end, and fail.
+            # At exit, Python would try to write the remaining text again, and fail.
             with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), self.stream.fileno())

@@ -1,4 +1,4 @@
-"""Reading an iterable that may block, in a thread that a deadline does not wait for."""
+"""Reads an iterable in a separate thread, so that a blocking `next` does not delay a deadline."""
 
 import queue
 import threading
@@ -13,18 +13,19 @@ T = TypeVar("T")
 
 
 def read(items: Iterable[T], call: Call) -> Iterable[T]:
-    """Returns an iterable of the same items that ends when the call is stopped.
+    """Returns an iterable of the same items that raises an error when the call ends early.
 
-    Without a deadline and a token it is `items` itself. A list, a tuple or an array cannot block.
-    Any other iterable is read by another thread, item by item and not ahead; when the call is
-    stopped inside of its `next`, that thread stays until `next` returns, and drops the item.
+    For a call without deadline and token it returns `items` unchanged. A list, a tuple or an array
+    cannot block, so the calling thread reads it. Any other iterable is read in another thread, only
+    one item at a time when the item is requested. If the call ends while `next` blocks, this thread
+    remains until `next` returns, and the item is lost.
 
     Args:
         items: iterable.
         call: `Call`.
 
     Raises:
-        Cancelled, DeadlineExceeded: while it is read.
+        Cancelled, DeadlineExceeded: by the returned iterable, if the call ends early.
     """
     if not call.is_limited:
         return items
@@ -60,14 +61,14 @@ def _read_in_thread(items: Iterable[T], call: Call) -> Iterator[T]:
 def _answer(
     items: Iterable[T], requests: "queue.SimpleQueue[Future[T] | None]", call: Call
 ) -> None:
-    """Gives each requested future the next item, or the exception in its place."""
+    """Sets the result of each requested future to the next item, or sets its exception."""
     iterator: Iterator[T] | None = None
     while (request := requests.get()) is not None:
         try:
             if iterator is None:
                 iterator = iter(items)
             request.set_result(next(iterator))
-        except BaseException as error:  # also KeyboardInterrupt, for the thread of the call
+        except BaseException as error:  # the calling thread raises it, also KeyboardInterrupt
             request.set_exception(error)
             return
         finally:

@@ -13,16 +13,16 @@ KINDS = {
 
 
 def require_regular_file(path: str | PathLike[str]) -> None:
-    """Refuses paths that ONNX Runtime cannot open.
+    """Raises an error for a path that ONNX Runtime cannot open.
 
-    These are a pipe, a socket or a device, whose opening may never return, and a path that is not
-    valid UTF-8.
+    ONNX Runtime cannot open a path that is not valid UTF-8. Opening a pipe, a socket or a device
+    could block forever.
 
     Args:
-        path: string or path. A path without a file, or of a directory, is left to who opens it.
+        path: string or path. A missing file and a directory are accepted.
 
     Raises:
-        ModelFileError: if the path is none of a file and a directory, or not valid UTF-8.
+        ModelFileError: if the path is a pipe, a socket or a device, or is not valid UTF-8.
     """
     try:
         os.fsdecode(path).encode()

@@ -1,4 +1,4 @@
-"""Scores of given translations, from a search with the whole translation as its prefix."""
+"""Scores given translations with a search whose prefix is the whole translation."""
 
 import collections
 from collections.abc import Callable, Iterable, Iterator
@@ -24,17 +24,17 @@ def scores(
     search: Callable[[Iterator[Source]], Iterable[Translation | Unfinished]],
     skip_unscorable: bool = False,
 ) -> Iterator[Translation | Unfinished | None]:
-    """Yields the `Translation` of each source, which equals the prefix of the source.
+    """Yields a `Translation` for each source; its tokens are the prefix of the source.
 
     Args:
-        sources: iterable of `Source`s, whose prefixes end with the end token; without
-            `skip_unscorable` all must have tokens.
-        search: function from sources to their translations, lazily and in order.
+        sources: iterable of `Source`s whose prefixes end with the end token. Unless
+            `skip_unscorable`, all sources must have tokens.
+        search: function that takes sources and yields their translations lazily and in order.
         skip_unscorable: bool, whether to yield `None` for a source without tokens, and for a
-            translation that a limit has cut. Default False. An `UNFINISHED` one stays so.
+            translation that was cut by a limit. `UNFINISHED` is yielded unchanged. Default: False.
 
     Raises:
-        SentenceError: if a limit has cut one.
+        SentenceError: if a translation was cut by a limit, unless `skip_unscorable`.
     """
     read: collections.deque[Source] = collections.deque()
 
@@ -57,7 +57,7 @@ def scores(
             raise SentenceError(
                 index,
                 f"expected a target of at most {len(translation.token_ids)} tokens, the end token "
-                f"included, the limit for this text. Received: {len(target)}. It is that of "
-                "max_length, of the positions that the model has learned, or of the file's search: "
-                "export it with `--search relative_max_length=null`.",
+                f"included. Received: {len(target)}. The limit is max_length, the number of "
+                "learned positions, or a limit of the search in the file. To remove the last, "
+                "export with `--search relative_max_length=null`.",
             )

@@ -1,4 +1,4 @@
-"""Checks the sentences and prefixes of a caller."""
+"""Checks the types of sentences and prefixes."""
 
 from collections.abc import Iterable, Mapping, Set
 from typing import TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def require_sentences(sentences: Iterable[T], name: str) -> Iterable[T]:
-    """Returns sentences unchanged; raises `ValueError` if they are not one item a sentence."""
+    """Returns sentences unchanged; raises `ValueError` if they have a wrong type."""
     if not _is_list(sentences):
         raise ValueError(
             f"Expected {name} to be a list with one item for each sentence. "
@@ -23,16 +23,16 @@ def require_sentences(sentences: Iterable[T], name: str) -> Iterable[T]:
 
 
 def read_prefix(target_prefix: object, call: Call) -> object:
-    """Like `read`; a single prefix of all sentences, or an invalid value, is returned unchanged."""
+    """Like `read`, but returns a single prefix for all sentences, or an invalid value, as it is."""
     if isinstance(target_prefix, (str, bytes)) or not isinstance(target_prefix, Iterable):
         return target_prefix
     if is_in_memory(target_prefix):
-        return target_prefix  # may be one prefix, and cannot block
+        return target_prefix  # it may be a single prefix, and reading it cannot block
     return read(target_prefix, call)
 
 
 def _is_list(sentences: object) -> bool:
-    # A string is an iterable of characters, a dict or a table of its keys; a set has no order.
+    # A string iterates over characters, a dict or a table over keys. A set has no order.
     if hasattr(sentences, "columns") or isinstance(sentences, (str, bytes, Mapping, Set)):
         return False
     return isinstance(sentences, Iterable)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 MOST_THREADS = 1024
-"""A larger number is a mistake: ONNX Runtime starts all threads, also more than there are cores."""
+"""Maximum number of threads. ONNX Runtime itself has no limit and starts all requested threads."""
 
 Provider: TypeAlias = tuple[str, Mapping[str, object]]
 """Name and options of an execution provider."""
@@ -31,24 +31,23 @@ def create_session(
 ) -> "onnxruntime.InferenceSession":
     """Loads an ONNX file on exactly the requested execution providers.
 
-    ONNX Runtime by itself falls back to the CPU with a warning when a provider does not start; here
-    that is an error, because a server that is a hundred times too slow is harder to notice than one
-    that fails.
+    If a provider does not start, ONNX Runtime prints a warning and uses the CPU. This function
+    raises an error instead, because users notice an error sooner than a model that is a hundred
+    times slower.
 
     Args:
         path: string or path of the ONNX file.
         providers: string, or list of strings and `(string, options dict)` pairs, in order of
-            preference: "cpu", "cuda" or any provider name of ONNX Runtime. Single operators that a
-            provider lacks run on the CPU. Default: "cpu".
-        num_threads: int in [1, 1024], threads of one operator. Default: ONNX Runtime's choice, all
-            cores.
+            preference: "cpu", "cuda" or any provider name of ONNX Runtime. Operators that a
+            provider does not support run on the CPU. Default: "cpu".
+        num_threads: int in [1, 1024], number of threads of one operator. Default: all cores.
 
     Returns:
         `onnxruntime.InferenceSession`.
 
     Raises:
-        FileNotFoundError: if there is no such file (or another OSError if it cannot be opened).
-        ModelFileError: if it is no regular file, or ONNX Runtime cannot load it.
+        FileNotFoundError: if the file does not exist (another OSError if it cannot be opened).
+        ModelFileError: if the path is not a regular file, or ONNX Runtime cannot load the file.
         ProviderError: if a provider is unknown, not installed or does not start.
         ValueError: if `num_threads` is not an integer in its range.
         ImportError: if ONNX Runtime is not installed, or cannot be loaded.
@@ -56,7 +55,7 @@ def create_session(
     if num_threads is not None:
         require_integer("num_threads", num_threads, least=1, most=MOST_THREADS)
     require_regular_file(path)
-    # Opening it here turns a missing file or a missing permission into the usual OSError.
+    # A missing file or permission raises the usual OSError here, not an error of ONNX Runtime.
     with open(path, "rb"):
         pass
     _require_onnxruntime()
@@ -65,15 +64,15 @@ def create_session(
     resolved = _resolve("cpu" if providers is None else providers)
     names = [name for name, _ in resolved]
     if "CUDAExecutionProvider" in names and hasattr(onnxruntime, "preload_dlls"):
-        # It reports missing libraries with print, which must not get between the translations.
+        # `preload_dlls` prints missing libraries to stdout, which is for translations only.
         with contextlib.redirect_stdout(sys.stderr):
             onnxruntime.preload_dlls()
 
     options = onnxruntime.SessionOptions()
-    # Masked weights are denormal numbers, which are many times slower on CPUs. This flushes them to
-    # zero, also in the thread that creates the first session.
+    # Attention weights of masked positions can be denormal numbers, which CPUs process many times
+    # slower. This option flushes them to zero, also in the thread that creates the first session.
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
-    options.log_severity_level = 4  # what goes wrong comes as an exception, not also as a log line
+    options.log_severity_level = 4  # do not log errors, which are raised as exceptions too
     if num_threads is not None:
         options.intra_op_num_threads = num_threads
     try:
@@ -87,13 +86,13 @@ def create_session(
         given = "".join(f" Check the options {given}." for _, given in resolved if given)
         if _loads_on_cpu(path, options, names):
             raise ProviderError(
-                f"{cause} On the CPU it can. Check the driver and libraries, or ask for "
+                f"{cause} It can load the file on the CPU. Check the driver and libraries, or use "
                 f"providers='cpu'.{given}"
             ) from error
         if "ai.onnx.contrib" in str(error):
             raise ModelFileError(
-                f"Expected a file from ids to ids. Received: {str(path)!r}, one from strings to "
-                "strings, which needs onnxruntime-extensions and no runtime. Export it with "
+                f"Expected a file whose inputs are ids. Received: {str(path)!r}, whose inputs are "
+                "strings. It needs onnxruntime-extensions instead of this runtime. Export it with "
                 "`onnx` instead of `onnx-text`, or see the docstring of `export_onnx_text`."
             ) from error
         foreign = describe_foreign(path)
@@ -118,33 +117,33 @@ def create_session(
 def _loads_on_cpu(
     path: str | PathLike[str], options: "onnxruntime.SessionOptions", names: list[str]
 ) -> bool:
-    """Returns whether the CPU loads a file that other providers refused."""
+    """Returns whether the CPU can load a file that other providers could not load."""
     import onnxruntime
 
     if names == ["CPUExecutionProvider"]:
         return False
     try:
         onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception:  # as above
+    except Exception:  # the exceptions of ONNX Runtime have no common base class
         return False
     return True
 
 
 def _require_onnxruntime() -> None:
     """Imports ONNX Runtime for the first time; raises ImportError if it is missing."""
-    # From 1.30 on, ONNX Runtime reads this when it is imported. Without it, it writes an id and a
-    # database of events into the user's home.
+    # On import, ONNX Runtime 1.30 and newer read this variable. If it is not set, ONNX Runtime
+    # writes an id and a database of events into the user's home directory.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
     except ModuleNotFoundError as error:
         if error.name != "onnxruntime":
-            raise  # it is there and lacks something
+            raise  # onnxruntime is installed, but one of its dependencies is missing
         missing = error
     else:
         if hasattr(onnxruntime, "InferenceSession"):
             return
-        missing = None  # the folder that uninstalling one of the two packages leaves of the other
+        missing = None  # uninstalling the CPU or GPU package leaves a partial folder of the other
     raise ImportError(
         "ONNX Runtime is not installed, or not whole: `pip install keras-attn-runtime[cpu]`, or "
         "`keras-attn-runtime[gpu]` for NVIDIA GPUs (one of the two, never both)."
@@ -152,7 +151,7 @@ def _require_onnxruntime() -> None:
 
 
 def _resolve(providers: Providers) -> list[Provider]:
-    """Returns `(name, options)` pairs with the names of installed providers, or raises."""
+    """Returns `(name, options)` pairs with full names; raises an error for unknown providers."""
     import onnxruntime
 
     if isinstance(providers, str):
@@ -180,9 +179,9 @@ def _resolve(providers: Providers) -> list[Provider]:
         )
     for name, (_, options) in zip(names, pairs, strict=True):
         if name == "cpu" and options:
-            # ONNX Runtime would ignore them, also where "cuda" was forgotten.
+            # ONNX Runtime would ignore the options. The user may have forgotten to pass "cuda".
             raise ProviderError(
-                f"Expected no options for the CPU. Received: {options}. Name the provider they "
-                "are for."
+                f"Expected no options for the CPU. Received: {options}. Pass them with the name of "
+                "another provider."
             )
     return [(available[name], options) for name, (_, options) in zip(names, pairs, strict=True)]

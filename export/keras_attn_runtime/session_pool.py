@@ -8,10 +8,10 @@ T = TypeVar("T")
 
 
 class SessionPool(Generic[T]):
-    """Sessions that threads use in turn.
+    """Distributes sessions among threads.
 
     Args:
-        sessions: list of at least one session, or of one tuple of sessions.
+        sessions: list of at least one session, or of at least one tuple of sessions.
     """
 
     def __init__(self, sessions: Sequence[T]) -> None:
@@ -22,7 +22,7 @@ class SessionPool(Generic[T]):
 
     @contextmanager
     def borrow(self) -> Generator[T, None, None]:
-        """Yields a session that no other thread uses; any session if all are in use."""
+        """Yields a session that no other thread uses, or any session if all are in use."""
         try:
             session = self._free.get_nowait()
         except queue.Empty:
@@ -34,5 +34,5 @@ class SessionPool(Generic[T]):
             self._free.put(session)
 
     def next(self) -> T:
-        """Returns each session in turn, also one that is in use."""
+        """Returns the sessions in turn, even if they are in use."""
         return next(self._turns)

@@ -1,4 +1,4 @@
-"""Reads the texts or ids of a caller as ids of the model."""
+"""Converts texts or ids to the ids that the model reads."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ from keras_attn_runtime.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Source:
-    """One sentence as the model reads it.
+    """The input of the model for one sentence.
 
     Attributes:
-        ids: list of ints, with the start and end token if the model reads them; [] for a sentence
-            without tokens, for which the model is not run.
+        ids: list of ints, with the start and end token if the model reads them. Empty for a
+            sentence without tokens; the model is not run on such a sentence.
         truncated: bool, whether the sentence was longer than the limit and was cut.
-        prefix: list of ints, target ids that the translation begins with.
-        seed: int, of a file that draws tokens at random.
+        prefix: list of ints, the first target ids of the translation.
+        seed: int, seed of a search that samples.
         arrays: dict of arrays by the names of the inputs, for a model whose inputs are not ids;
             `None` for ids.
     """
@@ -34,7 +34,7 @@ class Source:
 
     @property
     def is_empty(self) -> bool:
-        """bool, whether there is nothing to read."""
+        """bool, whether there are neither ids nor arrays."""
         return not self.ids and self.arrays is None
 
     @property
@@ -49,13 +49,13 @@ class Source:
 
 
 class SourceReader:
-    """Checks sentences and turns them into `Source`s.
+    """Checks sentences and converts them to `Source`s.
 
     Args:
         side: `Side` of the source.
         max_source_length: int, limit of tokens of a sentence, start and end token not counted.
         max_source_characters: int, limit of characters (code points) of a text.
-        truncate: bool, whether longer sentences are cut instead of refused.
+        truncate: bool, whether longer sentences are cut. If not, they raise `SentenceError`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SourceReader:
         self._start, self._end = side.start, side.end
 
     def read_texts(self, texts: Iterable[object], tokenizer: Tokenizer) -> Iterator[Source]:
-        """Yields the `Source` of each text; raises `SentenceError` when one cannot be read."""
+        """Yields the `Source` of each text; raises `SentenceError` for an invalid text."""
         for index, text in enumerate(texts):
             if not isinstance(text, str):
                 raise SentenceError(
@@ -83,7 +83,7 @@ class SourceReader:
             yield self._source_of_text(index, text, tokenizer)
 
     def read_ids(self, sentences: Iterable[npt.ArrayLike]) -> Iterator[Source]:
-        """Yields the `Source` of each sequence of ids; raises `SentenceError` on an invalid one."""
+        """Yields the `Source` of each id sequence; raises `SentenceError` for an invalid one."""
         for index, sentence in enumerate(sentences):
             ids = self._checked_ids(index, sentence)
             while ids and ids[-1] == self.side.pad_token_id:
@@ -101,7 +101,7 @@ class SourceReader:
             yield self._source(index, ids[num_start:])
 
     def _source_of_text(self, index: int, text: str, tokenizer: Tokenizer) -> Source:
-        # SentencePiece takes quadratic time for some long texts, and nothing can interrupt it.
+        # SentencePiece takes quadratic time for some long texts and cannot be interrupted.
         is_too_long = len(text) > self.max_source_characters
         if is_too_long and not self.truncate:
             raise SentenceError(
@@ -121,7 +121,7 @@ class SourceReader:
                 f"Received: {len(ids)} tokens. Split it, raise the limit or ask for truncation.",
             )
         ids = ids[: self.max_source_length]
-        # A language model can go on from its start token alone; another model has nothing to read.
+        # A language model can continue its start token alone. Other models need a token.
         is_empty = not ids and (self._end or not self._start)
         truncated = truncated or is_too_long
         return Source([] if is_empty else [*self._start, *ids, *self._end], truncated)

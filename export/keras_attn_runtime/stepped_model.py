@@ -20,21 +20,22 @@ FILES = ("start.onnx", "step.onnx", "finish.onnx")
 
 
 class SteppedModel(ExportedModel):
-    """Three ONNX files exported by keras_attn, whose search loop runs on the host.
+    """Three ONNX files exported by keras_attn; the loop of the search runs in Python.
 
-    `run` returns the same as `ExportedModel.run`; `start` returns the search before its first step.
+    `run` returns the same outputs as `ExportedModel.run`. `start` returns a search that the caller
+    runs step by step.
 
     Args:
         directory: string or path of the directory with `start.onnx`, `step.onnx` and `finish.onnx`.
         providers, num_threads, num_sessions: see `ExportedModel`.
 
     Raises:
-        ModelFileError: if `directory` is a file, or a file is damaged, from elsewhere, of another
-            format, or of another export than `start.onnx`.
+        ModelFileError: if `directory` is a file, or a file is damaged, was not exported by
+            keras_attn, has another format, or does not belong to `start.onnx`.
     """
 
     _others: "list[tuple[onnxruntime.InferenceSession, onnxruntime.InferenceSession]]"
-    """The sessions of `step.onnx` and `finish.onnx`, for each of `start.onnx`."""
+    """For each session of `start.onnx`, the sessions of `step.onnx` and `finish.onnx`."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class SteppedModel(ExportedModel):
 
     def _check_signature(self) -> list[str]:
         start, (step, finish) = self._sessions[0], self._others[0]
-        # None where the file was changed on purpose.
+        # None if a user edited the file and deleted its checksum.
         expected = start.get_modelmeta().custom_metadata_map.get(KEY)
         for name, session in zip(FILES[1:], (step, finish), strict=True):
             received = session.get_modelmeta().custom_metadata_map.get("keras_attn.start")
@@ -121,7 +122,7 @@ class SteppedModel(ExportedModel):
         step: "onnxruntime.InferenceSession",
         finish: "onnxruntime.InferenceSession",
     ) -> None:
-        """Refuses graphs whose inputs are not outputs of the graphs before them."""
+        """Raises an error if an input of a graph is not an output of an earlier graph."""
         given = {"length_penalty": "tensor(float)"} | _types(start.get_inputs())
         started = given | _types(start.get_outputs())
         stepped = {

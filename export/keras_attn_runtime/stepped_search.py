@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 NEXT = "next/"
-"""Prefix of the name of a value that a step returns."""
+"""Prefix of the names of values that `step.onnx` returns for the next step."""
 
 Session: TypeAlias = "onnxruntime.InferenceSession"
 
@@ -18,11 +18,12 @@ Sessions: TypeAlias = tuple[Session, Session, Session]
 
 
 class SteppedSearch:
-    """A search whose loop runs on the host.
+    """A search whose loop runs in Python.
 
-    An iterator over its steps: each `next` runs one step and returns int32 `(batch, steps)`, the
-    best hypothesis of each sentence so far, or its result once it is done, with padding on the
-    right. The values between two steps stay in the memory of the execution provider.
+    The object is an iterator. Each `next` runs one step of the search and returns an int32 array
+    `(batch, steps)`, padded on the right: the best hypothesis of each sentence so far, or the
+    result of a sentence that is done. The state of the search remains in the memory of the
+    execution provider.
 
     Args:
         sessions: tuple of the sessions of `start.onnx`, `step.onnx` and `finish.onnx`.
@@ -30,8 +31,8 @@ class SteppedSearch:
         call: `Call` that can stop the search. Default: none.
 
     Attributes:
-        values: dict of `onnxruntime.OrtValue` by name, everything between two steps; `.numpy()`
-            shows one.
+        values: dict from name to `onnxruntime.OrtValue`, the state of the search. The method
+            `.numpy()` of a value converts it to an array.
 
     Raises:
         ModelFileError: if ONNX Runtime fails.
@@ -40,7 +41,7 @@ class SteppedSearch:
     def __init__(
         self, sessions: Sessions, feeds: Mapping[str, Array], call: Call | None = None
     ) -> None:
-        import onnxruntime  # may be missing, which `create_session` reports first
+        import onnxruntime  # if it is not installed, `create_session` has raised an error before
 
         start, self._step, self._finish = sessions
         self._call = call or Call()
@@ -67,7 +68,7 @@ class SteppedSearch:
         return bool(self.values["done"].numpy().all())
 
     def results(self) -> Arrays:
-        """Returns the results of the search once it is done, see `ExportedModel.run`."""
+        """Returns the results of a search that is done, see `ExportedModel.run`."""
         self._run(self._finish)
         return {each.name: self.values[each.name].numpy() for each in self._finish.get_outputs()}
 

@@ -18,16 +18,17 @@ class StreamingTranslator(Translator):
     """A `Translator` that also returns a translation token by token.
 
     It reads a directory exported by `keras-attn export onnx-steps`. Its translations are the same
-    as with a single file; each token costs one more call of ONNX Runtime.
+    as those of the single file from `keras-attn export onnx`, but it calls ONNX Runtime once for
+    each token.
 
     Args:
         path: string or path of the directory.
         **arguments: see `Translator`.
 
     Raises:
-        ModelFileError: if `path` is a file, or a file is damaged, not exported by keras_attn, of
-            another format, or of another export than `start.onnx`.
-        Exception: see `Translator` for all others.
+        ModelFileError: if `path` is a file, or a file is damaged, was not exported by keras_attn,
+            has another format, or does not belong to `start.onnx`.
+        Exception: all other errors of `Translator`.
 
     Example:
 
@@ -51,19 +52,20 @@ class StreamingTranslator(Translator):
         Args:
             text: string.
             max_length, length_penalty, seed, timeout, cancel_token: see `Options`. The timeout
-                begins with this call and holds until the last string.
-            target_prefix: string that the translation begins with. Default: nothing.
+                limits the time from this call to the last string.
+            target_prefix: string that the translation begins with. Default: no prefix.
 
         Returns:
-            Iterator of strings: after each token the best translation so far, at last the whole
-            one. Greedy search only appends; beam search may change earlier words.
+            Iterator of strings: the best translation so far after each token. The last string is
+            the whole translation. Greedy search only appends to the previous string; beam search
+            may change earlier words.
 
         Raises:
             SentenceError: if the text is not valid or too long.
             ModelFileError: if ONNX Runtime fails, or the file has no tokenizer or does not support
                 `target_prefix`.
             ValueError: if an option is out of its range.
-            DeadlineExceeded: if `timeout` seconds are over.
+            DeadlineExceeded: if the call takes longer than `timeout` seconds.
             Cancelled: if `cancel_token` is cancelled.
         """
         options = self._checked(
@@ -100,7 +102,7 @@ class StreamingTranslator(Translator):
         return self._stepped_model
 
     def _in_worker(self, function: Callable[[], T], call: Call) -> T:
-        """Returns the result of a function that runs ONNX Runtime, in a worker."""
+        """Runs a function in a worker thread and returns its result."""
         try:
             call.check()
             return self._runner.result(self._runner.submit(function, call), call)
@@ -116,7 +118,7 @@ class StreamingTranslator(Translator):
                 yield text
         finally:
             call.stop()
-        if text is None:  # a limit of no tokens
+        if text is None:  # a limit of the file allows no tokens
             yield ""
 
     def _text(self, partial: Array, tokenizer: Tokenizer) -> str:

@@ -14,7 +14,7 @@ class Tokenizer:
         encoded_model: string, the serialized SentencePiece model in base64.
 
     Raises:
-        ModelFileError: if it cannot be decoded or loaded.
+        ModelFileError: if the model cannot be decoded or loaded.
     """
 
     def __init__(self, encoded_model: str) -> None:
@@ -30,11 +30,11 @@ class Tokenizer:
         self.unknown_token_id = self._processor.unk_id()
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text, without special ids; [] if normalization removes all of it."""
+        """Returns the ids of a text, without special ids; [] if normalization removes the text."""
         return self._processor.encode(text)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids; control ids have no text."""
+        """Converts ids to text; control ids are left out."""
         return self._processor.decode(self._known(ids))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -42,5 +42,5 @@ class Tokenizer:
         return [self._processor.id_to_piece(id) for id in self._known(ids)]
 
     def _known(self, ids: Iterable[int]) -> list[int]:
-        # A model's vocabulary may be rounded up; ids beyond the tokenizer's have no piece.
+        # The vocabulary of the model may be larger; ids that the tokenizer lacks have no piece.
         return [id if 0 <= id < self.vocabulary_size else self.unknown_token_id for id in ids]

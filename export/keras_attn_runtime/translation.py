@@ -13,28 +13,31 @@ class Unfinished(enum.Enum):
 
 
 UNFINISHED: Final = Unfinished.UNFINISHED
-"""Stands for a `Translation` that a call did not finish in its time."""
+"""Replaces a `Translation` that was not finished when the call ended early."""
 
 
 @dataclass(frozen=True, repr=False)
 class Hypothesis:
-    """An output of the search for a sentence.
+    """One result of the search for a sentence.
 
     Attributes:
         text: string, the detokenized output; None if the file has no tokenizer.
         token_ids: list of ints, target ids without start, end and padding.
-        pieces: list of strings, the SentencePiece pieces of `token_ids`; None as `text`.
-        score: float, the score by which the search ranks: `log_prob` divided by the length penalty,
-            and the coverage penalty, if the file was exported with one. Hypotheses that are drawn
-            at random are not ranked: they are in the order of the draws, and the score is
+        pieces: list of strings, the SentencePiece pieces of `token_ids`; None if the file has no
+            tokenizer.
+        score: float, the score by which the search ranks hypotheses: `log_prob` divided by the
+            length penalty, plus the coverage penalty if the file was exported with one. Sampled
+            hypotheses are not ranked: they are in the order of sampling, and the score is
             `log_prob`.
-        log_prob: float, natural-log probability of the output, its end token included.
-        ended: bool, whether the end token was reached. False if a limit has cut the output, or the
-            rules of the search allowed no further token; None if the file pads with the end token.
+        log_prob: float, natural logarithm of the probability of the output, including the end
+            token.
+        ended: bool, whether the output ends with the end token. False if a limit cut the output or
+            the search allowed no further token. None if padding and end token are the same token,
+            so that this is not known.
         alignments: float32 array `(target_length, source_length)`, the attention weights of each of
             `pieces` over `Translation.source_pieces`, or None if the file has no alignments.
-        token_log_probs: list of floats, natural-log probability of each of `token_ids`, and of the
-            end token if the output has `ended`, or None if the file does not return them.
+        token_log_probs: list of floats, natural logarithm of the probability of each of
+            `token_ids`, and of the end token if `ended`. None if the file does not return them.
     """
 
     text: str | None
@@ -51,7 +54,7 @@ class Hypothesis:
         return f"{type(self).__name__}({values})"
 
     def _shown(self) -> Iterator[tuple[str, object]]:
-        """Yields names and values for a description in one line, without long values."""
+        """Yields the names and values in `repr`, which leaves out long values."""
         content = ("token_ids", self.token_ids) if self.text is None else ("text", self.text)
         yield content[0], repr(content[1])
         yield "score", f"{self.score:.6g}"
@@ -67,8 +70,9 @@ class Translation(Hypothesis):
     hypothesis without text and tokens, whose score and log probability are 0.
 
     Attributes:
-        hypotheses: tuple of up to `num_hypotheses` `Hypothesis`, as many as the search found, best
-            first, or in the order of random draws. The first has the values of this object.
+        hypotheses: tuple of up to `num_hypotheses` `Hypothesis`, best first, or in the order of
+            sampling. There are fewer if the search found fewer. The first has the values of this
+            object.
         source_pieces: list of strings, the pieces that the model read, the end token included; None
             if the file has no tokenizer.
         truncated: bool, whether the sentence was longer than `max_source_length` tokens or

@@ -1,4 +1,4 @@
-"""Translations made from the outputs of a model."""
+"""Builds translations from the outputs of a model."""
 
 import numpy as np
 
@@ -11,11 +11,11 @@ from keras_attn_runtime.tokenizer import Tokenizer
 from keras_attn_runtime.translation import Hypothesis, Translation
 
 IMPOSSIBLE = -1e9
-"""Log probability of a hypothesis that does not exist, because the search found fewer."""
+"""Log probability of missing hypotheses, if the search found fewer than `num_hypotheses`."""
 
 
 class TranslationBuilder:
-    """Makes the translations of one model.
+    """Builds `Translation`s from the outputs of a model.
 
     Args:
         model: `ExportedModel`.
@@ -31,11 +31,11 @@ class TranslationBuilder:
     def build(
         self, outputs: SearchOutputs, row: int, source: Source, options: Options
     ) -> Translation:
-        """Returns the `Translation` in a row of the outputs of a batch.
+        """Returns the `Translation` of one row of a batch.
 
         Args:
-            outputs: dict of arrays, as from `ExportedModel.run`.
-            row: int.
+            outputs: dict of arrays, the result of `ExportedModel.run`.
+            row: int, index of the row.
             source: `Source` of the row.
             options: `Options`.
         """
@@ -49,7 +49,7 @@ class TranslationBuilder:
         return Translation.from_hypotheses(hypotheses, pieces, source.truncated)
 
     def build_empty(self, source: Source, options: Options) -> Translation:
-        """Returns the empty `Translation` of a source for which no search runs."""
+        """Returns the empty `Translation` of a source for which the model is not run."""
         alignments = None
         if self._has_alignments and options.alignments:
             alignments = np.zeros((0, len(source.ids)), np.float32)
@@ -72,7 +72,7 @@ class TranslationBuilder:
         token_ids: list[int] = outputs["token_ids"][row, rank, :length].tolist()
         alignments = None
         if "alignments" in outputs and options.alignments:
-            # A copy, so that keeping one sentence does not keep its whole batch.
+            # A view would keep the alignments of the whole batch in memory.
             alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
         ended = self._has_ended(outputs["token_ids"][row, rank], length)
         token_log_probs: list[float] | None = None
@@ -92,7 +92,7 @@ class TranslationBuilder:
         )
 
     def _has_ended(self, token_ids: Integers, length: int) -> bool | None:
-        """Returns whether the end token follows; `None` if padding is the same token."""
+        """Returns whether the end token follows the hypothesis; `None` if it is also padding."""
         end = self._settings.target.end_token_id
         if end == self._settings.target.pad_token_id:
             return None

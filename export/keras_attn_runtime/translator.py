@@ -31,61 +31,62 @@ from keras_attn_runtime.tokenizer import Tokenizer
 from keras_attn_runtime.translation import Translation, Unfinished
 
 SEEDS = 2**31
-"""Number of seeds that a file distinguishes, from 0 on."""
+"""Number of different seeds of a file, 0 to 2**31 - 1."""
 
 CHARACTERS_PER_TOKEN = 32
-"""The default limit of characters is this times the limit of tokens."""
+"""Default limit of characters, divided by the limit of tokens."""
 
 
 class Translator(PickledArguments):
     """Translates with one ONNX file exported by keras_attn.
 
-    Sentences are sorted by length inside a bounded window, translated in batches and given back in
-    the order of the input. A batch that ONNX Runtime cannot run, mostly for lack of memory, is
-    halved until it can. ONNX Runtime runs in threads of this object, so that Ctrl-C, a deadline or
-    a `CancelToken` end a call within milliseconds. Several threads can use one object at once.
+    Sentences are sorted by length inside a bounded window, translated in batches and returned in
+    the order of the input. If ONNX Runtime fails on a batch, mostly for lack of memory, the two
+    halves of the batch are run separately. ONNX Runtime runs in worker threads, so that Ctrl-C, a
+    deadline or a `CancelToken` can end a call within milliseconds. A `Translator` is thread-safe.
     The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
     `num_hypotheses`, `batch_size`, `window`, `seed`, `alignments`, `timeout`, `cancel_token`.
 
-    A Translator can be pickled, for Spark, Ray and spawned processes: it is stored as its path and
-    its other arguments, and the process that receives it opens the file again.
+    A `Translator` can be pickled, for Spark, Ray and spawned processes. The pickle contains the
+    arguments of the constructor; unpickling opens the file again.
 
     Args:
         path: string or path of the ONNX file, or of an exported directory.
         providers: "cpu", "cuda" or any ONNX Runtime provider, or a list of names and
-            `(name, options)` pairs in order of preference. A provider that does not start is an
-            error, never replaced silently. Default: "cpu".
-        num_threads: int of at least 1, CPU threads of one operator; at most 1024 of all workers.
-            Default: the number of cores that the process may use, divided by the workers.
-        num_workers: int in [1, 1024], batches translated at once. Two workers of one thread each
-            translate many sentences faster than one of two threads, and each holds the model in
-            memory once. Default: 1.
+            `(name, options)` pairs in order of preference. A provider that does not start raises
+            an error; there is no fallback. Default: "cpu".
+        num_threads: int of at least 1, number of CPU threads of one operator; at most 1024 in all
+            workers together. Default: the number of cores that the process may use, divided by the
+            number of workers.
+        num_workers: int in [1, 1024], number of batches that run at the same time. For many
+            sentences, two workers with one thread each are faster than one worker with two
+            threads, but each worker loads the model into memory. Default: 1.
         max_source_length: int of at least 1, limit of tokens of a sentence, start and end token
-            not counted. It is lowered to the positions that the model has. Default: 512.
-        truncate: bool, whether a longer sentence is cut to the limits (`Translation.truncated`
-            is then True) instead of refused with a `SentenceError`. Default: False.
-        max_source_characters: int of at least 1, limit of characters (code points) of a text. It
-            is applied before the tokenizer, whose time can grow with the square of the length.
-            Longer targets and prefixes are refused; their limit is at least 16,384. Default: 32
-            times the limit of tokens.
+            not counted. A model with fewer learned positions lowers the limit. Default: 512.
+        truncate: bool. If True, a longer sentence is cut to the limits, and
+            `Translation.truncated` is True. If False, it raises `SentenceError`. Default: False.
+        max_source_characters: int of at least 1, limit of characters (code points) of a text. The
+            limit is applied before tokenization, whose time can grow with the square of the
+            length. The limit of targets and prefixes is at least 16,384; longer ones raise an
+            error. Default: 32 times the limit of tokens.
 
     Attributes:
         settings: `Settings`, the metadata of the file.
         has_alignments: bool, whether translations can have alignments.
-        has_token_log_probs: bool, whether they have `token_log_probs`.
+        has_token_log_probs: bool, whether translations have `token_log_probs`.
         supports_target_prefix: bool, whether the methods take a `target_prefix`.
-        is_stochastic: bool, whether tokens are drawn at random, by `seed`.
+        is_stochastic: bool, whether the search samples tokens, so that the methods take a `seed`.
         max_source_length, max_source_characters, max_target_characters: ints, the limits in use.
 
     Raises:
-        FileNotFoundError: if there is no such file.
+        FileNotFoundError: if the file does not exist.
         ModelFileError: if the file is damaged, not exported by keras_attn, or of another format.
         ProviderError: if a provider cannot be used.
         ValueError: if another argument is out of its range.
-        RuntimeError: by the methods, in a process that was forked after the creation.
-        DeadlineExceeded: by the methods, if `timeout` seconds are over.
-        Cancelled: by the methods, a `RuntimeError`, if `cancel_token` is cancelled.
-        TypeError: by the methods, for an unknown option; the message lists the valid ones.
+        RuntimeError: by methods, if the process was forked after the `Translator` was created.
+        DeadlineExceeded: by methods, if a call takes longer than `timeout` seconds.
+        Cancelled: by methods, if `cancel_token` is cancelled. A subclass of `RuntimeError`.
+        TypeError: by methods, for an unknown option; the message lists the valid options.
 
     Example:
 
@@ -147,7 +148,7 @@ class Translator(PickledArguments):
         target_prefix: str | Iterable[str] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[str]:
-        """Translates a list of texts into a list of texts of the same length; see `translate`."""
+        """Translates texts and returns a list with one string for each text; see `translate`."""
         self._require_tokenizer("target")
         translations = self.translate(texts, target_prefix, **options)
         return [translation.text or "" for translation in translations]
@@ -167,17 +168,17 @@ class Translator(PickledArguments):
             texts: iterable of strings. A text without tokens has the empty translation, except for
                 a language model with a start token, which continues the start token.
             target_prefix: string that all translations begin with, such as the tag of a language,
-                or an iterable of strings, one for each text. Default: nothing.
+                or an iterable of strings, one for each text. Default: no prefix.
             **options: see `Options`.
 
         Returns:
-            List of `Translation`, one for each text, in their order.
+            List of `Translation`, one for each text, in the same order.
 
         Raises:
             SentenceError: if an item is not valid text or too long.
-            ModelFileError: if the file has no tokenizer, or takes no `target_prefix`, or ONNX
-                Runtime fails on one sentence.
-            ValueError: if an option is out of its range, or there are more or fewer prefixes.
+            ModelFileError: if the file has no tokenizer or does not support `target_prefix`, or
+                ONNX Runtime fails on one sentence.
+            ValueError: if an option is out of its range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
         sources = self._read_texts(texts, target_prefix, call)
@@ -194,19 +195,20 @@ class Translator(PickledArguments):
 
         Args:
             texts: iterable of strings, read at most one window ahead.
-            target_prefix: see `translate`; an iterable is read as far ahead.
+            target_prefix: see `translate`. An iterable is also read at most one window ahead.
             **options: see `Options`; they are checked at once, not at the first translation.
 
         Returns:
-            Iterator of `Translation`, one for each text, in their order. When a text cannot be
-            translated, `texts` itself fails, or the call is stopped (its `timeout` begins with this
-            call, not with the first translation), the translations before it come first.
+            Iterator of `Translation`, one for each text, in the same order. If a text cannot be
+            translated, `texts` raises an error, or the call ends early, the iterator first yields
+            all earlier translations and then raises the error. The `timeout` begins with this
+            call, not with the first translation.
 
         Raises:
             SentenceError: if an item is not valid text or too long.
-            ModelFileError: if the file has no tokenizer, or takes no `target_prefix`, or ONNX
-                Runtime fails on one sentence.
-            ValueError: if an option is out of its range, or there are more or fewer prefixes.
+            ModelFileError: if the file has no tokenizer or does not support `target_prefix`, or
+                ONNX Runtime fails on one sentence.
+            ValueError: if an option is out of its range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
         sources = self._read_texts(texts, target_prefix, call)
@@ -219,27 +221,28 @@ class Translator(PickledArguments):
         target_prefix: Ids | Iterable[Ids] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[Translation]:
-        """Translates token ids, for callers with their own tokenizer; the file needs none.
+        """Translates token ids from your own tokenizer; the file needs no tokenizer.
 
         Args:
             sentences: iterable of int sequences `(source_length,)`, or one padded integer array
-                `(batch, source_length)`. Padding at the end is dropped; the end token (of a
-                language model: the start token) is added where it is missing. A sentence of nothing
-                else has the empty translation, unless it is the start token of a prompt.
+                `(batch, source_length)`. Padding at the end is removed. If the end token (or, for a
+                language model, the start token) is missing, it is added. A sentence without other
+                tokens has the empty translation, except for a language model with a start token,
+                which continues the start token.
             target_prefix: list or array of target ids that all translations begin with, or an
-                iterable of such, one for each sentence; padding at the end is dropped. Default:
-                nothing, as is an empty list.
+                iterable with one list or array for each sentence. Padding at the end is removed.
+                An empty list means no prefix. Default: no prefix.
             **options: see `Options`.
 
         Returns:
-            List of `Translation`, one for each sentence, in their order.
+            List of `Translation`, one for each sentence, in the same order.
 
         Raises:
-            SentenceError: if ids are outside the vocabulary, not integers, not of rank 1, padded
-                inside, or too many.
-            ModelFileError: if the file takes no `target_prefix`, or ONNX Runtime fails on one
-                sentence.
-            ValueError: if an option is out of its range, or there are more or fewer prefixes.
+            SentenceError: if ids are outside the vocabulary, not integers, not of rank 1 or too
+                many, or if padding is not at the end.
+            ModelFileError: if the file does not support `target_prefix`, or ONNX Runtime fails on
+                one sentence.
+            ValueError: if an option is out of its range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
         sources = self._require_reader().read_ids(
@@ -261,19 +264,19 @@ class Translator(PickledArguments):
 
         Args:
             inputs: dict from the name of each input of the file to an array whose first axis is the
-                batch, or a list of arrays without that axis, which may have different sizes.
+                batch, or to a list of arrays without a batch axis, which may have different sizes.
                 `settings.inputs` lists the inputs with their dtypes and shapes.
-            target_prefix: string, or list of target ids, that all results begin with, or a list of
-                such, one for each row. Default: nothing.
+            target_prefix: string or list of target ids that all results begin with, or a list with
+                one string or list of ids for each row. Default: no prefix.
             **options: see `Options`.
 
         Returns:
-            List of `Translation`, one for each row, in their order. `source_pieces` is `None`.
+            List of `Translation`, one for each row, in the same order. `source_pieces` is `None`.
 
         Raises:
             SentenceError: if a row has another dtype or shape than the input.
-            ModelFileError: if the file reads text, takes no `target_prefix`, or ONNX Runtime fails
-                on one row.
+            ModelFileError: if the file reads text or does not support `target_prefix`, or ONNX
+                Runtime fails on one row.
             ValueError: if the inputs have other names or different numbers of rows, or an option is
                 out of its range.
 
@@ -308,29 +311,29 @@ class Translator(PickledArguments):
         skip_unscorable: bool = False,
         **options: Unpack[CallOptions],
     ) -> list[Translation | None]:
-        """Scores given translations: to choose among them, or to clean a corpus.
+        """Scores given translations, for example to choose among them or to clean a corpus.
 
-        The whole translation is the `target_prefix` of the search, so the search chooses nothing.
-        A file with one beam is fastest: `--search beam_width=1`. All pairs are checked before
+        The whole target is the `target_prefix` of the search, so there is nothing left to search. A
+        file that was exported with `--search beam_width=1` is fastest. All pairs are checked before
         the first is scored.
 
         Args:
             texts: iterable of strings.
-            targets: iterable of strings, the translation of each.
-            skip_unscorable: bool, whether the result is `None`, instead of an error, for a text
+            targets: iterable of strings, the translation of each text.
+            skip_unscorable: bool, whether to return `None`, instead of raising an error, for a text
                 without tokens and for a target that is longer than the file allows. Default: False.
             **options: see `Options`. By default there is no `max_length`.
 
         Returns:
-            List of `Translation`, one for each pair, in their order, with the target as the
-            tokenizer writes it, its `log_prob`, and its `score`.
+            List of `Translation`, one for each pair, in the same order. `log_prob` and `score` are
+            those of the target; `text` is the target after tokenization and detokenization.
 
         Raises:
             SentenceError: if an item is not valid text or too long, a text has no tokens, or the
                 file allows fewer tokens for this text than the target has.
-            ModelFileError: if the file has no tokenizer, takes no `target_prefix` or pads with the
-                end token, or ONNX Runtime fails on one sentence.
-            ValueError: if an option is out of its range, or there are more or fewer targets.
+            ModelFileError: if the file has no tokenizer, does not support `target_prefix` or pads
+                with the end token, or ONNX Runtime fails on one sentence.
+            ValueError: if an option is out of its range, or the number of targets is wrong.
         """
         checked, call = self._begin({"max_length": LARGEST_INT32, **options})
         pairs = self._read_pairs(texts, targets, skip_unscorable, call)
@@ -351,11 +354,11 @@ class Translator(PickledArguments):
         Args:
             texts, targets: see `score`; they are read at most one window ahead.
             skip_unscorable: see `score`.
-            **options: see `score`; they are checked at once.
+            **options: see `score`; they are checked at once, not at the first result.
 
         Returns:
-            Iterator of `Translation`, one for each pair, in their order. When a pair cannot be
-            scored, what is before it comes first.
+            Iterator of `Translation`, one for each pair, in the same order. If a pair cannot be
+            scored, the iterator first yields all earlier results and then raises the error.
 
         Raises:
             See `score`.
@@ -398,12 +401,12 @@ class Translator(PickledArguments):
         return ExportedModel(path, providers, num_threads, num_sessions)
 
     def _begin(self, arguments: CallOptions) -> tuple[Options, Call]:
-        """Returns the options of a call and its state, whose time begins now."""
+        """Returns the options and the `Call` of a new call, and starts its timeout."""
         options = self._checked(arguments)
         return options, Call(options.timeout, options.cancel_token)
 
     def _checked(self, arguments: CallOptions) -> Options:
-        if os.getpid() != self._process:  # the threads of sessions and workers stayed behind
+        if os.getpid() != self._process:  # a forked process has no threads of sessions and workers
             raise RuntimeError(
                 "This Translator was created before a fork. Create one in each process, after the "
                 "fork."
@@ -469,10 +472,10 @@ class Translator(PickledArguments):
         return self._runner.run(self._seeded(sources, options), options, call)
 
     def _seeded(self, sources: Iterable[Source], options: Options) -> Iterable[Source]:
-        """Returns the sources with a seed for each, if the file takes them."""
+        """Adds a seed to each source if the search samples."""
         if not self.is_stochastic:
             return sources
-        # Far from those of other calls, also of one with the next seed.
+        # Calls with consecutive seeds must not use overlapping ranges of seeds.
         first = random.Random(options.seed).randrange(SEEDS)
         return (
             dataclasses.replace(source, seed=(first + number) % SEEDS)

@@ -1,7 +1,8 @@
-"""Model repositories of NVIDIA Triton.
+"""Writes model repositories of NVIDIA Triton.
 
 REPOSITORY/NAME/config.pbtxt     the configuration that Triton reads
-REPOSITORY/NAME/1/model.onnx     the file, with model.weights beside it if it has one
+REPOSITORY/NAME/1/model.onnx     the ONNX file
+REPOSITORY/NAME/1/model.weights  its external weights, if any
 """
 
 import hashlib
@@ -24,12 +25,13 @@ TYPES = {
 def config(model: ExportedModel, name: str) -> str:
     """Returns the configuration of an exported file, as protobuf text of Triton's `ModelConfig`.
 
-    `max_batch_size` is 0, which means that every axis is in `dims`: the model does batches, but its
-    limit and penalty, which are numbers, have no batch axis. Triton writes a number as one element.
+    `max_batch_size` is 0, so that `dims` lists all axes, including the batch axis: the scalars
+    `max_length` and `length_penalty` have no batch axis. Triton requires a scalar to be a tensor
+    with one element.
 
     Args:
         model: `ExportedModel`.
-        name: string, the name that clients ask for.
+        name: string, name of the model in requests.
 
     Returns:
         String.
@@ -47,19 +49,20 @@ def config(model: ExportedModel, name: str) -> str:
 def write_repository(
     path: str | PathLike[str], repository: str | PathLike[str], name: str | None = None
 ) -> Path:
-    """Adds an exported file to a model repository, whole or not at all.
+    """Adds an exported file to a model repository atomically.
 
     Args:
-        path: string or path of the ONNX file, or of the directory that was exported in its place.
-        repository: string or path of the directory; made if it is missing.
-        name: string, the name of the model. Default: that of the file, without its suffix.
+        path: string or path of the ONNX file, or of the directory with `model.onnx`.
+        repository: string or path of the directory, which is created if it does not exist.
+        name: string, the name of the model. Default: the name of the file without its suffix.
 
     Returns:
         Path of the model's directory.
 
     Raises:
         FileExistsError: if the repository has a model of this name.
-        ModelFileError: if the file is damaged, from elsewhere, or of another format.
+        ModelFileError: if the file is damaged, was not exported by keras_attn, or has another
+            format.
         ValueError: if the name is not made of letters, digits, `_`, `-` and `.`.
     """
     name = Path(path).stem if name is None else name
@@ -78,7 +81,7 @@ def write_repository(
     drafts = _place_of_drafts(target.parent)
     drafts.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(drafts, name)
-    # A name of its own: in containers several processes have the same process id.
+    # A random name, because processes in different containers can have the same process id.
     partial = Path(tempfile.mkdtemp(f"-{_short(name)}", ".partial-", drafts))
     lock = _locked(partial)
     draft = partial / name
@@ -101,12 +104,12 @@ def write_repository(
 
 
 def _short(name: str) -> str:
-    """Returns the name, or its checksum if it is too long to become part of another name."""
+    """Returns the name, or a hash of it if it is too long to be part of a directory name."""
     return name if len(name) <= 128 else hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 def _remove_leftovers(directory: Path, name: str) -> None:
-    """Removes partial directories of this model that killed processes left."""
+    """Removes partial directories of this model that were left by killed processes."""
     found = directory.iterdir() if os.access(directory, os.R_OK) else ()
     for left in list(found):
         if re.fullmatch(rf"\.partial-[^-]+-{re.escape(_short(name))}", left.name):
@@ -124,20 +127,20 @@ def _locked(directory: Path) -> int | None:
         return None
     try:
         descriptor = os.open(directory, os.O_RDONLY)
-    except OSError:  # gone meanwhile, or of another user
+    except OSError:  # the directory was removed meanwhile, or belongs to another user
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # of a process that lives, or on a file system without such locks
+    except OSError:  # a running process holds the lock, or the file system has no locks
         os.close(descriptor)
         return None
     return descriptor
 
 
 def _place_of_drafts(repository: Path) -> Path:
-    """Returns the directory for partial models: next to the repository, if that is writable.
+    """Returns the directory for partial models: the parent of the repository, if it is writable.
 
-    Triton loads every directory in its repository, and does not start with a partial model.
+    Triton loads every directory in its repository, and fails to start if a model is partial.
     """
     beside = repository.absolute().parent
     while not beside.exists():

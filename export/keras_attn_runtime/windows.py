@@ -1,4 +1,4 @@
-"""Windows of the input, and batches of similar length in a window."""
+"""Divides the input into windows, and each window into batches of similar length."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -10,8 +10,8 @@ T = TypeVar("T")
 def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Cuts an iterable into lists of up to `size` consecutive items.
 
-    When the iterable fails, the items before the error are yielded first and the error is raised
-    after them, so that no line before a bad line is lost.
+    If the iterable raises an error, the items before the error are yielded first, so that no line
+    before a bad line is lost.
 
     Args:
         items: iterable, read no further than the end of the current window.
@@ -45,7 +45,7 @@ def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
     """Yields positions grouped into batches of similar length, so that little padding is computed.
 
-    Longest first: the memory taken for the first batch then serves all others.
+    The batch with the longest items comes first, so that all other batches can reuse its memory.
 
     Args:
         lengths: list of ints.

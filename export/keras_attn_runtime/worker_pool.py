@@ -1,4 +1,4 @@
-"""Threads that run ONNX Runtime, so that the thread of a call can end its wait."""
+"""Threads that run ONNX Runtime, so that a calling thread can stop waiting for a run."""
 
 import atexit
 import os
@@ -12,7 +12,7 @@ from typing import TypeAlias
 from keras_attn_runtime.cancellation import stop_all_calls
 
 LONGEST_EXIT = 5.0
-"""Seconds that the end of the process waits for a run that was stopped, but not yet ended."""
+"""Maximum number of seconds that the process waits at exit until terminated runs have ended."""
 
 Job: TypeAlias = Callable[[], None]
 
@@ -20,20 +20,22 @@ _live_queues: "weakref.WeakSet[_Queue]" = weakref.WeakSet()
 
 
 class WorkerPool:
-    """Daemon threads that run jobs.
+    """A pool of daemon threads.
 
     ONNX Runtime enables flush-to-zero for denormals in the thread that creates the first session,
-    and a new thread inherits this mode from the thread that starts it. So the first thread is
-    started by the thread that creates the pool, after the sessions, and every other one by a
-    thread of the pool: a thread that begins a job starts another one if none is free.
+    and a new thread inherits this mode from the thread that starts it. So that all threads of the
+    pool have this mode, create the pool after the sessions, in the same thread. The constructor
+    starts the first thread of the pool. A thread of the pool that begins a job starts the next
+    thread if no other thread is free.
 
     Args:
-        limit: int, most threads. Default: none, there are as many as jobs at the same time.
+        limit: int, maximum number of threads. Default: no limit, so that all jobs run at the same
+            time.
     """
 
     def __init__(self, limit: int | None = None) -> None:
         self._queue = _Queue(limit)
-        # The threads know the queue alone, so that they do not keep what made the pool.
+        # The threads refer only to the queue, so that the pool can be garbage-collected.
         weakref.finalize(self, self._queue.close).atexit = False
 
     def submit(self, job: Job) -> None:
@@ -56,7 +58,7 @@ class _Queue:
             self._start_thread()
 
     def close(self) -> None:
-        """Ends the threads, each after its job."""
+        """Ends the threads after the submitted jobs."""
         self.jobs.put(None)
 
     def _start_thread(self) -> None:
@@ -75,14 +77,14 @@ class _Queue:
                 if is_last and (self._limit is None or self._num_threads < self._limit):
                     self._start_thread()
             job()
-            del job  # it may hold a batch, and the next one may be far
+            del job  # free the batch that it refers to: the next job may come much later
             with self._lock:
                 self.num_busy -= 1
 
 
 @atexit.register
 def _end_runs() -> None:
-    """Ends all runs before the process ends and destroys what they use."""
+    """Terminates all runs before the process ends and destroys the objects that they use."""
     if _is_any_busy():
         stop_all_calls()
     end = time.monotonic() + LONGEST_EXIT
@@ -91,5 +93,5 @@ def _end_runs() -> None:
 
 
 def _is_any_busy() -> bool:
-    # A process that was forked has none of the threads.
+    # A forked process has none of the threads.
     return any(each.num_busy > 0 and each.process == os.getpid() for each in list(_live_queues))

@@ -1,4 +1,4 @@
-"""`python -m keras_attn.export FORMAT RUN OUT`: `keras-attn export FORMAT RUN OUT`."""
+"""`python -m keras_attn.export FORMAT RUN OUT` runs `keras-attn export FORMAT RUN OUT`."""
 
 import sys
 

@@ -1,2 +1,2 @@
 class ExportError(Exception):
-    """Raised if an exported model would differ from the Keras model; no file is written."""
+    """Raised if a model cannot be exported correctly; no file is written."""

@@ -15,14 +15,15 @@ _EXTRAS = {
     "tensorflow_text": "tensorflow",
     "tensorflow": "tensorflow",
 }
-"""The extra of setup.cfg with each module. An extra includes those below it."""
+"""Dict from a module to the extra of setup.cfg that installs it. An extra also installs the modules
+of all entries below its own."""
 
 
 def require_tensorflow() -> None:
     """Checks that TensorFlow is installed, without importing it.
 
     Raises:
-        ImportError: If it is not installed.
+        ImportError: If TensorFlow is not installed.
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise ImportError(
@@ -34,7 +35,7 @@ def require_tensorflow() -> None:
 
 
 def require(*modules: Any) -> None:
-    """Checks that the requirements of an export are installed, before its slow part begins.
+    """Checks that the requirements of an export are installed. Call it at the start of the export.
 
     Args:
         modules: Names of modules: `"tensorflow"`, `"tensorflow_text"`, `"tf2onnx"`, `"onnx"`,
@@ -66,7 +67,7 @@ def require(*modules: Any) -> None:
 
 
 def require_utf8(path: str | PathLike[str]) -> None:
-    """Refuses a path that TensorFlow and ONNX Runtime cannot open, before the slow part begins.
+    """Raises an error for a path that TensorFlow and ONNX Runtime cannot open.
 
     Raises:
         ValueError: If the path has bytes that are not UTF-8.

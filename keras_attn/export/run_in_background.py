@@ -7,15 +7,15 @@ from typing import Any
 
 @contextlib.contextmanager
 def run_in_background(items: Any) -> Iterator[Any]:
-    """Consumes an iterable in a thread while the block runs.
+    """Context manager that consumes an iterable in a thread while its block runs.
 
-    If the block ends early because of an error, the rest of the iterable is not consumed.
+    If the block raises an error, the rest of the iterable is not consumed.
 
     Args:
         items: Iterable.
 
     Yields:
-        Function that waits for the end and returns the list of all items, or raises the error of
+        Function that waits for the thread and returns the list of all items, or raises the error of
         the iterable.
     """
     stopped = threading.Event()

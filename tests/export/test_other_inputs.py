@@ -198,7 +198,7 @@ def test_export_draws_tokens_for_a_functional_encoder(tmp_path):
 
 def test_export_refuses_samples_that_do_not_fit(captioner, two_inputs, tokenizers, tmp_path):
     path = tmp_path / "model.onnx"
-    with pytest.raises(ValueError, match=r"sample_inputs, since .* whole numbers, \['domain'\]"):
+    with pytest.raises(ValueError, match=r"sample_inputs, because .* integer inputs \['domain'\]"):
         export_onnx(two_inputs, path)
     with pytest.raises(ValueError, match="none for \\['domain'\\]"):
         export_onnx(two_inputs, path, sample_inputs={"features": FEATURES})

@@ -106,7 +106,9 @@ def test_generate_checks_rows_and_ids_of_several_inputs(tokenizer_model, tmp_pat
     image = np.ones((2, 1, 2))
     found = translator.generate({"image": image * 9, "question": np.array([[1, 2], [3, 63]])})
     assert ids(found) == [[9, 9]] * 2
-    with pytest.raises(ValueError, match="as many rows of each input. Received: .*'question': 1"):
+    with pytest.raises(
+        ValueError, match="same number of rows for each input. Received: .*'question': 1"
+    ):
         translator.generate({"image": image, "question": [[1, 2]]})
     with pytest.raises(SentenceError, match=r"Sentence 1.*ids in \[0, 64\).* from 3 to 64"):
         translator.generate({"image": image, "question": [[1, 2], [3, 64]]})

@@ -67,7 +67,9 @@ def test_a_provider_that_fails_while_the_session_is_made_is_not_a_damaged_file(
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: available)
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
     monkeypatch.setattr(onnxruntime, "InferenceSession", fail)
-    with pytest.raises(ProviderError, match="failure 100.*On the CPU it can.*'device_id': 9"):
+    with pytest.raises(
+        ProviderError, match="failure 100.*can load the file on the CPU.*'device_id': 9"
+    ):
         Translator(model_path, providers=[("cuda", {"device_id": 9})])
     damaged = tmp_path / "damaged.onnx"
     damaged.write_bytes(b"no model")
@@ -80,7 +82,7 @@ def test_an_error_of_onnx_runtime_is_told_in_one_line(translator, monkeypatch):
         raise RuntimeError("Failed to allocate memory\n\nfor a buffer\n")
 
     monkeypatch.setattr(translator._model._sessions[0], "run", run)
-    with pytest.raises(ModelFileError, match="memory for a buffer. Try fewer or shorter ones"):
+    with pytest.raises(ModelFileError, match="memory for a buffer. Try a smaller batch"):
         translator(["two dogs"])
 
 

@@ -20,7 +20,7 @@ DESCRIPTION = (
     "are replaced. Exit status: 0 written; 1 nothing was written; 2 wrong command line."
 )
 SUFFIXES = {"sentencepiece": ".spm", "tokenizers": ".json"}
-"""File suffixes of tokenizers, by their format."""
+"""Dict from the format of a tokenizer to its file suffix."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -31,8 +31,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="DIR",
         type=Path,
         help="directory for the tokenizers of source and target: SentencePiece models (source.spm, "
-        "target.spm) or files of Hugging Face tokenizers (source.json, target.json). They are "
-        "equal if both sides share a vocabulary. It is made if it is missing",
+        "target.spm) or files of Hugging Face tokenizers (source.json, target.json). The two files "
+        "are equal if source and target share a vocabulary. The directory is created if it does "
+        "not exist",
     )
     parser.add_argument(
         "--settings",
@@ -60,7 +61,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _content(arguments: Namespace) -> dict[Path, bytes]:
-    """Returns the bytes of each file to write, by path."""
+    """Returns a dict from the path of each file to write to its content."""
     file, settings = read_exported_file(Path(arguments.model))
     files: dict[Path, bytes] = {}
     if arguments.tokenizers is not None:
@@ -70,7 +71,7 @@ def _content(arguments: Namespace) -> dict[Path, bytes]:
         if not kinds:
             raise ModelFileError(
                 f"Expected a file with tokenizers. Received: {arguments.model!r}, which was "
-                "exported without them. Give them to the export."
+                "exported without tokenizers. Export it again with tokenizers."
             )
         for side, kind in kinds.items():
             model = base64.b64decode(tokenizer_of(file.metadata, side), validate=True)
@@ -82,7 +83,7 @@ def _content(arguments: Namespace) -> dict[Path, bytes]:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Replaces a file in one step: it never has a part of its new content."""
+    """Replaces a file atomically: a reader never sees a part of the new content."""
     descriptor, partial = tempfile.mkstemp(prefix=".partial-", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:

@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--format",
         choices=("text", "json"),
         default="text",
-        help="text to read, or one JSON object. Default: %(default)s",
+        help="readable text, or one JSON object. Default: %(default)s",
     )
 
 

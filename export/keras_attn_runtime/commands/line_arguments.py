@@ -9,9 +9,9 @@ from keras_attn_runtime.commands.argument_types import (
 )
 
 EPILOG = (
-    "Exit status: 0 all lines done; 1 stopped by an error, with every line before it done if a "
-    "line is to blame; 2 wrong command line; 124 stopped by --timeout, with every line before the "
-    "first unfinished one; 130 interrupted by Ctrl-C, 143 by SIGTERM, with whole windows done."
+    "Exit status: 0 all lines done; 1 stopped by an error (if a line caused it, all lines before "
+    "it are done); 2 wrong command line; 124 stopped by --timeout (all lines before the first "
+    "unfinished one are done); 130 interrupted by Ctrl-C, 143 by SIGTERM (whole windows are done)."
 )
 
 
@@ -104,7 +104,7 @@ def add_line_arguments(parser: ArgumentParser) -> None:
         "--long-lines",
         choices=("truncate", "error"),
         default="truncate",
-        help="truncate longer lines with a warning, or stop. Default: %(default)s",
+        help="truncate lines above these limits with a warning, or stop. Default: %(default)s",
     )
     add(
         "--invalid-utf8",
@@ -116,6 +116,6 @@ def add_line_arguments(parser: ArgumentParser) -> None:
         "--timeout",
         type=number,
         metavar="SECONDS",
-        help="limit of the whole command, with loading the model and waiting for lines. Default: "
-        "no limit",
+        help="limit of the whole command, including loading the model and waiting for lines. "
+        "Default: no limit",
     )

@@ -1,4 +1,4 @@
-"""Runs a translator on the lines of standard input; ends at an error, a signal or a deadline."""
+"""Runs a translator on the lines of standard input until an error, a signal or a deadline."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ from keras_attn_runtime.progress import Progress
 from keras_attn_runtime.translation import Translation
 from keras_attn_runtime.translator import Translator
 
-SUCCESS, FAILURE = 0, 1  # 2 is argparse's, for a wrong command line
+SUCCESS, FAILURE = 0, 1  # argparse uses 2 for a wrong command line
 
 T = TypeVar("T", bound=Translation | None)
 Translate: TypeAlias = Callable[[Translator, Iterator[str], CallOptions, ExitStack], Iterator[T]]
@@ -34,10 +34,11 @@ def run_lines(
 
     Args:
         arguments: namespace with the arguments of `add_model` and `add_line_arguments`.
-        translate: function of the `Translator`, the iterator of lines, a dictionary of options for
-            the translator's method, and a `contextlib.ExitStack` for files that it opens. Returns
-            an iterator of one `Translation`, or `None`, for each line.
-        format_line: function of the items of this iterator to a line without its end.
+        translate: function `(translator, lines, options, stack)` of a `Translator`, an iterator of
+            lines, a dict of keyword arguments for a method of the translator, and a
+            `contextlib.ExitStack` that closes opened files. It returns an iterator with a
+            `Translation` or `None` for each line.
+        format_line: function that converts an item of this iterator to a line without line end.
 
     Returns:
         Exit status: 0 if all lines are done, 1 after an error, 124 after the deadline, 128 plus
@@ -50,7 +51,7 @@ def run_lines(
             with interruption:
                 _run(arguments, translate, format_line, progress, interruption)
         except Exception:
-            # A signal that arrives in an extension module can become another error.
+            # An extension module can replace the KeyboardInterrupt of a signal by another error.
             if interruption.number is not None:
                 raise KeyboardInterrupt from None
             raise
@@ -105,8 +106,9 @@ def _run(
             "or `export_onnx(..., alignments=True)`, which needs a decoder with attention."
         )
     for stream in (sys.stdin, sys.stdout):
-        # A stream that another program left non-blocking would give and take parts of lines.
-        # Some streams have no descriptor, and Windows knows only pipes as non-blocking, or none.
+        # Another program may have made the stream non-blocking: lines could then be read or written
+        # in part. `set_blocking` raises an error for a stream without a file descriptor and, on
+        # Windows, for anything but a pipe.
         with suppress(OSError, AttributeError):
             os.set_blocking(stream.fileno(), True)
     window = arguments.window
@@ -138,8 +140,8 @@ def _run(
 
 
 def _write(stream: TextIO, line: bytes) -> None:
-    """Writes a whole line, also where PYTHONUNBUFFERED makes sys.stdout write only a part."""
-    if stream.isatty():  # Python knows how to write UTF-8 to the console of Windows
+    """Writes a whole line; `sys.stdout.write` may write only a part if PYTHONUNBUFFERED is set."""
+    if stream.isatty():  # the buffer converts UTF-8 for the Windows console
         stream.buffer.write(line)
         stream.buffer.flush()
         return

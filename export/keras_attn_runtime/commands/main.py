@@ -13,7 +13,7 @@ from keras_attn_runtime.interruption import SIGNAL, TIMED_OUT
 
 
 class Command(Protocol):
-    """A module of a command, see `keras_attn_runtime.commands`."""
+    """The interface of a command's module, see `keras_attn_runtime.commands`."""
 
     @property
     def HELP(self) -> str: ...
@@ -75,6 +75,7 @@ def run() -> None:
 def end_process(status: int) -> None:
     """Ends the process with an exit status of `main`."""
     if status >= TIMED_OUT:
-        # At once: a thread may wait for a line, or for an operator to end. All output is written.
+        # A normal exit would wait for threads that read a line or run an operator. All output has
+        # been written.
         os._exit(status)
     sys.exit(status)

@@ -32,15 +32,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--skip-unscorable",
         action="store_true",
-        help="write nan (jsonl: null) for a line without a source, and for a translation that is "
-        "longer than the file allows, instead of stopping there",
+        help="instead of stopping, write nan (jsonl: null) for a line without a source and for a "
+        "translation that is longer than the file allows",
     )
     parser.add_argument(
         "--max-length",
         type=integer,
         metavar="N",
-        help="limit of tokens of a translation, the end token included. Default: no limit but "
-        "those of the file",
+        help="limit of tokens of a translation, the end token included. Default: only the limits "
+        "of the file",
     )
     add_line_arguments(parser)
 
@@ -70,7 +70,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _with_file_name(name: str, lines: Iterator[str]) -> Iterator[str]:
-    """Yields the lines of the second file; its errors name the file."""
+    """Yields lines of a file; adds the name of the file to their `SentenceError`s."""
     try:
         yield from lines
     except SentenceError as error:

@@ -40,13 +40,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--num-hypotheses",
         type=positive_integer,
         metavar="N",
-        help="translations of each line, best first. Above 1 it needs --format jsonl. Default: 1",
+        help="translations of each line, best first. Above 1, --format jsonl is needed. Default: 1",
     )
     parser.add_argument(
         "--seed",
         type=integer,
         metavar="N",
-        help="for a file whose search samples: the same seed gives the same lines. Default: random",
+        help="seed of a search that samples: the same seed gives the same lines. Default: random",
     )
     add_line_arguments(parser)
 
@@ -54,7 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Runs the command and returns the exit status."""
     if arguments.format == "text":
-        # A line of text has room for one translation and nothing about it.
+        # A line of text contains one translation and nothing else.
         if arguments.alignments:
             arguments.parser.error("--alignments needs --format jsonl")
         if arguments.num_hypotheses not in (None, 1):
@@ -79,7 +79,7 @@ def run(arguments: Namespace) -> int:
                     f"text. Received: model={arguments.model!r}. Use --format jsonl, which writes "
                     "ids."
                 )
-            # A model whose vocabulary has newlines must not add lines.
+            # A newline inside a translation would add a line to the output.
             return translation.text.replace("\n", " ")
         return json_line(translation, arguments.num_hypotheses is not None, arguments.alignments)
 

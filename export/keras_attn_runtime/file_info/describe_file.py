@@ -25,28 +25,28 @@ PREFIX = "keras_attn."
 TOKENIZER = "_tokenizer"
 CHECKSUMS = (checksum.KEY, file_checksum.KEY, file_checksum.WEIGHTS_KEY, f"{PREFIX}start")
 LONGEST_TEXT = 200
-"""Characters of an entry of metadata that are shown."""
+"""Maximum number of characters of a metadata value that are shown."""
 
 
 def describe_file(path: str | PathLike[str]) -> dict[str, Any]:
     """Describes a model file or directory.
 
-    Recognized are ONNX files (of keras-attn and of other programs), SavedModels, `.keras` and
-    TensorFlow Lite files with their inputs; and by name or first bytes the directory of a training
-    run, HDF5, PyTorch, gzip and zip files.
+    It reads the inputs and outputs of ONNX files (of keras-attn and of other programs), SavedModels
+    and TensorFlow Lite files, and the inputs of `.keras` files. For the directory of a training run
+    and for HDF5, PyTorch, gzip and zip files it returns only the `kind`.
 
     Args:
         path: string or path.
 
     Returns:
-        Dictionary that JSON can hold, with `kind`, a string, and what the format has of: `inputs`,
+        JSON-serializable dict with the string `kind` and, depending on the format, `inputs`,
         `outputs` and `signatures` (with `name`, `dtype`, `shape`, `optional` of each tensor),
-        `precision`, `weights` (elements by dtype), `format`, `settings`, `tokenizers` (by side),
-        `metadata`, `versions`, `producer`, `opsets`, `checksum`.
+        `precision`, `weights` (number of elements by dtype), `format`, `settings`, `tokenizers` (of
+        source and target), `metadata`, `versions`, `producer`, `opsets`, `checksum`.
 
     Raises:
-        OSError: if there is no such file, or it cannot be read.
-        ModelFileError: if it is damaged, or of no format that is recognized.
+        OSError: if the file does not exist or cannot be read.
+        ModelFileError: if the file is damaged or its format is unknown.
     """
     path = Path(path)
     if path.is_dir():
@@ -108,7 +108,7 @@ def _describe_onnx(path: Path) -> dict[str, Any]:
 
 
 def _describe_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the entries of keras-attn, read from JSON, and all others as they are."""
+    """Returns the entries of keras-attn, parsed as JSON, and all other entries as strings."""
     description: dict[str, Any] = {}
     others: dict[str, str] = {}
     tokenizers: dict[str, dict[str, int]] = {}

@@ -19,7 +19,7 @@ class KerasFile:
     Attributes:
         class_name: string, class of the model.
         name: string, name of the model, perhaps empty.
-        inputs: list of `TensorValue`, of a functional model.
+        inputs: list of `TensorValue`, empty unless the model is functional.
         versions: dict, `keras_version` and `date_saved`.
     """
 
@@ -30,7 +30,7 @@ class KerasFile:
 
     @classmethod
     def from_path(cls, path: str | PathLike[str]) -> Self:
-        """Reads the archive, but no weights.
+        """Reads the configuration in a Keras archive, but not the weights.
 
         Raises:
             ModelFileError: if the file is not a Keras archive.

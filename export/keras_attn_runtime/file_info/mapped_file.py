@@ -5,11 +5,11 @@ from keras_attn_runtime.regular_file import require_regular_file
 
 
 def map_file(path: str | PathLike[str]) -> memoryview:
-    """Returns the content of a file as a memoryview; only the accessed parts are read.
+    """Maps a file into memory; only the accessed parts are read.
 
     Raises:
         OSError: if the file cannot be opened.
-        ModelFileError: if it is a pipe, a socket or a device.
+        ModelFileError: if the path is a pipe, a socket or a device.
     """
     require_regular_file(path)
     with open(path, "rb") as file:

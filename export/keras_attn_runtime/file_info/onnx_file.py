@@ -32,13 +32,13 @@ PRECISIONS = {
     **{"int4": "int4", "uint4": "int4", "int8": "int8", "uint8": "int8"},
     **{"float16": "float16", "bfloat16": "bfloat16", "float32": "float32", "float64": "float64"},
 }
-"""Precision of a file by the dtype of its matrices, the lowest first."""
+"""Dict from the dtype of matrices to the precision of a file, in order of increasing precision."""
 
 EXTERNAL = 1
-"""`TensorProto.DataLocation` of weights in another file."""
+"""Value of `TensorProto.DataLocation` for weights in another file."""
 
 DEEPEST_GRAPH = 32
-"""Limit of nested loops; a damaged file could exceed the recursion limit of Python."""
+"""Maximum depth of subgraphs, so that a damaged file cannot exceed Python's recursion limit."""
 
 
 @dataclass
@@ -48,8 +48,8 @@ class OnnxFile:
     Attributes:
         inputs, outputs: lists of `TensorValue`.
         metadata: dict of strings, the `metadata_props`.
-        opsets: dict of versions by domain; "ai.onnx" is the standard one.
-        producer: string, name and version of the program that wrote the file, perhaps empty.
+        opsets: dict from domain to opset version; the default domain is "ai.onnx".
+        producer: string, name and version of the program that wrote the file; may be empty.
         num_weights: `collections.Counter` of elements by dtype, over the graph and all its
             subgraphs.
         matrix_dtypes: set of the dtypes of weights with at least two axes.

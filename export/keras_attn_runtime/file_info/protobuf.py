@@ -16,16 +16,16 @@ _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 
 def read_fields(message: Value) -> Iterator[tuple[int, Value]]:
-    """Yields the fields of a serialized message, without reading their content.
+    """Yields the fields of a serialized message, without parsing nested messages.
 
     Args:
-        message: memoryview of bytes.
+        message: memoryview of bytes. Numbers are refused.
 
     Yields:
         Tuples of the field number and its value.
 
     Raises:
-        ModelFileError: if the bytes are not a message, or the value is a number.
+        ModelFileError: if `message` is a number, or bytes that are not a protobuf message.
     """
     if isinstance(message, int):
         raise _malformed("a number in the place of a message")
@@ -49,12 +49,12 @@ def read_fields(message: Value) -> Iterator[tuple[int, Value]]:
 
 
 def read_message(message: Value) -> dict[int, Value]:
-    """Returns the values of a serialized message by field number; of several, the last."""
+    """Returns a dict from field number to value; of a repeated field, the last value."""
     return dict(read_fields(message))
 
 
 def read_integers(value: Value) -> list[int]:
-    """Returns the list of ints of one entry of a repeated field, packed or not."""
+    """Returns the ints in one entry of a repeated field, which may be packed."""
     if isinstance(value, int):
         return [value]
     integers: list[int] = []
@@ -66,7 +66,7 @@ def read_integers(value: Value) -> list[int]:
 
 
 def integer(value: Value) -> int:
-    """Returns the number of a field of numbers."""
+    """Returns the value of a numeric field."""
     if not isinstance(value, int):
         raise _malformed("bytes in the place of a number")
     return value

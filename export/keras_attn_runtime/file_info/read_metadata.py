@@ -1,4 +1,4 @@
-"""Metadata of a file exported by keras-attn, read without ONNX Runtime."""
+"""Reads the metadata of exported files without ONNX Runtime."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def read_onnx_file(path: Path) -> OnnxFile:
 
     Raises:
         OSError: if the file cannot be read.
-        ModelFileError: if it is not an ONNX file, or differs from one of its checksums.
+        ModelFileError: if the file is not an ONNX file, or a checksum does not match.
     """
 
     def load() -> OnnxFile:
@@ -57,8 +57,9 @@ def read_exported_file(path: Path) -> tuple[OnnxFile, Settings]:
         Tuple of the `OnnxFile` and its `Settings`.
 
     Raises:
-        OSError: if there is no file, or it cannot be read.
-        ModelFileError: if it is damaged, from elsewhere, or of another format.
+        OSError: if the file does not exist or cannot be read.
+        ModelFileError: if the file is damaged, was not exported by keras-attn, or is not an ONNX
+            file.
     """
     if path.is_dir():
         inside = [path / name for name in ("model.onnx", "start.onnx")]

@@ -28,8 +28,9 @@ class SavedModel:
     """The signatures of `saved_model.pb`.
 
     Attributes:
-        version: string, the release of TensorFlow that wrote it.
-        signatures: dict of tuples `(inputs, outputs)` of lists of `TensorValue`, by name.
+        version: string, version of TensorFlow that wrote the file.
+        signatures: dict from the name of each signature to `(inputs, outputs)`, two lists of
+            `TensorValue`.
     """
 
     version: str = ""
@@ -69,7 +70,7 @@ def _read_signature(signature: Value) -> tuple[list[TensorValue], list[TensorVal
             entry = read_message(value)
             values = inputs if number == 1 else outputs
             values.append(_read_tensor(text(entry.get(1, EMPTY)), entry.get(2, EMPTY)))
-        elif number == 4:  # defaults: inputs that a caller may leave out
+        elif number == 4:  # inputs with default values are optional
             name = text(read_message(value).get(1, EMPTY))
             inputs[:] = [
                 TensorValue(each.name, each.dtype, each.shape, each.optional or each.name == name)

@@ -9,9 +9,9 @@ class TensorValue:
     Attributes:
         name: string.
         dtype: string, such as "float32".
-        shape: tuple of ints, and of strings or `None` for dynamic axes; `None` if the rank is
-            unknown.
-        optional: bool, whether a caller may leave an input out.
+        shape: tuple with one item for each axis: an int, or a string or `None` for a dynamic axis.
+            `None` if the rank is unknown.
+        optional: bool, whether the input is optional.
     """
 
     name: str
@@ -28,4 +28,4 @@ class TensorValue:
 
 
 Signatures: TypeAlias = dict[str, tuple[list[TensorValue], list[TensorValue]]]
-"""The inputs and outputs of each signature, by name."""
+"""Dict from the name of each signature to its inputs and outputs."""

@@ -29,9 +29,10 @@ class TfliteFile:
     """The content of a TensorFlow Lite file, without its operators.
 
     Attributes:
-        signatures: dict of tuples `(inputs, outputs)` of lists of `TensorValue`, by name. A file
-            without signatures has one with the name "".
-        description: string, perhaps empty.
+        signatures: dict from the name of each signature to `(inputs, outputs)`, two lists of
+            `TensorValue`. For a file without signatures, the key "" has the inputs and outputs of
+            the model.
+        description: string, may be empty.
         metadata: list of strings, names of the metadata buffers.
     """
 
@@ -92,7 +93,7 @@ class _Table:
         self._position = position
 
     def number(self, field: int, form: str, default: int = 0) -> int:
-        """Returns the integer of a field, of a `struct` format."""
+        """Returns the integer in a field; `form` is its `struct` format."""
         position = self._find(field)
         return default if position is None else _integer(form, self._content, position)
 
@@ -137,13 +138,13 @@ class _Table:
 
 
 def _integer(form: str, content: memoryview, position: int) -> int:
-    """Returns the integer of a `struct` format at a position."""
+    """Returns the integer at a position; `form` is its `struct` format."""
     return struct.unpack_from(form, content, position)[0]
 
 
 def _value(tensor: _Table, name: str | None = None) -> TensorValue:
     dtype = tensor.number(_TENSOR_TYPE, "<b")
-    # Dynamic axes are -1 in the second one, which is missing without them.
+    # `shape_signature` has -1 for dynamic axes; a tensor without dynamic axes has only `shape`.
     shape = tensor.numbers(_TENSOR_SHAPE_SIGNATURE) or tensor.numbers(_TENSOR_SHAPE)
     return TensorValue(
         name or tensor.text(_TENSOR_NAME),

@@ -9,15 +9,15 @@ SHOWN = 8
 
 
 def check_finite(weights: Any, allow_nonfinite: bool = False) -> None:
-    """Refuses weights that are NaN or infinite, the result of a training that diverged.
+    """Raises an error if weights are NaN or infinite, as after a training that diverged.
 
     Args:
         weights: List of `keras.Variable`.
-        allow_nonfinite: Bool, whether to accept them.
+        allow_nonfinite: Bool, whether to accept NaN and infinite weights.
 
     Raises:
-        ExportError: If there are such weights. The message names them, with the number of NaN and
-            infinite values in each.
+        ExportError: If weights are NaN or infinite. The message names these weights and the number
+            of NaN and infinite values in each.
     """
     if allow_nonfinite:
         return

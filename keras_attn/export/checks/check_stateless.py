@@ -4,7 +4,7 @@ from keras_attn._layer.flatten_layers import flatten_layers
 
 
 def check_stateless(*layers: Any) -> None:
-    """Refuses layers with a state between batches, because an exported file starts each run anew.
+    """Raises an error for layers with a state between batches, which an exported file cannot keep.
 
     Args:
         layers: Keras layers or models; all nested layers are checked.
@@ -16,5 +16,6 @@ def check_stateless(*layers: Any) -> None:
     if stateful:
         raise ValueError(
             "Expected layers that keep nothing from one call to the next. Received: stateful=True "
-            f"of {stateful}. Make them without it, with the state as input and output of the model."
+            f"of {stateful}. Set stateful=False, and make the state an input and an output of the "
+            "model."
         )

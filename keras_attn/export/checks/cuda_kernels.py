@@ -1,4 +1,4 @@
-"""Which operators ONNX Runtime runs on a GPU."""
+"""Operators for which ONNX Runtime has CUDA kernels."""
 
 _FLOATS = ("FLOAT", "FLOAT16")
 _NUMBERS = (*_FLOATS, "INT32", "INT64")
@@ -41,14 +41,15 @@ _TYPES = {
 }
 
 CUDA_KERNELS = {name: types for types, names in _TYPES.items() for name in names.split()}
-"""Element types for which ONNX Runtime's CUDA provider has a kernel, for each operator of opset 18
-or 21 and each type that an export may contain. `TYPED_INPUT` lists the input with this type.
+"""Dict from an operator to the element types for which ONNX Runtime has a CUDA kernel, for the
+operators of opsets 18 and 21 and the types that an export may contain. The type is that of the
+first input, or of the input in `TYPED_INPUT`.
 
 Source: docs/OperatorKernels.md of microsoft/onnxruntime, main branch in March 2026 (commit 001d12d,
 between 1.24 and 1.25)."""
 
 TYPED_INPUT = {"OneHot": 2, "Where": 1}
-"""Input with the type of the kernel, if it is not the first input."""
+"""Index of the input whose type selects the kernel, if it is not the first input."""
 
 FILLS = ("ConstantOfShape", "Expand", "Range", "Tile")
 """Operators whose CUDA kernels read a shape on the CPU and fill a tensor on the GPU."""

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     import onnx
 
 SMALL = 100
-"""Maximum number of elements of a constant that ONNX Runtime reads on the CPU without cost."""
+"""Maximum number of elements of a constant that ONNX Runtime can read on the CPU at no cost."""
 
 
 @dataclasses.dataclass
 class CudaReport:
     """The nodes of an ONNX file that ONNX Runtime would run on the CPU in a session with CUDA.
 
-    If a node has no CUDA kernel, its inputs are copied from the GPU and its results back, inside of
-    a loop in each step. Nodes that compute only shapes run on the CPU on purpose, without copies.
-    They are counted separately.
+    If a node has no CUDA kernel, its inputs are copied from the GPU and its results back to the
+    GPU; in a loop this happens in each step. Nodes that compute only shapes run on the CPU on
+    purpose, without copies. They are counted separately.
 
     Attributes:
         nodes: Int, number of nodes of the file, including nested graphs.
@@ -46,7 +46,7 @@ class CudaReport:
 
     @classmethod
     def of(cls, model: "onnx.ModelProto") -> Any:
-        """Looks up every node in the table of kernels.
+        """Finds the nodes of a model that have no CUDA kernel.
 
         Args:
             model: `onnx.ModelProto` of opset 18 or 21 with unique names.
@@ -63,7 +63,7 @@ class CudaReport:
         constants = constants | {
             tensor.name for tensor in graph.initializer if math.prod(tensor.dims) <= SMALL
         }
-        on_cpu = set()  # ONNX Runtime decides for each graph separately
+        on_cpu = set()  # ONNX Runtime assigns the nodes of each graph separately
         for node in graph.node:
             self.nodes += 1
             missing = _missing_kernel(node, types)

@@ -21,8 +21,8 @@ from keras_attn.export.trace.trace_function import trace
 def differing_layer(function: Any, feed: Any, differs: Any) -> Any:
     """Finds the first layer whose output differs between Keras and ONNX.
 
-    All layer outputs that are tensors of the outermost graph become outputs of a second model,
-    which is converted in the same way and run once for each of them.
+    The function converts a second model whose outputs are all layer outputs in the outermost graph,
+    and runs this model once for each output.
 
     Args:
         function: `FunctionalFunction`.
@@ -32,7 +32,7 @@ def differing_layer(function: Any, feed: Any, differs: Any) -> Any:
     Returns:
         String such as `"the layer 'dense' (Dense)"`; empty if no layer was found.
     """
-    # This is for an error message, which is to appear whatever happens here.
+    # The result is part of an error message, which an error here must not hide.
     with contextlib.suppress(Exception):
         return _differing_layer(function.copied(), feed, differs)
     return ""
@@ -43,7 +43,7 @@ def _differing_layer(function, feed, differs):
     import tensorflow as tf
 
     model, signature = function.model, function.signature
-    # Eagerly: Keras' `TimeDistributed` is wrong in a graph.
+    # Keras runs eagerly, because `TimeDistributed` returns wrong results in a graph.
     with _recorded_calls(model) as calls:
         function(*(tf.constant(feed[spec.name]) for spec in signature))
     expected = {(id(layer), number): tensor for layer, number, tensor in calls}
@@ -60,7 +60,7 @@ def _differing_layer(function, feed, differs):
         seen = {id(tensor) for tensor in tensors}
         graph = tf.compat.v1.get_default_graph()
         for layer, number, tensor in calls:
-            # The body of `vectorized_map` is in the same graph, which does not use it.
+            # `vectorized_map` leaves the nodes of its loop body unused in the same graph.
             is_result = tensor.graph is graph and "loop_body/" not in tensor.name
             has_type = tensor.shape.rank is not None and tensor.dtype != tf.string
             if is_result and has_type and id(tensor) not in seen:
@@ -86,11 +86,12 @@ def _differing_layer(function, feed, differs):
         used = {value.name for value in session.get_inputs()}
         feed = {name: value for name, value in feed.items() if name in used}
         for number, (key, (layer, _)) in enumerate(converted.items()):
+            # A loop over time calls its layer once in a graph, but in each step in eager mode.
             if eager_counts[id(layer)] != traced_counts[id(layer)]:
-                continue  # a loop over time calls a layer once or for each step
+                continue
             try:
                 (found,) = session.run([str(number)], feed, options)
-            except Exception:  # ONNX Runtime's have no public base class
+            except Exception:  # exceptions of ONNX Runtime have no public base class
                 return _described(layer)
             if differs(keras.ops.convert_to_numpy(expected[key]), np.asarray(found)):
                 return _described(layer)
@@ -115,7 +116,8 @@ def _recorded_calls(model):
     """Records the outputs of all layers that are called inside the block.
 
     Yields:
-        List of (layer, number of the output of this layer, tensor), inner before outer layers.
+        List of tuples (layer, index of the output of this layer, tensor), inner layers before outer
+        layers.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Samples of other sizes, with which an exported file is compared with Keras again."""
+"""Samples with other sizes, for a second comparison of an exported file with Keras."""
 
 from typing import Any
 
@@ -11,25 +11,26 @@ def batches_of_other_sizes(
     """Resizes a sample along the dynamic axes of a model's inputs.
 
     A conversion may treat a size of the sample as a constant, which a comparison with the same
-    sizes cannot detect. Therefore all dynamic axes get other sizes, different from all sizes in the
-    sample. The first axes of all inputs change together, and so do other axes with equal sizes. If
-    Keras fails, the axes are changed separately, to larger and to smaller sizes; an axis at which
-    Keras always fails is fixed.
+    sizes cannot detect. Therefore all dynamic axes get sizes that do not occur in the sample. The
+    batch axes of all inputs get the same size, and other axes with equal sizes get equal sizes. If
+    Keras fails with these sizes, the axes are changed separately, to larger and to smaller sizes.
+    If Keras fails with all sizes of an axis, the axis is fixed.
 
     Args:
-        function: Function that runs Keras, with the tensors of `inputs` in this order as arguments.
+        function: Function that runs Keras. Its arguments are the tensors of `inputs`, in this
+            order.
         inputs: Dict from the names of inputs to their symbolic tensors.
         arrays: List of arrays, the sample.
-        dynamic_sizes: Dict from the names of inputs to the shapes to use instead, or `None`; `None`
-            in a shape is the size in the sample.
+        dynamic_sizes: Dict from the names of inputs to the shapes of the second sample, or `None`.
+            In a shape, `None` means the size in the sample.
 
     Returns:
-        Tuple of a list of pairs (batch, results of `function`), where a batch is a list of arrays,
-        and a dict from groups of fixed axes, which change together, to the reasons. A group is a
-        tuple of pairs (name of an input, axis).
+        Tuple `(batches, fixed)`. `batches` is a list of pairs (list of arrays, results of
+        `function`). `fixed` is a dict from each group of fixed axes to the reason. A group is a
+        tuple of pairs (name of an input, axis) that have the same size.
 
     Raises:
-        ValueError: If `dynamic_sizes` does not fit the inputs, or Keras fails at these sizes.
+        ValueError: If `dynamic_sizes` does not fit the inputs, or Keras fails with these sizes.
     """
     if dynamic_sizes is not None:
         batch = resized(arrays, _given_sizes(dynamic_sizes, inputs, arrays))
@@ -53,11 +54,11 @@ def batches_of_other_sizes(
         batch = resized(arrays, axes)
         try:
             return batch, function(*batch)
-        except Exception as error:  # of whatever operator cannot have the size
+        except Exception as error:  # the type depends on the operator that does not support a size
             return error
 
     def first_that_runs(group, candidates):
-        """Returns a list with the first sizes and results without error, and the last error."""
+        """Returns the first size without error and its results, or the first error."""
         error = None
         for size in candidates:
             result = run({group: size})
@@ -81,7 +82,7 @@ def batches_of_other_sizes(
             failed[group] = candidates, error
     rows = groups[0]
     for group in [each for each in failed if each != rows]:
-        # As many rows as steps, as for a matrix of nodes and nodes.
+        # An axis may need the size of the batch axis, as in a matrix `(nodes, nodes)`.
         if rows in failed and _size(arrays, group) == _size(arrays, rows):
             found, result, _ = first_that_runs((*rows, *group), failed[rows][0])
             if found:
@@ -103,8 +104,8 @@ def batches_of_other_sizes(
 def resized(arrays: Any, sizes: Any) -> Any:
     """Resizes some axes of arrays.
 
-    Entries are repeated or removed in place, so padding stays at the end of an axis, and all values
-    occur in the sample.
+    Entries are repeated or removed in their order, so padding remains at the end of an axis, and
+    the result has no values that the sample does not have.
 
     Args:
         arrays: List of arrays.
@@ -126,7 +127,7 @@ def describe_axes(axes: Any) -> str:
 
 
 def _axes_that_change_together(inputs, arrays):
-    """Returns a tuple of tuples of (number of the input, axis), beginning with the batch axes."""
+    """Returns groups of axes, the batch axes first. A group is a tuple of (input number, axis)."""
     rows, others = [], {}
     for number, (value, array) in enumerate(zip(inputs.values(), arrays, strict=True)):
         for axis, size in enumerate(value.shape):
@@ -137,9 +138,9 @@ def _axes_that_change_together(inputs, arrays):
 
 
 def _candidates(size, taken):
-    """Returns sizes to try instead of a size. The first is not among the sizes in use."""
+    """Returns sizes to try instead of `size`. The first is not in `taken`."""
     larger = next(each for each in range(size + 1, size + len(taken) + 2) if each not in taken)
-    # Twice the size for what must be divisible, less for what has a limit.
+    # Twice the size for an axis that must be divisible, smaller sizes for an axis with a limit.
     sizes = [larger, 2 * size, size - 1, size // 2]
     return [each for each in dict.fromkeys(sizes) if each > 0 and each != size]
 

@@ -28,11 +28,11 @@ all runtimes), random operators (an export is deterministic), strings and sequen
 
 
 def check_model(model: "onnx.ModelProto", path: str | PathLike[str] | None = None) -> None:
-    """Refuses a model that other runtimes could not run.
+    """Raises an error for a model that other runtimes could not run.
 
     Args:
         model: `onnx.ModelProto`.
-        path: Path of its file. Weights outside of the file are in the same directory.
+        path: Path of the file of the model, or `None`. External weights are in the same directory.
 
     Raises:
         ExportError: If an operator is not in `ALLOWED_OPERATORS` or not of the standard domain, or
@@ -68,11 +68,12 @@ def open_session(path: str | PathLike[str]) -> Any:
         path: Path of an ONNX file.
 
     Returns:
-        A function from named NumPy arrays to a dict of NumPy arrays.
+        Function that runs the file. It takes NumPy arrays as keyword arguments and returns a dict
+        of NumPy arrays.
 
     Raises:
-        ExportError: If ONNX Runtime refuses the file. The function raises it if the file fails to
-            run.
+        ExportError: If ONNX Runtime cannot load the file. The returned function raises the same
+            error if ONNX Runtime cannot run the file.
     """
     disable_telemetry()
     import onnxruntime
@@ -83,7 +84,7 @@ def open_session(path: str | PathLike[str]) -> Any:
         session = onnxruntime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"]
         )
-    except Exception as error:  # its exceptions have no public base class
+    except Exception as error:  # exceptions of ONNX Runtime have no public base class
         raise ExportError(f"ONNX Runtime refuses the converted model: {error}") from error
     names = [output.name for output in session.get_outputs()]
 

@@ -16,15 +16,19 @@ def largest_difference(expected: Any, run: Any, feed: Any) -> Any:
 
 
 def difference(value: Any, actual: Any) -> Any:
-    """Returns the largest difference of two arrays, infinite if they do not compare, and a text."""
+    """Returns the largest difference of two arrays, relative for values above 1, and a text.
+
+    The difference is infinite if shapes or integers differ, or if there is a NaN. The text
+    describes the difference.
+    """
     if value.shape != actual.shape:
         return float("inf"), f"shape {actual.shape} instead of {value.shape}"
-    if value.dtype.kind in "biu":  # what is counted or chosen is right or wrong
+    if value.dtype.kind in "biu":  # integers must be equal
         if np.array_equal(value, actual):
             return 0.0, ""
         return float("inf"), f"{int((value != actual).sum())} other values"
     value = value.astype("float64")
-    with np.errstate(invalid="ignore"):  # of infinities, which are equal or far from it
+    with np.errstate(invalid="ignore"):  # inf - inf is NaN; equal values are set to 0 below
         values = np.abs(value - actual) / np.maximum(np.abs(value), 1)
     values = np.where(value == actual, 0, values)
     if np.isnan(values).any():

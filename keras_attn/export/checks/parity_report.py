@@ -9,29 +9,29 @@ TOLERANCE = 1e-4
 """Maximum difference of a score, a log probability or an attention weight."""
 
 LOW_EQUAL, LOW_EQUAL_OF_PRECISION = 0.99, 0.8
-"""Fractions of equal ids below which the text of a report starts with a warning: of a file compared
-with Keras, and of a file of lower precision compared with the float32 model. Trained models have
-higher fractions."""
+"""If the fraction of equal hypotheses is lower, the text of a report starts with a warning. The
+first number is for the comparison with Keras, the second for the comparison of a lower precision
+with float32. Trained models have higher fractions."""
 
 TIE = 1e-3
-"""Maximum difference of the scores of two hypotheses that may be exchanged. If their prefixes tie
-within the resolution of float32, the order of a sum decides which one is continued."""
+"""Maximum difference of the scores of two hypotheses that count as tied. If two prefixes have equal
+scores within the resolution of float32, rounding errors decide which one is continued."""
 
 
 @dataclasses.dataclass
 class ParityReport:
     """Agreement of an exported model with Keras, measured on sentences.
 
-    The functions of `keras_attn.export` create and return it. `str(report)` is a summary, which
-    starts with a warning if few ids are equal, even if the report passes `check`. The arguments are
-    attributes of the same names.
+    The functions of `keras_attn.export` return a `ParityReport`. `str(report)` is a summary. If few
+    ids are equal, the summary starts with a warning, even if the report passes `check`. The
+    arguments are attributes of the same names.
 
     Args:
-        is_stochastic: Bool, whether hypotheses are sampled at random. If two of them differ, their
-            scores cannot be compared. Defaults to `False`.
+        is_stochastic: Bool, whether hypotheses are sampled at random. Scores of different samples
+            cannot be compared. Defaults to `False`.
         sentences: Int, number of sentences. Defaults to `0`.
         batch_sizes: Set of the batch sizes. Defaults to an empty set.
-        cut: Int, number of sentences with a hypothesis that `max_length` ended. Defaults to `0`.
+        cut: Int, number of sentences with a hypothesis that `max_length` cut. Defaults to `0`.
         best_equal: Float in [0, 1], fraction of the sentences whose best hypotheses have the same
             ids. Defaults to `1.0`.
         all_equal: Float in [0, 1], fraction of the sentences with the same hypotheses in the same
@@ -41,11 +41,12 @@ class ParityReport:
         best_tied: Float in [0, 1], like `best_equal`, but hypotheses with different ids also count
             if their scores differ by at most 1e-3. Defaults to `1.0`.
         all_tied: Float in [0, 1], like `all_equal` with the same exception. Defaults to `1.0`.
-        largest_difference: Float, largest difference of hypotheses with equal ids: of scores and
-            token log probabilities (natural log; relative below -1), of log probabilities of
-            hypotheses per token (natural log), and of alignments. Defaults to `0.0`.
-        precision: `PrecisionReport` of a file with lower precision; all other values are then those
-            of its float32 form. Defaults to `None`.
+        largest_difference: Float, largest difference between hypotheses with equal ids in one of
+            these values: scores and token log probabilities (relative for values below -1), log
+            probabilities of hypotheses divided by the number of tokens, and alignments. Logarithms
+            are natural. Defaults to `0.0`.
+        precision: `PrecisionReport` of a file with lower precision. The other arguments then
+            compare the float32 model with Keras. Defaults to `None`.
         cuda: `CudaReport` of an ONNX file. Defaults to `None`.
 
     Example:
@@ -107,10 +108,11 @@ class ParityReport:
     def check(self) -> None:
         """Raises an error if the exported model disagrees with Keras.
 
-        Trained models have few ties, models with random weights have many. Therefore 95 % of the
-        best hypotheses must have equal ids; 99.5 % of the best hypotheses and all hypotheses of 99
-        % of the sentences must be equal or tied. Sampled hypotheses differ where a random number
-        falls between two tokens within the resolution of float32; 95 % of them must be equal.
+        95 % of the best hypotheses must have equal ids. 99.5 % of the best hypotheses, and all
+        hypotheses of 99 % of the sentences, must be equal or tied. Models with random weights have
+        many ties, trained models have few. Of sampled hypotheses, 95 % must have equal ids:
+        rounding errors can change the sampled token if a random number is close to the boundary
+        between two tokens.
 
         Raises:
             ExportError: If the models disagree. The message contains the figures.

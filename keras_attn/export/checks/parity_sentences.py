@@ -17,9 +17,9 @@ def parity_sentences(function: Any, tokenizer: Any = None, given: Any = None) ->
         given: List of texts, or of lists of ids as the encoder reads them, or `None`.
 
     Returns:
-        List of at least 200 lists of ids as the encoder reads them: first those given, without
-        texts that have no tokens and truncated to the default limit of characters, then random
-        ones.
+        List of at least 200 lists of ids as the encoder reads them: first the given sentences, then
+        random ones. Given texts are truncated to the default limit of characters; texts without
+        tokens are left out.
 
     Raises:
         ValueError: If there are texts without a tokenizer, an empty list of ids, or ids outside of
@@ -36,7 +36,7 @@ def parity_sentences(function: Any, tokenizer: Any = None, given: Any = None) ->
             )
         most = max_source_characters(function)
         encoded = tokenizer.encode([text[:most] for text in texts])
-        # The runtime does not run the model without tokens.
+        # The runtime does not run the model on sentences without tokens.
         sentences = [source.with_special_ids(ids) for ids in encoded if len(ids)]
     size = source.vocabulary_size
     for ids in sentences:

@@ -32,14 +32,15 @@ def parity_sources(
         function: `SearchFunction`.
         tokenizer: See `parity_sentences`. Only for a model that reads ids.
         sentences: See `parity_sentences`. Only for a model that reads ids.
-        sample_inputs: For a model with other inputs, arrays as for `model.predict`. Defaults to
-            `None`, random numbers.
+        sample_inputs: For a model with other inputs, arrays as for `model.predict`. If `None`,
+            random numbers are used. Defaults to `None`.
 
     Returns:
         `IdSources` or `ArraySources`.
 
     Raises:
-        ValueError: If the samples do not fit the inputs, or there cannot be random inputs.
+        ValueError: If the samples do not fit the inputs, or there are no samples and an input is
+            not of a float type.
     """
     if function.source is not None:
         if sample_inputs is not None:
@@ -79,7 +80,7 @@ class IdSources:
 
         Args:
             rows: Slice of the sources.
-            number: Int, number of the batch, which is ignored.
+            number: Int, number of the batch. Ignored.
 
         Returns:
             Dict of arrays.
@@ -88,15 +89,15 @@ class IdSources:
 
 
 class ArraySources:
-    """Arrays of any inputs, with their own sizes and with other sizes of the dynamic axes.
+    """Arrays for any inputs, in the sizes of the sample and in other sizes of the dynamic axes.
 
     Args:
         function: `SearchFunction`.
         arrays: List with an array for each input, all with the same number of rows.
 
     Raises:
-        ValueError: If Keras cannot run the encoder with these sizes, or with any other size of an
-            axis.
+        ValueError: If Keras cannot run the encoder with the sizes of the sample, or fails with all
+            other sizes of a dynamic axis.
     """
 
     def __init__(self, function: Any, arrays: Any) -> None:
@@ -162,9 +163,8 @@ def _random_arrays(inputs):
     whole = [name for name, each in inputs.items() if "float" not in each.dtype]
     if whole:
         raise ValueError(
-            f"Expected sample_inputs, since the model has inputs of whole numbers, {whole}, in "
-            "what range is not known. Received: sample_inputs=None. Pass arrays by the names of "
-            "the inputs."
+            f"Expected sample_inputs, because the range of the integer inputs {whole} is unknown. "
+            "Received: sample_inputs=None. Pass a dict of arrays by the names of the inputs."
         )
     generator = np.random.default_rng(0)
 

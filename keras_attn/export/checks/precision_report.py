@@ -6,7 +6,8 @@ import numpy as np
 from keras_attn.export.export_error import ExportError
 
 TOLERANCES = {"float16": 0.01, "int8": 0.1, "int8-rows": 0.1, "int4": 0.3}
-"""Maximum mean difference: 1, 10 or 30 % of the probability of each token."""
+"""Maximum mean difference of the log probability per token. The probability of each token may thus
+change by about 1, 10 or 30 %."""
 
 LEAST_EQUAL = 0.1
 """Minimum fraction of sampled hypotheses with equal ids for a comparison."""
@@ -21,8 +22,9 @@ class PrecisionReport:
         sentences: Int, number of sentences.
         best_equal: Float, fraction of the sentences whose best hypotheses have the same ids.
         mean_difference: Float, mean absolute difference of the log probabilities per token of the
-            best hypotheses, independent of the length penalty of the search. Of sampled hypotheses,
-            only those with equal ids are compared; infinite if these are less than 10 %.
+            best hypotheses, independent of the length penalty of the search. Sampled hypotheses are
+            compared only if their ids are equal; the difference is infinite if the ids are equal in
+            less than 10 % of the sentences.
     """
 
     precision: str
@@ -41,13 +43,14 @@ class PrecisionReport:
         """Raises an error if the file differs too much from the float32 model.
 
         Raises:
-            ExportError: If it does. The message contains the figures.
+            ExportError: If the mean difference is too large. The message contains the figures.
         """
         tolerance = TOLERANCES[self.precision]
         if not self.mean_difference <= tolerance:
             raise ExportError(
-                f"The model does not bear {self.precision}. Expected a mean difference up to "
-                f"{tolerance}. Received: {self}. Export it with precision='float32'."
+                f"{self.precision} changes the outputs of the model too much. Expected a mean "
+                f"difference up to {tolerance}. Received: {self}. Export it with "
+                "precision='float32'."
             )
 
     @classmethod
@@ -58,10 +61,11 @@ class PrecisionReport:
 
         Args:
             precision: String, precision of `actual`.
-            expected: Function from named arrays to a dict of arrays with `token_ids` `(batch,
-                hypotheses, length)`, `lengths` and `log_probs` `(batch, hypotheses)`.
-            actual: Function like `expected`.
-            batches: Iterable of dicts of the named arrays.
+            expected: Function that runs the float32 model. It takes arrays as keyword arguments and
+                returns a dict of arrays with `token_ids` `(batch, hypotheses, length)`, `lengths`
+                and `log_probs` `(batch, hypotheses)`.
+            actual: Function like `expected` that runs the file of lower precision.
+            batches: Iterable of dicts of these keyword arguments.
             is_stochastic: Bool, whether hypotheses are sampled at random. Defaults to `False`.
 
         Returns:

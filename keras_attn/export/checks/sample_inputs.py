@@ -12,7 +12,11 @@ DTYPES = (
 
 
 def check_dense_numbers(inputs: Any) -> None:
-    """Refuses inputs that an ONNX file cannot have. `inputs` is a dict by their names."""
+    """Raises an error for inputs that an ONNX file cannot have.
+
+    Args:
+        inputs: Dict from the names of inputs to their symbolic tensors.
+    """
     strings = [name for name, value in inputs.items() if value.dtype == "string"]
     if strings:
         raise ValueError(
@@ -37,7 +41,7 @@ def check_dense_numbers(inputs: Any) -> None:
 
 
 def arrays_in_order(sample: Any, inputs: Any) -> Any:
-    """Returns the arrays of a sample in the order of a dict of inputs, with their dtypes."""
+    """Returns the arrays of a sample in the order of `inputs`, converted to the input dtypes."""
     if isinstance(sample, dict):
         found = {name: _entry(sample, name) for name in inputs}
         missing = [name for name, array in found.items() if array is None]
@@ -73,7 +77,7 @@ def arrays_in_order(sample: Any, inputs: Any) -> Any:
 
 
 def _entry(sample, name):
-    """Returns the array of an input in a sample, which may be nested, or `None`."""
+    """Returns the array of an input in a sample that may be nested; `None` if it is missing."""
     if isinstance(sample, dict) and name in sample:
         return sample[name]
     if not isinstance(sample, (dict, list, tuple)):

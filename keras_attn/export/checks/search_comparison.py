@@ -34,7 +34,7 @@ class SearchComparison:
 
     @functools.cached_property
     def keras(self) -> Any:
-        """Function from named arrays to a dict of arrays that runs Keras."""
+        """Function that runs Keras on arrays (keyword arguments) and returns a dict of arrays."""
         return self._function.runner()
 
     def expected(self) -> Any:
@@ -45,8 +45,10 @@ class SearchComparison:
         """Compares a file with Keras.
 
         Args:
-            run: Function from named arrays to a dict of arrays that runs the file.
-            expected: Results of `expected()`, if they are known. Defaults to `None`.
+            run: Function that runs the file on arrays (keyword arguments) and returns a dict of
+                arrays.
+            expected: Results of `expected()`. If `None`, this method calls `expected()`. Defaults
+                to `None`.
 
         Returns:
             A `ParityReport`.

@@ -12,31 +12,31 @@ BATCH_SIZES = (1, 7, 32)
 
 
 DRAWN_TOKENS = 4
-"""Number of tokens of sampled hypotheses for the comparison of precisions."""
+"""Maximum length of sampled hypotheses when two precisions are compared."""
 
 
 NUMBERS = ("scores", "log_probs", "alignments", "token_log_probs")
-"""Outputs with values that are compared."""
+"""Outputs whose values are compared with a tolerance."""
 
 
 def translated_batches(run: Any, sources: Any, search: Any, prefixes: Any = None) -> Any:
-    """Yields batches of sources and their results by one form of a search model.
+    """Runs a search in Keras or in an exported file on batches of sources.
 
-    The batches have several sizes. Every second batch has a `max_length` that limits some
-    hypotheses, every third batch another `length_penalty`.
+    The batches have several sizes. Every second batch has a `max_length` that cuts some hypotheses,
+    and every third batch has a larger `length_penalty` than the search.
 
     Args:
-        run: Function of the inputs by name, such as `(source_ids=, max_length=, length_penalty=)`,
-            with `prefix_ids=` if there are prefixes and `seeds=` for a search with random sampling.
-            It takes NumPy arrays and returns a dict of arrays: token_ids, lengths, scores,
-            log_probs, and optionally alignments and token_log_probs.
+        run: Function that runs the search. Its keyword arguments are NumPy arrays: the inputs of
+            the encoder, such as `source_ids`, then `max_length` and `length_penalty`, `prefix_ids`
+            if there are prefixes, and `seeds` if the search samples. It returns a dict of arrays:
+            `token_ids`, `lengths`, `scores`, `log_probs`, and optionally `alignments` and
+            `token_log_probs`.
         sources: `IdSources` or `ArraySources`.
         search: `Search` with the settings.
         prefixes: List of lists of target ids, one for each source, or `None`.
 
-
     Returns:
-        Iterator of pairs of dicts, the inputs and the outputs.
+        Iterator of pairs (inputs, outputs), two dicts of arrays.
     """
     longest = 1
     for number, rows in enumerate(_batches(len(sources))):
@@ -52,18 +52,20 @@ def translated_batches(run: Any, sources: Any, search: Any, prefixes: Any = None
 
 
 def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
-    """Runs another form of a search model on the same sentences and compares the results.
+    """Runs a second implementation of a search on the same inputs and compares the outputs.
 
     Args:
-        expected: Iterable of pairs, see `translated_batches`.
-        actual: Function like `run` there.
+        expected: Iterable of pairs (inputs, outputs) of the first implementation, the result of
+            `translated_batches`.
+        actual: Function that runs the second implementation, like `run` of `translated_batches`.
         search: `Search` with the settings.
 
     Returns:
-        A `ParityReport`. It does not raise an error if the results differ: call its `check()`.
+        A `ParityReport`. This function accepts different values; `ParityReport.check` raises an
+        error if they differ too much.
 
     Raises:
-        ExportError: If the two have different outputs.
+        ExportError: If the outputs of the two implementations have different names.
     """
     report, equal, tied = ParityReport(is_stochastic=search.is_stochastic), [], []
     for inputs, ours in expected:
@@ -89,10 +91,10 @@ def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
 
 
 def whole_batches(sources: Any, search: Any, prefixes: Any = None, size: Any = 32) -> Any:
-    """Yields the inputs of all sources, with maximum length and length penalty of the search.
+    """Yields the inputs of all sources, with the maximum length and length penalty of the search.
 
-    With random sampling, the maximum length is `DRAWN_TOKENS`, because all tokens after the first
-    different token differ.
+    With random sampling, the maximum length is at most `DRAWN_TOKENS`, because two samples differ
+    in all tokens after the first different token.
     """
     limit = min(search.max_length, DRAWN_TOKENS) if search.is_stochastic else search.max_length
     for number, begin in enumerate(range(0, len(sources), size)):
@@ -108,7 +110,7 @@ def _share(values):
 
 
 def _batches(count):
-    """Yields slices of the given number of sentences."""
+    """Yields slices that divide `count` sentences into batches of different sizes."""
     begin = 0
     for size in itertools.cycle(BATCH_SIZES):
         if begin >= count:
@@ -118,7 +120,7 @@ def _batches(count):
 
 
 def _of_rows(rows, number, sources, search, prefixes):
-    """Returns the inputs with one row per source, for a slice of sources."""
+    """Returns the inputs that have one row for each source, for a slice of the sources."""
     inputs = sources.batch(rows, number)
     if prefixes is not None:
         inputs["prefix_ids"] = pad(prefixes[rows], search.pad_token_id)
@@ -136,19 +138,20 @@ def _same_length(first, second, pad_token_id):
 
 
 def _largest_difference(name, first, second, where):
-    """Returns the largest difference of an output over the hypotheses with `where` `(B, N)`."""
+    """Returns the largest difference of an output; `where` `(B, N)` selects the hypotheses."""
     if name not in first or not where.any():
         return 0.0
     first_value, second_value = first[name], second[name]
     if name in ("alignments", "token_log_probs"):
-        # One of them may have searched longer, for a hypothesis that differs.
+        # The number of steps may differ, because of other hypotheses that differ.
         length = min(first_value.shape[2], second_value.shape[2])
         first_value, second_value = first_value[:, :, :length], second_value[:, :, :length]
     difference = np.abs(first_value - second_value)
     if name == "log_probs":
-        # A sum: float32 knows one of -500 to 3e-5 only.
+        # The value is a sum over all tokens. Near -500, float32 numbers are 3e-5 apart.
         difference = difference / (1 + first["lengths"])
-    if name in ("scores", "token_log_probs"):  # such a sum too; that of a forbidden token is -1e9
+    if name in ("scores", "token_log_probs"):
+        # Scores are such sums too. The log probability of a forbidden token is -1e9.
         difference = difference / np.maximum(1, np.abs(first_value))
     largest = float(difference[where].max(initial=0))
     # A comparison with NaN is never true, so `max` would hide NaN.

@@ -1,1 +1,1 @@
-"""The formats of exported files, one in each module."""
+"""The formats of exported files, one module for each format."""

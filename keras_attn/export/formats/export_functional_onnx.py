@@ -37,10 +37,12 @@ def export_functional_onnx(
 
     - Inputs have the names of the model's inputs, or the keys of its dict of inputs.
     - Outputs have the keys of the model's dict of outputs (`outer/inner` if it is nested). Without
-      a dict, they have the names of the layers that return them. Further outputs of a layer, and an
-      input that is also an output, end with `_1`.
-    - The first axis is `batch`. Any other dynamic axis has the name of its tensor and its index,
-      such as `ids_1`; so has the first axis of an output if its size is not that of the inputs.
+      a dict, they have the names of the layers that return them. If such a name is already in use,
+      because a layer returns several outputs or an input is also an output, a number is appended,
+      such as `_1`.
+    - The first axis is named `batch`. Any other dynamic axis is named after its tensor and its
+      index, such as `ids_1`. The first axis of an output is named in this way too (`scores_0`) if
+      it is not the batch axis of the inputs.
 
     A model with mixed precision is exported in float32, the precision of its weights.
 
@@ -49,18 +51,19 @@ def export_functional_onnx(
         path: Path of the file; an existing file is replaced. If the weights exceed 2 GB, a
             directory is written instead.
         sample_inputs: Inputs as for `model.predict`: an array, or a list or dict of arrays. The
-            results of the file and of Keras are compared for the whole sample, for its first row
-            (unless the model has a fixed batch size), and for a second sample with other sizes of
-            all dynamic axes, in which some entries of the first are repeated.
+            file is compared with Keras on the whole sample, on the first row of the sample (unless
+            the model has a fixed batch size), and on a second sample. The second sample repeats or
+            removes entries of the first, so that all dynamic axes have other sizes.
         tolerance: Float, maximum difference, relative for values above 1. Integers must be equal.
             Defaults to `1e-5`.
-        dynamic_sizes: Dict from the names of inputs to their shapes in the second sample; `None` in
-            a shape stands for the size in `sample_inputs`. Defaults to `None`: each dynamic axis
-            gets another size. Axes with equal sizes in `sample_inputs` get equal sizes, except that
-            batch axes change only together. If Keras fails with every size that is tried for an
-            axis, the axis has a fixed size in the file, and a warning names it.
-        allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
-            those of Keras, which is never true of NaN. Defaults to `False`.
+        dynamic_sizes: Dict from the names of inputs to their shapes in the second sample. In a
+            shape, `None` means the size in `sample_inputs`. If `dynamic_sizes` is `None`, another
+            size is chosen for each dynamic axis: the same size for all batch axes, and equal sizes
+            for other axes that have equal sizes in `sample_inputs`. If Keras fails with every size
+            that is tried for an axis, the axis has a fixed size in the file, and a warning names
+            the axis. Defaults to `None`.
+        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
+            compared output is NaN. Defaults to `False`.
 
     Returns:
         Float, the largest difference.
@@ -103,8 +106,8 @@ def _expected_batches(function, arrays, dynamic_sizes):
     """Returns the batches for the comparison: the sample, its first row, and the second sample.
 
     Returns:
-        Tuple of a list of pairs (arrays, results of Keras), and the set of the fixed axes, pairs
-        (name of an input, axis).
+        Tuple of a list of pairs (arrays, results of Keras), and a set of pairs (name of an input,
+        axis) for the fixed axes.
     """
     batches = [(arrays, function(*arrays))]
     others, failures = batches_of_other_sizes(function, function.inputs, arrays, dynamic_sizes)
@@ -112,7 +115,7 @@ def _expected_batches(function, arrays, dynamic_sizes):
         sizes = {arrays[list(function.inputs).index(name)].shape[axis] for name, axis in axes}
         warnings.warn(
             f"The exported file has the fixed size {sizes.pop()} for {describe_axes(axes)}: "
-            f"{reason}. If it can run at others, pass them as `dynamic_sizes`.",
+            f"{reason}. If the model supports other sizes, pass them as `dynamic_sizes`.",
             stacklevel=3,
         )
     fixed = {pair for axes in failures for pair in axes}
@@ -121,7 +124,7 @@ def _expected_batches(function, arrays, dynamic_sizes):
     )
     if has_free_rows:
         first = [array[:1] for array in arrays]
-        with contextlib.suppress(Exception):  # what Keras cannot do the file need not do
+        with contextlib.suppress(Exception):  # if Keras fails on one row, the file may fail too
             batches.append((first, function(*first)))
     return batches + others, fixed
 
@@ -130,12 +133,12 @@ def _compare(function, arrays, expected, run, tolerance):
     """Returns the largest difference between Keras and the file for a batch.
 
     Raises:
-        ExportError: If it is above the tolerance.
+        ExportError: If the difference is above the tolerance.
     """
     feed = dict(zip(function.inputs, arrays, strict=True))
     try:
         largest, reason = largest_difference(expected, run, feed)
-    except ExportError as error:  # it cannot be run
+    except ExportError as error:  # ONNX Runtime cannot run the file
         largest, reason = float("inf"), str(error)
     if largest <= tolerance:
         return largest

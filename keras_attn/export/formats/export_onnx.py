@@ -34,7 +34,7 @@ def export_onnx(
 ) -> Any:
     """Exports a `GenerationModel` to one ONNX file with its search loop and its vocabularies.
 
-    The file uses operators of the standard domain only, in opset 18, or 21 with 4-bit weights.
+    The file uses only operators of the standard domain, in opset 18, or opset 21 for 4-bit weights.
 
     - Inputs: `source_ids` int32 `(batch, source)`, `max_length` int32 `()`, `length_penalty`
       float32 `()`, with `target_prefix=True` `prefix_ids` int32 `(batch, prefix)`, and for a search
@@ -45,8 +45,8 @@ def export_onnx(
     A model with other inputs than ids, such as an image, has these inputs instead of `source_ids`,
     with their names, shapes and dtypes.
 
-    LSTM and GRU layers become the ONNX operators of these names. A model with mixed precision is
-    exported in float32, the precision of its weights.
+    LSTM and GRU layers are exported as the ONNX operators `LSTM` and `GRU`. A model with mixed
+    precision is exported in float32, the precision of its weights.
 
     The file is written only after it passed all checks: allowed operators, `onnx.checker`, a
     session of ONNX Runtime, and a comparison with Keras on at least 200 sentences in batches of
@@ -56,38 +56,42 @@ def export_onnx(
         model: `GenerationModel`.
         path: Path of the file; an existing file is replaced.
         source_tokenizer: `SentencePieceTokenizer`, stored in the file. Defaults to `None`.
-        target_tokenizer: `SentencePieceTokenizer`, stored in the file. Defaults to `None`: the
-            source tokenizer is used for both sides. A model whose inputs are not ids has only a
-            `target_tokenizer`.
-        alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
-            search has `return_alignments`.
-        sentences: List of texts (with `source_tokenizer`) or of lists of ids for the comparison. If
-            there are fewer than 200, random sentences are added. Defaults to `None`.
-        sample_inputs: For a model whose inputs are not ids, the inputs of the comparison, as for
-            `model.predict`: an array, or a dict of arrays by the names of the inputs. Dynamic axes
-            are also compared with other sizes. Defaults to `None`, random numbers in [0, 1), which
-            requires float inputs.
-        precision: String. All but `"float32"` are smaller, and faster if matrix products take most
-            of the time; such a file is also compared with the float32 model, see `PrecisionReport`.
-            `"float16"`, for GPUs: 16-bit matrix products and everything between them, see
-            `keras_attn.export.passes.half_precision`. `"int8"`, for CPUs: 8-bit weights of the
-            matrix products, see `keras_attn.export.passes.int8_weights`. `"int8-rows"`: the same
-            with one scale for each row of activations, about 5 % slower; unlike with `"int8"`, the
-            scores of a sentence do not depend on the rest of the batch. `"int4"`, for one text at a
-            time on a CPU: 4-bit weights, see `keras_attn.export.passes.int4_weights`. Defaults to
-            `"float32"`.
+        target_tokenizer: `SentencePieceTokenizer`, stored in the file. If `None`, the source
+            tokenizer is used for source and target. A model whose inputs are not ids has only a
+            `target_tokenizer`. Defaults to `None`.
+        alignments: Bool, whether the attention weights are outputs. `None` means the value of
+            `return_alignments` of the search. Defaults to `None`.
+        sentences: List of texts (which require `source_tokenizer`) or of lists of ids, with which
+            the file is compared with Keras. If there are fewer than 200, random sentences are
+            added. Defaults to `None`.
+        sample_inputs: For a model whose inputs are not ids, the inputs with which the file is
+            compared with Keras, as for `model.predict`: an array, or a dict of arrays by the names
+            of the inputs. The comparison is repeated with other sizes of the dynamic axes. If
+            `None`, random numbers in [0, 1) are used, which requires float inputs. Defaults to
+            `None`.
+        precision: String, one of the following. Defaults to `"float32"`. All other precisions make
+            the file smaller, and faster if matrix products take most of the time; the file is then
+            also compared with the float32 model, see `PrecisionReport`.
+            `"float16"`, for GPUs: matrix products and the operators between them compute in 16
+            bits, see `keras_attn.export.passes.half_precision`. `"int8"`, for CPUs: the weights of
+            matrix products have 8 bits, see `keras_attn.export.passes.int8_weights`. `"int8-rows"`:
+            like `"int8"`, with one scale for each row of activations. It is about 5 % slower, but
+            the scores of a sentence do not depend on the other sentences of the batch. `"int4"`,
+            for CPUs that process one text at a time: the weights of matrix products have 4 bits,
+            see `keras_attn.export.passes.int4_weights`.
         external_data: Bool, whether `path` becomes a directory with the files `model.onnx` and
-            `model.weights`, which belong together. This is always the case for more than 2 GB of
-            weights, which do not fit in one file. Defaults to `False`.
-        target_prefix: Bool, whether `prefix_ids` is an input: tokens with which each hypothesis
-            begins, padded on the right. Defaults to `False`.
-        allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
-            those of Keras, which is never true of NaN. Defaults to `False`.
+            `model.weights`, which belong together. More than 2 GB of weights do not fit in one file
+            and are always written to a directory. Defaults to `False`.
+        target_prefix: Bool, whether the file has the input `prefix_ids`, the first tokens of each
+            hypothesis, padded on the right. Defaults to `False`.
+        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
+            compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store in the file. Defaults to `None`.
 
     Returns:
-        The `ParityReport` of the comparison with Keras. Its `precision` compares the file with the
-        float32 model; its `cuda` lists the nodes that would not run on a GPU.
+        The `ParityReport` of the comparison with Keras. If `precision` is not `"float32"`, the
+        attribute `precision` compares the file with the float32 model. The attribute `cuda` lists
+        the nodes that would not run on a GPU.
 
     Raises:
         ExportError: If a check fails. No file is written, and an existing file is unchanged.
@@ -114,7 +118,7 @@ def export_onnx(
     with (
         without_tensor_float_32(),
         new_onnx_file(path, function.weights, external_data) as file,
-        # Keras translates while the model is converted, which keeps one core busy.
+        # Keras runs in parallel with the conversion, which uses only one core.
         run_in_background(comparison.expected()) as expected,
     ):
         converted = convert(trace(traceable, function.signature, function.weights))

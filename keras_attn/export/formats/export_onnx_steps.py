@@ -34,37 +34,44 @@ def export_onnx_steps(
     """Exports a `GenerationModel` to three ONNX files, for a host that runs the loop of the search.
 
     The host gets each token as soon as it is generated, and can read or change every tensor between
-    two steps. The files are the parts of the search that `export_onnx` combines with a loop:
+    two steps. The three files contain the parts of the search that `export_onnx` combines with a
+    loop. In the table, `STATE` stands for all tensors that the search keeps between two steps:
 
-        start.onnx    source_ids, max_length, optionally prefix_ids and seeds -> values
-        step.onnx     values, length_penalty -> next/values, partial
-        finish.onnx   values -> token_ids, lengths, scores, log_probs, optionally alignments and
+        start.onnx    source_ids, max_length, optionally prefix_ids and seeds -> STATE
+        step.onnx     STATE, length_penalty -> new values of STATE, partial
+        finish.onnx   STATE -> token_ids, lengths, scores, log_probs, optionally alignments and
                       token_log_probs
 
-    The inputs and outputs are those of `export_onnx`. After each step, the host passes each output
-    `next/name` as the input `name` of the next step, until all elements of `done` are true.
-    `partial`, int32 of shape `(batch, steps)`, is the best hypothesis so far. The results are the
-    same as those of `export_onnx`. Sentences that have ended remain in the batch. A model with
-    mixed precision is exported in float32, the precision of its weights.
+    All other inputs and outputs are described in `export_onnx`. The host runs `start.onnx`. While
+    not all elements of the state tensor `done` are true, it runs `step.onnx`. A state tensor `name`
+    that changes in a step is an output `next/name`; the host passes it as the input `name` of the
+    next step. The output `partial`, int32 of shape `(batch, steps)`, is the best hypothesis so far.
+    At the end, the host runs `finish.onnx`, whose outputs are those of `export_onnx`. Each file
+    declares as inputs only the state tensors that it reads. Sentences that have ended remain in the
+    batch. A model with mixed precision is exported in float32, the precision of its weights.
 
     Args:
         model: `GenerationModel`.
-        directory: Path of the directory; that of an earlier export is replaced.
+        directory: Path of the directory. A directory from an earlier export is replaced.
         source_tokenizer: `SentencePieceTokenizer`, stored in `start.onnx`. Defaults to `None`.
-        target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: the source tokenizer is used
-            for both sides. A model whose inputs are not ids has only a `target_tokenizer`.
-        alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
-            search has `return_alignments`.
-        sentences: List of texts (with `source_tokenizer`) or of lists of ids for the comparison. If
-            there are fewer than 200, random sentences are added. Defaults to `None`.
-        sample_inputs: For a model whose inputs are not ids, the inputs of the comparison, as for
-            `model.predict`: an array, or a dict of arrays by the names of the inputs. Dynamic axes
-            are also compared with other sizes. Defaults to `None`, random numbers in [0, 1), which
-            requires float inputs.
-        target_prefix: Bool, whether `prefix_ids` is an input. Defaults to `False`.
-        allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
-            those of Keras, which is never true of NaN. Defaults to `False`.
-        card: `ModelCard` to store in the file. Defaults to `None`.
+        target_tokenizer: `SentencePieceTokenizer`, stored in `start.onnx`. If `None`, the source
+            tokenizer is used for source and target. A model whose inputs are not ids has only a
+            `target_tokenizer`. Defaults to `None`.
+        alignments: Bool, whether the attention weights are outputs. `None` means the value of
+            `return_alignments` of the search. Defaults to `None`.
+        sentences: List of texts (which require `source_tokenizer`) or of lists of ids, with which
+            the files are compared with Keras. If there are fewer than 200, random sentences are
+            added. Defaults to `None`.
+        sample_inputs: For a model whose inputs are not ids, the inputs with which the files are
+            compared with Keras, as for `model.predict`: an array, or a dict of arrays by the names
+            of the inputs. The comparison is repeated with other sizes of the dynamic axes. If
+            `None`, random numbers in [0, 1) are used, which requires float inputs. Defaults to
+            `None`.
+        target_prefix: Bool, whether `start.onnx` has the input `prefix_ids`, the first tokens of
+            each hypothesis, padded on the right. Defaults to `False`.
+        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
+            compared output is NaN. Defaults to `False`.
+        card: `ModelCard` to store in `start.onnx`. Defaults to `None`.
 
     Returns:
         The `ParityReport` of the comparison with Keras.
@@ -104,7 +111,7 @@ def export_onnx_steps(
             return write_model(converted, partial / f"{name}.onnx")
 
         start = write("start", steps.start, steps.start_signature, metadata)
-        # The other files say which start they belong to, so that exports are not mixed.
+        # Each other file stores the checksum of its start.onnx, so that exports are not mixed.
         written = onnx.load(partial / "start.onnx").metadata_props
         metadata = {"keras_attn.start": written[-1].value}
         step = write("step", steps.step, steps.step_signature, metadata)

@@ -44,40 +44,41 @@ def export_onnx_text(
 ) -> Any:
     """Exports a `GenerationModel` to one ONNX file that maps texts to texts.
 
-    It is the file of `export_onnx` with the tokenizers, as operators of onnxruntime-extensions. A
-    session must register the library of that package.
+    The file contains the model of `export_onnx`, and the tokenizers as operators of
+    onnxruntime-extensions. A session must register the operators of that package.
 
-    - Inputs: `text` string `(batch,)`, and optionally (as optional inputs of ONNX) `max_length`
-      int32 `()`, `length_penalty` float32 `()`, with `target_prefix=True` `target_prefix` string,
-      and for a search with random sampling `seeds` int32, by default 0. The last two have one entry
-      for each text or one for all.
+    - Inputs: `text` string `(batch,)`, and these optional inputs of ONNX: `max_length` int32 `()`,
+      `length_penalty` float32 `()`, with `target_prefix=True` `target_prefix` string, and for a
+      search with random sampling `seeds` int32, by default 0. `target_prefix` and `seeds` have
+      either one entry for each text or a single entry for all texts.
     - Outputs: `translations` string `(batch, hypotheses)`, best first; `scores` and `log_probs`
       float32 `(batch, hypotheses)`. There are no `token_log_probs`. The hypotheses of a text
       without tokens are empty.
 
-    The file is written only after `export_onnx` succeeded and the new file, in a process without
-    TensorFlow, returned the same texts as the file of ids together with the tokenizers.
+    The file is written only after it passed all checks of `export_onnx` and another comparison: in
+    a process without TensorFlow, the file must return the same texts as the file of `export_onnx`
+    with separate tokenizers.
 
     Args:
         model: `GenerationModel`.
         path: Path of the file; an existing file is replaced.
         source_tokenizer: `SentencePieceTokenizer`.
-        target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: the source tokenizer is used
-            for both sides.
-        sentences: List of texts or of lists of ids for the comparison. If there are fewer than 200,
-            random sentences are added. Defaults to `None`.
+        target_tokenizer: `SentencePieceTokenizer`. If `None`, the source tokenizer is used for
+            source and target. Defaults to `None`.
+        sentences: List of texts or of lists of ids, with which the file is compared with Keras. If
+            there are fewer than 200, random sentences are added. Defaults to `None`.
         precision: String, see `export_onnx`. Defaults to `"float32"`.
-        target_prefix: Bool, whether `target_prefix`, a text with which each translation begins, is
-            an input. It is truncated to 16,384 characters. Defaults to `False`.
+        target_prefix: Bool, whether the file has the input `target_prefix`, the beginning of each
+            translation. Longer prefixes than 16,384 characters are truncated. Defaults to `False`.
         max_source_characters: Int in [1, 32768], maximum number of characters (code points) of a
-            text. Longer texts are truncated before tokenization. Defaults to 32 times the maximum
-            number of source tokens, where at most 512 tokens are counted: 16,384.
-        allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
-            those of Keras, which is never true of NaN. Defaults to `False`.
+            text. Longer texts are truncated before tokenization. If `None`, the limit is 32 times
+            the maximum number of source tokens, at most 16,384. Defaults to `None`.
+        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
+            compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store in the file. Defaults to `None`.
 
     Returns:
-        The `ParityReport` of the comparison of the file of ids with Keras.
+        The `ParityReport` of the comparison of the model with Keras, without tokenizers.
 
     Raises:
         ExportError: If a check fails. No file is written, and an existing file is unchanged.
@@ -106,10 +107,10 @@ def export_onnx_text(
     if max_characters > MAX_CHARACTERS:
         raise ValueError(
             f"Expected max_source_characters of at most {MAX_CHARACTERS} for a file of strings. "
-            f"Received: max_source_characters={max_characters}. Export a file of ids, whose "
-            "runtime takes longer texts."
+            f"Received: max_source_characters={max_characters}. For longer texts, export with "
+            "`export_onnx` and use keras-attn-runtime."
         )
-    if function.search.return_token_log_probs:  # they could not be assigned to texts
+    if function.search.return_token_log_probs:  # the caller would not know the tokens
         model = replace_search(model, return_token_log_probs=False)
     with atomic_replace(path, is_file=True, first_bytes=FIRST_BYTES) as partial:
         report = export_onnx(
@@ -124,7 +125,7 @@ def export_onnx_text(
         )
         function = SearchFunction(model, *tokenizers, target_prefix=target_prefix)
         ids = parity_sentences(function, source_tokenizer, sentences)
-        # A byte of a vocabulary with byte fallback may be NUL, at which the operators end a text.
+        # Byte fallback may decode a NUL character, at which the operators would end the text.
         texts = [text.replace("\0", "") for text in _decode(source_tokenizer, ids)]
         texts = [*ODD_TEXTS, *texts]
         prefixes = parity_prefixes(function, len(texts))
@@ -135,7 +136,7 @@ def export_onnx_text(
         expected = list(_translate(run, batches, *tokenizers, function))
         text_model = onnx.load(partial)
         add_text(text_model, *tokenizers, function, max_characters)
-        del text_model.metadata_props[:]  # the tokenizers among them, which are operators now
+        del text_model.metadata_props[:]  # the file has the tokenizers as operators instead
         onnx.helper.set_model_props(text_model, describe_card(card, report))
         onnx.checker.check_model(text_model, full_check=True)
         onnx.save(text_model, partial)
@@ -144,11 +145,11 @@ def export_onnx_text(
 
 
 def _batches(texts, prefixes=None, is_stochastic=False, size=16):
-    """Yields the inputs of all texts. Every second batch has a `max_length` that limits some
-    hypotheses.
+    """Yields the inputs of all texts in batches.
 
-    With prefixes, every third batch has one prefix for all texts, and every third batch has none.
-    The same holds for seeds of a search with random sampling.
+    Every second batch has a `max_length` that cuts some hypotheses. If there are prefixes, the
+    batches have in turn one prefix for each text, one prefix for all texts, and no prefix. The same
+    is true of seeds if the search samples.
     """
     for number, begin in enumerate(range(0, len(texts), size)):
         batch = {"text": texts[begin : begin + size]}
@@ -164,7 +165,7 @@ def _batches(texts, prefixes=None, is_stochastic=False, size=16):
 
 
 def _translate(run, batches, source_tokenizer, target_tokenizer, function):
-    """Yields the translations of each batch by the file of ids together with the tokenizers."""
+    """Yields the translations of each batch from the model of ids and separate tokenizers."""
     search, source = function.search, function.source
     for batch in batches:
         sentences, others = source_tokenizer.encode(batch["text"]), {}
@@ -201,7 +202,7 @@ def _decode(tokenizer, rows):
 
 
 def _run(path, batches):
-    """Yields the translations of each batch by the file of strings."""
+    """Returns the translations of each batch from the file with tokenizers."""
     process = subprocess.run(
         [sys.executable, "-P", str(PROGRAM), str(path)],
         input=json.dumps(batches),

@@ -16,7 +16,7 @@ from keras_attn.export.trace.pause_garbage_collection import pause_garbage_colle
 from keras_attn.export.trace.search_function import SearchFunction
 
 METADATA = "assets.extra/keras_attn.json"
-"""TensorFlow copies the files in `assets.extra`, and reads none of them."""
+"""Path of the metadata. TensorFlow copies the files in `assets.extra` but does not read them."""
 
 
 def export_saved_model(
@@ -46,26 +46,28 @@ def export_saved_model(
     Signature `serving_default`, only with tokenizers:
 
     - Inputs: `text` string `(batch,)` instead of `source_ids`, `target_prefix` string `(batch,)`
-      instead of `prefix_ids`, and the other inputs of `ids`.
-    - Outputs: `text` string `(batch, hypotheses)`, best first; those of `ids`; and `truncated`
-      boolean `(batch,)`, whether a text was truncated to `max_source_characters` before
-      tokenization. The hypotheses of a text without tokens are empty with the score 0, unless the
-      text is the prompt of a language model with a start token.
+      instead of `prefix_ids`, and the other inputs of the signature `ids`.
+    - Outputs: the outputs of the signature `ids`; `text` string `(batch, hypotheses)`, best first;
+      and `truncated` boolean `(batch,)`, whether a text was truncated to `max_source_characters`
+      before tokenization. The hypotheses of a text without tokens are empty with the score 0,
+      unless the text is the prompt of a language model with a start token.
 
-    A model with other inputs than ids, such as an image, has only the signature `serving_default`,
-    with these inputs and the others of `ids`. Its outputs are those of `ids` and, with a
-    `target_tokenizer`, `text`. In Python, `loaded.generate(image)` uses the defaults.
+    A model with other inputs than ids, such as an image, has only the signature `serving_default`.
+    Its inputs are those of the model and the search, without `source_ids`. Its outputs are those of
+    the signature `ids` and, with a `target_tokenizer`, `text`. In Python, `loaded.generate(image)`
+    runs the model with the default values of the other inputs.
 
     The tokenizers are part of the SavedModel; a process that loads it must `import
     tensorflow_text`.
 
-    All inputs except the first have defaults in the signatures: `max_length` and `length_penalty`
-    those of the search, `seeds` 0, and empty prefixes. gRPC requests to TensorFlow Serving may omit
-    them. Its REST interface and, in Python, the signatures require all inputs, while
-    `loaded.translate_ids(source_ids)` and `loaded.translate_texts(text)` use the defaults.
+    All inputs except the first have default values: `max_length` and `length_penalty` of the
+    search, `seeds` 0, and empty prefixes. Requests to the gRPC interface of TensorFlow Serving may
+    omit inputs with default values. Requests to its REST interface, and calls of the signatures in
+    Python, must contain all inputs. In Python, `loaded.translate_ids(source_ids)` and
+    `loaded.translate_texts(text)` use the default values.
 
     The directory is written only after the SavedModel was loaded again and compared with Keras. A
-    model with mixed precision keeps it.
+    model with mixed precision is exported in mixed precision.
 
     Args:
         model: `GenerationModel`.
@@ -73,26 +75,29 @@ def export_saved_model(
             with content is refused.
         source_tokenizer: `SentencePieceTokenizer` for the signature `serving_default`. Defaults to
             `None`.
-        target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: the source tokenizer is used
-            for both sides. A model whose inputs are not ids has only a `target_tokenizer`.
-        alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
-            search has `return_alignments`.
-        sentences: List of texts (with `source_tokenizer`) or of lists of ids for the comparison. If
-            there are fewer than 200, random sentences are added. Defaults to `None`.
-        sample_inputs: For a model whose inputs are not ids, the inputs of the comparison, as for
-            `model.predict`: an array, or a dict of arrays by the names of the inputs. Dynamic axes
-            are also compared with other sizes. Defaults to `None`, random numbers in [0, 1), which
-            requires float inputs.
-        target_prefix: Bool, whether `prefix_ids` and `target_prefix` are inputs: tokens with which
-            every hypothesis begins, one row for each source or one row for all. Characters that the
-            tokenizer does not know become the unknown token. A prefix of more than 16,384
-            characters is refused with an `InvalidArgumentError`. Defaults to `False`.
+        target_tokenizer: `SentencePieceTokenizer`. If `None`, the source tokenizer is used for
+            source and target. A model whose inputs are not ids has only a `target_tokenizer`.
+            Defaults to `None`.
+        alignments: Bool, whether the attention weights are outputs. `None` means the value of
+            `return_alignments` of the search. Defaults to `None`.
+        sentences: List of texts (which require `source_tokenizer`) or of lists of ids, with which
+            the SavedModel is compared with Keras. If there are fewer than 200, random sentences are
+            added. Defaults to `None`.
+        sample_inputs: For a model whose inputs are not ids, the inputs with which the SavedModel is
+            compared with Keras, as for `model.predict`: an array, or a dict of arrays by the names
+            of the inputs. The comparison is repeated with other sizes of the dynamic axes. If
+            `None`, random numbers in [0, 1) are used, which requires float inputs. Defaults to
+            `None`.
+        target_prefix: Bool, whether the signatures have the inputs `prefix_ids` and
+            `target_prefix`, the beginning of each hypothesis: one row for each source or a single
+            row for all sources. Unknown characters become the unknown token. A prefix of more than
+            16,384 characters raises an `InvalidArgumentError`. Defaults to `False`.
         max_source_characters: Positive int, maximum number of characters (code points) of a text.
-            Without a limit, some long lines would take SentencePiece quadratic time, which no
-            deadline of a server interrupts. Defaults to 32 times the maximum number of source
-            tokens, where at most 512 tokens are counted: 16,384.
-        allow_nonfinite: Bool, whether weights may be NaN or infinite. The results must still equal
-            those of Keras, which is never true of NaN. Defaults to `False`.
+            SentencePiece takes quadratic time for some long texts, and the deadline of a server
+            cannot interrupt it. If `None`, the limit is 32 times the maximum number of source
+            tokens, at most 16,384. Defaults to `None`.
+        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
+            compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store with the other metadata in `assets.extra/keras_attn.json`.
             Defaults to `None`.
 
@@ -147,7 +152,7 @@ def export_saved_model(
             tokenizers = source_tokenizer, target_tokenizer or source_tokenizer
             signatures = _add_translate(module, function, *tokenizers, max_characters)
         _save(module, partial, signatures)
-        # Kept in a variable: its signatures do not keep its weights alive.
+        # The variable keeps the weights alive; the signatures do not.
         loaded = tf.saved_model.load(str(partial))
         name = "serving_default" if function.source is None else "ids"
         report = comparison.compare(_runner(loaded, name))
@@ -161,7 +166,7 @@ def export_saved_model(
 
 
 def _save(module, directory, signatures):
-    """Writes the SavedModel. Raises an `OSError` on a full disk, like Python's own files."""
+    """Writes the SavedModel. Converts errors of TensorFlow, such as a full disk, to `OSError`."""
     import tensorflow as tf
 
     try:
@@ -185,7 +190,7 @@ def _module(function):
 
 
 def _add_generate(module, function, target_tokenizer):
-    """Adds the function of other inputs than ids to a module, and returns the signatures."""
+    """Adds the function `generate` to a module, and returns the signatures."""
     pad_token_id = function.target.pad_token_id
     if target_tokenizer is not None:
         module.target_tokenizer = target_tokenizer.to_tensorflow(None, None, pad_token_id)
@@ -201,17 +206,17 @@ def _add_generate(module, function, target_tokenizer):
 
 
 def _add_translate(module, function, source_tokenizer, target_tokenizer, max_characters):
-    """Adds the functions of ids and of texts to a module, and returns the signatures."""
+    """Adds `translate_ids` and `translate_texts` to a module, and returns the signatures."""
     import tensorflow as tf
 
     source, target = function.source, function.target
 
     def translate_ids(source_ids, *others):
-        # Keras' recurrent layers cannot work with S = 0.
+        # Recurrent layers of Keras fail if S is 0, so one padding position is added.
         missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
         source_ids = tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=source.pad_token_id)
         results = function(source_ids, *others)
-        if "alignments" in results:  # without the position that was added
+        if "alignments" in results:  # remove the position that was added
             weights = results["alignments"]  # (B, N, T, S)
             results["alignments"] = weights[..., : tf.shape(weights)[3] * (1 - missing)]
         return results
@@ -251,10 +256,10 @@ def _add_translate(module, function, source_tokenizer, target_tokenizer, max_cha
 
 
 def _cut(text, max_characters):
-    """Truncates strings `(batch,)`; also returns which were longer, boolean `(batch,)`."""
+    """Truncates strings `(batch,)`; also returns whether each was too long, boolean `(batch,)`."""
     import tensorflow as tf
 
-    # Valid characters have at most 4 bytes; bytes of none count as no characters.
+    # A valid character has at most 4 bytes. Invalid bytes are not counted as characters.
     truncated = _are_long(text, max_characters)
     text = tf.strings.substr(text, 0, max_characters, unit="UTF8_CHAR")
     return tf.strings.substr(text, 0, 4 * max_characters), truncated
@@ -268,7 +273,7 @@ def _are_long(text, max_characters):
 
 
 def _short(prefixes):
-    """Returns the strings `(batch,)`, or raises an error if one is too long to be tokenized."""
+    """Returns the strings `(batch,)` unchanged; raises an error if one is too long."""
     import tensorflow as tf
 
     most = source_characters.MAX_PREFIX_CHARACTERS
@@ -279,7 +284,7 @@ def _short(prefixes):
 
 
 def _where(has_tokens, results, pad_token_id):
-    """Replaces results by empty hypotheses of score 0 where a text has no tokens, `(batch,)`."""
+    """Replaces the results of texts without tokens by empty hypotheses with the score 0."""
     import tensorflow as tf
 
     def chosen(name, value):
@@ -290,7 +295,7 @@ def _where(has_tokens, results, pad_token_id):
 
 
 def _compiled(function, signature, defaults):
-    """Returns a `tf.function` of these inputs, with defaults for all except the first."""
+    """Returns a `tf.function` with the inputs of a signature and their default values."""
     import tensorflow as tf
 
     def compiled(*inputs):
@@ -310,7 +315,7 @@ def _compiled(function, signature, defaults):
 
 def _decode(tokenizer, results):
     """Detokenizes the results of a search to texts `(batch, hypotheses)`."""
-    # The ids that end and pad a hypothesis may be those of pieces.
+    # The lengths are needed, because end and padding may have ids of normal pieces.
     return tokenizer.decode(results["token_ids"], results["lengths"])
 
 
@@ -327,7 +332,7 @@ def _runner(loaded, name):
 
 
 def _check_texts(function, module, loaded, max_characters, comparison):
-    """Compares the string signature of the loaded model with model and tokenizers."""
+    """Compares the texts of the loaded SavedModel with those of Keras and the tokenizers."""
     import tensorflow as tf
 
     target = function.target

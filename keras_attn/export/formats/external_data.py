@@ -6,13 +6,13 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.passes.graph import nested_graphs
 
 MODEL, WEIGHTS = "model.onnx", "model.weights"
-"""The two files of a directory that is one ONNX model."""
+"""Names of the two files of an ONNX model with external weights."""
 
 LIMIT = 2 * 10**9
-"""Maximum number of bytes of weights in one file. A protobuf message has at most 2^31 in total."""
+"""Maximum number of bytes of weights in one file. A protobuf message has at most 2^31 bytes."""
 
-_SMALL = 1024  # shapes and numbers stay where ONNX Runtime looks for them
-_PAGE = 4096  # where a weight begins on one, ONNX Runtime need not copy it
+_SMALL = 1024  # smaller tensors, such as shapes, remain in the ONNX file
+_PAGE = 4096  # ONNX Runtime can map a weight without a copy if its offset is a multiple of this
 
 
 def variables_size(weights: Any) -> Any:
@@ -21,19 +21,19 @@ def variables_size(weights: Any) -> Any:
 
 
 def require_one_file(weights: Any) -> None:
-    """Refuses weights that do not fit in one ONNX file, before the export begins.
+    """Raises an error for weights that do not fit in one ONNX file. Call it before the export.
 
     Args:
         weights: List of `keras.Variable`.
 
     Raises:
-        ExportError: If they have more than `LIMIT` bytes.
+        ExportError: If the weights have more than `LIMIT` bytes.
     """
     if variables_size(weights) > LIMIT:
         raise ExportError(
             f"Expected weights of at most {LIMIT:,} bytes, as many as one ONNX file can hold. "
-            f"Received: {variables_size(weights):,} bytes. Use `export_onnx`, which then writes a "
-            "directory."
+            f"Received: {variables_size(weights):,} bytes. Use `export_onnx`, which writes large "
+            "models to a directory."
         )
 
 
@@ -46,8 +46,8 @@ def write_weights(model: Any, directory: Path) -> None:
     """Moves the weights of a model into a separate file.
 
     Args:
-        model: `onnx.ModelProto`; changed in place: it refers to the file, and its metadata contain
-            the checksum of the file.
+        model: `onnx.ModelProto`; changed in place. Its tensors refer to the file, and its metadata
+            contains the checksum of the file.
         directory: Path of the directory for the file `WEIGHTS`.
     """
     from onnx.external_data_helper import set_external_data

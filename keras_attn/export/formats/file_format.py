@@ -1,4 +1,4 @@
-"""Writer of the metadata of exported files, which docs/file-format.md defines."""
+"""Writes the metadata of exported files, which docs/file-format.md defines."""
 
 import base64
 import dataclasses
@@ -54,7 +54,7 @@ def describe(
         source_tokenizer is None or target_tokenizer.model != source_tokenizer.model
     ):
         entries[f"{PREFIX}target_tokenizer"] = _base64(target_tokenizer)
-    # SentencePiece ends the process over a damaged vocabulary: the runtime checks before it loads.
+    # A damaged vocabulary can crash SentencePiece, so the runtime verifies this checksum first.
     content = json.dumps(entries, sort_keys=True).encode()
     entries[f"{PREFIX}checksum"] = hashlib.sha256(content).hexdigest()
     return entries
@@ -68,7 +68,7 @@ def describe_card(card: Any = None, report: Any = None) -> Any:
         report: `ParityReport` of the comparison with Keras, or `None`.
 
     Returns:
-        Dict of strings, empty if nothing is known.
+        Dict of strings, empty if there is neither a card nor a report.
     """
     entries = (card or ModelCard()).entries()
     entries = {name: value for name, value in entries.items() if not name.endswith("_language")}
@@ -96,7 +96,7 @@ def _side(side, tokenizer, language):
 
 
 def _search(function):
-    """Returns the settings of the search, and the names of the inputs that replace some of them."""
+    """Returns the settings of the search, with the names of its inputs under `"inputs"`."""
     config = function.search.get_config()
     names = {spec.name for spec in function.signature}
     return {
@@ -132,6 +132,6 @@ def _versions():
         try:
             versions[distribution] = importlib.metadata.version(distribution)
         except importlib.metadata.PackageNotFoundError:
-            # A source tree, or a build under another name such as tensorflow-cpu.
+            # The package is a source tree, or has another name, such as tensorflow-cpu.
             continue
     return versions

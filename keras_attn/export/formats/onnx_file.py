@@ -22,7 +22,7 @@ from keras_attn.export.trace.pause_garbage_collection import pause_garbage_colle
 
 CHECKSUM = "keras_attn.file_checksum"
 FIRST_BYTES = b"\x08"
-"""First bytes of an ONNX file, the tag of its `ir_version`. Other files are not replaced."""
+"""First byte of an ONNX file, the tag of `ir_version`. Files of other formats are not replaced."""
 
 
 class OnnxFile:
@@ -30,8 +30,9 @@ class OnnxFile:
 
     Args:
         path: Path of the file, or of the directory.
-        others: Path of a directory for files that are only compared.
-        external_data: Bool, whether the file is a directory, see `write_weights`.
+        others: Path of a temporary directory for models that are only compared, see `write_other`.
+        external_data: Bool, whether to write a directory with external weights, see
+            `write_weights`.
     """
 
     def __init__(self, path: Path, others: Any, external_data: Any) -> None:
@@ -40,13 +41,14 @@ class OnnxFile:
         self._external_data = external_data
 
     def write(self, model: Any) -> Any:
-        """Writes the model of the file.
+        """Writes and checks the model.
 
         Args:
-            model: `onnx.ModelProto`; its constants move, see `lower_constants`.
+            model: `onnx.ModelProto`; changed in place by `lower_constants`.
 
         Returns:
-            Function from named arrays to a dict of arrays that runs the model.
+            Function that runs the model. It takes arrays as keyword arguments and returns a dict of
+            arrays.
 
         Raises:
             ExportError: If a check of the model fails.
@@ -62,7 +64,7 @@ class OnnxFile:
         add_metadata(self._path / MODEL if self._path.is_dir() else self._path, entries)
 
     def write_other(self, model: Any) -> Any:
-        """Writes a model that is only compared. Arguments and results are those of `write`."""
+        """Like `write`, but writes to a temporary file, for a model that is only compared."""
         path = Path(tempfile.mkdtemp(dir=self._others)) / "model"
         return write_model(model, path, self._external_data)
 
@@ -71,15 +73,15 @@ class OnnxFile:
 def new_onnx_file(
     path: str | PathLike[str], weights: Any, external_data: Any = False
 ) -> Iterator[Any]:
-    """Yields a new ONNX file, which gets its final name at the end of the block unless there is an
-    error.
+    """Context manager for a new ONNX file.
 
-    An unusable path is refused immediately.
+    The file gets its final name at the end of the block, unless the block raises an error. An
+    unusable path raises an error at the start of the block.
 
     Args:
         path: Path of the file, or of the directory.
-        weights: List of `keras.Variable`. More than 2 GB are written to a directory.
-        external_data: Bool, whether to always write a directory.
+        weights: List of `keras.Variable`. If they have more than 2 GB, a directory is written.
+        external_data: Bool, whether to write a directory in any case.
 
     Yields:
         An `OnnxFile`.
@@ -135,7 +137,7 @@ def add_metadata(path: str | PathLike[str], entries: Any) -> None:
 
 
 def _serialize_metadata(entries):
-    """Returns bytes to append to a file: protobuf merges consecutive messages."""
+    """Returns bytes that add metadata to an ONNX file: protobuf merges consecutive messages."""
     import onnx
 
     model = onnx.ModelProto()

@@ -1,7 +1,7 @@
 """Runs an ONNX file of strings: `python -P run_text_model.py FILE < batches.json > results.json`.
 
-This is a separate process without TensorFlow and keras_attn, because ONNX Runtime crashes in the
-operators of onnxruntime-extensions if TensorFlow was imported first.
+The program runs in a separate process without TensorFlow and keras_attn, because the operators of
+onnxruntime-extensions crash if TensorFlow was imported first.
 """
 
 import json

@@ -43,9 +43,10 @@ PASSES = (
     share_initializers,
     remove_unused,
 )
-"""The passes that need only the model, in the order in which they run. `share_initializers` runs
-again for the constants that other passes add. `half_precision`, `int8_weights` or `int4_weights`
-may follow. `lower_constants` is the last pass: it moves constants out of the main graph."""
+"""The passes without further arguments, in the order in which they run. `share_initializers` runs
+again for the constants that other passes add. After these passes, `half_precision`, `int8_weights`
+or `int4_weights` may run. `lower_constants` is always the last pass, because it moves constants out
+of the main graph."""
 
 __all__ = [
     "PASSES",

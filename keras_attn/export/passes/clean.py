@@ -14,7 +14,7 @@ def clean(model: "onnx.ModelProto", dimensions: Any, metadata: Any, passes: Any 
         model: `onnx.ModelProto`; changed in place.
         dimensions: Names of the dynamic dimensions, see `name_dimensions`.
         metadata: Dict of strings.
-        passes: Passes that need only the model. Defaults to `PASSES`.
+        passes: Passes without further arguments. Defaults to `PASSES`.
     """
     from onnx import helper
 

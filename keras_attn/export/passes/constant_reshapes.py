@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 def constant_reshapes(model: "onnx.ModelProto") -> None:
-    """Gives Reshape nodes constant shapes, so that they need not be computed.
+    """Replaces computed shapes of Reshape nodes by constant shapes.
 
-    TensorFlow computes the sizes of a shape in each run: the batch size is that of the input, and
-    so on. In ONNX, 0 means "as in the input", and one size may be -1, "the rest". `remove_unused`
-    removes the arithmetic that is no longer needed.
+    In the traced graph, the sizes of a shape, such as the batch size, are computed in each run. In
+    a constant shape of ONNX, 0 means the size of the same axis of the input, and a single -1 means
+    the remaining size. `remove_unused` then removes the nodes that computed the sizes.
 
     Args:
         model: `onnx.ModelProto` with unique names; changed in place.
@@ -41,7 +41,7 @@ def constant_reshapes(model: "onnx.ModelProto") -> None:
 
 
 def _constant_shape(node, symbolic):
-    """Returns the requested shape in numbers, or `None` if it has more than one unknown size."""
+    """Returns the requested shape as numbers, or `None` if numbers cannot express the shape."""
     shape = symbolic.shapes.get(node.input[0], ())
     wanted = symbolic.contents.get(node.input[1])
     if not isinstance(wanted, tuple) or all(isinstance(size, int) for size in wanted):
@@ -51,6 +51,6 @@ def _constant_shape(node, symbolic):
         if not isinstance(size, int):
             size = 0 if axis < len(shape) and shape[axis] == size else -1
         elif size == 0:
-            return None  # a size of zero, not "as in the input"
+            return None  # the size is zero, but a constant 0 would mean the size of the input
         numbers.append(size)
     return tuple(numbers) if numbers.count(-1) <= 1 else None

@@ -9,13 +9,14 @@ if TYPE_CHECKING:
 
 
 def inputs_of(nodes: Any) -> Any:
-    """Returns the names of all values that some nodes read."""
+    """Returns the sorted names of all values that `nodes` read."""
     return sorted({name for node in nodes for name in read_names(node)})
 
 
 def computation(name: str, producers: Any, constants: Any) -> Any:
-    """Returns the nodes that compute a value from constants, in order, or `None` if it has other
-    inputs.
+    """Returns the nodes that compute a value from constants, in the order in which they run.
+
+    Returns `None` if the value also depends on other inputs.
     """
     nodes, open_names = [], [name]
     while open_names:
@@ -25,14 +26,14 @@ def computation(name: str, producers: Any, constants: Any) -> Any:
         if name not in producers:
             return None
         node = producers[name]
-        # Once more, if another node needs it too: before both.
+        # If several nodes need this node, it must come before all of them.
         nodes = [node, *(each for each in nodes if each is not node)]
         open_names.extend(inputs_of([node]))
     return nodes
 
 
 def compute(name: str, nodes: Any, tensors: Any, model: "onnx.ModelProto") -> Any:
-    """Computes the value `name` with nodes from tensors, as an array of floats."""
+    """Runs `nodes` on the initializers `tensors` and returns the float value `name` as an array."""
     from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
 

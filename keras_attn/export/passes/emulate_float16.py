@@ -13,16 +13,16 @@ MOVES = frozenset(
     Where
     """.split()
 )
-"""Operators that return some of their inputs, so that their results need no rounding."""
+"""Operators whose results consist of input values, so that they need no rounding."""
 
 
 def emulate_float16(model: "onnx.ModelProto") -> None:
     """Converts a float16 model to a float32 model that rounds like float16.
 
-    On a CPU, ONNX Runtime computes float16 operators in float32, and removes the casts between
-    them: nothing would be rounded and nothing would overflow, unlike on a GPU. Therefore results
-    are rounded by arithmetic that ONNX Runtime does not remove, to 11 bits (Veltkamp's splitting,
-    [Dekker, 1971](https://doi.org/10.1007/BF01397083)), and to infinity from 2^16 on:
+    On a CPU, ONNX Runtime computes float16 operators in float32 and removes the casts between them.
+    Unlike on a GPU, results are not rounded to float16 and do not overflow. So this pass adds
+    arithmetic that ONNX Runtime does not remove. It rounds results to 11 bits (Veltkamp's
+    splitting, [Dekker, 1971](https://doi.org/10.1007/BF01397083)), and to infinity from 2^16 on:
 
         c = (2^13 + 1) x        y = 2^-112 (2^112 (c - (c - x)))
 
@@ -45,7 +45,7 @@ def emulate_float16(model: "onnx.ModelProto") -> None:
         helper.make_tensor(name, TensorProto.FLOAT, [], [number])
         for name, number in numbers.items()
     )
-    for graph in reversed(list(nested_graphs(model.graph))):  # inner ones first: outer ones copy
+    for graph in reversed(list(nested_graphs(model.graph))):  # outer graphs copy changed inner ones
         for value in [*graph.input, *graph.output]:
             if value.name in halves:
                 value.type.tensor_type.elem_type = TensorProto.FLOAT

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def fold_recurrent_weights(model: "onnx.ModelProto") -> None:
-    """Stores the weights of LSTM and GRU nodes in the order of ONNX.
+    """Stores the weights of LSTM and GRU nodes in the layout of ONNX.
 
-    The graph computes them from the weights of Keras, which are transposed and have another order
-    of the gates. This pass computes them once. The results replace the weights under the same
-    names, unless other nodes read these. It expects unique names and all constants in the main
-    graph.
+    In the traced graph, these weights are computed from the weights of Keras, which are transposed
+    and have another order of gates. This pass computes the result once and stores it as a constant.
+    The constant gets the name of the Keras weight, unless other nodes still read that weight. The
+    pass expects unique names and all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

@@ -39,13 +39,14 @@ def fuse_normalization(model: "onnx.ModelProto") -> Any:
     weights = {tensor.name for tensor in model.graph.initializer}
     symbolic = SymbolicShapes(model)
     nodes = [node for graph in nested_graphs(model.graph) for node in graph.node]
-    # A mean without its axis is broadcast along another one.
+    # Without `keepdims`, the mean would be broadcast along a different axis.
     kept = [node for node in nodes if node.op_type != "ReduceMean" or _keeps_axes(node)]
     producers = {name: node for node in kept for name in node.output}
 
     def vector(name, x):
-        """Returns the name of a weight vector over the last axis of `x`, before it was reshaped to
-        broadcast.
+        """Returns the name of a weight vector as long as the last axis of `x`, or `None`.
+
+        If the vector is reshaped for broadcasting, returns the name of the original.
         """
         last = symbolic.shapes.get(x, ())[-1:]
         node = producers.get(name)
@@ -85,5 +86,5 @@ def _keeps_axes(node):
 
 
 def _other(node, name):
-    """Returns the other of two inputs."""
+    """Returns the input of a node with two inputs that is not `name`."""
     return node.input[1] if node.input[0] == name else node.input[0]

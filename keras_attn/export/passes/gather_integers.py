@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 def gather_integers(model: "onnx.ModelProto") -> None:
     """Replaces `GatherND` nodes of int32, which ONNX Runtime cannot run on a GPU.
 
-    Selecting columns of each row becomes `GatherElements`, which has a kernel for all types and
-    needs no extra axis of indices. Other int32 tensors are gathered as int64. Both occur in every
-    step of a search, whose hypotheses are token ids. It expects unique names.
+    A node that selects columns of each row becomes `GatherElements`, which has a CUDA kernel for
+    all types. In all other cases, int32 tensors are converted to int64, gathered, and converted
+    back. Both cases occur in every step of a search, because token ids are int32. The pass expects
+    unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -23,7 +24,7 @@ def gather_integers(model: "onnx.ModelProto") -> None:
     shapes, types = SymbolicShapes(model).shapes, value_types(model)
     graphs = list(nested_graphs(model.graph))
     producers = {name: node for graph in graphs for node in graph.node for name in node.output}
-    for graph in reversed(graphs):  # inner graphs first: outer graphs copy them
+    for graph in reversed(graphs):  # outer graphs copy changed inner graphs
         nodes = []
         for original in graph.node:
             node = copy_of(original)

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def subgraphs(node: "onnx.NodeProto") -> Any:
-    """Returns the graphs of a control flow node: the body of a Loop, the branches of an If."""
+    """Yields the graphs of a control flow node: the body of a Loop, the branches of an If."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -44,7 +44,7 @@ def unused(name: str, taken: Any) -> Any:
 
 
 def read_names(node: "onnx.NodeProto") -> Any:
-    """Returns the names of all values that a node reads, also those that its graphs capture."""
+    """Returns the names of all values that a node reads or that its subgraphs capture."""
     names = set(node.input) - {""}
     for graph in subgraphs(node):
         names |= captured_names(graph)
@@ -60,14 +60,17 @@ def captured_names(graph: "onnx.GraphProto") -> Any:
 
 
 def copy_of(message: Any) -> Any:
-    """Returns a copy of a protobuf message, which does not change if its list changes."""
+    """Returns an independent copy of a protobuf message.
+
+    A message in a repeated field becomes invalid when the field is cleared; the copy does not.
+    """
     copy = type(message)()
     copy.CopyFrom(message)
     return copy
 
 
 def drop_initializers(graph: "onnx.GraphProto", names: Any) -> None:
-    """Removes initializers in place, without copying the others, which may be large."""
+    """Removes initializers in place, without copying the remaining ones, which may be large."""
     for index in reversed(range(len(graph.initializer))):
         if graph.initializer[index].name in names:
             del graph.initializer[index]

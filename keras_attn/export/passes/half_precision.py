@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import onnx
 
 PRODUCTS = frozenset("GRU Gemm LSTM MatMul RNN".split())
-"""Operators that always compute in float16: those that take most of the time."""
+"""Operators that always compute in float16, because they take most of the time."""
 
 PRECISE = frozenset(
     """
@@ -18,12 +18,12 @@ PRECISE = frozenset(
     ReduceProd ReduceSum ReduceSumSquare Sin Softmax Softplus Sqrt TopK
     """.split()
 )
-"""Operators that always compute in float32: sums of many terms, operators with results that easily
-leave the range of float16, and selection of the best. LayerNormalization is not listed, because its
-definition requires float32 for inputs of any type."""
+"""Operators that always compute in float32: sums of many terms, operators whose results can leave
+the range of float16, and TopK. LayerNormalization is not listed, because ONNX defines that it
+computes in float32 for inputs of any type."""
 
 ANY_TYPE = frozenset("Cast NonZero Shape Size".split())
-"""Operators for any type."""
+"""Operators that accept any type, so that their inputs are not converted."""
 
 OPEN, HALF, FULL = range(3)
 
@@ -31,21 +31,23 @@ OPEN, HALF, FULL = range(3)
 def half_precision(model: "onnx.ModelProto") -> None:
     """Stores weights in float16, and computes in float16 where the results are accurate enough.
 
-    A GPU multiplies float16 matrices several times as fast, and reads half as much memory. Every
-    float value is of one of three kinds:
+    A GPU multiplies float16 matrices several times as fast as float32 matrices, and reads half as
+    much memory. Every float value has one of three kinds:
 
-    - half: weight matrices, results of matrix products and of LSTM and GRU, and results of
-      addition, activation, layer normalization, selection or change of shape of half values. So the
-      only conversions in a Transformer block are those of attention scores and weights.
-    - full: results of a `PRECISE` operator of half or full values, of operators with a number that
-      is not in the range of float16, such as the -1e30 of masks, and of operators with full values:
-      attention weights, log probabilities, scores.
-    - open: all others, such as positions and masks. These remain float32, and so do biases and
-      small constants, until they are combined with half values.
+    - half (float16): weight matrices; results of matrix products, LSTM and GRU; results of other
+      operators with half values, such as additions, activations, layer normalization, selections
+      and changes of shape. In a Transformer block, only attention scores and attention weights are
+      converted.
+    - full (float32): results of `PRECISE` operators with half or full values; results of operators
+      with full values, or with a constant outside of the range of float16, such as -1e30 in masks.
+      Examples are attention weights, log probabilities and scores.
+    - open: all other values, such as positions, masks, biases and small constants. They remain
+      float32 until an operator combines them with half values.
 
-    A state of a loop has the higher kind of its initial and final values. Each value is converted
-    once, directly after the node that computes it. The pass expects unique names and all constants
-    in the main graph.
+    If an operator has inputs of different kinds, its result has the highest kind, in the order
+    open, half, full. A state of a loop has the higher kind of its initial and final values. Each
+    value is converted once, directly after the node that computes it. The pass expects unique names
+    and all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place. Its inputs and outputs keep their types.
@@ -74,7 +76,7 @@ def _kind_of_constant(tensor):
         return OPEN
     with np.errstate(over="ignore"):
         rounded = array.astype("float16").astype("float32")
-    # A weight may become zero, a number such as the epsilon of a division may not.
+    # An element of a weight may become zero, but a scalar, such as an epsilon, may not.
     exact = 1e-3 * np.abs(array) if array.size == 1 else np.inf
     if not (np.isfinite(rounded).all() and (np.abs(rounded - array) <= exact).all()):
         return FULL
@@ -111,7 +113,7 @@ def _find_kinds(graph, floats, kinds):
 
 
 def _find_kinds_in_loop(node, body, floats, kinds):
-    """Adds the kinds of all values in a loop, and returns those of its results."""
+    """Adds the kinds of all values in a loop, and returns the kinds of its results."""
     starts, inputs = node.input[2:], [value.name for value in body.input[2:]]
     outputs = [value.name for value in body.output[1:]]
     states = [state for state in zip(inputs, starts, outputs, strict=False) if state[0] in floats]
@@ -137,7 +139,7 @@ def _keep_output_types(graph, kinds):
 
 
 class _Conversions:
-    """Conversions of values that are needed in another type.
+    """Converts values to the type that an operator requires.
 
     Args:
         graph: Main `onnx.GraphProto`.
@@ -200,7 +202,7 @@ class _Conversions:
 
     def insert(self) -> None:
         """Inserts each Cast directly after the node that computes its input."""
-        for graph in reversed(list(nested_graphs(self.graph))):  # inner ones first: outer ones copy
+        for graph in reversed(list(nested_graphs(self.graph))):  # outer graphs copy inner graphs
             nodes = [self.casts[value.name] for value in graph.input if value.name in self.casts]
             for node in graph.node:
                 nodes.append(copy_of(node))

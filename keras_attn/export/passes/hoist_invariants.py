@@ -14,12 +14,12 @@ from keras_attn.export.passes.value_types import value_types
 if TYPE_CHECKING:
     import onnx
 
-# What gives a result for whatever it reads, if its inputs fit together, and the same one each time.
+# Deterministic operators that cannot fail for any values of inputs with valid shapes and types.
 _ALWAYS = (ELEMENTWISE - {"Div", "Mod"}) | {
     *(REDUCTIONS - {"ReduceMax", "ReduceMin"}),
     *("Concat", "MatMul", "Range", "Shape", "Slice", "Transpose", "Unsqueeze"),
 }
-# What makes a size of sizes.
+# Operators whose results count as sizes if all their inputs are constants or sizes.
 _OF_SIZES = {
     *("Add", "Cast", "Concat", "ConstantOfShape", "Expand", "Gather", "Identity", "Max", "Min"),
     *("Mul", "Range", "ReduceProd", "ReduceSum", "Shape", "Slice", "Squeeze", "Unsqueeze"),
@@ -29,15 +29,16 @@ _OF_SIZES = {
 def hoist_invariants(model: "onnx.ModelProto") -> None:
     """Moves loop invariants out of every Loop.
 
-    tf2onnx makes each tensor that a loop body reads a state of the loop, including weights. A state
-    that the body returns unchanged (directly, through Identity nodes or through an inner loop)
-    becomes a reference to the value outside. Nodes that depend only on such values then move before
-    the loop. Otherwise, no runtime could prepack or quantize a weight of the decoder.
+    tf2onnx converts each tensor that a loop body reads, including weights, to a state of the loop.
+    If the body returns a state unchanged (directly, through Identity nodes or through an inner
+    loop), this pass replaces the state by the value outside of the loop. Nodes that depend only on
+    such values then move before the loop. Without this pass, a runtime could not prepack or
+    quantize the weights of a decoder.
 
-    A loop may run zero iterations; a node that was moved out of it then still runs, and must not
-    fail, for instance because of an index out of range. Therefore nodes that may fail only move if
-    they read only constants and sizes. The pass expects unique names and all constants in the main
-    graph.
+    A loop may run zero iterations. A node that was moved out of it then still runs, and must not
+    fail, for instance because an index is out of range. Therefore a node that may fail is moved
+    only if it reads only constants and sizes. The pass expects unique names and all constants in
+    the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -52,7 +53,7 @@ def _replace_loops(graph, replace):
     nodes = []
     for original in graph.node:
         node = copy_of(original)
-        # Inner loops first: what leaves them may leave the outer one too.
+        # Inner loops first: a node that leaves an inner loop may also leave the outer loop.
         for inner in subgraphs(node):
             _replace_loops(inner, replace)
         nodes.extend(replace(node) if node.op_type == "Loop" else [node])
@@ -65,7 +66,7 @@ def _capture_unchanged_states(loop):
     from onnx import helper
 
     body = loop.attribute[0].g
-    states = len(body.input) - 2  # after the iteration number and the condition
+    states = len(body.input) - 2  # the first two inputs are the iteration number and the condition
     sources = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
     unchanged = []
     for index in range(states):
@@ -88,7 +89,7 @@ def _capture_unchanged_states(loop):
 
 
 def _cannot_fail(model):
-    """Returns the names of results that can be computed for every input of the model."""
+    """Returns the names of values whose computation cannot fail for any input of the model."""
     from onnx import TensorProto
 
     types = value_types(model)
@@ -110,7 +111,7 @@ def _cannot_fail(model):
 def _take_invariant_nodes(loop, safe):
     """Removes the nodes that read no value of the loop body, and returns them in order.
 
-    Only nodes with all results in `safe` are removed.
+    A node is removed only if all its results are in `safe`.
     """
     body = loop.attribute[0].g
     varying = {value.name for value in body.input}

@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     import onnx
 
 BLOCK = 32
-"""Number of inputs that share one scale for each output."""
+"""Number of consecutive inputs that share a scale. Each output has its own scales."""
 
 OPSET, IR_VERSION = 21, 10
-"""The first versions with blocks and 4-bit integers."""
+"""The first versions that support 4-bit integers and scales for blocks."""
 
 ACTIVATIONS = frozenset(
     "Clip Elu HardSigmoid LeakyRelu Relu Selu Sigmoid Softplus Softsign Tanh".split()
 )
-"""Activations that ONNX Runtime fuses with a preceding product, or with product and bias."""
+"""Activations that ONNX Runtime fuses with a preceding matrix product, with or without bias."""
 
 
 def int4_weights(model: "onnx.ModelProto") -> Any:
@@ -29,11 +29,12 @@ def int4_weights(model: "onnx.ModelProto") -> Any:
         w_ij ~ s_bj v_ij,  v_ij an integer in [-8, 7],  s_bj = w_mj / -8,  m = argmax_i in b |w_ij|
 
     as in the format Q4_0 of [ggml](https://github.com/ggml-org/ggml). The standard operator
-    `DequantizeLinear` converts them to floats. ONNX Runtime fuses it with the product to one
-    operator, which reads the 4 bits and rounds the inputs to 8 bits in the same blocks. It does so
-    only if no other product reads the weights and they are in the graph of the product. Therefore
-    weights of several products are stored once for each, for instance if a language model reads its
-    prompt before the loop of the search.
+    `DequantizeLinear` converts the weights to floats. ONNX Runtime fuses this operator with the
+    product to one operator, which reads the 4-bit weights and rounds the inputs to 8 bits in blocks
+    of the same size. It fuses them only if no other product reads the weights and the weights are
+    in the same graph as the product. Therefore weights that several products read are stored once
+    for each product, for instance if a language model reads its prompt before the loop of the
+    search.
 
     See `keras_attn.export.passes.weight_products` for the products that remain in float32. The pass
     expects unique names and all constants in the main graph.
@@ -68,10 +69,10 @@ def int4_weights(model: "onnx.ModelProto") -> Any:
 
 
 def _keep_activations_apart(graph):
-    """Inserts a `Sum` between a product and an activation, instead of the bias if there is one.
+    """Inserts a `Sum` between a product and an activation, or replaces the `Add` of a bias by it.
 
-    ONNX Runtime fuses product, bias and activation before it looks for 4-bit weights, and would
-    convert the weights to floats in every step.
+    Otherwise, ONNX Runtime would fuse product, bias and activation before it fuses
+    `DequantizeLinear`, and would convert the weights to floats in every step.
     """
     from onnx import helper
 

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     import onnx
 
 LARGEST = 64
-"""Maximum of the 8-bit weights. Without VNNI, a CPU adds two 8-bit products in 16 bits, which must
-not overflow: 2 * 255 * 64 < 2^15."""
+"""Maximum absolute value of the 8-bit weights. A CPU without VNNI adds two 8-bit products in 16
+bits. This sum must not overflow: 2 * 255 * 64 < 2^15."""
 
 
 LEAST = 1e-30
-"""Replaces the largest value of a row of zeros."""
+"""Minimum by which a row is divided, so that a row of zeros is not divided by zero."""
 
 
 def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
@@ -29,9 +29,9 @@ def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
     `row_scales`, each row of the input has its own scale, max_i |x_i| / 127, and a sentence has the
     same result in every batch.
 
-    All operators are of the standard domain; without `row_scales`, ONNX Runtime fuses them to one.
-    See `keras_attn.export.passes.weight_products` for the products that remain in float32. The pass
-    expects unique names and all constants in the main graph.
+    All operators are of the standard domain. Without `row_scales`, ONNX Runtime fuses the operators
+    of a product to one. See `keras_attn.export.passes.weight_products` for the products that remain
+    in float32. The pass expects unique names and all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -109,8 +109,9 @@ ROW_CONSTANTS = {name: f"int8_rows/{name}" for name in ("axis", "least", "step",
 def _product_of_rows(product, weight, scales, inputs):
     """Like `_product_of_tensor`, with one scale for each row.
 
-    The rows are divided by their largest values, so that all have the same constant scale: ONNX
-    Runtime does not accept a tensor of scales or zero points for the rows of a `MatMulInteger`.
+    Each row is divided by its largest absolute value, so that all rows have the same constant
+    scale. ONNX Runtime does not accept different scales or zero points for the rows of a
+    `MatMulInteger`.
     """
     from onnx import TensorProto, helper
 

@@ -9,11 +9,12 @@ if TYPE_CHECKING:
 
 
 def integer_top_k(model: "onnx.ModelProto") -> Any:
-    """Makes `TopK` read integers directly.
+    """Removes the conversion of integers to floats before `TopK`.
 
-    tf2onnx converts them to floats, which cannot distinguish large integers, and converts the
-    results back. To sort in ascending order, TensorFlow negates the numbers before and after
-    `TopK`, while ONNX has an attribute for the order. The pass expects unique names.
+    tf2onnx converts integers to floats before `TopK`, and the results back to integers. But floats
+    cannot represent all large integers. To sort in ascending order, TensorFlow negates the numbers
+    before and after `TopK`; the pass uses the attribute `largest` of ONNX instead. The pass expects
+    unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

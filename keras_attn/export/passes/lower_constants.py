@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 def lower_constants(model: "onnx.ModelProto") -> None:
     """Moves constants that only a nested loop reads into the outer loop.
 
-    ONNX Runtime prepacks a weight of a matrix product only if it is a constant of the graph of the
-    product or of the next outer graph. Therefore initializers, and nodes that read only
-    initializers, move down until they are one level above the node that reads them. The pass
-    expects unique names.
+    ONNX Runtime prepacks the weight of a matrix product only if the weight is a constant of the
+    graph of the product, or of the graph directly around it. Therefore initializers, and nodes that
+    read only initializers, move into inner graphs until they are one level above the node that
+    reads them. The pass expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -28,7 +28,7 @@ def _lower_in(graph):
 
 
 def _lower_into(body, holder, graph):
-    """Moves constants of `graph` into `body`, a graph of its node `holder`."""
+    """Moves constants of `graph` into `body`, a subgraph of the node `holder` of `graph`."""
     initializers = {tensor.name for tensor in graph.initializer}
     for node in reversed(_constant_nodes(graph, initializers)):
         if _read_beside(body, holder, graph).isdisjoint(node.output):
@@ -36,7 +36,7 @@ def _lower_into(body, holder, graph):
             graph.node.remove(node)
     read = _read_beside(body, holder, graph)
     for tensor in [each for each in graph.initializer if each.name not in read]:
-        body.initializer.add().CopyFrom(tensor)  # which `append` cannot with 2 GiB
+        body.initializer.add().CopyFrom(tensor)  # `append` fails for tensors of 2 GiB or more
         graph.initializer.remove(tensor)
 
 
@@ -51,7 +51,10 @@ def _constant_nodes(graph, initializers):
 
 
 def _read_beside(body, holder, graph):
-    """Returns the names that are read in `graph`, but not by a graph inside of `body`."""
+    """Returns the names of values that cannot move into `body`.
+
+    A value can move only if it is read by graphs inside of `body` and nowhere else.
+    """
     read = {value.name for value in [*graph.output, *body.output]} | set(holder.input)
     for node in graph.node:
         if node is not holder:
@@ -59,7 +62,7 @@ def _read_beside(body, holder, graph):
     for sibling in subgraphs(holder):
         if sibling is not body:
             read |= captured_names(sibling)
-    # Lowered nodes will be folded, so their inputs must be in the same graph.
+    # ONNX Runtime folds the moved nodes, which requires their inputs in the same graph.
     constants = {tensor.name for each in (graph, body) for tensor in each.initializer}
     constants |= {name for node in _constant_nodes(graph, constants) for name in node.output}
     lowered = {name for node in _constant_nodes(body, constants) for name in node.output}

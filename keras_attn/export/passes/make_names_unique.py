@@ -7,10 +7,10 @@ if TYPE_CHECKING:
 
 
 def make_names_unique(model: "onnx.ModelProto") -> None:
-    """Gives every value of the model a unique name, including nested graphs.
+    """Gives every value of the model a unique name, including values of nested graphs.
 
-    Two loop bodies may each have a value `x`. Before values move from one graph to another, every
-    name must have the same meaning everywhere. The names of the main graph do not change.
+    Two loop bodies may each have a value `x`. Other passes move values from one graph to another,
+    so a name must mean the same value in all graphs. The names of the main graph do not change.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -20,7 +20,7 @@ def make_names_unique(model: "onnx.ModelProto") -> None:
 
 
 def _rename_inside(graph, scope, taken):
-    """Renames the values that `graph` reads according to `scope`, and those of its subgraphs."""
+    """Renames values in `graph` with the dict `scope`, and gives unique names in its subgraphs."""
 
     for node in graph.node:
         node.input[:] = [scope.get(name, name) for name in node.input]

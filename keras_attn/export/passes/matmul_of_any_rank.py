@@ -8,9 +8,9 @@ if TYPE_CHECKING:
 
 
 def matmul_of_any_rank(model: "onnx.ModelProto") -> None:
-    """Multiplies tensors by matrices directly.
+    """Removes the Reshape nodes before and after the product of a tensor and a matrix.
 
-    `tensordot` of TensorFlow reshapes a tensor to a matrix, multiplies, and reshapes the result:
+    `tensordot` of TensorFlow reshapes the tensor to a matrix, multiplies, and reshapes the result:
     Reshape, MatMul, Reshape. MatMul of ONNX accepts tensors of any rank.
 
     Args:

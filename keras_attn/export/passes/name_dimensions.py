@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 def name_dimensions(model: "onnx.ModelProto", dimensions: Any) -> None:
     """Names the dynamic dimensions of inputs and outputs.
 
-    tf2onnx names every unknown dimension `unk__` and a number. Inputs and outputs get their
-    documented names; unknown dimensions inside of the graph get no names.
+    tf2onnx names every unknown dimension `unk__` with a number. This pass gives the dimensions of
+    inputs and outputs their documented names, and removes the names of all other dimensions.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -39,7 +39,7 @@ def name_dimensions(model: "onnx.ModelProto", dimensions: Any) -> None:
                 f"Received: dimensions={dimensions}."
             )
         del shape.dim[:]
-        # Also makes the shape of a scalar known.
+        # Declares a shape without axes for a scalar, which otherwise would have no shape.
         value.type.tensor_type.shape.SetInParent()
         for axis in axes:
             dimension = shape.dim.add()

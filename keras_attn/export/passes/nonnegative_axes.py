@@ -7,16 +7,16 @@ if TYPE_CHECKING:
     import onnx
 
 REDUCTIONS = ("Reduce", "Arg")
-"""Prefix of the names of the operators."""
+"""Prefixes of the names of all operators that reduce axes."""
 
 
 def nonnegative_axes(model: "onnx.ModelProto") -> Any:
     """Converts axes of reductions to non-negative numbers, if the rank is known.
 
-    ONNX Runtime before 1.31 ignores a negative axis of an empty tensor and returns the shape of the
-    input. A mean that is part of a normalization keeps its axis -1, by which ONNX Runtime
-    recognizes the normalization: its result is broadcast to the shape of the input anyway. The pass
-    expects unique names.
+    If a tensor is empty, ONNX Runtime before 1.31 does not reduce a negative axis: the result has
+    the shape of the input. A mean that is part of a normalization keeps its axis -1, by which ONNX
+    Runtime recognizes the normalization. There the wrong shape has no effect, because the mean is
+    broadcast to the shape of the input. The pass expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

@@ -1,8 +1,8 @@
 """Finds expressions in a graph.
 
 A pattern is the name of a variable, or a tuple of an operator and patterns of its first inputs:
-`("Mul", "x", ("Sigmoid", "x"))` is x times sigmoid of x. A variable is the same value wherever it
-occurs. Factors and summands may come in either order.
+`("Mul", "x", ("Sigmoid", "x"))` is x times sigmoid of x. A variable stands for the same value
+wherever it occurs. The inputs of `Add` and `Mul` match in either order.
 """
 
 from typing import Any
@@ -14,10 +14,11 @@ def match(pattern: Any, name: str, producers: Any, found: Any = None) -> Any:
     """Matches the expression that computes a value.
 
     Args:
-        pattern: Pattern, see the module.
+        pattern: Pattern, see the docstring of this module.
         name: String, name of the value.
         producers: Dict from the names of values to the nodes that compute them.
-        found: Dict of known variables. Defaults to `None`.
+        found: Dict from variables that are already matched to names of values, or `None`. Defaults
+            to `None`.
 
     Returns:
         Dict from variables to names of values, or `None` if the expression does not match.

@@ -10,10 +10,10 @@ WRAPPED = ("Where", ("Less", ("Cast", "x"), "zero"), ("Add", "x", "size"), "x")
 
 
 def plain_gather(model: "onnx.ModelProto") -> Any:
-    """Removes the conversion of negative indices before `Gather`, which supports them in ONNX.
+    """Removes the conversion of negative indices before `Gather`.
 
-    Keras adds the size of the axis to negative indices. The pass expects all constants in the main
-    graph.
+    Keras adds the size of the axis to negative indices, but `Gather` of ONNX supports negative
+    indices. The pass expects all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto` with unique names; changed in place.

@@ -13,11 +13,11 @@ TAKE_INT32 = ("Gather", "GatherElements")
 def plain_indices(model: "onnx.ModelProto") -> Any:
     """Removes conversions of indices between integer types.
 
-    TensorFlow uses int32 indices, ONNX int64. The results of `TopK` are therefore converted to
-    int32, and then to the required type, which is int64 for gathers. This pass removes the
-    conversion to int32 in between. `Gather` and `GatherElements` also accept int32 without a
-    conversion. Each conversion is an operator of every step of a search. The pass expects unique
-    names.
+    TensorFlow uses int32 indices, and ONNX uses int64 indices. Therefore the results of `TopK` are
+    converted to int32, and then to the required type, which is int64 for gathers. This pass removes
+    the conversion to int32. It also removes the conversion to int64 before `Gather` and
+    `GatherElements`, which accept int32. Each conversion would be an operator in every step of a
+    search. The pass expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

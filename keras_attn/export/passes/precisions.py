@@ -19,7 +19,8 @@ PRECISIONS = {
     "int8-rows": (int8_weights_of_rows,),
     "int4": (int4_weights,),
 }
-"""Passes for each precision: one that converts the model, and one that emulates it on a CPU."""
+"""Dict from a precision to its passes. The first pass converts the model. The second, if any,
+emulates the precision on a CPU."""
 
 
 def lower_precisions(model: "onnx.ModelProto", precision: Any) -> Any:
@@ -30,8 +31,8 @@ def lower_precisions(model: "onnx.ModelProto", precision: Any) -> Any:
         precision: String, a key of `PRECISIONS`.
 
     Returns:
-        List of `onnx.ModelProto`: empty for float32, otherwise the model to write, and its
-        emulation if a CPU computes in another precision than the file specifies.
+        List of `onnx.ModelProto`, empty for float32. The first is the model to write. The second,
+        if any, is the model that emulates the precision on a CPU.
     """
     forms = [model]
     for change in PRECISIONS[precision]:

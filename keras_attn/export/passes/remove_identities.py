@@ -8,11 +8,11 @@ if TYPE_CHECKING:
 
 
 def remove_identities(model: "onnx.ModelProto") -> Any:
-    """Removes nodes that only give a second name to a value.
+    """Removes nodes that return their input unchanged.
 
-    These are Identity, and Slice of everything, which tf2onnx creates for each `x[:, None]`. A node
-    that defines an output of its graph remains, because a graph must compute its outputs. The pass
-    expects unique names and all constants in the main graph.
+    Such nodes are Identity nodes, and Slice nodes that select all elements, which tf2onnx creates
+    for `x[:, None]`. A node whose result is an output of its graph remains, because a graph must
+    compute its own outputs. The pass expects unique names and all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

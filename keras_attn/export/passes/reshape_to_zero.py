@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 def reshape_to_zero(model: "onnx.ModelProto") -> None:
     """Allows Reshape to create dimensions of size 0, as in TensorFlow.
 
-    In ONNX, a 0 in the requested shape means "as in the input", unless the node has `allowzero`,
-    which tf2onnx does not set: an empty batch, or a history without tokens, would get another
-    shape. A constant shape with a 0 was created by tf2onnx and keeps its meaning.
+    In ONNX, a 0 in the requested shape means the size of the input, unless the attribute
+    `allowzero` of the node is set. tf2onnx does not set the attribute, so an empty batch, or a
+    history without tokens, would get a wrong shape. This pass sets the attribute. A constant shape
+    with a 0 was created by tf2onnx for the meaning of ONNX, and does not change.
 
     Args:
         model: `onnx.ModelProto` with all constants in the main graph; changed in place.

@@ -33,7 +33,7 @@ def share_initializers(model: "onnx.ModelProto") -> None:
             del graph.initializer[:]
         moved.extend(_take_constant_nodes(graph))
     for tensor in moved:
-        main.initializer.add().CopyFrom(tensor)  # which `extend` cannot with 2 GiB
+        main.initializer.add().CopyFrom(tensor)  # `extend` fails for tensors of 2 GiB or more
     first, names = {}, {}
     returned = {value.name for value in main.output}
     for tensor in main.initializer:

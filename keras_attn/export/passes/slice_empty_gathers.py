@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 def slice_empty_gathers(model: "onnx.ModelProto") -> Any:
     """Replaces `Gather` with an empty constant index by `Slice` from 0 to 0.
 
-    The results are equal: an axis of size 0, as in a search before its first token. OpenVINO reads
-    the empty index as a scalar, removes the axis, and refuses the file.
+    Both return an axis of size 0, which a search has before its first token. But OpenVINO reads the
+    empty index as a scalar, removes the axis, and fails to load the file.
 
     Args:
         model: `onnx.ModelProto` with all constants in the main graph; changed in place.
@@ -23,7 +23,7 @@ def slice_empty_gathers(model: "onnx.ModelProto") -> Any:
     added = {}
 
     def constant(number):
-        """Returns the name of an initializer, int64 `(1,)`."""
+        """Returns the name of an initializer, int64 `(1,)`, with the number."""
         if number not in added:
             added[number] = f"slice_empty_gathers/{number}"
             tensor = numpy_helper.from_array(np.array([number], "int64"), added[number])

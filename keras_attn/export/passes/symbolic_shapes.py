@@ -1,4 +1,4 @@
-"""Inference of the shapes of a model before it runs."""
+"""Infers the shapes of the values of a model without running the model."""
 
 import itertools
 from typing import TYPE_CHECKING, Any
@@ -18,15 +18,15 @@ ELEMENTWISE = frozenset(
 REDUCTIONS = frozenset(
     "ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare".split()
 )
-# Nobody has an axis that long: a slice that ends there ends with the axis.
+# Longer than every axis. A slice that ends here or later ends at the end of the axis.
 UNLIMITED = 10**9
 
 
 class SymbolicShapes:
     """Shapes of all values of a model, and contents of the integer values that define shapes.
 
-    A size is an int, or a string for a size that is only known when the model runs; equal strings
-    are equal sizes. Unknown values are omitted.
+    A size is an int, or, if it is only known when the model runs, a string. Equal strings stand for
+    equal sizes. Values whose shape or content is unknown are omitted.
 
     Args:
         model: `onnx.ModelProto` with unique names.
@@ -56,7 +56,7 @@ class SymbolicShapes:
                 self.contents[tensor.name] = tuple(array.tolist()) if array.ndim else int(array)
 
     def _read_type(self, value):
-        """Stores the shape of a declaration."""
+        """Stores the declared shape of an input of a graph."""
         tensor = value.type.tensor_type
         if tensor.HasField("shape"):
             self.shapes[value.name] = tuple(
@@ -80,7 +80,7 @@ class SymbolicShapes:
             if content is not None:
                 self.shapes[node.output[0]] = (len(content),) if isinstance(content, tuple) else ()
 
-    # Contents: what arithmetic on sizes comes to.
+    # Contents of integer values that are computed from sizes.
 
     def _read_contents(self, node):
         inputs: list[Any] = [self.contents.get(name) for name in node.input]

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def top_k_of_no_rows(model: "onnx.ModelProto") -> None:
-    """Appends a row to the input of each `TopK`, and removes it from the results.
+    """Appends a row to a possibly empty input of `TopK`, and removes the row from the results.
 
-    `TopK` of ONNX Runtime before 1.31 crashes the process (a division by zero) if its input has no
-    rows. The pass costs a copy of the input, so it is not used in searches, whose steps always have
-    rows. It expects unique names.
+    If the input has no rows, `TopK` of ONNX Runtime before 1.31 divides by zero and crashes the
+    process. The pass costs a copy of the input, so it is not applied to searches, in which the
+    input of `TopK` always has rows. The pass expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -33,7 +33,7 @@ def top_k_of_no_rows(model: "onnx.ModelProto") -> None:
 
 
 def _may_be_empty(node, shape):
-    """Returns whether the input of a `TopK` may have no rows; its axis is always the last."""
+    """Returns whether a `TopK` selects along the last axis and its input may have no rows."""
     (axis,) = [each.i for each in node.attribute if each.name == "axis"] or [-1]
     if shape is None:
         return axis == -1

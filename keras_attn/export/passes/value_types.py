@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 def value_types(model: "onnx.ModelProto") -> Any:
     """Returns the element type of every value of a model.
 
-    Types follow from the operators: an output has the type of an input, or always the same type.
-    Large weights cost nothing, because shapes and contents are not read.
+    The type of an output is that of an input, or a fixed type of the operator. Shapes and contents
+    are not read, so the function is fast even if the weights are large.
 
     Args:
         model: `onnx.ModelProto` with unique names.
@@ -30,12 +30,12 @@ def _read(graph, types, opset):
     for node in graph.node:
         bodies = list(subgraphs(node))
         for body in bodies:
-            if node.op_type == "Loop":  # the states, after the iteration number and the condition
+            if node.op_type == "Loop":  # inputs 0 and 1 are the iteration number and the condition
                 for value, start in zip(body.input[2:], node.input[2:], strict=True):
                     types[value.name] = types[start]
             _read(body, types, opset)
         if bodies:
-            # A body also returns its condition.
+            # The first output of a loop body is the condition.
             values = bodies[0].output[1 if node.op_type == "Loop" else 0 :]
             results = [types[value.name] for value in values]
         else:
@@ -58,9 +58,9 @@ def _output_types(node, types, opset):
     results = []
     for formal in _formals(schema.outputs, node.output):
         if formal.type_str not in known:
-            single, *others = formal.types  # as for the indices of TopK, `tensor(int64)`
+            single, *others = formal.types  # a fixed type, such as int64 for the indices of TopK
             known[formal.type_str] = (
-                attributes.get("dtype", TensorProto.FLOAT)  # of random numbers, which are refused
+                attributes.get("dtype", TensorProto.FLOAT)  # random operators, refused later
                 if others
                 else TensorProto.DataType.Value(single[len("tensor(") : -1].upper())
             )
@@ -69,5 +69,5 @@ def _output_types(node, types, opset):
 
 
 def _formals(declared, names):
-    """Returns the declarations of inputs or outputs; the last may be repeated."""
+    """Returns the declaration of each input or output; the last declaration may be variadic."""
     return [declared[min(index, len(declared) - 1)] for index in range(len(names))]

@@ -1,7 +1,7 @@
-"""Matrix products with weights, for the passes that store weights in fewer bits.
+"""Replaces matrix products with weights, for the passes that store weights in fewer bits.
 
-Products of two tensors that both depend on the input, as in attention, do not change, nor do LSTM
-and GRU, convolutions and lookups.
+Products of two tensors that both depend on the input, as in attention, remain in float32. So do
+LSTM and GRU, convolutions and embedding lookups.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
 
 def replace_products(model: "onnx.ModelProto", nodes_of_product: Any) -> None:
-    """Replaces products by other nodes, and removes values that are no longer read.
+    """Replaces each `MatMul` by other nodes, and removes values that are no longer read.
 
     Args:
         model: `onnx.ModelProto` with unique names; changed in place.
-        nodes_of_product: Function `(product, graph, made)` of a `MatMul`, the graph that contains
-            it, to which constants may be added, and a dict for values of this graph that several
-            products share. It returns the nodes, or `None` to keep the product.
+        nodes_of_product: Function `(product, graph, made)`. `product` is the `MatMul` node, and
+            `graph` is its graph, to which the function may add constants. `made` is a dict in which
+            the function can store values that several products of the graph share. It returns the
+            list of new nodes, or `None` to keep the product.
     """
     graphs = list(nested_graphs(model.graph))
-    for graph in reversed(graphs):  # inner graphs first: outer graphs copy them
+    for graph in reversed(graphs):  # outer graphs copy changed inner graphs
         nodes, made = [], {}
         for node in graph.node:
             replacing = nodes_of_product(node, graph, made) if node.op_type == "MatMul" else None
@@ -35,14 +36,14 @@ def replace_products(model: "onnx.ModelProto", nodes_of_product: Any) -> None:
 
 
 def constant_matrices(model: "onnx.ModelProto") -> Any:
-    """Returns a function that finds constant float32 matrices by name.
+    """Returns a function that looks up constant float32 matrices by name.
 
     Args:
         model: `onnx.ModelProto` with unique names and all constants in the main graph.
 
     Returns:
-        Function from a name to an array `(inputs, outputs)`, or `None` if the value is not a
-        constant matrix.
+        Function that takes the name of a value and returns an array `(inputs, outputs)`, or `None`
+        if the value is not a constant float32 matrix.
     """
     from onnx import numpy_helper
 

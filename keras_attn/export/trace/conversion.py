@@ -23,10 +23,10 @@ HANDLERS = {
     **einsum_products.HANDLERS,
     **operators.HANDLERS,
 }
-"""Functions that convert TensorFlow operators which tf2onnx converts wrongly or not at all, by the
-name of the operator: the argument `custom_op_handlers` of tf2onnx."""
+"""Dict from the name of a TensorFlow operator to the function that converts it, for operators that
+tf2onnx converts wrongly or not at all. It is the argument `custom_op_handlers` of tf2onnx."""
 
-# The patch of tf2onnx and its log are the same for all threads.
+# The patch of tf2onnx and its log affect all threads.
 _LOCK = threading.Lock()
 
 
@@ -40,9 +40,9 @@ def convert(traced: Any) -> Any:
         An `onnx.ModelProto` of opset 18, with the outputs in the order of the function.
 
     Raises:
-        ExportError: If tf2onnx logs that it cannot convert an operator or a construct (it would
-            return an invalid model), or the function reads a variable that is not among its
-            weights.
+        ExportError: If tf2onnx cannot convert an operator or a construct, or the function reads a
+            variable that is not among its weights. (tf2onnx itself only logs that it cannot convert
+            an operator, and returns an invalid model.)
     """
     model = _to_onnx(traced)
     _attach_weights(model.graph, traced.weights)
@@ -61,7 +61,7 @@ def _to_onnx(traced):
 
     concrete, constants = traced.concrete, traced.constants
     tensor_names = [tensor.name for tensor in concrete.inputs]
-    # In the function's order; `concrete.outputs` is sorted by name.
+    # In the order of the function's outputs. `concrete.outputs` is sorted by name instead.
     result_names = [concrete.structured_outputs[name].name for name in traced.output_names]
     given_names = [*traced.input_names, *traced.weights]
     renamed = {
@@ -83,8 +83,8 @@ def _to_onnx(traced):
     if errors:
         raise ExportError(
             "tf2onnx could not convert the model:\n" + "\n".join(errors) + "\nReplace these "
-            "operations by others of keras.ops. docs/exported_operations.md lists those that are "
-            "exported."
+            "operations by other operations of keras.ops. docs/exported_operations.md lists all "
+            "operations that can be exported."
         )
     return model
 
@@ -116,7 +116,7 @@ def _attach_weights(graph, weights):
             name, count = f"{weight.path}_{count}", count + 1
         taken.add(name)
         names[name_of_input] = name
-        # Not `append`, which writes and reads a copy, of less than 2 GiB.
+        # `append` would serialize a copy, which fails for tensors of 2 GiB or more.
         graph.initializer.add().CopyFrom(numpy_helper.from_array(weight.numpy(), name))
     inputs = [value for value in graph.input if value.name not in names]
     del graph.input[:]

@@ -19,17 +19,16 @@ FRAMEWORKS = frozenset({"keras", "tensorflow", "numpy", "onnx", "tf2onnx"})
 
 
 def copy_layers(*layers: Any) -> Any:
-    """Copies layers, with everything inside of them, but shares their variables.
+    """Copies layers and all nested layers, but shares their variables.
 
     An export sets attributes of layers, such as `use_cudnn` and `dtype_policy`. It sets them on a
-    copy, so the caller can use the model at the same time. The Python objects themselves are
-    copied, not their configurations. Therefore it needs neither `get_config` nor registered
-    classes, it includes attributes that were set after the construction, and it needs no memory for
-    weights.
+    copy, so the caller can use the model at the same time. The Python objects are copied without
+    `get_config`. Therefore the classes need not be registered, attributes that were set after the
+    construction are copied too, and the copies need no memory for weights.
 
-    Copied are layers and operations, also in containers, bound methods, partial functions, closures
-    and defaults of functions, and objects of other classes that refer to a layer. Everything else
-    is shared: variables, tensors, arrays, seed generators, optimizers and metrics.
+    The function copies layers, operations, and all objects that refer to them: containers, bound
+    methods, partial functions, closures and defaults of functions, and objects of other classes.
+    Everything else is shared: variables, tensors, arrays, seed generators, optimizers and metrics.
 
     Args:
         *layers: Keras layers or models. Parts that they share are also shared by their copies.
@@ -45,7 +44,7 @@ class _Copies:
     """Creates the copies of objects on demand, one for each object."""
 
     def __init__(self) -> None:
-        self._pairs = {}  # id -> original, which has to live as long as its id, and copy
+        self._pairs = {}  # id -> (original, copy); keeping the original keeps its id unique
         self._records = graph_record_classes()
 
     def of(self, value: Any) -> Any:
@@ -61,7 +60,7 @@ class _Copies:
             if all(new is old for new, old in zip(items, value, strict=True)):
                 return value
             base: Any = tuple if isinstance(value, tuple) else frozenset
-            # TensorFlow's wrapper of a tuple has the class of the tuple.
+            # TensorFlow wraps tuples in objects whose `__class__` is the class of the tuple.
             return base.__new__(value.__class__, items)
         if not self._leads_to_layer(value):
             return value
@@ -81,7 +80,7 @@ class _Copies:
     def _object(self, value):
         new = self._add(value, object.__new__(type(value)))
         for name, old in dict(vars(value)).items():
-            # The nodes of a layer lead to all models that it is a part of.
+            # Nodes are not copied: they refer to all models that the layer is a part of.
             vars(new)[name] = list(old) if name in NODE_LISTS else self.of(old)
         forget_original_parts(new)
         return new
@@ -89,7 +88,7 @@ class _Copies:
     def _other_object(self, value):
         try:
             new = copy.copy(value)
-        except Exception:  # whatever the class raises that refuses to be copied
+        except Exception:  # a class that does not support copies may raise any exception
             return value
         self._add(value, new)
         for name, old in dict(vars(value)).items():
@@ -97,7 +96,7 @@ class _Copies:
         return new
 
     def _container(self, value):
-        # Keras' own containers register each change with their layer.
+        # A container of Keras notifies its layer of each change, so `copy.copy` cannot be used.
         new = value.__class__() if hasattr(value, "tracker") else copy.copy(value)
         self._add(value, new).clear()
         if isinstance(value, dict):

@@ -1,6 +1,7 @@
-"""Conversion of an einsum to a single matrix product.
+"""Converts an einsum to a single matrix product.
 
-tf2onnx tries every permutation of the letters, which takes minutes for six letters.
+The conversion in tf2onnx tries every permutation of the letters, which takes minutes for six
+letters.
 """
 
 import math
@@ -15,10 +16,15 @@ from keras_attn._backend.private_names import unique_node_name
 def _einsum(graph, node, name, args):
     """Replaces an einsum of one or two tensors.
 
-    The axes of two tensors are of four kinds: axes of both tensors and of the result (batch), of
-    one tensor and of the result (left or right), of both tensors only (contracted), and of one
-    tensor only, which are summed first. The result is the transposed product of `(batch ..., left,
-    contracted)` and `(batch ..., contracted, right)`.
+    Each axis of two tensors has one of these kinds:
+
+    - batch: an axis of both tensors and of the result;
+    - left or right: an axis of the first or the second tensor, and of the result;
+    - contracted: an axis of both tensors, but not of the result;
+    - summed: an axis of one tensor only, over which the tensor is summed before the product.
+
+    The tensors `(batch ..., left, contracted)` and `(batch ..., contracted, right)` are multiplied.
+    Then the axes of the product are transposed to the order of the result.
     """
     equation = node.get_attr_value("equation").decode()
     inputs, outputs = list(node.input), node.output
@@ -76,7 +82,7 @@ def _labels(equation, ranks):
 
 
 def _sizes(graph, value):
-    """Returns a list of ints, or pairs (tensor, axis) for unknown sizes."""
+    """Returns the size of each axis: an int, or a pair (tensor, axis) if the size is unknown."""
     shape = graph.get_shape(value)
     if shape is None:
         rank = graph.get_rank(value)
@@ -129,13 +135,13 @@ class _Writer:
         return _Tensor(value, [each for each in tensor.labels if each in kept], tensor.sizes)
 
     def product(self, left: Any, right: Any, result: Any) -> Any:
-        """Returns the product of two tensors, with the axes of the result in another order."""
+        """Returns the product of two tensors. Its axes may have another order than `result`."""
         both = {*left.labels} & {*right.labels}
         batch = [label for label in result if label in both]
         contracted = [label for label in left.labels if label in both and label not in result]
         rows = [label for label in result if label in left.labels and label not in both]
         columns = [label for label in result if label in right.labels and label not in both]
-        if result == [*batch, *columns, *rows] and rows and columns:  # spares a transposition
+        if result == [*batch, *columns, *rows] and rows and columns:  # avoids a transposition
             left, right, rows, columns = right, left, columns, rows
         sizes = {**right.sizes, **left.sizes}
         first = self.transpose(left, [*batch, *rows, *contracted])
@@ -145,7 +151,7 @@ class _Writer:
             first = self._insert_axes(first, len(first.labels), len(columns))
             second = self._insert_axes(second, len(batch), len(rows))
             return _Tensor(self._make("Mul", [first, second]), labels, sizes)
-        # A product takes any number of axes on the left if there is no batch.
+        # Without batch axes, the left operand of MatMul may have several row axes.
         merged_rows = [rows] if batch or not rows else [[each] for each in rows]
         alone = [[label] for label in batch]
         first = self._merge(first, [*alone, *merged_rows, contracted])
@@ -153,7 +159,7 @@ class _Writer:
         value = self._make("MatMul", [first, second])
         if all(len(group) == 1 for group in [*merged_rows, columns]):
             return _Tensor(value, labels, sizes)
-        # The batch may have been broadcast, so its sizes are those of the product.
+        # Batch axes may have been broadcast, so their sizes are read from the product.
         of_batch = [(value, axis) for axis in range(len(batch))]
         wanted = [[size] for size in [*of_batch, *(sizes[each] for each in [*rows, *columns])]]
         return _Tensor(self._reshape(value, wanted), labels, sizes)
@@ -174,14 +180,14 @@ class _Writer:
         )
 
     def _insert_axes(self, tensor, axis, number):
-        """Inserts a number of axes of size 1 before an axis."""
+        """Inserts `number` axes of size 1 before `axis`."""
         if not number:
             return tensor.value
         axes = self._constant(list(range(axis, axis + number)))
         return self._make("Unsqueeze", [tensor.value, axes])
 
     def _reshape(self, value, groups):
-        """Reshapes a tensor to the products of groups of sizes."""
+        """Reshapes a tensor. Each new size is the product of a group of sizes."""
         if all(isinstance(size, int) for group in groups for size in group):
             shape = self._constant([math.prod(group) for group in groups])
         else:

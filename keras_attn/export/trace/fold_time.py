@@ -1,4 +1,4 @@
-"""`TimeDistributed` without a loop."""
+"""Traces `TimeDistributed` without a loop."""
 
 import functools
 import inspect
@@ -11,13 +11,13 @@ from keras_attn._layer.flatten_layers import flatten_layers
 
 
 def fold_time(*layers: Any) -> None:
-    """Makes `TimeDistributed` layers call their layer once, for the steps of all rows together.
+    """Makes `TimeDistributed` layers call their inner layer once, with `batch * steps` rows.
 
-    If the number of steps is unknown, Keras 3.15 and earlier trace `vectorized_map` over as many
-    steps as there are rows, because they read the size before they transpose. The result is wrong
-    in every graph, and has operators that tf2onnx cannot convert. If the number of steps is known,
-    they trace the layer once for each step. A layer that treats all rows independently returns the
-    same for `batch * steps` rows.
+    The results do not change if the inner layer processes all rows independently. If the number of
+    steps is unknown, Keras 3.15 and earlier use the batch size as the number of steps, because they
+    read the size before they transpose the input. The result is wrong in every graph, and contains
+    operators that tf2onnx cannot convert. If the number of steps is known, Keras traces the inner
+    layer once for each step.
 
     Args:
         *layers: Copies of Keras layers or models; all nested layers are changed.

@@ -9,13 +9,13 @@ from keras_attn.export.trace.portable_copy import make_traceable, portable_copy
 
 
 class FunctionalFunction:
-    """A functional model as a function to export.
+    """A function that runs a functional model, for the export.
 
     Args:
         model: Functional Keras model.
 
     Attributes:
-        model: Copy of the model, which shares its variables and does not depend on the machine, see
+        model: Copy of the model that shares its variables and does not depend on the machine, see
             `portable_copy`.
         inputs: Dict from the names in the file to the symbolic inputs.
         outputs: Dict from the names in the file to the symbolic outputs.
@@ -45,13 +45,13 @@ class FunctionalFunction:
         return dict(zip(self.outputs, results, strict=True))
 
     def copied(self) -> Any:
-        """Returns the same function of another copy of the model."""
+        """Returns the same function with another copy of the model."""
         function = copy.copy(self)
         (function.model,) = copy_layers(self.model)
         return function
 
     def traceable(self) -> Any:
-        """Returns the same function of layers that can be converted to ONNX but not run."""
+        """Returns the same function with layers that can be converted to ONNX but not run."""
         function = self.copied()
         make_traceable(function.model)
         return function
@@ -68,13 +68,17 @@ class FunctionalFunction:
     def dimensions(self, arrays: Any, batches: Any, fixed: Any) -> Any:
         """Returns the names or sizes of the axes of all inputs and outputs.
 
+        The first axis of an output is named `batch` if, in all batches, it has the size of the
+        first axis of an input.
+
         Args:
-            arrays: List of arrays, the sample.
-            batches: List of pairs (arrays, results), beginning with the sample.
-            fixed: Set of pairs (name of an input, axis with a fixed size).
+            arrays: List of arrays, the sample: one array for each input.
+            batches: List of pairs (arrays, results of the model). The first pair is the sample.
+            fixed: Set of pairs (name of an input, axis) for the axes with a fixed size.
 
         Returns:
-            Dict from each name to a tuple.
+            Dict from the name of each input and output to a tuple with one entry for each axis: the
+            size, or the name of a dynamic axis.
         """
         axes = {}
         for (name, value), array in zip(self.inputs.items(), arrays, strict=True):

@@ -38,7 +38,7 @@ def output_names(model: Any, input_names: Any) -> Any:
 
 
 def axis_names(name: str, shape: Any, first: Any = "batch") -> Any:
-    """Returns the axes of a tensor: known sizes, and names for the others.
+    """Returns a tuple with the size of each axis, or a name if the size is unknown.
 
     Args:
         name: String, name of the tensor.
@@ -59,9 +59,9 @@ def _paths(structure, what):
     same = [path for path, name in zip(paths, names, strict=True) if names.count(name) > 1]
     if same:
         raise ValueError(
-            f"Expected keys of the {what} that give each of them a name of its own, such as "
-            f"'outer/inner'. Received: the keys {same}, which give the same name. Rename a key in "
-            f"the dictionary of {what}."
+            f"Expected keys of the {what} that result in unique names, such as 'outer/inner'. "
+            f"Received: the keys {same}, which result in the same name. Rename a key in the "
+            f"dictionary of {what}."
         )
     if "" in names:
         raise ValueError(

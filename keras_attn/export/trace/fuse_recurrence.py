@@ -8,17 +8,17 @@ from keras_attn.export.trace.recurrent_operator import recurrent_operator
 
 
 def fuse_recurrence(*layers: Any) -> None:
-    """Makes LSTM and GRU layers trace ONNX operators instead of loops.
+    """Represents LSTM and GRU layers as ONNX operators, instead of loops, when they are traced.
 
-    The traced function can be converted to ONNX but not run. It equals Keras for every mask: the
-    real positions of each row are moved to its front, in the order in which the layer reads them,
-    so that `sequence_lens` of ONNX represents the mask; then each output is moved back to its
-    position. Each move is one Gather, which also replaces the transposition that the layout of ONNX
-    requires.
+    The traced function can be converted to ONNX but not run. The converted model returns the
+    results of Keras for every mask. The mask becomes the input `sequence_lens` of the operator: the
+    real positions of each row are moved to the start of the row, in the order in which the layer
+    reads them. After the operator, each output is moved back to its position. Each move is one
+    Gather, which also performs the transposition that the operator requires.
 
-    These keep their loop: layers with other activations than the default, another type than
-    float32, or a mask that is not `(batch, time)`; cells other than `keras.layers.LSTMCell` and
-    `GRUCell`; and subclasses of the layers.
+    The following layers keep their loop: layers with other activations than the default, another
+    type than float32, or a mask that is not `(batch, time)`; layers with other cells than
+    `keras.layers.LSTMCell` and `GRUCell`; and subclasses of `LSTM`, `GRU` and `RNN`.
 
     Args:
         *layers: Copies of Keras layers or models; all nested layers are changed.
@@ -47,19 +47,21 @@ def _inner_loop(layer, sequences, initial_state, mask, training=False):
         sequences: Tensor of shape `(batch, time, features)`.
         initial_state: List of tensors of shape `(batch, units)`.
         mask: Boolean tensor of shape `(batch, time)`, `True` for real positions, or `None`.
-        training: Bool; the operators are for inference.
+        training: Bool. If `True`, the layer keeps its loop, because the operators are for inference
+            only.
 
     Returns:
         Tuple of the last output `(batch, units)`, the outputs `(batch, time, units)` (only the
         last, `(batch, 1, units)`, if the layer does not return sequences), and the list of the last
-        states. As in Keras, the outputs of a backwards layer are in the order in which it reads.
+        states. As in Keras, the outputs of a layer with `go_backwards=True` are in the order in
+        which the layer reads the positions.
     """
     import tensorflow as tf
 
     masks = [each for each in keras.tree.flatten(mask) if each is not None]
     if training or not _has_operator(layer) or any(len(each.shape) != 2 for each in masks):
         if not masks and isinstance(layer.cell, keras.layers.LSTMCell):
-            # tf2onnx recognises the loop of an LSTM without a mask, and fails on its weights.
+            # tf2onnx would recognize the loop of an LSTM without a mask, and fail on its weights.
             mask = tf.fill(tf.shape(sequences)[:2], True)
         return type(layer).inner_loop(layer, sequences, initial_state, mask, training=training)
     mask = masks[0] if masks else tf.ones(tf.shape(sequences)[:2], tf.int32)
@@ -73,21 +75,21 @@ def _fused_loop(layer, sequences, initial_state, mask):
     import tensorflow as tf
 
     batch, time = tf.shape(mask)[0], tf.shape(mask)[1]
-    # TopK, LSTM and GRU of ONNX Runtime before 1.31 end the process on an empty batch. So they get
-    # at least one row and one step: (R, S).
+    # TopK, LSTM and GRU of ONNX Runtime before 1.31 crash the process if a batch is empty. So their
+    # inputs get at least one row and one step, (R, S).
     more_rows, more_steps = 1 - tf.minimum(batch, 1), 1 - tf.minimum(time, 1)
     rows, steps = batch + more_rows, time + more_steps
     if layer.go_backwards:
         mask = tf.reverse(mask, [1])
-    # Integers are not padded but concatenated: that ONNX Runtime does on CUDA too.
+    # Concat instead of Pad, because ONNX Runtime has no CUDA kernel that pads integers.
     is_real = tf.concat([mask, tf.zeros((batch, more_steps), tf.int32)], 1)  # (B, S)
     is_real = tf.concat([is_real, tf.zeros((more_rows, steps), tf.int32)], 0)  # (R, S)
-    # All keys are different: first the real positions, in order, then the others.
+    # The keys to sort are unique: real positions come first, in their order, then all others.
     positions = tf.math.top_k(is_real * steps - tf.range(steps), steps).indices  # (R, S)
     if layer.go_backwards:
         positions = steps - 1 - positions
     positions = tf.expand_dims(tf.range(rows), 1) * time + positions  # (R, S)
-    positions = tf.minimum(positions, batch * time)  # what was added reads the zeros at the end
+    positions = tf.minimum(positions, batch * time)  # added rows and steps read the zeros in `flat`
     features = sequences.shape[-1]
     flat = tf.concat([tf.reshape(sequences, (-1, features)), tf.zeros((1, features))], 0)
     counts = tf.reduce_sum(mask, 1, keepdims=True)  # (B, 1)
@@ -103,14 +105,14 @@ def _fused_loop(layer, sequences, initial_state, mask):
         started * state[:batch] + (1 - started) * initial
         for state, initial in zip(states, initial_state, strict=True)
     ]
-    done = tf.cumsum(mask, axis=1)  # (B, T), real positions up to here
+    done = tf.cumsum(mask, axis=1)  # (B, T), number of real positions up to each position
     if not layer.return_sequences:
         done, mask = counts, mask[:, -1:]  # (B, 1)
     outputs = tf.gather(
         tf.reshape(outputs, (-1, layer.cell.units)),
         tf.maximum(done - 1, 0) * rows + tf.expand_dims(tf.range(batch), 1),
     )  # (B, T, H)
-    # At a masked position Keras repeats the output before it, or gives zero.
+    # At a masked position, Keras repeats the previous output or returns zero.
     visible = mask if layer.zero_output_for_mask else tf.minimum(done, 1)
     outputs *= tf.expand_dims(tf.cast(visible, tf.float32), -1)
     return outputs, states

@@ -38,7 +38,7 @@ def _floored(new, x, y):
     if dtype.itemsize < 8:
         x, y = new.cast(x, TensorProto.INT64), new.cast(y, TensorProto.INT64)
         return new.cast(new("Div", new("Sub", x, new("Mod", x, y)), y), new.dtype)
-    # One less than the quotient rounded towards zero, if there is a rest and the signs differ.
+    # Subtract 1 from the truncated quotient if there is a remainder and the signs differ.
     zero = new.constant(0)
     signs_differ = new("Xor", new("Less", x, zero), new("Less", y, zero))
     has_rest = new("Not", new("Equal", new("Mod", x, y), zero))
@@ -75,12 +75,12 @@ def _quotient(graph, node, divide):
         new.result(divide(new, x, y))
         return
     safe, is_special = _safe(new, y)
-    # 0 or -x, which wraps for the smallest integer.
+    # For the divisors 0 and -1, `x * y` is 0 and `-x`, which wraps for the smallest integer.
     new.result(new.where(is_special, new("Mul", x, y), divide(new, x, safe)))
 
 
 def _safe(new, divisor):
-    """Replaces the divisors 0 and -1 by 1, and returns which were replaced."""
+    """Replaces the divisors 0 and -1 by 1, and also returns where they were replaced."""
     is_special = new("Equal", divisor, new.constant(0))
     if new.numpy_dtype.kind == "i":
         is_special = new("Or", is_special, new("Equal", divisor, new.constant(-1)))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 def pause_garbage_collection() -> Iterator[None]:
     """Disables Python's cyclic garbage collection inside the block.
 
-    An export creates millions of objects, nearly all of which are needed until its end. Searching
-    them repeatedly takes an eighth of the time of a conversion.
+    An export creates millions of objects and needs nearly all of them until its end. The garbage
+    collector would traverse them repeatedly, for an eighth of the time of a conversion.
     """
     was_enabled = gc.isenabled()
     gc.disable()

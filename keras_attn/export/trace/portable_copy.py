@@ -10,19 +10,20 @@ from keras_attn.export.trace.fuse_recurrence import fuse_recurrence
 def portable_copy(*layers: Any, keep_precision: Any = False) -> Any:
     """Copies layers so that their results do not depend on this machine.
 
-    - `use_cudnn="auto"` is decided when a layer is traced. On a machine with a GPU, the file would
-      get an operator that other machines cannot run.
-    - Recurrent layers of Keras compute the dropout masks of their cells even in inference, where
-      the cells ignore them. The state of the random generator would become a part of the file.
-    - A model with mixed precision has its weights in float32. Lower precision in a file is an
+    - `use_cudnn` becomes `False`. On a machine with a GPU, a layer with `use_cudnn="auto"` would be
+      traced to an operator that other machines cannot run.
+    - Dropout of recurrent layers becomes 0. Keras computes dropout masks for their cells even in
+      inference, where the cells ignore the masks. Then the file would contain the state of the
+      random generator.
+    - Mixed precision becomes float32, the precision of the weights. Lower precision in a file is an
       option of the export. A cast that is an operation of a functional model remains.
 
     Args:
-        *layers: Keras layers or models; all nested layers are changed in the copies.
-        keep_precision: Bool, whether layers with mixed precision keep it. Defaults to `False`.
+        *layers: Keras layers or models. Copies of nested layers are changed too.
+        keep_precision: Bool, whether layers keep mixed precision. Defaults to `False`.
 
     Returns:
-        List of copies, which share the variables of the originals, see `copy_layers`.
+        List of copies that share the variables of the originals, see `copy_layers`.
     """
     copies = copy_layers(*layers)
     for layer in flatten_layers(copies):
@@ -41,10 +42,10 @@ def traceable_copy(*layers: Any) -> Any:
     The copies can be traced but not run, see `fuse_recurrence`.
 
     Args:
-        *layers: Keras layers or models, as from `portable_copy`.
+        *layers: Keras layers or models from `portable_copy`.
 
     Returns:
-        List of copies, which share the variables of the originals.
+        List of copies that share the variables of the originals.
     """
     copies = copy_layers(*layers)
     make_traceable(*copies)
@@ -52,6 +53,6 @@ def traceable_copy(*layers: Any) -> Any:
 
 
 def make_traceable(*layers: Any) -> None:
-    """Changes layers in place like `traceable_copy` changes copies."""
+    """Like `traceable_copy`, but changes the layers in place."""
     fold_time(*layers)
     fuse_recurrence(*layers)

@@ -1,7 +1,7 @@
-"""The LSTM and GRU operators of ONNX, from TensorFlow.
+"""Represents the ONNX operators LSTM and GRU in a TensorFlow graph.
 
-TensorFlow has no such operators. In the traced graph, a call of a function that is never run
-represents the operator, and a handler of tf2onnx converts it.
+TensorFlow has no such operators. Instead, the traced graph contains a call of a Python function
+that cannot be run. A handler of tf2onnx replaces the call by the ONNX operator.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ _NAME = "recurrent_operator"
 
 
 def recurrent_operator(cell: Any, steps: Any, lengths: Any, states: Any) -> Any:
-    """Represents a Keras cell over a sequence as a single ONNX operator.
+    """Represents a Keras cell that runs over a sequence as a single ONNX operator.
 
     The result can be traced and converted but not run. The weights are reordered for ONNX: one row
     for each unit, and the gates of an LSTM in the order input, output, forget, candidate.
@@ -20,7 +20,8 @@ def recurrent_operator(cell: Any, steps: Any, lengths: Any, states: Any) -> Any:
         steps: Tensor of shape `(time, batch, features)`, the inputs.
         lengths: Int32 tensor of shape `(batch,)`, number of steps of each row, at least 1. The
             result of an empty row depends on the runtime.
-        states: List of tensors of shape `(batch, units)`, the initial states: h, and c of an LSTM.
+        states: List of tensors of shape `(batch, units)`, the initial states: h, and for an LSTM
+            also c.
 
     Returns:
         Tuple of the outputs `(time, batch, units)`, zero after the last step of a row, and the list
@@ -44,7 +45,7 @@ def recurrent_operator(cell: Any, steps: Any, lengths: Any, states: Any) -> Any:
         stateful=False,
         name=_NAME,
     )
-    # What `set_shape` says would be lost when the graph is frozen.
+    # When the graph is frozen, shapes from `set_shape` would be lost.
     outputs = tf.ensure_shape(values[0], (steps.shape[0], 1, steps.shape[1], cell.units))
     states = [tf.ensure_shape(value, (1, steps.shape[1], cell.units)) for value in values[1:]]
     return tf.squeeze(outputs, 1), [tf.squeeze(state, 0) for state in states]
@@ -69,7 +70,7 @@ def _weights(cell):
         bias = tf.pad(bias, [[0, size]])
     weights.append(bias)
     if hasattr(cell, "reset_after"):
-        return weights  # a GRU, whose gates have the same order in both
+        return weights  # the gates of a GRU have the same order in Keras and ONNX
     return [_reorder_gates(weight, cell.units) for weight in weights]
 
 

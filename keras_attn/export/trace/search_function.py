@@ -15,7 +15,7 @@ from keras_attn.models.model_inputs import call_encoder, reads_ids
 from keras_attn.models.side import Side, source_side
 
 SOURCE_IDS = "source_ids"
-"""The input of a model that reads ids, whatever the model calls it."""
+"""Name of the input in an exported file if a model reads ids."""
 
 SEARCH_INPUTS = ("max_length", "length_penalty", "prefix_ids", "seeds")
 """Inputs of a file that belong to the search, not to the encoder."""
@@ -32,46 +32,46 @@ OUTPUTS = {
 
 
 class SearchFunction:
-    """A generation model as a function to export.
+    """A function that runs a generation model, for the export.
 
-    `(source_ids, max_length, length_penalty) -> {"token_ids", "lengths", "scores", "log_probs"}`,
-    with `"alignments"` and `"token_log_probs"` if the search returns them. The model itself has the
-    input `source_ids` only; here, maximum length and length penalty are inputs too, and optionally
-    `prefix_ids`, and `seeds` for a search with random sampling. A model with other inputs than ids,
-    such as an image, has these inputs instead of `source_ids`.
+        (source_ids, max_length, length_penalty) -> {token_ids, lengths, scores, log_probs}
+
+    The inputs also include `prefix_ids` if `target_prefix` is set, and `seeds` if the search
+    samples. The outputs also include `alignments` and `token_log_probs` if the search returns them.
+    A model with other inputs than ids, such as an image, has these inputs instead of `source_ids`.
 
     Args:
         model: `GenerationModel`.
         source_tokenizer: Tokenizer whose vocabulary must fit the model, or `None`.
         target_tokenizer: Tokenizer whose vocabulary must fit the model, or `None`.
-        alignments: Bool, whether the attention weights are outputs. Defaults to `None`: if the
-            search has `return_alignments`.
-        target_prefix: Bool, whether `prefix_ids`, tokens with which hypotheses begin, is an input.
-            Defaults to `False`.
-        keep_precision: Bool, whether layers with mixed precision keep it. Defaults to `False`:
-            everything is computed in float32.
+        alignments: Bool, whether the attention weights are outputs. `None` means the value of
+            `return_alignments` of the search. Defaults to `None`.
+        target_prefix: Bool, whether the function has the input `prefix_ids`, the first tokens of
+            each hypothesis. Defaults to `False`.
+        keep_precision: Bool, whether layers keep mixed precision. If `False`, all layers with mixed
+            precision compute in float32. Defaults to `False`.
 
     Attributes:
-        encoder: Copy of the encoder, which shares its variables and does not depend on the machine,
+        encoder: Copy of the encoder that shares its variables and does not depend on the machine,
             see `portable_copy`.
-        search: Such a copy of the search.
+        search: Copy of the search, also from `portable_copy`.
         inputs: Dict from the names of the inputs of the encoder to their symbolic tensors.
         is_stochastic: Bool, whether the search samples at random, so that `seeds` is an input.
         source: `Side` of the source. Its special ids are those of the encoder, or of the source
             tokenizer if the encoder has no such attributes. `None` if the inputs are not ids.
         target: `Side` of the target, with the special ids of the search.
-        goes_on_from_start_token: Bool, whether a text without tokens has a continuation: that of
-            the start token of a language model.
+        goes_on_from_start_token: Bool, whether the model continues a text without tokens, because
+            it is a language model whose prompts begin with a start token.
         weights: List of all `keras.Variable`s that the function reads.
         beam_width: Int, 1 for a `GreedyDecoder`.
         num_hypotheses: Int, 1 for a `GreedyDecoder`.
 
     Raises:
-        ValueError: If the model is not a `GenerationModel`, a tokenizer has more ids than its
-            embedding, there is only a target tokenizer although the model reads ids, or a source
-            tokenizer although it does not, encoder and source tokenizer have different end tokens,
-            the source has no room for the special ids, an input has the name of an input of the
-            search or cannot be in a file, or the length penalty is negative.
+        ValueError: If the model is not a `GenerationModel`; a tokenizer has more ids than its
+            embedding; the model reads ids, but there is only a target tokenizer; the model does not
+            read ids, but there is a source tokenizer; encoder and source tokenizer have different
+            end tokens; the source has no room for the special ids; an input has the name of an
+            input of the search, or cannot be in a file; or the length penalty is negative.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class SearchFunction:
         has_ids = reads_ids(model.source)
         if has_ids and target_tokenizer is not None and source_tokenizer is None:
             raise ValueError(
-                "Expected a source_tokenizer beside the target_tokenizer. "
+                "Expected a source_tokenizer in addition to the target_tokenizer. "
                 "Received: source_tokenizer=None."
             )
         if not has_ids and source_tokenizer is not None:
@@ -128,7 +128,7 @@ class SearchFunction:
         search = self.search
         special = search.pad_token_id, search.start_token_id, search.end_token_id
         size = _vocabulary_size("target", search.decoder, target_tokenizer or source_tokenizer)
-        self.target = Side(size, *special, add_end=True)  # a target that is scored ends with it
+        self.target = Side(size, *special, add_end=True)  # targets to score end with the end token
         source = self.source
         self.goes_on_from_start_token = bool(source and source.add_start and not source.add_end)
 
@@ -136,9 +136,10 @@ class SearchFunction:
         """Runs the model.
 
         Args:
-            *values: Inputs of the signature: those of the encoder, such as `source_ids` int32
-                `(batch, source)`, `max_length` int32 `()`, `length_penalty` float32 `()`, and
-                optionally `prefix_ids` int32 `(batch, prefix)` and `seeds` int32 `(batch,)`.
+            *values: A tensor for each input in `signature`: the inputs of the encoder, such as
+                `source_ids` int32 `(batch, source)`, then `max_length` int32 `()`, `length_penalty`
+                float32 `()`, and optionally `prefix_ids` int32 `(batch, prefix)` and `seeds` int32
+                `(batch,)`.
 
         Returns:
             Dict of tensors with the axes of `OUTPUTS`.
@@ -150,19 +151,19 @@ class SearchFunction:
         return {name: results[name] for name in OUTPUTS if name in results}
 
     def encode(self, *values: Any) -> Any:
-        """Runs the encoder with a tensor for each of `inputs`; returns arguments of the search."""
+        """Runs the encoder on a tensor for each of `inputs`; returns arguments of the search."""
         is_single = len(self.inputs) == 1
         inputs = values[0] if is_single else dict(zip(self.inputs, values, strict=True))
         return call_encoder(self.encoder, inputs, training=False)
 
     def traceable(self) -> Any:
-        """Returns the same function of layers that can be converted to ONNX but not run."""
+        """Returns the same function with layers that can be converted to ONNX but not run."""
         function = copy.copy(self)
         function.encoder, function.search = traceable_copy(self.encoder, self.search)
         return function
 
     def runner(self) -> Any:
-        """Returns the function in Keras, compiled, from named NumPy arrays to a dict of arrays."""
+        """Returns a compiled function that takes and returns NumPy arrays by name."""
         import tensorflow as tf
 
         compiled = tf.function(self.__call__, input_signature=self.signature, autograph=False)
@@ -209,7 +210,7 @@ class SearchFunction:
 
     @property
     def defaults(self) -> Any:
-        """Returns the values of inputs that are not given: the settings of the search."""
+        """Dictionary of the default values of the search inputs: the settings of the search."""
         return {
             "max_length": self.search.max_length,
             "length_penalty": self.search.length_penalty,
@@ -239,7 +240,7 @@ def _inputs(source):
     if fixed:
         raise ValueError(
             f"Expected inputs of any batch size. Received: {fixed}. Create each with "
-            "keras.Input(shape, name=...), whose shape leaves the batch out."
+            "keras.Input(shape, name=...), with a shape without the batch axis."
         )
     return inputs
 

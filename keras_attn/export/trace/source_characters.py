@@ -4,7 +4,7 @@ from typing import Any
 
 CHARACTERS_PER_TOKEN = 32
 MAX_SOURCE_LENGTH = 512
-"""Both as in keras_attn_runtime."""
+"""Both constants are the defaults of keras_attn_runtime."""
 
 MAX_PREFIX_CHARACTERS = 16_384
 
@@ -14,8 +14,8 @@ def max_source_characters(function: Any, value: Any = None) -> Any:
 
     Args:
         function: `SearchFunction`.
-        value: Positive int, or `None` for 32 times the maximum number of source tokens, where at
-            most 512 tokens are counted, as in the runtime.
+        value: Positive int, or `None`. As in the runtime, `None` means 32 times the maximum number
+            of source tokens, at most 32 * 512.
 
     Raises:
         ValueError: If `value` is not a positive int.

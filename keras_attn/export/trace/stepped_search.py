@@ -7,19 +7,21 @@ from keras_attn.export.trace.search_function import OUTPUTS, named
 from keras_attn.masks import join
 
 NEXT = "next/"
-"""Prefix of the names of outputs of a step, because an output may not have the name of an input."""
+"""Prefix of the output names of a step. In ONNX, an output must not have the name of an input."""
 
 
 class SteppedSearch:
     """A search as three functions, for a host that runs the loop.
 
-    `start(source_ids, max_length)`, with the further inputs of the function, returns the *values*
-    of a search: its carry, the memory of the decoder and the maximum lengths, as a flat dict with
-    names such as `beams/log_probs`. Other inputs of an encoder replace `source_ids`.
+    `start` takes the inputs of the encoder, such as `source_ids`, and all inputs of the search
+    except the length penalty. It returns the *values* of the search: the carry of the search loop,
+    the memory of the decoder and the maximum lengths. The values are a flat dict with names such as
+    `beams/log_probs`.
 
-    `step(length_penalty, values)` returns the values that have changed, with names such as
-    `next/beams/log_probs`, and `partial`, the result of `Search.partial`. The host passes them to
-    the next step until all elements of `done` are true. `finish(values)` then returns the results.
+    `step` takes the length penalty and the values. It returns the values that change, with names
+    such as `next/beams/log_probs`, and `partial`, the result of `Search.partial`. The host passes
+    the changed values to the next step, until all elements of the value `done` are true. Then
+    `finish` takes the values whose names begin with `hypotheses/`, and returns the results.
 
     Args:
         function: `SearchFunction` to split into steps.
@@ -48,7 +50,7 @@ class SteppedSearch:
         taken = {spec.name for spec in specs} & set(function.inputs)
         if taken:
             raise ValueError(
-                f"Expected inputs with other names than {sorted(taken)}, values of the search. "
+                f"Expected inputs with other names than the search values {sorted(taken)}. "
                 f"Received: inputs={list(function.inputs)}. Create each with keras.Input(..., "
                 "name=...) of another name."
             )
@@ -63,9 +65,7 @@ class SteppedSearch:
         return _flat(self._prepare(*inputs))
 
     def step(self, length_penalty: Any, *flat_values: Any) -> Any:
-        """Returns the values after the next token, with the prefix `NEXT` in their names, and
-        `partial`.
-        """
+        """Returns the values that the next token changes, with the prefix `NEXT`, and `partial`."""
         values = keras.tree.pack_sequence_as(self._structure, flat_values)
         given = _flat(values)
         memory, max_lengths = values.pop("memory"), values.pop("max_lengths")
@@ -74,7 +74,7 @@ class SteppedSearch:
         following = {
             NEXT + name: value
             for name, value in _flat(carry).items()
-            if value is not given[name]  # the host still has it
+            if value is not given[name]  # the host keeps the values that do not change
         }
         return {"partial": search.partial(carry), **following}
 
@@ -88,7 +88,7 @@ class SteppedSearch:
         function = self._function
         count = len(function.inputs)
         encoded = function.encode(*values[:count])
-        # As in `Search.call`, to which Keras passes the implicit masks.
+        # `Search.call` joins the masks in the same way, but Keras passes the implicit masks to it.
         implicit = keras.tree.map_structure(implicit_mask, encoded["encoder_outputs"])
         encoder_mask = join(
             encoded["encoder_outputs"],

@@ -11,9 +11,8 @@ def without_tensor_float_32() -> Iterator[None]:
     """Makes TensorFlow multiply in float32 inside the block, even on a GPU.
 
     By default, TensorFlow rounds the factors of a product to 10 bits (TensorFloat-32) on GPUs that
-    support it, while an exported file is compared in float32. The setting affects the whole
-    process: during an export, other products of the process are exact too. Only one thread at a
-    time exports.
+    support this format, while an exported file is compared in float32. The setting affects all
+    products of the process during an export. A lock lets only one thread at a time enter the block.
     """
     import tensorflow as tf
 

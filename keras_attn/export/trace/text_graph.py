@@ -8,8 +8,8 @@ from keras_attn.export.trace.source_characters import MAX_PREFIX_CHARACTERS
 DOMAIN = "ai.onnx.contrib"
 """Domain of the operators of onnxruntime-extensions."""
 
-# B texts, S source positions, T target positions, N hypotheses. The tokenizer gives the tokens of
-# all texts in one vector, and where each text begins and ends in it.
+# B texts, S source positions, T target positions, N hypotheses. The tokenizer returns a vector with
+# the tokens of all texts, and the positions at which each text begins and ends in this vector.
 ENCODE = """
 encode (string[batch] text) => (int32[batch, source_length] source_ids, bool[batch, 1] has_tokens)
 <
@@ -112,7 +112,8 @@ decode (int32[batch, n, time] token_ids, int32[batch, n] lengths, float[batch, n
 
 
 MAX_CHARACTERS = 32_768
-"""A larger number makes a regular expression that the operator does not compile."""
+"""Maximum number of characters. For larger numbers, the operator does not compile the regular
+expression that truncates a text."""
 
 
 def add_text(
@@ -188,7 +189,7 @@ def add_text(
 
 
 def _optional(value):
-    """Returns an optional input. ONNX Runtime would warn of an input with a default value."""
+    """Returns an optional input. For an input with a default value, ONNX Runtime logs a warning."""
     from onnx import helper
 
     kind = helper.make_optional_type_proto(value.type)
@@ -196,7 +197,7 @@ def _optional(value):
 
 
 def _choice(value, default):
-    """Returns the nodes of `name/value`: the value of an optional input, or its default."""
+    """Returns nodes that compute `name/value`, the value of an optional input or its default."""
     from onnx import helper
 
     name, kind = value.name, value.type.tensor_type.elem_type
@@ -234,9 +235,9 @@ def _parse_encode(tokenizer, max_characters, **others):
 
 
 def _parse(text: str, tokenizer: Any = None, name: str | None = None, **constants: Any) -> Any:
-    """Returns a graph with its tokenizer and constants; its name is a prefix of names in it.
+    """Parses a graph, and adds the tokenizer, constants and a prefix of all names.
 
-    Constants are arrays, or become int32.
+    The prefix is the name of the graph. Constants that are not arrays become int32 arrays.
     """
     from onnx import helper, numpy_helper, parser
 
@@ -250,7 +251,7 @@ def _parse(text: str, tokenizer: Any = None, name: str | None = None, **constant
         for node in inner.node:
             if node.op_type.startswith("Sentencepiece"):
                 node.attribute.append(helper.make_attribute("model", tokenizer.model))
-        # All names of a model are different.
+        # The names must be unique in the whole model.
         rename_values(
             graph, {name: f"{graph.name}/{name}" for name in defined_names(inner) - shared}
         )

@@ -8,10 +8,11 @@ from keras_attn.export.export_error import ExportError
 
 @dataclasses.dataclass
 class Trace:
-    """A function as a TensorFlow graph with weights as inputs.
+    """A function as a TensorFlow graph whose inputs include the weights.
 
     Attributes:
-        concrete: The concrete function; its inputs are those of the signature and the weights.
+        concrete: The concrete function. Its inputs are the inputs of the signature, then the
+            weights.
         input_names: List of the names of the inputs of the signature.
         output_names: List of the names of the outputs, in the order of the function.
         weights: Dict from the names of inputs to the `keras.Variable`s that they represent.
@@ -46,8 +47,8 @@ def trace(function: Any, signature: Any, weights: Any) -> Any:
     the graph during the conversion. Afterwards, these inputs become initializers.
 
     Args:
-        function: Function of the tensors of `signature` in this order that returns a dict from
-            output names to tensors. It may use any of `weights`. Other tensors that it reads become
+        function: Function that takes the tensors of `signature` in this order, and returns a dict
+            from output names to tensors. It may read `weights`. Other tensors that it reads become
             constants.
         signature: List of `tf.TensorSpec` with names, the inputs of the ONNX model.
         weights: List of all `keras.Variable`s that `function` reads, including the states of random

@@ -1,4 +1,4 @@
-"""Functions of one or two numbers."""
+"""Mathematical functions of one or two tensors."""
 
 import math
 
@@ -6,13 +6,13 @@ from keras_attn.export.trace.operators.replacement import Replacement
 
 
 def _erfc(graph, node, name, args):
-    """`1 - erf(x)`. It is exact to float32 relative to 1, which gelu needs."""
+    """Computes `1 - erf(x)`, which is exact enough for gelu, but not for small results."""
     new = Replacement(graph, node)
     new.result(new("Sub", new.constant(1), new("Erf", new.inputs[0])))
 
 
 def _expm1(graph, node, name, args):
-    """`exp(x) - 1 = tanh(x / 2) (exp(x) + 1)`, which keeps the digits of a small `x`."""
+    """Computes `exp(x) - 1 = tanh(x / 2) (exp(x) + 1)`, which is also exact for a small `x`."""
     new = Replacement(graph, node)
     (x,) = new.inputs
     half = new("Tanh", new("Mul", x, new.constant(0.5)))
@@ -20,10 +20,10 @@ def _expm1(graph, node, name, args):
 
 
 def _log1p(graph, node, name, args):
-    """`log(1 + x)`, times `x / ((1 + x) - 1)`, which corrects the rounding of `1 + x`.
+    """Computes `log(1 + x)` times `x / ((1 + x) - 1)`, which corrects the rounding of `1 + x`.
 
-    Goldberg, 1991, "What every computer scientist should know about floating-point arithmetic",
-    theorem 4.
+    See theorem 4 of Goldberg, 1991, "What every computer scientist should know about floating-point
+    arithmetic".
     """
     new = Replacement(graph, node)
     (x,) = new.inputs
@@ -33,11 +33,11 @@ def _log1p(graph, node, name, args):
     log = new("Log", rounded)
     corrected = new("Mul", log, new("Div", x, rest))
     corrected = new("Where", new("Equal", rest, new.constant(0)), x, corrected)
-    new.result(new("Where", new("Equal", rest, x), log, corrected))  # also of infinity
+    new.result(new("Where", new("Equal", rest, x), log, corrected))  # also if x is infinite
 
 
 def _bitcast(graph, node, name, args):
-    """Returns an integer with the sign bit of a float, which Keras' `signbit` reads."""
+    """Converts a float to an integer of which `keras.ops.signbit` reads only the sign bit."""
     from onnx import TensorProto
 
     readers = graph.find_output_consumers(node.output[0])
@@ -57,7 +57,7 @@ def _bitcast(graph, node, name, args):
         return
     zero = new.constant(0, "float32")
     is_below = new("Less", x, zero)
-    # Of two zeros, the one whose reciprocal is -infinity.
+    # The reciprocal of a negative zero is -infinity.
     below = new("Less", new("Reciprocal", x), zero)
     is_zero = new("Equal", x, zero)
     sign = new("Or", is_below, new("And", is_zero, below))
@@ -65,12 +65,12 @@ def _bitcast(graph, node, name, args):
 
 
 def _xlogy(graph, node, name, args):
-    """`x log(y)`, and 0 where `x` is 0, whatever `y` is."""
+    """Computes `x log(y)`. The result is 0 where `x` is 0, for every `y`."""
     _zero_where_first_is(graph, node, lambda new, x, y: new("Mul", x, new("Log", y)))
 
 
 def _xlog1py(graph, node, name, args):
-    """`x log(1 + y)`, and 0 where `x` is 0."""
+    """Computes `x log(1 + y)`. The result is 0 where `x` is 0."""
     _zero_where_first_is(
         graph,
         node,
@@ -79,7 +79,7 @@ def _xlog1py(graph, node, name, args):
 
 
 def _xdivy(graph, node, name, args):
-    """`x / y`, and 0 where `x` is 0."""
+    """Computes `x / y`. The result is 0 where `x` is 0."""
     _zero_where_first_is(graph, node, lambda new, x, y: new("Div", x, y))
 
 
@@ -91,7 +91,7 @@ def _zero_where_first_is(graph, node, function):
 
 
 def _div_no_nan(graph, node, name, args):
-    """`x / y`, and 0 where `y` is 0."""
+    """Computes `x / y`. The result is 0 where `y` is 0."""
     new = Replacement(graph, node)
     x, y = new.inputs
     zero = new.constant(0)
@@ -99,7 +99,7 @@ def _div_no_nan(graph, node, name, args):
 
 
 def _mul_no_nan(graph, node, name, args):
-    """`x y`, and 0 where `y` is 0, whatever `x` is."""
+    """Computes `x y`. The result is 0 where `y` is 0, for every `x`."""
     new = Replacement(graph, node)
     x, y = new.inputs
     zero = new.constant(0)
@@ -116,7 +116,7 @@ def _atan2(graph, node, name, args):
         below = new("Less", new("Reciprocal", value), zero)
         return new("Or", new("Less", value, zero), new("And", new("Equal", value, zero), below))
 
-    # Infinities of both become ones, whose quotient has the same angle.
+    # If both are infinite, ones with the same signs replace them, which have the same angle.
     both = new(
         "And",
         new("Equal", new("Abs", x), infinity),
@@ -124,7 +124,7 @@ def _atan2(graph, node, name, args):
     )
     quotient = new("Div", y, x)
     quotient = new("Where", both, new("Mul", new("Sign", y), new("Sign", x)), quotient)
-    # 0 / 0: an angle of 0 before the half turn below.
+    # For 0 / 0, the angle is 0 before the half turn below.
     origin = new("And", new("Equal", x, zero), new("Equal", y, zero))
     angle = new("Where", origin, zero, new("Atan", quotient))
     turn = new("Where", is_negative(y), new.constant(-math.pi), new.constant(math.pi))
@@ -135,7 +135,7 @@ def _atan2(graph, node, name, args):
 
 
 def _cross(graph, node, name, args):
-    """The cross product of vectors with three components, along the last axis."""
+    """Computes the cross product of vectors with three components, along the last axis."""
     new = Replacement(graph, node)
 
     def turned(vector, places):

@@ -4,19 +4,19 @@ from keras_attn.export.trace.operators.replacement import Replacement
 
 
 def _left_shift(graph, node, name, args):
-    """`x << y`. ONNX shifts unsigned integers only."""
+    """Computes `x << y` with unsigned integers, because ONNX cannot shift signed integers."""
     new = Replacement(graph, node)
     shifted = new("BitShift", _unsigned(new, new.inputs[0]), _distance(new), direction="LEFT")
     new.result(_wrapped(new, shifted))
 
 
 def _right_shift(graph, node, name, args):
-    """`x >> y`, which rounds down. For a negative `x` it is `~(~x >> y)`."""
+    """Computes `x >> y`, which rounds down. For a negative `x`, this is `~(~x >> y)`."""
     new = Replacement(graph, node)
     value, distance = new.inputs[0], _distance(new)
     if _is_unsigned(new):
         mask = new.constant(0)
-    else:  # all bits 1 for a negative number: then `x ^ mask` is `~x`, otherwise `x`
+    else:  # the mask has only ones for a negative `x`, so that `x ^ mask` is `~x`
         mask = new("Neg", new.cast(new("Less", value, new.constant(0)), new.dtype))
     value = _unsigned(new, new("BitwiseXor", value, mask))
     shifted = new.cast(new("BitShift", value, distance, direction="RIGHT"), new.dtype)
@@ -24,7 +24,7 @@ def _right_shift(graph, node, name, args):
 
 
 def _distance(new):
-    """Returns by how many bits to shift, as uint64: like TensorFlow, at most all bits but one."""
+    """Returns the number of bits to shift as uint64. As in TensorFlow, it is at most bits - 1."""
     distance = new("Max", _wide(new, new.inputs[1]), new.constant(0, "int64"))
     distance = new("Min", distance, new.constant(_bits(new) - 1, "int64"))
     return _unsigned(new, distance)
@@ -39,7 +39,7 @@ def _wrapped(new, value):
 
     bits = _bits(new)
     if bits == 64:
-        return new.cast(value, new.dtype)  # the bits stay
+        return new.cast(value, new.dtype)  # the conversion keeps all bits
     value = new("BitwiseAnd", value, new.constant(2**bits - 1, "uint64"))
     value = new.cast(value, TensorProto.INT64)
     if not _is_unsigned(new):

@@ -42,9 +42,10 @@ def _count(new, condition):
 
 
 def _in_top_k(graph, node, name, args):
-    """Returns whether fewer than k predictions `(B, C)` are above that of the target `(B,)`.
+    """Returns whether fewer than k predictions `(B, C)` exceed the target's prediction `(B,)`.
 
-    As in TensorFlow, it is false for a row with infinities or NaN, and for a target out of range.
+    As in TensorFlow, the result is false for a row with infinities or NaN, and for a target out of
+    range.
     """
     from onnx import TensorProto
 
@@ -81,7 +82,7 @@ def _band_part(graph, node, name, args):
         raise ValueError(f"{name} has a band whose width is not constant.")
     new = Replacement(graph, node)
     value, (lower, upper) = new.inputs[0], bounds
-    # The types that `Trilu` has in ONNX Runtime; the conversions keep all bits.
+    # `Trilu` of ONNX Runtime supports few types. The conversions to these types keep all bits.
     wide = {
         TensorProto.FLOAT16: TensorProto.FLOAT,
         TensorProto.BFLOAT16: TensorProto.FLOAT,
@@ -128,7 +129,7 @@ def _segments(graph, node, name, args):
     data, segments, number = new.inputs
     segments, number = new.cast(segments, TensorProto.INT64), new.cast(number, TensorProto.INT64)
     zero, one = new.constant(0, "int64"), new.constant([1], "int64")
-    # One segment more, for the rows that are left out.
+    # An additional segment takes the rows of negative segments, and is removed at the end.
     negative = new("Less", segments, zero)
     segments = new("Where", negative, number, segments)
     number = new("Reshape", number, one)
@@ -146,7 +147,7 @@ def _shape_after(new, value, axis):
 
 
 def _ctc_greedy_decoder(graph, node, name, args):
-    """Refuses a blank that is not the last class, because tf2onnx always uses the last class."""
+    """Raises an error if the blank is not the last class, which tf2onnx always uses as blank."""
     blank, classes = node.get_attr_value("blank_index", -1), graph.get_shape(node.input[0])[-1]
     if blank not in (-1, classes - 1):
         raise ValueError(

@@ -14,7 +14,7 @@ class Replacement:
 
     Attributes:
         inputs: Names of the inputs of the node.
-        dtype: Element type of its first output, a number of `onnx.TensorProto`.
+        dtype: Element type of the first output of the node, a number of `onnx.TensorProto`.
         numpy_dtype: The same type as a `numpy.dtype`.
     """
 
@@ -52,7 +52,7 @@ class Replacement:
 
         if self.dtype == TensorProto.BOOL:
             return self("Or", self("And", condition, x), self("And", self("Not", condition), y))
-        # ONNX Runtime has no `Where` for these; the conversions keep all bits.
+        # ONNX Runtime has no `Where` for these types. The conversions keep all bits.
         wide = {
             TensorProto.INT16: TensorProto.INT32,
             TensorProto.UINT16: TensorProto.INT32,

@@ -24,7 +24,7 @@ def _select(graph, node, name, args):
 
 
 def _mirror_pad(graph, node, name, args):
-    """Mirrored padding. ONNX has no mode that repeats the edge, so positions are gathered."""
+    """Pads with mirrored values. ONNX has no mode that repeats the edge, so `Gather` is used."""
     if node.get_attr_value("mode") != b"SYMMETRIC":
         node.type = "Pad"
         convert_by_default("Pad", graph, node)
@@ -42,7 +42,7 @@ def _mirror_pad(graph, node, name, args):
         length = new("Gather", shape, new.constant(axis, "int64"))
         stop = new("Add", length, new.constant(after, "int64"))
         positions = new("Range", new.constant(-before, "int64"), stop, one)
-        # Positions -1 and -2 are 0 and 1, n and n + 1 are n - 1 and n - 2.
+        # Positions -1 and -2 become 0 and 1. Positions n and n + 1 become n - 1 and n - 2.
         mirrored = new("Sub", new("Neg", positions), one)
         positions = new("Where", new("Less", positions, zero), mirrored, positions)
         mirrored = new("Sub", new("Sub", new("Add", length, length), one), positions)
@@ -80,7 +80,7 @@ def _dynamic_update_slice(graph, node, name, args):
 
 
 def _one_hot(graph, node, name, args):
-    """One-hot vectors, zeros for indices out of range; in ONNX, negative indices are in range."""
+    """Creates one-hot vectors, zeros for negative indices, unlike `OneHot` of ONNX."""
     from onnx import TensorProto
 
     axis = node.get_attr_value("axis", -1)
@@ -116,9 +116,10 @@ def _scatter_nd(graph, node, name, args):
 
 
 def _resize(graph, node, name, args):
-    """Resizes images to a size. If the size is constant, tf2onnx uses a rounded scale instead.
+    """Resizes images to a size. If the size is constant, it is hidden from tf2onnx.
 
-    With a scale of 5 / 6, six pixels become four or five, depending on the runtime.
+    Otherwise tf2onnx would replace the size by a rounded scale: with a scale of 5 / 6, six pixels
+    would become four or five pixels, depending on the runtime.
     """
     if node.type == "ResizeArea":
         raise ValueError(f"{name} averages over areas, which ONNX cannot do. Use another method.")
