@@ -1,12 +1,12 @@
-"""Draws what a translator looked at: the source across, the translation down.
+"""Draws the attention weights of a translation: source tokens as columns, translation as rows.
 
     python examples/attention_map.py RUN --text "en: Monday the 3rd of May 2021" --out map.png
     python examples/attention_map.py RUN --text "en: May 3, 2021" "de: 3. Mai 2021" --html map.html
 
-RUN is a run directory of `train_translation.py`. With `--heads` the picture has every layer and
-head of a Transformer: of the attention from the translation to the source
-(`cross_attention_layer`), or of the self-attention on one side; of an ensemble, those of its first
-model. With `--html` it is a page in which the sentences, layers and heads can be explored.
+RUN is a run directory of `train_translation.py`. With `--heads`, the picture shows every layer and
+head of a Transformer: of the cross-attention (`memory`), or of the self-attention in the encoder or
+the decoder. For an ensemble, it shows the first model. With `--html`, the result is an interactive
+page for several sentences, layers and heads.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main():
         results = translator(np.array([source_ids], "int32"))
         if "alignments" not in results:
             raise SystemExit(f"The model in {args.run_dir} was trained without attention.")
-        # The best hypothesis: its tokens, and the end token if it came.
+        # The tokens of the best hypothesis, including the end token, if any.
         token_ids = np.array(results["token_ids"][0, 0])
         token_ids = [int(token) for token in token_ids if token != target.pad_token_id]
         translation = target.decode([token_ids])[0]
@@ -77,7 +77,7 @@ def main():
 
 
 def all_heads(translator, side, source_ids, token_ids):
-    """Weights `(heads, down, across)` of each block, while the translation is read once more."""
+    """Returns the weights `(heads, rows, columns)` of each block for source and translation."""
     encoder, decoder = translator.encoder, translator.decoder
     read = np.array([[translator.search.start_token_id, *token_ids[:-1]]], "int32")
     with keras_attn.record_attention_scores() as scores:

@@ -1,4 +1,4 @@
-"""A vision Transformer that reads handwritten digits, the 1,797 that come with scikit-learn."""
+"""Trains a vision Transformer on the 1,797 handwritten digits of scikit-learn."""
 
 import argparse
 import json
@@ -34,13 +34,14 @@ keras.utils.set_random_seed(args.seed)
 digits = load_digits()
 order = np.random.permutation(len(digits.target))
 images, labels = digits.images[order, :, :, None].astype("float32") / 16, digits.target[order]
-test, test_labels = images[:360], labels[:360]  # one fifth, never seen in training
+test, test_labels = images[:360], labels[:360]  # one fifth is for testing only
 padded = np.pad(images[360:], ((0, 0), (1, 1), (1, 1), (0, 0)))  # (N, 10, 10, 1)
-train = [padded[:, y : y + 8, x : x + 8] for y in range(3) for x in range(3)]  # moved by a pixel
+# Shift the images by up to one pixel.
+train = [padded[:, y : y + 8, x : x + 8] for y in range(3) for x in range(3)]
 train, train_labels = np.concatenate(train), np.tile(labels[360:], 9)
 
 block = TransformerEncoderBlock(4, 128, activation="gelu", dropout=0.1, seed=args.seed)
-patches = PatchEmbedding(patch_size=2, embedding_dim=64)  # 16 and the class token
+patches = PatchEmbedding(patch_size=2, embedding_dim=64)  # 16 patches and a class token
 positions = LearnedPositions(17)
 encoder = TransformerEncoder(block, patches, num_layers=3, positions=positions, name="encoder")
 inputs = keras.Input((8, 8, 1), name="images")
@@ -66,6 +67,6 @@ RunDirectory.create(args.out, "classification").save_model(model)
 try:
     error = export_functional_onnx(model, args.out / "digits.onnx", test)
     report["largest_onnx_difference"] = error
-finally:  # what was trained is not lost
+finally:  # keep the results even if the export fails
     (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
 print(f"accuracy: {report['accuracy']:.4f}, largest difference of the ONNX file: {error:.1e}")

@@ -1,4 +1,4 @@
-"""Adds attention to a model of your own: a BiLSTM that tells good reviews from bad ones."""
+"""Adds attention to a custom Keras model: a BiLSTM that classifies reviews as good or bad."""
 
 import argparse
 from pathlib import Path
@@ -54,7 +54,7 @@ RunDirectory.create(args.out, "classification", files=files).save_model(model)
 error = export_functional_onnx(model, args.out / "classifier.onnx", valid_ids[:100])
 accuracy = trainer.evaluate(valid_ids, valid_labels, verbose=0)[1]
 print(f"accuracy: {accuracy:.3f}, largest difference of the ONNX file: {error:.1e}")
-shown = valid_ids[valid_ids.any(axis=1)][:1]  # a line may be blank
+shown = valid_ids[valid_ids.any(axis=1)][:1]  # skip blank lines
 words = np.array(vectorize.get_vocabulary())[shown[shown != 0]]
 weights = model.predict(shown, verbose=0)["attention"][0, :, : len(words)]  # (1, S)
 axes = plot_alignments(weights / weights.max(), words, ["relative weight"])

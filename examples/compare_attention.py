@@ -1,20 +1,20 @@
-"""Every attention mechanism on a task that it is meant for: one table, one command.
+"""Trains each attention mechanism on a suitable task, and prints a table of results.
 
     python examples/compare_attention.py
 
-trains a small GRU encoder and decoder around each mechanism, a minute or two each, on sequences of
-letters that it makes up:
+This command trains a small GRU encoder and decoder with each mechanism, for one or two minutes
+each, on generated sequences of letters:
 
     copy        d a c b  ->  d a c b
     reverse     d a c b  ->  b c a d
-    stretch     d a c b  ->  d d a c b b    (every other letter of the alphabet comes twice)
-    find        d a C b  ->  c              (the one capital letter)
-    unique      d a d b  ->  d a b          (each letter once)
-    interleave  d a | c b  ->  d c a b      (two sources, each of which is a memory)
+    stretch     d a c b  ->  d d a c b b    (every second letter of the alphabet is repeated)
+    find        d a C b  ->  c              (the only capital letter)
+    unique      d a d b  ->  d a b          (removes repeated letters)
+    interleave  d a | c b  ->  d c a b      (two sources, each with its own attention)
 
-Each model is exported to ONNX, and what it writes for 1,000 sequences that it has never seen is
-compared with what is right and with what Keras finds. `--out RUN` keeps the models, `results.json`
-and `alignments.png`, what each mechanism looks at for one and the same source.
+Each model is exported to ONNX. The outputs of the ONNX file for 1,000 new sequences are compared
+with the correct results and with the outputs of Keras. `--out RUN` keeps the models,
+`results.json`, and `alignments.png` with the attention weights of all mechanisms for one source.
 """
 
 import argparse
@@ -32,13 +32,13 @@ from keras_attn.export import export_onnx
 from keras_attn.training import RunDirectory, compile_for_training
 
 LETTERS = "abcdefghijklmnopqrst"
-END, SEPARATOR, FIRST = 2, 3, 4  # 0 is padding, 1 the start
-SIZE = FIRST + 2 * len(LETTERS)  # small letters, then capital ones
+END, SEPARATOR, FIRST = 2, 3, 4  # 0 is padding, 1 is the start token
+SIZE = FIRST + 2 * len(LETTERS)  # small letters, then capital letters
 LENGTHS = (3, 12)
 LONGEST = LENGTHS[1] + 1
 
 
-# Name: task, mechanism, what is set after training.
+# Name: task, function that creates the mechanism, attributes to set after training.
 MECHANISMS = {
     "additive": ("reverse", lambda: keras_attn.BahdanauAttention(64), {}),
     "additive, normalized": (
@@ -98,7 +98,7 @@ MECHANISMS = {
     "monotonic, recursive": ("stretch", lambda: monotonic("recursive"), {}),
     "monotonic, hard": (
         "stretch",
-        # With noise the scores must become large, which these do sooner than additive ones.
+        # With noise, training must produce large scores. This takes longer with additive scores.
         lambda: keras_attn.MonotonicAttention(
             keras_attn.LuongAttention("general"), sigmoid_noise=2.0, score_bias=-1.0
         ),
@@ -142,16 +142,16 @@ def main():
 
 
 def rows_of(path, arguments):
-    """The rows of mechanisms that were compared before, with the same arguments."""
+    """Returns the rows of an earlier run with the same arguments."""
     before = json.loads(path.read_text()) if path.exists() else {}
     return before["rows"] if before.get("arguments") == arguments else []
 
 
 def compare(name, args, out):
-    """Trains, exports and measures one mechanism; returns the row of the table."""
+    """Trains, exports and measures one mechanism. Returns its row of the table."""
     task, make_attention, after_training = MECHANISMS[name]
     started = time.process_time()
-    keras.utils.set_random_seed(args.seed)  # before any layer draws a seed for its weights
+    keras.utils.set_random_seed(args.seed)  # before layers sample seeds for their weights
     encoder, decoder = train(task, make_attention(), args)
     for attribute, value in after_training.items():
         setattr(decoder.cell.attention, attribute, value)
@@ -175,12 +175,12 @@ def compare(name, args, out):
 
 
 def train(task, attention, args):
-    """An encoder and a decoder that have learned a task."""
+    """Trains an encoder and a decoder on a task, and returns them."""
     read = keras.layers.Embedding(SIZE, 64, keras.initializers.RandomNormal(stddev=1.0))
     encoder = keras_attn.RNNEncoder(keras.layers.GRUCell(64), read, name="encoder")
     if task == "interleave":
         encoder = TwoSources(encoder, name="encoder")
-    # Both directions of the encoder make 128 features: some scores need queries as large.
+    # The bidirectional encoder has 128 features, and some scores need queries of the same size.
     cell = keras_attn.AttentionRNNCell(
         keras.layers.GRUCell(128), attention, input_feeding=False, attention_units=64
     )
@@ -202,12 +202,12 @@ def train(task, attention, args):
 
 @keras.saving.register_keras_serializable(package="compare_attention")
 class TwoSources(keras.layers.Layer):
-    """Encodes what is before a separator, and what is from it on, as two memories."""
+    """Encodes the parts before and after a separator as two memories."""
 
     def __init__(self, encoder, **kwargs):
         super().__init__(**kwargs)
         self.encoder = encoder
-        self.vocabulary_size = SIZE  # which an export wants to know
+        self.vocabulary_size = SIZE  # required for an export
 
     def get_config(self):
         encoder = keras.saving.serialize_keras_object(self.encoder)
@@ -234,7 +234,7 @@ class TwoSources(keras.layers.Layer):
 
 
 class Batches(keras.utils.PyDataset):
-    """Batches that nobody has seen before."""
+    """Batches of newly generated examples."""
 
     def __init__(self, task, seed, number):
         super().__init__()
@@ -253,14 +253,14 @@ class Batches(keras.utils.PyDataset):
 
 
 class StopWhenLearned(keras.callbacks.Callback):
-    """Ends the training after an epoch with hardly a wrong token."""
+    """Stops the training when almost all validation tokens are correct."""
 
     def on_epoch_end(self, epoch, logs=None):
         self.model.stop_training = logs["val_token_accuracy"] > 0.9998
 
 
 def make_examples(task, number, generator):
-    """Sources and targets, int32 `(number, most tokens)`, with the end token, padded with 0."""
+    """Returns sources and targets, int32 `(number, length)`, with end token and padding."""
     pairs = []
     for length in generator.integers(LENGTHS[0], LENGTHS[1] + 1, number):
         letters = generator.integers(0, len(LETTERS), length)
@@ -289,7 +289,7 @@ def make_examples(task, number, generator):
 
 
 def translate(path, sources):
-    """What the exported file finds, as named arrays."""
+    """Runs an exported file, and returns its outputs by name."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
@@ -302,7 +302,7 @@ def translate(path, sources):
 
 
 def is_right(found, targets):
-    """Which sequences of ids are equal, padding aside."""
+    """Returns which sequences of ids are equal, ignoring padding and end tokens."""
     found, targets = (
         keras.utils.pad_sequences(ids, maxlen=2 * LONGEST, padding="post")
         for ids in (found, targets)
@@ -311,7 +311,7 @@ def is_right(found, targets):
 
 
 def draw(names, out):
-    """One heat map a mechanism, all of the same letters."""
+    """Draws one heat map for each mechanism, with the same letters as source."""
     import matplotlib.pyplot as plt
 
     from keras_attn.visualize import plot_alignments

@@ -1,11 +1,13 @@
-"""Tells whether two sentences say the same, with attention and small networks alone.
+"""Classifies whether two sentences have the same meaning, with a decomposable attention model.
 
     python examples/compare_sentences.py
 
-learns it from generated English: the same facts in another order and with other words for them, or
-with one word of another meaning among them. With `--data DIR`, a folder of `train.*` and `test*.*`
-files in two languages: a sentence and its translation, or the translation of another sentence that
-shares many words with it.
+This command trains on generated English sentences. In a positive pair, the second sentence states
+the same facts in a different order and with synonyms. In a negative pair, one word also has a
+different meaning.
+
+`--data DIR` is a folder of `train.*` and `test*.*` files in two languages. A positive pair is a
+sentence and its translation. In a negative pair, the translation is replaced by a similar sentence.
 """
 
 import argparse
@@ -36,7 +38,7 @@ args = parser.parse_args()
 args.out.mkdir(parents=True, exist_ok=True)
 keras.utils.set_random_seed(args.seed)
 
-WORDS = (  # each meaning has two words
+WORDS = (  # two words for each meaning
     ["big large", "small little", "fast quick", "happy glad", "sick ill", "rich wealthy"],
     ["dog hound", "stone rock", "child kid", "woman lady", "man guy", "thief robber"],
     ["runs races", "speaks talks", "yells shouts", "looks stares", "starts begins", "ends stops"],
@@ -44,7 +46,7 @@ WORDS = (  # each meaning has two words
 
 
 def generated(pairs):
-    """Sentences of one to three facts, the same or nearly so, and whether they are the same."""
+    """Generates pairs of sentences with one to three facts, and labels (1: same meaning)."""
     firsts, seconds, labels = [], [], np.arange(pairs) % 2
     for is_same in labels:
         number = randint(1, 3)
@@ -64,7 +66,7 @@ def in_words(facts):
 
 
 def find_files(split):
-    """The files of both languages whose names are the same before the language."""
+    """Returns the two files of a split, whose names only differ in the language."""
     first, second = (
         {
             path.name.removesuffix(".gz").removesuffix(f".{language}"): path
@@ -80,7 +82,7 @@ def find_files(split):
 
 
 def translated(split):
-    """Sentences and translations, each with its own and with that of another sentence."""
+    """Returns sentences, each paired with its translation and with a wrong translation."""
     firsts, seconds = (list(read_lines(path)) for path in find_files(split))
     if len(firsts) != len(seconds):
         raise SystemExit(f"Of {split}, {len(firsts)} and {len(seconds)} lines: they are no pairs.")
@@ -99,7 +101,7 @@ def translated(split):
 train, test = map(translated, ("train", "test")) if args.data else map(generated, (8000, 1000))
 vectorize = keras.layers.TextVectorization(20000)
 vectorize.adapt(train[0] + train[1])
-# As in the paper, every sentence begins with a token for words that have no partner.
+# As in the paper, every sentence begins with a token to which words without a counterpart align.
 vocabulary = [*vectorize.get_vocabulary(), "(none)"]
 
 
@@ -109,7 +111,7 @@ def ids_of(texts):
 
 
 train_ids, test_ids = ([ids_of(texts) for texts in split[:2]] for split in (train, test))
-# Words as near to each other as Keras' default starts them keep the alignment flat for long.
+# With the small initial embeddings of Keras, the attention weights remain uniform for a long time.
 initializer = keras.initializers.RandomNormal(stddev=0.3)
 embedding = keras.layers.Embedding(len(vocabulary), 200, initializer)
 model = decomposable_attention(embedding, 2, max_distance=args.max_distance, dropout=args.dropout)
@@ -135,7 +137,7 @@ try:
     sample = [ids[:100] for ids in test_ids]
     error = export_functional_onnx(model, args.out / "compare.onnx", sample)
     report["largest_onnx_difference"] = error
-finally:  # what was trained is not lost
+finally:  # keep the results even if the export fails
     (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
 print(f"accuracy: {report['accuracy']:.4f}, largest difference of the ONNX file: {error:.1e}")
 

@@ -1,24 +1,26 @@
-"""Dates written the way people write them, and ISO dates: sentence pairs without a download.
+"""Generates sentence pairs of written dates and ISO dates, without a download.
 
     en: Mon, 3rd May '21            2021-05-03
     de: Montag, den 3. Mai 2021     2021-05-03
     fr: lun. 1er fév. 1999          1999-02-01
     es: 3 de mayo de 2021           2021-05-03
 
-Every source has exactly one reading:
+Every source has exactly one correct translation:
 
-- it starts with its language (`en`, `de`, `fr`, `es`);
-- where a date is all numbers, the day comes before the month, in every language (so English is
-  British English here, not American), except when the four-digit year comes first;
-- all dates lie from 1950-01-01 to 2049-12-31, the hundred years in which two digits name one year:
-  50 to 99 are 1950 to 1999, and 00 to 49 are 2000 to 2049;
-- a weekday is always the right one.
+- It starts with its language (`en`, `de`, `fr`, `es`).
+- If a date only consists of numbers, the day comes before the month in every language (as in
+  British English), except if the four-digit year comes first.
+- All dates are from 1950-01-01 to 2049-12-31, so a two-digit year is unambiguous: 50 to 99 are 1950
+  to 1999, and 00 to 49 are 2000 to 2049.
+- A weekday always matches the date.
 
-The splits share no date: whatever the seed and the format, a date belongs to one split for good.
+The splits have no dates in common: a date always belongs to the same split, independent of seed and
+format.
 
     python examples/dates.py DIR [--train 60000] [--valid 1000] [--test 2000] [--seed 0]
 
-writes the parallel files `train.source`, `train.target`, `valid.source` ... `test.target` to DIR.
+This command writes the parallel files `train.source`, `train.target`, `valid.source` ...
+`test.target` to DIR.
 """
 
 import argparse
@@ -35,10 +37,10 @@ SPLITS = ("train", "valid", "test")
 
 
 class Language(NamedTuple):
-    """The words and formats of a language; Monday and January come first.
+    """Words and formats of a language. The first weekday is Monday, the first month is January.
 
-    A format is a template over `{day}` (3), `{day02}` (03), `{ordinal}` (3rd), `{month}` (5),
-    `{month02}` (05), `{month_name}` (May), `{month_short}`, `{weekday}` (Monday),
+    A format is a template with the fields `{day}` (3), `{day02}` (03), `{ordinal}` (3rd), `{month}`
+    (5), `{month02}` (05), `{month_name}` (May), `{month_short}`, `{weekday}` (Monday),
     `{weekday_short}`, `{year}` (2021) and `{year02}` (21).
     """
 
@@ -46,7 +48,7 @@ class Language(NamedTuple):
     short_weekdays: list[str]
     months: list[str]
     short_months: list[str]
-    ordinals: dict[int, str]  # days that are not written as `ordinal_default`
+    ordinals: dict[int, str]  # exceptions from `ordinal_default`
     ordinal_default: str
     formats: list[str]
 
@@ -191,16 +193,16 @@ LANGUAGES = {
 
 
 def split_of(date):
-    """The split of a `datetime.date`: eight in ten are "train", one is "valid" and one is "test".
+    """Returns the split of a date: 80 % "train", 10 % "valid" and 10 % "test".
 
-    It depends on the date alone, so no choice of seed or size lets a test date into training.
+    The split only depends on the date, so test dates never occur in the training data.
     """
     tenth = hashlib.sha256(date.isoformat().encode()).digest()[0] % 10
     return {0: "test", 1: "valid"}.get(tenth, "train")
 
 
 def write_date(date, language, template):
-    """Writes a date in one format, in the usual spelling: "Montag, 3. Mai 2021"."""
+    """Writes a date in a format, for example "Montag, 3. Mai 2021"."""
     words = LANGUAGES[language]
     return template.format(
         day=date.day,
@@ -218,7 +220,7 @@ def write_date(date, language, template):
 
 
 def type_carelessly(text, language, rng):
-    """Changes what people change when they type: the case (one in five), accents (one in ten)."""
+    """Imitates careless typing: changes the case (20 %) and removes accents (10 %)."""
     case = rng.random()
     if case < 0.1:
         text = text.lower()
@@ -236,17 +238,17 @@ def generate(count, seed=0, split="train"):
     """Generates sentence pairs of a split.
 
     Args:
-        count: Integer, at least 0. The number of pairs. Dates are drawn with replacement,
-            so are languages, and then the formats of the language.
-        seed: Integer. The same seed gives the same pairs; a larger `count` adds pairs at the end.
-        split: `"train"`, `"valid"` or `"test"`.
+        count: Int >= 0, number of pairs. The function samples a date, a language and a format for
+            each pair, with replacement.
+        seed: Int. The same seed results in the same pairs. A larger `count` appends pairs.
+        split: String, `"train"`, `"valid"` or `"test"`.
 
     Returns:
         Two lists of `count` strings: the sources (`"de: 3. Mai 2021"`) and the targets
         (`"2021-05-03"`).
 
     Raises:
-        ValueError: if `count` is negative or `split` is none of the three.
+        ValueError: If `count` is negative, or `split` is unknown.
 
     Example:
 
@@ -273,7 +275,7 @@ def generate(count, seed=0, split="train"):
 
 
 def write_files(directory, train, valid, test, seed=0):
-    """Writes `train.source`, `train.target` and so on, with so many pairs of each split."""
+    """Writes `train.source`, `train.target` and so on, with the given numbers of pairs."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     for split, count in zip(SPLITS, (train, valid, test), strict=True):

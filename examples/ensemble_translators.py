@@ -1,12 +1,13 @@
-"""Makes one translator of several, which choose each word together.
+"""Combines several translators into an ensemble that averages their predictions.
 
     python examples/train_translation.py --data DIR --seed 1 --run-dir build/seed1
     python examples/train_translation.py --data DIR --seed 2 --run-dir build/seed2
     python examples/ensemble_translators.py build/seed1 build/seed2 --run-dir build/ensemble
 
-The runs are run directories of `train_translation.py` with equal tokenizers: of several seeds, or
-an RNN and a Transformer. What is made is a run directory too, for `keras-attn export`,
-for `attention_map.py` and for measurements of quality. The search is that of the first run.
+The arguments are run directories of `train_translation.py` with equal tokenizers, for example
+trained with several seeds, or an RNN and a Transformer. The result is also a run directory, which
+`keras-attn export` and `attention_map.py` can read. The ensemble uses the search settings of the
+first run.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def main():
     run = RunDirectory.create(args.run_dir, "generation", *tokenizers, card=first.card)
     run.save_model(ensemble)
     for name in TEST_SET:
-        (args.run_dir / name).unlink(missing_ok=True)  # of another ensemble before
+        (args.run_dir / name).unlink(missing_ok=True)  # from an earlier ensemble
         if (first.path / name).exists():
             shutil.copyfile(first.path / name, args.run_dir / name)
     report = history(args, beam_width=ensemble.search.beam_width)
@@ -56,7 +57,7 @@ def main():
 
 
 def check_runs(runs, run_dir):
-    """Refuses runs that cannot be joined, before anything is written; returns the others."""
+    """Loads the runs, and exits if they cannot be combined, before anything is written."""
     if (run_dir / "options.json").exists():
         raise SystemExit(f"{run_dir} holds a training. Choose another --run-dir.")
     opened = []
@@ -78,7 +79,7 @@ def check_runs(runs, run_dir):
 
 
 def history(args, beam_width):
-    """What a training notes of itself, of all of them together."""
+    """Returns the content of `history.json` for the ensemble: sums over all runs."""
     paths = [run / "history.json" for run in args.runs]
     members = [json.loads(path.read_text()) for path in paths if path.exists()]
     minutes = [each["minutes"] for each in members]
@@ -97,5 +98,5 @@ def history(args, beam_width):
 if __name__ == "__main__":
     try:
         main()
-    except OSError as error:  # such as a full disk
+    except OSError as error:  # for example a full disk
         raise SystemExit(f"Stopped: {' '.join(str(error).split())}") from error

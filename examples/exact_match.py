@@ -1,9 +1,9 @@
-"""Counts the lines that are translated exactly as in a reference.
+"""Counts the translated lines that equal the lines of a reference.
 
     python examples/exact_match.py TRANSLATED REFERENCE [--minimum PERCENT]
 
-prints the share, shows a few lines that differ, and fails when the share is below the minimum.
-Needs Python only.
+The command prints the percentage of equal lines and some lines that differ. It fails if the
+percentage is below the minimum. It only requires Python.
 """
 
 import argparse
@@ -18,7 +18,7 @@ def main():
     parser.add_argument("--minimum", type=float, default=0.0, help="percent (default: 0)")
     args = parser.parse_args()
 
-    # Split at newlines only: splitlines and read_text take other separators for newlines too.
+    # Split only at newlines: splitlines and read_text also split at other separators.
     translated, reference = (
         path.read_bytes().decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
         for path in (args.translated, args.reference)

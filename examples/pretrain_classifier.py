@@ -1,13 +1,13 @@
-"""Tells good reviews from bad ones, with an encoder that first learned to fill in missing words.
+"""Pretrains an encoder as a masked language model, and fine-tunes it to classify reviews.
 
     python examples/pretrain_classifier.py
 
-takes generated sentences, of which only 40 are labelled. And
+This command uses generated sentences, of which only 40 have labels. To use your own data, run:
 
     python examples/pretrain_classifier.py --data DIR [--labelled COUNT]
 
-takes `DIR/{train,valid}.{pos,neg}`, one sentence a line (plain or `.gz`). The same classifier,
-trained from random weights, shows what the pre-training is worth.
+DIR contains the files `{train,valid}.{pos,neg}`, plain or `.gz`, with one sentence per line. The
+example also trains the same classifier from random weights, to show the benefit of pretraining.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import random
 import time
 from pathlib import Path
 
-# On processors without VNNI, TensorFlow takes twice as long where this is not asked for.
+# Speed: on processors without VNNI, TensorFlow takes twice as long without this setting.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 import keras
@@ -33,7 +33,7 @@ GENERATED = {
     "labelled": 40,
     "embedding_dim": 64,
     "dropout": 0.0,
-    # Which words go together is learned late, after some 700 steps, and then all at once.
+    # The model learns which words belong together suddenly, after about 700 steps.
     "pretraining_epochs": 20,
     "epochs": 60,
     "learning_rate": 1e-3,
@@ -86,7 +86,7 @@ def main():
     try:
         error = export_functional_onnx(classifier, args.out / "classifier.onnx", sample)
         report["largest_onnx_difference"] = error
-    finally:  # what was trained is not lost
+    finally:  # keep the results even if the export fails
         (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
     print(
         f"accuracy: {report['accuracy_pretrained']:.4f}, "
@@ -96,7 +96,7 @@ def main():
 
 
 def write_sentences(directory, seed):
-    """Sentences with two words of one opinion. Forty of them do not show all the words."""
+    """Writes sentences with two words of one opinion. 40 sentences do not contain all words."""
     directory.mkdir(exist_ok=True)
     generator = random.Random(seed)
     subjects = ["the film", "its plot", "this story", "the music", "old jokes", "her acting"]
@@ -128,7 +128,7 @@ def find(data, split, side):
 
 
 def read_split(data, split, tokenizer):
-    """Pairs of ids and label, 1 = positive, in random order."""
+    """Returns pairs of ids and label (1 = positive) in random order."""
     pairs = []
     for label, side in enumerate(("neg", "pos")):
         lines = list(read_lines(find(data, split, side)))
@@ -138,7 +138,7 @@ def read_split(data, split, tokenizer):
 
 
 def pad(rows):
-    """Ids `(batch, time)`, padded on the right, and cut after 128."""
+    """Returns ids `(batch, time)`, padded on the right, and truncated to 128."""
     options = {"padding": "post", "truncating": "post", "dtype": "int32"}
     rows = list(rows)
     longest = min(128, max(len(ids) for ids in rows))
@@ -146,7 +146,7 @@ def pad(rows):
 
 
 class Batches(keras.utils.PyDataset):
-    """Sentences of similar lengths together, divided anew in each epoch."""
+    """Batches of sentences with similar lengths. Each epoch divides the sentences again."""
 
     def __init__(self, pairs, args):
         super().__init__()
@@ -159,7 +159,7 @@ class Batches(keras.utils.PyDataset):
         order = sorted(self.pairs, key=lambda pair: (len(pair[0]), generator.random()))
         starts = range(0, len(order), self.size)
         batches = [order[start : start + self.size] for start in starts]
-        # From the first two batches Keras concludes whether the length varies.
+        # Keras infers from the first two batches whether the length varies.
         first, rest = batches[:1] + batches[1:][-1:], batches[1:-1]
         generator.shuffle(rest)
         self.batches = first + rest
@@ -177,9 +177,9 @@ class Batches(keras.utils.PyDataset):
 
 
 class MaskedBatches(Batches):
-    """The same sentences with words missing, other ones in each epoch, to be filled in.
+    """Batches for masked language modeling. Each epoch masks different words.
 
-    The mask is an id of its own, one above those of the tokenizer, so no text can contain it.
+    The mask token has the id after the last id of the tokenizer, so no text contains it.
     """
 
     def __init__(self, pairs, vocabulary_size, args):
@@ -198,7 +198,7 @@ class MaskedBatches(Batches):
 
 
 def make_encoder(tokenizer, args):
-    """A Transformer that sees both sides of each word, with room for the id of the mask."""
+    """Creates a bidirectional Transformer whose vocabulary includes the mask token."""
     block = keras_attn.TransformerEncoderBlock(
         args.heads,
         4 * args.embedding_dim,
@@ -223,7 +223,7 @@ def make_encoder(tokenizer, args):
 
 
 def make_schedule(learning_rate, steps):
-    """Up over the first tenth of the steps, then down to zero along a cosine."""
+    """Linear warmup in the first tenth of the steps, followed by cosine decay to 0."""
     warmup = steps // 10
     return keras.optimizers.schedules.CosineDecay(
         0.0, steps - warmup, warmup_target=learning_rate, warmup_steps=warmup
@@ -231,7 +231,7 @@ def make_schedule(learning_rate, steps):
 
 
 def train_classifier(classifier, train, valid, args):
-    """Returns the accuracy on the validation sentences after the last epoch, not the best."""
+    """Trains a classifier. Returns the validation accuracy after the last epoch."""
     schedule = make_schedule(args.learning_rate, args.epochs * len(train))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer = keras.optimizers.Adam(schedule, global_clipnorm=1.0)

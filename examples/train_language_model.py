@@ -1,22 +1,23 @@
-"""Trains a causal language model on characters, and lets it write.
+"""Trains a causal language model on characters, and generates text.
 
     python examples/train_language_model.py
 
-learns to add: what comes after `47+85=`. And
+This command trains the model to add numbers, for example to continue `47+85=`. To train on a text
+file (plain or `.gz`), run:
 
     python examples/train_language_model.py --data FILE [--valid FILE] [--documents]
 
-learns from a text file (plain or `.gz`). Without `--valid` one twentieth is held out. With
-`--documents` blank lines divide the text into pieces, such as tunes, and the model learns where one
-begins and where it ends. The run directory (`--run-dir`) then holds
+Without `--valid`, one twentieth of the text is held out. With `--documents`, blank lines divide the
+text into documents, and the model learns where a document begins and ends. After the training, the
+run directory (`--run-dir`) contains:
 
-    run.json          kind, names of the files, special ids
-    model.keras       from prompts to the best continuation, by beam search, one Keras model
+    run.json          kind, file names, special token ids
+    model.keras       Keras model that continues prompts with beam search
     source.spm        the tokenizer
-    generator.onnx    the same, checked against it
-    writer.onnx       from prompts to a continuation drawn at random, checked too
-    samples.txt       what the model wrote, drawn at random
-    held_out.txt      what it has not seen
+    generator.onnx    ONNX export of this model, compared with Keras
+    writer.onnx       ONNX export of a model that samples continuations, compared with Keras
+    samples.txt       sampled texts
+    held_out.txt      the held-out text
     results.json      bits per character on the held-out text, minutes, arguments
 """
 
@@ -29,7 +30,7 @@ import re
 import time
 from pathlib import Path
 
-# On processors without VNNI, TensorFlow takes twice as long where this is not asked for.
+# Speed: on processors without VNNI, TensorFlow takes twice as long without this setting.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 import keras
@@ -61,7 +62,7 @@ def main():
 
     model = make_model(tokenizer.vocabulary_size, args)
     trainer = keras_attn.TrainingModel(None, model)
-    # Made here, so that what they refuse is known before the training.
+    # Create the searches before the training, so that invalid arguments fail early.
     generator, writer = make_generator(model, tokenizer, args), make_writer(model, tokenizer, args)
     steps_after_warmup = max(1, args.epochs * len(windows) - args.warmup_steps)
     schedule = keras.optimizers.schedules.CosineDecay(
@@ -78,8 +79,9 @@ def main():
         "characters": sum(map(len, held_out)),
     }
     results = trainer.evaluate(inputs, labels, verbose=0, return_dict=True)
-    # Several unknown characters may be one token. The ends of documents count as characters too;
-    # the first character of a text is not predicted.
+    # Count characters instead of tokens, because several unknown characters can be one token. The
+    # end of a document counts as a character. The first character of a text does not count, because
+    # it is not predicted.
     report["characters"] += len(held_out) if args.documents else -1
     bits = math.log2(results["perplexity"]) * (labels != 0).sum()
     report["bits_per_character"] = float(bits / report["characters"])
@@ -99,7 +101,7 @@ def main():
             report[f"{name}_onnx"] = str(
                 export_onnx(each, path, tokenizer, sentences=prompts[:200])
             )
-    finally:  # what was trained is not lost
+    finally:  # keep the results even if the export fails
         (args.run_dir / "results.json").write_text(json.dumps(report, indent=2, default=str))
     print(json.dumps({name: report[name] for name in report if name != "arguments"}, indent=2))
 
@@ -112,7 +114,7 @@ def write_sums(path):
 
 
 def read_texts(args):
-    """Two lists of documents, to train on and held out; a text without documents is one."""
+    """Returns the documents for training and the held-out documents."""
     train = "\n".join(read_lines(args.data))
     held_out = "\n".join(read_lines(args.valid)) if args.valid else ""
     if args.valid and not held_out.strip():
@@ -135,7 +137,7 @@ def read_texts(args):
 
 
 def to_stream(documents, tokenizer, args):
-    """One array of ids: the text, or all documents, each between the start and the end token."""
+    """Returns the ids of all texts in one array. Documents have a start and an end token."""
     rows = tokenizer.encode(documents)
     if args.documents:
         rows = [[tokenizer.start_token_id, *ids, tokenizer.end_token_id] for ids in rows]
@@ -143,7 +145,7 @@ def to_stream(documents, tokenizer, args):
 
 
 class RandomWindows(keras.utils.PyDataset):
-    """Batches of windows that begin anywhere in the text, elsewhere in each epoch."""
+    """Batches of windows at random positions of the text. Each epoch uses other positions."""
 
     def __init__(self, stream, args):
         super().__init__()
@@ -168,16 +170,17 @@ class RandomWindows(keras.utils.PyDataset):
 
 
 def inputs_and_labels(windows):
-    """Of windows `(batch, time + 1)`. That a document begins after another is not to be learned."""
+    """Returns inputs and labels of windows `(batch, time + 1)`. Start tokens have no label."""
     labels = windows[:, 1:]
     is_start = labels == SpecialTokenIds().start
-    return windows[:, :-1], np.where(is_start, 0, labels)  # label 0 does not count
+    return windows[:, :-1], np.where(is_start, 0, labels)  # the loss ignores label 0
 
 
 def overlapping_windows(stream, window):
-    """Inputs and labels in which each token is predicted once, from half a window at least.
+    """Returns inputs and labels in which each token has a label once.
 
-    The first half of each window but the first is context, whose labels are 0.
+    The first half of each window (except the first window) is only context: its labels are 0. Each
+    token is therefore predicted from at least half a window.
     """
     stride = window // 2
     missing = max(0, window + 1 - len(stream)) or -(len(stream) - 1 - window) % stride
@@ -188,7 +191,7 @@ def overlapping_windows(stream, window):
 
 
 def make_model(vocabulary_size, args):
-    """A decoder-only Transformer, with rotary positions and its output tied to its input."""
+    """Creates a decoder-only Transformer with rotary positions and a shared embedding matrix."""
     block = keras_attn.TransformerDecoderBlock(
         args.heads,
         4 * args.embedding_dim,
@@ -208,7 +211,7 @@ def make_model(vocabulary_size, args):
 
 
 def make_generator(model, tokenizer, args):
-    """Prompts to what follows them, searched with a beam."""
+    """Creates a model that continues prompts with beam search."""
     search = keras_attn.BeamDecoder(
         model, beam_width=4, max_length=min(args.sample_length, 64), relative_max_length=None
     )
@@ -226,14 +229,14 @@ def share_of_exact_sums(generator, tokenizer, sums, args):
 
 
 def to_prompts(texts, tokenizer, args):
-    """Ids `(batch, prompt)`, padded on the right; documents begin with the start token."""
+    """Returns ids `(batch, prompt)`, padded on the right. Documents begin with a start token."""
     first = [tokenizer.start_token_id] if args.documents else []
     rows = [first + ids for ids in tokenizer.encode(texts)]
     return keras.utils.pad_sequences(rows, padding="post", dtype="int32")
 
 
 def make_writer(model, tokenizer, args):
-    """Prompts to what the model draws behind them."""
+    """Creates a model that samples continuations of prompts."""
     sampler = keras_attn.SamplingDecoder(
         model,
         num_hypotheses=args.samples,
@@ -285,7 +288,7 @@ def parse_arguments():
         if getattr(args, name) is None:
             setattr(args, name, value)
     if args.sample_length is None:
-        args.sample_length = args.window  # of larger distances the model has learned nothing
+        args.sample_length = args.window  # the model was not trained on longer distances
     return args
 
 

@@ -1,26 +1,28 @@
-"""Trains a translator: text in, text out.
+"""Trains a model that translates texts.
 
     python examples/train_translation.py
 
-learns, in about two minutes, to read dates in four languages (see `dates.py`), and
+This command trains the model in about two minutes to convert dates in four languages (see
+`dates.py`). To train on parallel text files, run:
 
     python examples/train_translation.py --data DIR --source en --target de
 
-learns from parallel files: `DIR/train.en` and `DIR/train.de` (plain or `.gz`), `DIR/val.*` (or
-`valid.*`, or `dev.*`) and `DIR/test*.*`. The run directory (`--run-dir`) then holds all that an
-export needs:
+DIR contains the files `train.en` and `train.de` (plain or `.gz`), `val.*` (or `valid.*`, or
+`dev.*`) and `test*.*`. After the training, the run directory (`--run-dir`) contains:
 
-    run.json                  kind, names of the files, special ids of each side
-    model.keras               encoder, attention, decoder and beam search, one Keras model
-    source.spm, target.spm    the tokenizers (equal where the vocabulary is shared)
+    run.json                  kind, file names, special token ids
+    model.keras               Keras model with encoder, attention, decoder and beam search
+    source.spm, target.spm    the tokenizers (equal if the vocabulary is shared)
     test.source, test.target  the test set as text
     history.json              loss, perplexity and accuracy of each epoch
+
+Export and run the model:
 
     keras-attn export onnx RUN translator.onnx
     keras-attn-runtime translate translator.onnx < RUN/test.source
 
-A run that was killed goes on where it stopped when the command is given again, with what else is
-there: `options.json`, `state`, `epochs` and `corpus-*`.
+If the training is interrupted, run the same command again to resume it. It reads `options.json`,
+`state`, `epochs` and `corpus-*` in the run directory.
 """
 
 import json
@@ -31,7 +33,7 @@ import sys
 import time
 from contextlib import ExitStack
 
-# On processors without VNNI, TensorFlow takes twice as long where this is not asked for.
+# Speed: on processors without VNNI, TensorFlow takes twice as long without this setting.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 import keras
@@ -70,7 +72,7 @@ def main():
             raise SystemExit(str(error)) from error
         try:
             train(args)
-        except OSError as error:  # such as a full disk
+        except OSError as error:  # for example a full disk
             raise SystemExit(f"Stopped: {' '.join(str(error).split())}") from error
 
 
@@ -130,7 +132,7 @@ def train(args):
         validation_batches=validation,
         callbacks=[average, best, clock],
         verbose=2,
-        # These schedules end with the last epoch, so that more epochs change them.
+        # These schedules depend on the number of epochs, so allow them to change.
         on_mismatch="warn" if args.decay or args.scheduled_sampling else "error",
     )
     average.apply()
@@ -148,37 +150,37 @@ def train(args):
 
 
 def recipe():
-    """The command of the training, as it can be given again."""
+    """Returns the command line of the training."""
     return f"train_translation.py {' '.join(map(shlex.quote, sys.argv[1:]))}"
 
 
 class Clock(keras.callbacks.Callback):
-    """Counts the seconds of a training and of its processors, those before a kill included."""
+    """Counts the seconds and CPU seconds of a training, including interrupted runs."""
 
     def __init__(self):
         super().__init__()
         self.set_state([0.0, 0.0])
 
     def get_state(self):
-        """What `fit` stores."""
+        """Returns the state for `fit`."""
         return [time.monotonic() - self.started[0], time.process_time() - self.started[1]]
 
     def set_state(self, seconds):
-        """Goes on from what `get_state` gave."""
+        """Restores a state that `get_state` returned."""
         self.started = [time.monotonic() - seconds[0], time.process_time() - seconds[1]]
 
 
 def multiply_in_bfloat16():
-    """Lets TensorFlow round what it multiplies in a training; weights and sums stay in float32."""
+    """Makes TensorFlow multiply in bfloat16 during training. Weights and sums remain float32."""
     import tensorflow as tf
 
     tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": True})
-    # The largest logit of every token takes ten times as long in bfloat16.
+    # Speed: computing the largest logit of each token takes ten times as long in bfloat16.
     os.environ.setdefault("TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_CLEARLIST_REMOVE", "Max")
 
 
 def make_model(args, source_vocabulary_size, target_vocabulary_size):
-    """Encoder and decoder."""
+    """Creates the encoder and the decoder."""
     shared = {
         "embedding_dim": args.embedding_dim,
         "num_layers": args.layers,
@@ -195,11 +197,11 @@ def make_model(args, source_vocabulary_size, target_vocabulary_size):
             attention_dropout=args.attention_dropout,
             activation_dropout=args.activation_dropout,
             positions=args.positions,
-            # The start token comes first, and pieces that are drawn are up to a quarter more.
+            # Add the start token. Sampled segmentations can be longer by a quarter.
             max_length=math.ceil(1.25 * args.max_length) + 1,
             **shared,
         )
-    keras.utils.set_random_seed(args.seed)  # before an attention draws a seed for its weights
+    keras.utils.set_random_seed(args.seed)  # before attention layers sample seeds for their weights
     attention = ATTENTIONS[args.attention]
     return keras_attn.rnn_seq2seq(
         source_vocabulary_size,
@@ -213,7 +215,7 @@ def make_model(args, source_vocabulary_size, target_vocabulary_size):
 
 
 def make_schedule(args, steps_per_epoch):
-    """Inverse square root of the step, and linear to zero over the last steps, if so asked."""
+    """Creates an inverse square root schedule. With `--decay`, it decreases linearly to 0."""
     decay = {}
     if args.decay:
         total_steps = args.epochs * steps_per_epoch

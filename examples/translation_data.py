@@ -1,4 +1,4 @@
-"""From the texts of `train_translation.py` to batches of ids, all of it kept in a run directory."""
+"""Prepares the data of `train_translation.py` in the run directory."""
 
 import json
 import shutil
@@ -8,16 +8,16 @@ import dates
 from keras_attn.files import atomic_replace, read_lines
 from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer
 
-# What may be another when a training goes on: where, how long and on what, and the search.
+# Arguments that may change when a training resumes.
 MAY_CHANGE = """
     run_dir data epochs average strategy bfloat16 beam_width length_penalty
 """.split()
 
 
 def check_run_dir(files, args):
-    """A run directory is of one text and one model: notes which, refuses to go on with others.
+    """Stores the arguments of a training, and exits if they differ from an earlier training.
 
-    What was prepared for others that were never trained is removed.
+    If the arguments differ and no training has started, the prepared data are removed.
     """
     run = {name: value for name, value in vars(args).items() if name not in MAY_CHANGE}
     run["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
@@ -42,7 +42,7 @@ def check_run_dir(files, args):
 
 
 def write_dates(directory, seed):
-    """Writes generated dates; returns the six paths, keyed by split and side."""
+    """Writes generated dates. Returns a dict from (split, side) to the six paths."""
     dates.write_files(directory, train=30000, valid=1000, test=2000, seed=seed)
     return {
         (split, side): directory / f"{split}.{side}"
@@ -52,7 +52,7 @@ def write_dates(directory, seed):
 
 
 def find_files(args):
-    """The six paths of parallel files, keyed by split and side."""
+    """Returns a dict from (split, side) to the six paths of parallel files."""
     patterns = {"train": ["train"], "valid": ["val", "valid", "dev"], "test": ["test", "test*"]}
     files = {}
     for split, stems in patterns.items():
@@ -65,7 +65,7 @@ def find_files(args):
                 for path in sorted(args.data.glob(pattern))
             ]
             side = {}
-            for path in found:  # of a name that is there twice, the first counts
+            for path in found:  # if a name occurs twice, use the first file
                 name = path.name.removesuffix(".gz").removesuffix(f".{suffix}")
                 side.setdefault(name, path)
             sides.append(side)
@@ -91,7 +91,7 @@ def copy_test_set(files, run_dir):
 
 
 def train_tokenizers(files, args):
-    """A tokenizer for each side, trained on the training files; kept in the run directory."""
+    """Trains and saves the tokenizers of source and target, or loads saved tokenizers."""
     paths = [args.run_dir / "source.spm", args.run_dir / "target.spm"]
     if not all(path.exists() for path in paths):
         texts = [files["train", "source"]], [files["train", "target"]]
@@ -106,7 +106,7 @@ def train_tokenizers(files, args):
 
 
 def encode(files, source_tokenizer, target_tokenizer, args):
-    """Batches of ids for training and validation."""
+    """Returns batches of ids for training and validation."""
     batches = []
     for split in ("train", "valid"):
         directory = args.run_dir / f"corpus-{split}"

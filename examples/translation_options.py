@@ -1,4 +1,4 @@
-"""What `train_translation.py` can be told, and what suits its texts and models."""
+"""Command line options of `train_translation.py`, and their defaults by data and model."""
 
 import argparse
 from pathlib import Path
@@ -7,7 +7,7 @@ import keras_attn
 
 POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative")
 
-# What suits generated dates, read by character, and real sentences of a small corpus.
+# Defaults for generated dates, split into characters, and for sentences of a small corpus.
 TEXT = {
     "dates": {
         "tokenizer": "char",
@@ -94,7 +94,7 @@ MODELS = {
         "average": 5,
     },
 }
-# Without attention it takes many steps until the decoder reads what the encoder leaves it.
+# Without attention, the decoder needs many steps to learn to use the final encoder state.
 SENTENCES_WITHOUT_ATTENTION = {
     "dropout": 0.2,
     "tokens_per_batch": 1024,
@@ -102,7 +102,7 @@ SENTENCES_WITHOUT_ATTENTION = {
     "learning_rate": 1.5e-3,
 }
 
-# Options of one model alone.
+# Options that only one model has.
 OPTIONS = {
     "rnn": "attention cell units no_input_feeding".split(),
     "transformer": "heads intermediate_dim positions attention_dropout activation_dropout".split(),
@@ -182,7 +182,7 @@ def parse_arguments():
     text = "sentences" if args.data else "dates"
     defaults = {**TEXT[text], **MODELS[args.model, text]}
     if args.tokenizer not in (None, "bpe"):
-        defaults["subword_sampling"] = 0.0  # which is another number for other tokenizers
+        defaults["subword_sampling"] = 0.0  # the value is only suitable for bpe
     if args.data and args.model == "rnn" and args.attention == "none":
         defaults |= SENTENCES_WITHOUT_ATTENTION
     for name, value in defaults.items():

@@ -1,12 +1,11 @@
-"""Attention for RNNs and Transformers as Keras layers, one beam decoder for all, exported whole to
-ONNX.
+"""Keras layers for attention in RNNs and Transformers, with beam search and export to ONNX.
 
-Importing the package registers every layer, loss and optimizer, so that `keras.models.load_model`
-finds them.
+Importing the package registers all layers, losses and optimizers, so that `keras.models.load_model`
+can load them.
 """
 
 try:
-    import keras as _  # noqa: F401 - first, because it fails without its backend
+    import keras as _  # noqa: F401 - fails if the backend is missing
 except ModuleNotFoundError as error:
     backend = (error.name or "").partition(".")[0]
     if backend not in ("tensorflow", "jax", "torch"):
@@ -155,7 +154,7 @@ __all__ = [
 ]
 
 _LAZY = ("export", "testing", "text", "visualize")
-"""Public packages that are imported at their first use: they need more than a backend."""
+"""Public packages that are imported at their first use, because they have more dependencies."""
 
 
 if TYPE_CHECKING:

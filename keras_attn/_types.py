@@ -1,4 +1,4 @@
-"""Types of arguments and results: tensors of any backend, values that convert to them, masks.
+"""Types of arguments and results.
 
 `Tensor` is a protocol, because the backends have no common base class: `keras.KerasTensor`,
 `keras.Variable`, `tf.Tensor`, `jax.Array`, `torch.Tensor` and `np.ndarray` all match it.
@@ -13,8 +13,9 @@ import numpy as np
 class Shape(Protocol):
     """Shape of a tensor: a tuple, or a `tf.TensorShape`.
 
-    A size is an `int`, `None` where a symbolic tensor does not know it, or a scalar tensor. `Any`
-    in the union spares a check for `None` at each of the many sizes that are always known.
+    A size is an `int`, `None` if it is unknown in a symbolic tensor, or a scalar tensor. The union
+    contains `Any` instead of `None`, so that code needs no check for `None` where sizes are always
+    known.
     """
 
     def __len__(self) -> int: ...
@@ -29,9 +30,9 @@ class Shape(Protocol):
 
 
 class Tensor(Protocol):
-    """Tensor of any backend, or a symbolic one.
+    """Tensor of any backend, or symbolic tensor.
 
-    The operators are untyped, because each backend accepts its operands and returns its own class.
+    The operators are untyped, because operands and results have different classes in each backend.
     """
 
     @property
@@ -84,25 +85,25 @@ class Tensor(Protocol):
 
 
 TensorLike: TypeAlias = Tensor | np.ndarray | Sequence[Any] | float
-"""A tensor, or what `keras.ops.convert_to_tensor` makes one of: arrays, nested lists, numbers."""
+"""Tensor, or a value that `keras.ops.convert_to_tensor` accepts: array, nested list, number."""
 
 Mask: TypeAlias = Tensor | np.ndarray
-"""A boolean tensor or array, True where a position counts."""
+"""Boolean tensor or array. `True` marks unmasked positions."""
 
 Masks: TypeAlias = Mask | Mapping[str, Mask | None]
-"""A mask, or the masks of several sequences by their names."""
+"""Mask, or a dict from sequence names to masks."""
 
 TensorDict: TypeAlias = dict[str, Any]
-"""A nested dict of tensors: the memory or the state of a decoder."""
+"""Nested dict of tensors: the memory or the state of a decoder."""
 
 StaticShape: TypeAlias = tuple[int | Any, ...]
-"""A shape as Keras passes it to `build`: `None` for the sizes that are unknown, see `Shape`."""
+"""Shape that Keras passes to `build`. Unknown sizes are `None`, see `Shape`."""
 
 InitializerLike: TypeAlias = str | dict[str, Any] | Callable[..., Any]
-"""Argument of `keras.initializers.get`: a name, a configuration, an initializer, a function."""
+"""Argument of `keras.initializers.get`: name, configuration, initializer or function."""
 
 ActivationLike: TypeAlias = str | dict[str, Any] | Callable[..., Any] | None
-"""Argument of `keras.activations.get`: a name, a configuration, a layer, a function, or `None`."""
+"""Argument of `keras.activations.get`: name, configuration, layer, function or `None`."""
 
 PositionBias: TypeAlias = Tensor | Callable[[Tensor, Tensor], Any]
-"""A bias of attention scores: a layer or function of query and key positions, or its result."""
+"""Bias of attention scores: a tensor, or a layer or function of query and key positions."""

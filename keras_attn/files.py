@@ -1,8 +1,8 @@
-"""Reading text files, and writing files that other processes read or write.
+"""Functions that read text files, and write files that several processes use.
 
-- `read_lines` reads a UTF-8 text file, perhaps compressed, line by line.
-- `atomic_replace` replaces a file or directory only when its new content is complete.
-- `PathLock` keeps two processes from writing the same directory.
+- `read_lines` reads a plain or compressed UTF-8 text file line by line.
+- `atomic_replace` replaces a file or directory when its new content is complete.
+- `PathLock` prevents two processes from writing to the same directory.
 """
 
 from keras_attn._files.atomic_replace import atomic_replace

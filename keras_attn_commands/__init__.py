@@ -1,9 +1,9 @@
-"""The commands of `keras-attn`, one module each.
+"""Commands of `keras-attn`. Each command is a module.
 
-They are a package of their own, because importing `keras_attn` imports Keras and its backend: a
-module imports them in `run`, so that `--help` answers at once.
+The commands are a separate package, because importing `keras_attn` imports Keras and its backend,
+which takes time. The modules import `keras_attn` in `run`, so that `--help` is fast.
 
-A module has `HELP` (one line), `DESCRIPTION`, `add_arguments(parser)` and `run(arguments)`, which
-returns the exit status. `arguments.parser` is the parser of the command, for errors about
-combinations of options.
+A module defines `HELP` (one line), `DESCRIPTION`, `add_arguments(parser)` and `run(arguments)`.
+`run` returns the exit status. `arguments.parser` is the parser of the command; use it to report
+invalid combinations of options.
 """

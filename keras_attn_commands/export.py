@@ -1,4 +1,4 @@
-"""`keras-attn export FORMAT RUN OUT`."""
+"""`keras-attn export FORMAT RUN OUT`: exports the model of a training run."""
 
 import argparse
 import ast
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         report = _export(arguments, choices)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())  # in one line, also if it comes from C++ code
+        reason = " ".join(str(error).split())  # errors of C++ code can have several lines
         print(f"Nothing was exported. {reason}", file=sys.stderr)
         return 1
     print(f"Wrote {arguments.out}. Compared with Keras on {report}.")
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _choices(arguments):
-    """The options of the export function, which differ between formats."""
+    """Returns the keyword arguments of the export function of the format."""
     has_precision = arguments.format in ("onnx", "onnx-text")
     has_text = arguments.format in ("saved-model", "onnx-text")
     refuse = arguments.parser.error
@@ -143,7 +143,7 @@ def _choices(arguments):
 
 
 def _export(arguments, choices):
-    """Loads the model, replaces its search where options ask for it, and exports it."""
+    """Loads the model, replaces its search if options require it, and exports the model."""
     import keras_attn
     from keras_attn import export
     from keras_attn.files import read_lines
@@ -171,7 +171,7 @@ def _export(arguments, choices):
 
 
 def _sample(path):
-    """Dictionary of the arrays of a .npz file."""
+    """Returns a dict of the arrays in a .npz file."""
     import numpy as np
 
     try:
@@ -188,7 +188,7 @@ def _sample(path):
 
 
 def _setting(text):
-    """Name and value of NAME=VALUE, which is JSON, a Python literal or else a string."""
+    """Parses NAME=VALUE. The value is JSON, a Python literal, or otherwise a string."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, received {text!r}")

@@ -1,4 +1,4 @@
-"""`keras-attn launch`: starts the workers of one machine that train a model together."""
+"""`keras-attn launch`: starts workers on this machine that train a model together."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ and the numbers of the workers that this machine starts in --indices.
 """
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 20
-"""Time in which workers end by themselves, with a message, after another one failed."""
+"""Number of seconds in which workers can end by themselves after another worker failed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the workers and returns the exit status of the first that failed, or 0."""
+    """Runs the workers. Returns the exit status of the first worker that failed, or 0."""
     refuse = arguments.parser.error
     if arguments.addresses is not None and arguments.workers is not None:
         refuse("--workers and --addresses both give the number of workers: pass one of them")
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def free_addresses(num_workers: int) -> list[str]:
-    """Returns addresses on this machine whose ports are free."""
+    """Returns addresses on this machine with free ports."""
     listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(num_workers)]
     addresses = [f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners]
     for listener in listeners:
@@ -95,14 +95,14 @@ def free_addresses(num_workers: int) -> list[str]:
 
 
 def worker_environment(addresses: Sequence[str], index: int) -> dict[str, str]:
-    """Returns the variables by which the backends know the workers.
+    """Returns the environment variables that describe the workers.
 
     Args:
         addresses: Addresses of all workers.
         index: Number of the worker.
 
     Returns:
-        Dictionary with `TF_CONFIG` for TensorFlow and `KERAS_DISTRIBUTION_*` for JAX.
+        Dict with `TF_CONFIG` for TensorFlow and `KERAS_DISTRIBUTION_*` for JAX.
     """
     task = {"type": "worker", "index": index}
     return {
@@ -122,7 +122,8 @@ def run_workers(command: Sequence[str], addresses: Sequence[str], indices: Seque
         indices: Numbers of the workers to start.
 
     Returns:
-        0, or the exit status of the first worker that failed: 128 plus its number for a signal.
+        0, or the exit status of the first worker that failed. If a signal ended it, the status is
+        128 plus the number of the signal.
     """
     workers = {}
     status = 0
@@ -147,7 +148,7 @@ def run_workers(command: Sequence[str], addresses: Sequence[str], indices: Seque
             time.sleep(POLL_SECONDS)
     finally:
         for index, process in workers.items():
-            # Not SIGTERM, which TensorFlow's workers catch and ignore.
+            # Do not use SIGTERM, because workers of TensorFlow catch and ignore it.
             process.kill()
             process.wait()
             print(f"Worker {index} was ended.", file=sys.stderr)

@@ -10,11 +10,11 @@ from keras_attn_commands import export, launch
 
 COMMANDS = {"export": export, "launch": launch}
 INTERRUPTED = 130
-"""The exit status of a shell after Ctrl-C."""
+"""Exit status after Ctrl-C, as in a shell."""
 
 
 class PrintVersion(argparse.Action):
-    """Prints the version, without importing the package if it is installed."""
+    """Prints the version. If the package is installed, it is not imported."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help="show the version and exit")
@@ -22,7 +22,7 @@ class PrintVersion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         try:
             version = importlib.metadata.version("keras-attn")
-        except importlib.metadata.PackageNotFoundError:  # a checkout
+        except importlib.metadata.PackageNotFoundError:  # not installed
             from keras_attn import __version__ as version
         print(f"keras-attn {version}")
         parser.exit()

@@ -1,1 +1,1 @@
-"""Operations that differ between TensorFlow, JAX and PyTorch."""
+"""Operations that are different on TensorFlow, JAX and PyTorch."""

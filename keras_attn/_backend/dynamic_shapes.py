@@ -4,9 +4,9 @@ from keras_attn._backend.private_names import is_compiled_by_xla
 
 
 def dynamic_shapes() -> bool:
-    """Returns whether shapes may depend on values: on TensorFlow, unless XLA compiles.
+    """Returns whether shapes may depend on values: on TensorFlow without XLA.
 
-    If so, rows that do not count can be removed from a batch instead of being multiplied by 0.
+    In this case, irrelevant rows of a batch can be removed instead of multiplied by 0.
     """
     if keras.backend.backend() != "tensorflow":
         return False
@@ -14,5 +14,5 @@ def dynamic_shapes() -> bool:
 
 
 def is_symbol(size: object) -> bool:
-    """Returns whether a size is a symbolic dimension of JAX's shape inference."""
+    """Returns whether a size is a symbolic dimension in the shape inference of JAX."""
     return not isinstance(size, int) and not keras.ops.is_tensor(size)

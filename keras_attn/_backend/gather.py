@@ -1,4 +1,4 @@
-"""Selection of rows and beams, with few nodes in an exported graph."""
+"""Selects rows and beams with few nodes in an exported graph."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from keras_attn._types import Tensor, TensorDict
 def gather_rows(tensor: Tensor, rows: Tensor, axis: int = 0) -> Tensor:
     """Returns `tensor[rows]` along an axis, for non-negative row indices.
 
-    `ops.take` also supports negative indices, which adds five nodes per tensor to an exported
-    graph.
+    `ops.take` also supports negative indices. This support needs five additional nodes per tensor
+    in an exported graph.
 
     Args:
         tensor: Tensor of any shape.
         rows: Int tensor of indices.
-        axis: Int, the axis. Defaults to `0`.
+        axis: Int, axis of the selection. Defaults to `0`.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -52,8 +52,8 @@ def reorder(state: TensorDict, rows: Tensor) -> TensorDict:
 
     Args:
         state: State of a decoder.
-        rows: Int32 tensor of shape `(batch * beams,)`, index of the row whose state each hypothesis
-            continues, of the same batch entry.
+        rows: Int32 tensor of shape `(batch * beams,)`. For each hypothesis, the index of the row
+            whose state it continues. This row must belong to the same batch entry.
 
     Returns:
         The new state. The entry `shared` is unchanged.
@@ -70,7 +70,7 @@ def keep_sentences(state: TensorDict, sentences: Tensor, rows: Tensor) -> Tensor
     Args:
         state: State of a decoder.
         sentences: Int32 tensor of shape `(n,)`, indices of the batch entries.
-        rows: Int32 tensor of shape `(n * beams,)`, indices of the rows of their beams.
+        rows: Int32 tensor of shape `(n * beams,)`, row indices of the beams of these batch entries.
 
     Returns:
         The new state.
@@ -82,7 +82,7 @@ def keep_sentences(state: TensorDict, sentences: Tensor, rows: Tensor) -> Tensor
 
 
 def gather_leaves(nested: Any, rows: Tensor) -> Any:
-    """Applies `gather_rows` to each leaf of nested tensors, except scalars."""
+    """Applies `gather_rows` to all nested tensors except scalars."""
     return tree.map_structure(
         lambda leaf: gather_rows(leaf, rows) if len(leaf.shape) else leaf, nested
     )
@@ -94,7 +94,7 @@ def flat_rows(beams: Tensor, batch: int | Tensor, beam_width: int | Tensor) -> T
     Args:
         beams: Int32 tensor of shape `(batch, new_beams)`.
         batch: Int or scalar int32 tensor, batch size.
-        beam_width: Int or scalar int32 tensor, number of beams of the indexed tensor.
+        beam_width: Int or scalar int32 tensor, number of beams in the tensor to index.
     """
     first = ops.arange(batch, dtype="int32")[:, None] * beam_width
     return ops.reshape(beams + first, (-1,))

@@ -1,7 +1,7 @@
-"""Integer operations that remain int32 if `jax_enable_x64` is set.
+"""Integer operations whose results are int32 even if `jax_enable_x64` is set.
 
-JAX then treats Python integers as int64, sums int32 to int64, and refuses a mix of both in slices
-and loop carries.
+With `jax_enable_x64`, JAX treats Python integers as int64, and sums of int32 are int64. Slices and
+loop carries do not accept a mix of int32 and int64.
 """
 
 from keras import ops
@@ -10,10 +10,10 @@ from keras_attn._types import Tensor
 
 
 def slice_starts(*starts: int | Tensor) -> list[Tensor]:
-    """Returns the starts of a slice, one per axis, as int32.
+    """Converts the start indices of a slice to int32.
 
     Args:
-        *starts: Ints or scalar int tensors.
+        *starts: Ints or scalar int tensors, one per axis.
 
     Returns:
         List of scalar int32 tensors.
@@ -28,7 +28,7 @@ def sum_int32(
 
     Args:
         values: Int or boolean tensor.
-        axis: Int or tuple of ints. Defaults to `None`, all axes.
+        axis: Int or tuple of ints. Defaults to `None`: all axes.
         keepdims: Bool, whether summed axes are kept with size 1. Defaults to `False`.
 
     Returns:

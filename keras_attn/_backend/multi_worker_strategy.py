@@ -1,4 +1,4 @@
-"""`MultiWorkerMirroredStrategy` of TensorFlow, with what `keras.Model.fit` lacks under it."""
+"""Extends TensorFlow's `MultiWorkerMirroredStrategy` for `keras.Model.fit`."""
 
 import functools
 from typing import Any
@@ -6,19 +6,19 @@ from typing import Any
 
 @functools.cache
 def multi_worker_strategy() -> Any:
-    """Returns the strategy of this process, whose cluster is in `TF_CONFIG`.
+    """Returns the strategy of this process for the cluster in `TF_CONFIG`.
 
     Raises:
-        RuntimeError: If TensorFlow computed something before.
+        RuntimeError: If TensorFlow computed something before this call.
     """
     import tensorflow as tf
 
     class MultiWorkerStrategy(tf.distribute.MultiWorkerMirroredStrategy):
-        """Accepts two reductions of `keras.Model.fit` that TensorFlow's strategy refuses.
+        """Supports two reductions in `keras.Model.fit` that the strategy of TensorFlow rejects.
 
-        Keras builds a model from the mean of the first batches of all replicas, of which it only
-        uses shapes and dtypes: a batch of this worker has the same. And it reduces scalars, such as
-        the loss, over an axis that they do not have.
+        First, Keras averages the first batches of all replicas to build a model. It only needs
+        their shapes and dtypes, so `reduce` returns a batch of this worker instead. Second, Keras
+        reduces scalars, such as the loss, with `axis=0`, although scalars have no axis.
         """
 
         def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:

@@ -1,28 +1,28 @@
 """Uses of undocumented names of Keras, TensorFlow and tf2onnx, and patches of these packages.
 
-No other module imports `keras.src`, `tensorflow.python`, `tensorflow.core` or `tf2onnx`, which
-`tests/check_layout.py` checks. `tests/_backend/test_private_names.py` fails when one of these names
-changes, or when a workaround is no longer necessary.
+No other module imports `keras.src`, `tensorflow.python`, `tensorflow.core` or `tf2onnx`;
+`tests/check_layout.py` checks this. `tests/_backend/test_private_names.py` fails if one of these
+names changes, or if a workaround is no longer necessary.
 
-| name | used for | seen in | can go when |
+| name | purpose | version | removable when |
 |---|---|---|---|
 | `Operation._remat_mode` | recomputation of our layers | Keras 3.15 | `rematerialized_call` passes on keyword arguments |
-| `Optimizer._clip_gradients` | clipping the sum over replicas | Keras 3.15 | Keras clips after the sum, or has a public hook |
-| `Adam._momentums`, `_velocities`, `_get_variable_index` | Adam as one operator | Keras 3.15 | Keras' Adam uses `ResourceApplyAdam` |
-| `tensor._keras_mask` | masks in exported steps | Keras 3.15 | a public function returns implicit masks |
+| `Optimizer._clip_gradients` | clipping of the gradients after they are summed over replicas | Keras 3.15 | Keras clips after the sum, or has a public hook |
+| `Adam._momentums`, `_velocities`, `_get_variable_index` | Adam update with one operator | Keras 3.15 | Keras' Adam uses `ResourceApplyAdam` |
+| `tensor._keras_mask` | implicit masks in the export of a step | Keras 3.15 | a public function returns implicit masks |
 | `Node`, `Tracker`, `_inbound_nodes`, `_outbound_nodes` | copies of layers for an export | Keras 3.15 | Keras copies layers that share variables |
 | `Functional._run_through_graph` | shared layers in `clone_model` | Keras 3.15 | `clone_model` keeps shared layers shared |
-| `CompileLoss._user_loss_weights` | no fused loss with weights | Keras 3.15 | `Model` shows the weights of its losses |
+| `CompileLoss._user_loss_weights` | a model with loss weights must not fuse the loss | Keras 3.15 | `Model` shows the weights of its losses |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
-| `TimeDistributed.call`, replaced on copies | steps folded into the batch | Keras 3.15 | Keras traces an unknown number of steps correctly |
-| `DropoutRNNCell.get_dropout_mask` | finding cells with dropout | Keras 3.15 | Keras draws no masks in inference |
-| `control_flow_util.GraphOrParentsInXlaContext` | static shapes under XLA | TensorFlow 2.21 | a public function says whether XLA compiles |
-| `tf_optimizer.OptimizeGraph`, protobuf messages | inlining compiled functions | TensorFlow 2.21 | tf2onnx inlines functions with `jit_compile=True` |
+| `TimeDistributed.call`, replaced on copies | merging of the time axis and the batch axis | Keras 3.15 | Keras traces an unknown number of steps correctly |
+| `DropoutRNNCell.get_dropout_mask` | detection of cells with dropout | Keras 3.15 | Keras samples no masks in inference |
+| `control_flow_util.GraphOrParentsInXlaContext` | detection of XLA, which needs static shapes | TensorFlow 2.21 | a public function returns whether XLA compiles |
+| `tf_optimizer.OptimizeGraph`, protobuf messages | inlining of compiled functions | TensorFlow 2.21 | tf2onnx inlines functions with `jit_compile=True` |
 | `tf_loader`, `tfonnx.process_tf_graph`, `optimizer` | conversion | tf2onnx 1.17 | `convert.from_function` takes optimizers and a traced function |
-| `Graph.extract_sub_graph_nodes`, patched | half of the conversion time | tf2onnx 1.17 | tf2onnx walks once for all outputs |
-| `utils.make_name`, `utils.map_onnx_to_numpy_type` | our converters of operators | tf2onnx 1.17 | they are public |
-| converters of single operators, see `CONVERTERS` | cases that our converters leave to tf2onnx | tf2onnx 1.17 | a converter can call the one that it replaces |
-| logger `tf2onnx` | errors that it does not raise | tf2onnx 1.17 | it raises them |
+| `Graph.extract_sub_graph_nodes`, patched | conversion in half the time | tf2onnx 1.17 | tf2onnx traverses the graph once for all outputs |
+| `utils.make_name`, `utils.map_onnx_to_numpy_type` | our converters of operators | tf2onnx 1.17 | these functions are public |
+| converters of single operators, see `CONVERTERS` | cases that our converters do not support | tf2onnx 1.17 | a converter can call the converter that it replaces |
+| logger `tf2onnx` | detection of errors that tf2onnx only logs | tf2onnx 1.17 | tf2onnx raises these errors |
 """  # noqa: E501
 
 import contextlib
@@ -39,20 +39,20 @@ from keras_attn._types import Tensor
 
 
 def remat_mode(layer: keras.layers.Layer) -> Any:
-    """Returns the `keras.RematScope` in which a layer was created, or `None`."""
+    """Returns the settings of the `keras.RematScope` of a layer, or `None`."""
     return layer._remat_mode
 
 
 def end_remat(layer: keras.layers.Layer) -> None:
-    """Removes a layer from the `keras.RematScope` in which it was created."""
+    """Disables the rematerialization of a layer that was created in a `keras.RematScope`."""
     layer._remat_mode = None
 
 
 class GradientClipping:
-    """Base class of optimizers that transform all gradients of a step before Keras uses them."""
+    """Base class of optimizers that transform the gradients before each update."""
 
     def clip_gradients(self, gradients: list[Any]) -> list[Any]:
-        """Returns the gradients to use in the step. The default clips them like Keras."""
+        """Returns the gradients for the update. By default, they are clipped as in Keras."""
         parent: Any = super()
         return parent._clip_gradients(gradients)
 
@@ -61,7 +61,7 @@ class GradientClipping:
 
 
 def adam_moments(optimizer: Any, variable: Any) -> tuple[Any, Any]:
-    """Returns the variables of Adam with the first and second moment of a variable's gradient."""
+    """Returns the Adam variables for the first and second moment of a variable's gradient."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 
@@ -72,7 +72,7 @@ def implicit_mask(tensor: Tensor) -> Any:
 
 
 def copy_layers_in(model_class: Any, scope: Any) -> Any:
-    """Makes `keras.models.clone_model` copy the layers of a functional subclass inside a scope.
+    """Makes `keras.models.clone_model` copy the layers of a functional subclass in a scope.
 
     Args:
         model_class: Subclass of `keras.Model`.
@@ -92,11 +92,11 @@ def loss_weights(model: keras.Model) -> Any:
 
 
 NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")
-"""Attributes of an operation with the nodes of all functional models that contain it."""
+"""Attributes of an operation that list its nodes in all functional models."""
 
 
 def graph_record_classes() -> Any:
-    """Returns the classes of Keras objects that refer to layers without being layers."""
+    """Returns the classes of Keras objects that are not layers but have references to layers."""
     from keras.src.ops.node import Node
     from keras.src.utils.tracking import Tracker
 
@@ -104,7 +104,7 @@ def graph_record_classes() -> Any:
 
 
 def forget_original_parts(value: Any) -> None:
-    """Makes the copy of a `Tracker` track its own parts, which it identifies by their ids."""
+    """Updates the object ids in the copy of a `Tracker` to the ids of the copied parts."""
     if hasattr(value, "stored_ids"):
         value.stored_ids = {
             name: {id(each) for each in parts} for name, (_, parts) in value.config.items()
@@ -120,7 +120,7 @@ def has_dropout_masks(layer: keras.layers.Layer) -> bool:
 
 
 def is_compiled_by_xla() -> bool:
-    """Returns whether the calling code is traced for XLA; `False` if this is unknown."""
+    """Returns whether the calling code is traced for XLA. `False` if this is unknown."""
     import tensorflow as tf
 
     try:
@@ -134,7 +134,7 @@ def inline_compiled_functions(graph_def: Any, input_names: Any, output_names: An
     """Inlines functions with `jit_compile=True`, such as the grouped convolutions of Keras.
 
     Args:
-        graph_def: `GraphDef`; changed in place.
+        graph_def: `GraphDef`, modified in place.
         input_names: List of names of tensors that must remain.
         output_names: List of names of tensors that must remain.
 
@@ -180,18 +180,18 @@ def freeze_function(concrete: Any, input_names: Any, output_names: Any) -> Any:
 def to_onnx(
     tf_graph: Any, opset: int, handlers: Any, input_names: Any, output_names: Any, renamed: Any
 ) -> Any:
-    """Converts a TensorFlow graph, and applies those optimizers that change our graphs.
+    """Converts a TensorFlow graph to ONNX and applies optimizers of tf2onnx.
 
     Args:
         tf_graph: `tf.Graph`.
         opset: Int, opset of the ONNX model.
-        handlers: Dict from the names of operators to `(function, [])`.
+        handlers: Dict from operator names to `(function, [])`.
         input_names: List of names of tensors.
         output_names: List of names of tensors.
-        renamed: Dict from these names to the names in the ONNX model.
+        renamed: Dict from the input and output names to the names in the ONNX model.
 
     Returns:
-        `onnx.ModelProto`. The model is invalid if tf2onnx logs errors; see `logged_errors`.
+        `onnx.ModelProto`. It is invalid if tf2onnx logs errors, see `logged_errors`.
     """
     from tf2onnx import tfonnx
     from tf2onnx.optimizer import optimize_graph
@@ -210,7 +210,7 @@ def to_onnx(
 
 
 def _optimizers():
-    """Returns the optimizers of tf2onnx that change our graphs, to save the time of the others."""
+    """Returns the optimizers of tf2onnx that modify our graphs. Speed: others are omitted."""
     from tf2onnx.optimizer.const_fold_optimizer import ConstFoldOptimizer
     from tf2onnx.optimizer.identity_optimizer import IdentityOptimizer
     from tf2onnx.optimizer.loop_optimizer import LoopOptimizer
@@ -226,11 +226,12 @@ def _optimizers():
 
 @contextlib.contextmanager
 def one_walk_for_all_outputs() -> Iterator[None]:
-    """Halves the time of tf2onnx, which searches for unused nodes dozens of times.
+    """Patches the search of tf2onnx for used nodes. Speed: halves the time of a conversion.
 
-    tf2onnx traverses the graph once for each output. The body of a loop with hundreds of weights
-    has hundreds of outputs. A single traversal from all outputs finds the same nodes. The patch
-    affects all threads, so callers must not run at the same time.
+    tf2onnx searches dozens of times, and each search traverses the graph once per output. The body
+    of a loop with hundreds of weights has hundreds of outputs. The patch traverses the graph only
+    once from all outputs, and finds the same nodes. It affects all threads, so only one thread may
+    use this function at a time.
     """
     from tf2onnx import graph as tf2onnx_graph
 
@@ -259,10 +260,10 @@ def one_walk_for_all_outputs() -> Iterator[None]:
 
 @contextlib.contextmanager
 def logged_errors() -> Any:
-    """Collects errors that tf2onnx logs instead of raising, while it returns an invalid model.
+    """Collects the errors that tf2onnx only logs.
 
     Yields:
-        List of strings, to which messages are appended.
+        List of strings. Each logged error appends its message.
     """
     messages = []
 
@@ -290,15 +291,15 @@ CONVERTERS = {
     "Pad": ("nn", "Pad", "version_11"),
     "Resize": ("nn", "Resize", "version_11"),
 }
-"""Module, class and method of tf2onnx that convert an operator."""
+"""Module, class and method of the tf2onnx converter of each operator."""
 
 
 def convert_by_default(operator: str, graph: Any, node: Any) -> None:
-    """Converts a node with the original converter of tf2onnx instead of ours.
+    """Converts a node with the converter of tf2onnx instead of the converter of this package.
 
     Args:
         operator: String, a key of `CONVERTERS`.
-        graph: Graph of tf2onnx; changed in place.
+        graph: Graph of tf2onnx, modified in place.
         node: Node of this graph.
     """
     module, name, method = CONVERTERS[operator]
@@ -307,14 +308,14 @@ def convert_by_default(operator: str, graph: Any, node: Any) -> None:
 
 
 def unique_node_name(prefix: str) -> str:
-    """Returns a name that no other node of a tf2onnx graph has."""
+    """Returns a unique name for a node of a tf2onnx graph."""
     from tf2onnx.utils import make_name
 
     return make_name(prefix)
 
 
 def numpy_type(onnx_type: Any) -> Any:
-    """Returns the NumPy type of an ONNX element type, a number of `onnx.TensorProto`."""
+    """Returns the NumPy type for an ONNX element type (an int of `onnx.TensorProto`)."""
     from tf2onnx.utils import map_onnx_to_numpy_type
 
     return map_onnx_to_numpy_type(onnx_type)

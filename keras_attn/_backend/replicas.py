@@ -1,7 +1,7 @@
-"""Communication between the replicas of a `tf.distribute` strategy.
+"""Communication between the replicas of a distribution strategy.
 
-On one device, on other backends (where a step already gets the global batch), and outside of
-`strategy.run`, there is one replica, and these functions have no effect.
+On one device, outside of `strategy.run`, and on other backends than TensorFlow (where a step
+already processes the global batch), `num_replicas` is 1 and `sum_over_replicas` has no effect.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def num_replicas() -> int:
-    """Returns the number of replicas that run the calling code, each on its part of the batch."""
+    """Returns the number of replicas that run the calling code on parts of the batch."""
     if keras.backend.backend() != "tensorflow":
         return 1
     import tensorflow as tf
@@ -22,14 +22,14 @@ def num_replicas() -> int:
 
 
 def sum_over_replicas(tensors: list[Any]) -> list[Any]:
-    """Sums each tensor of a list over all replicas. Gradients do not pass."""
+    """Sums each tensor of a list over all replicas. The result has no useful gradient."""
     if num_replicas() == 1:
         return tensors
     import tensorflow as tf
 
     context = tf.distribute.get_replica_context()
     devices = context.strategy.extended.worker_devices
-    if len(devices) == 1:  # of several workers: tensors have no device there, and need one
+    if len(devices) == 1:  # several workers: tensors need an explicit device
         with tf.device(devices[0]):
             tensors = [tf.identity(tensor) for tensor in tensors]
     return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
@@ -44,14 +44,14 @@ def num_data_replicas(model: keras.Model) -> int:
 
 
 def rows_of_worker(batch: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns the part of a padded global batch that this process passes to `model.fit` on JAX.
+    """Returns the rows of a padded global batch that this process passes to `model.fit` on JAX.
 
     Args:
-        batch: Tuple of nested arrays with the batch axis first, whose size the number of replicas
-            divides.
+        batch: Tuple of nested arrays. Their first axis is the batch axis, and its size is a
+            multiple of the number of replicas.
 
     Returns:
-        Tuple with the same structure: all rows where there is one process.
+        Tuple with the same structure. With one process, it contains all rows.
     """
     distribution: Any = keras.distribution.distribution()
     if distribution is None or distribution.num_processes == 1:
@@ -72,7 +72,8 @@ def pad_batch_to_replicas(
     """Applies the padding of `pad_to_replicas` to one batch of NumPy arrays.
 
     Args:
-        batch: Tuple of inputs, labels and sample weights, nested arrays with the batch axis first.
+        batch: Tuple of inputs, labels and sample weights: nested arrays whose first axis is the
+            batch axis.
         replicas: Int, see `pad_to_replicas`.
         ignore_class: Int, see `pad_to_replicas`. Defaults to `0`.
 
@@ -108,15 +109,16 @@ def pad_batch_to_replicas(
 def pad_to_replicas(dataset: Any, replicas: int, ignore_class: int = 0) -> Any:
     """Pads each batch to a multiple of the number of replicas.
 
-    The labels of added rows are `ignore_class`, and their sample weights are 0, so that losses and
-    metrics that ignore this class do not change. Their inputs are those of the last row. Of token
-    ids, only the first id is kept, because fused GPU kernels of recurrent layers refuse rows that
-    are all padding. Every replica then gets rows, and Keras can start: `fit` under a strategy adds
-    up the first batch of all replicas, and fails if their numbers of rows differ.
+    The labels of the added rows are `ignore_class` and their sample weights are 0, so losses and
+    metrics that ignore this class do not change. The inputs of the added rows are copies of the
+    last row. For token ids, only the first id is copied and the rest is 0, because fused GPU
+    kernels of recurrent layers do not support rows of padding only. The padding is required because
+    `fit` with a strategy adds the first batches of all replicas, and fails if they have different
+    numbers of rows.
 
     Args:
-        dataset: `tf.data.Dataset` of tuples of inputs, labels and sample weights, nested tensors
-            with the batch axis first.
+        dataset: `tf.data.Dataset` of tuples of inputs, labels and sample weights: nested tensors
+            whose first axis is the batch axis.
         replicas: Int >= 1, number of replicas.
         ignore_class: Int, label of padding. Defaults to `0`.
 
@@ -129,7 +131,7 @@ def pad_to_replicas(dataset: Any, replicas: int, ignore_class: int = 0) -> Any:
     dataset = pad_to_replicas(dataset, strategy.num_replicas_in_sync)
     ```
     """
-    # Like `pad_batch_to_replicas`, with operations of the dataset graph.
+    # This is the implementation of `pad_batch_to_replicas` with TensorFlow operations.
     if replicas == 1:
         return dataset
     import tensorflow as tf

@@ -6,9 +6,9 @@ from keras_attn._types import Tensor
 
 
 def sum_over_rows(tensor: Tensor) -> Any:
-    """Sums over all axes except the last, `(..., D)` to `(D,)`, on TensorFlow.
+    """Sums over all axes except the last axis, `(..., D)` to `(D,)`. Requires TensorFlow.
 
-    Speed: as the gradient of a bias, TensorFlow computes it several times faster than a plain sum.
+    Speed: the operator for the gradient of a bias is several times faster than a sum.
     """
     import tensorflow as tf
 

@@ -6,11 +6,11 @@ from keras import ops, tree
 
 
 def supports_jit() -> bool:
-    """Returns whether XLA can compile training through a `scan`.
+    """Returns whether XLA can compile a training step that contains a `scan`.
 
-    On TensorFlow, it cannot if the batch size is unknown: XLA lacks the gradient of products of
-    more than two axes in a loop. Keras asks the layers before it enables XLA, which is the default
-    on GPUs.
+    On TensorFlow, XLA cannot compute the gradient of matrix products with more than two axes in a
+    loop if the batch size is unknown. Keras enables XLA on GPUs by default, unless a layer has
+    `supports_jit=False`.
     """
     return keras.backend.backend() != "tensorflow"
 
@@ -18,19 +18,20 @@ def supports_jit() -> bool:
 def scan(
     step: Callable[[Any, Any], Any], carry: Any, inputs: Any, collect: Callable[[Any], Any]
 ) -> tuple[Any, Any]:
-    """Loops over time like `ops.scan`, with outputs that may differ from the carry.
+    """Runs a loop over time steps like `ops.scan`.
 
     On TensorFlow, `ops.scan` stores all values of the carry, and its loop cannot be converted to
-    ONNX. This function stores only what `collect` returns, in a loop that can be converted.
+    ONNX. This function only stores the values that `collect` returns, and its loop can be
+    converted.
 
     Args:
         step: Function `(carry, inputs of one step) -> carry`.
         carry: Nested tensors.
-        inputs: Nested tensors with leaves of shape `(time, ...)`, at least one.
-        collect: Function `carry -> nested tensors` that selects what is stored of each step.
+        inputs: Nested structure of at least one tensor of shape `(time, ...)`.
+        collect: Function `carry -> nested tensors` that selects the values to store at each step.
 
     Returns:
-        Tuple of the last carry and the collected tensors, with leaves of shape `(time, ...)`.
+        Tuple of the last carry and the collected tensors of shape `(time, ...)`.
     """
     if keras.backend.backend() == "tensorflow":
         return _tensorflow_scan(step, carry, inputs, collect)
@@ -49,7 +50,7 @@ def _tensorflow_scan(step, carry, inputs, collect):
     carry = tree.map_structure(tf.convert_to_tensor, carry)
     first = tree.flatten(inputs)[0]
     num_steps = tf.shape(first)[0]
-    # TensorArrays cannot be leaves of a tree, so the lists are flat.
+    # `keras.tree` does not support TensorArrays, so use flat lists.
     read = [
         tf.TensorArray(leaf.dtype, num_steps, element_shape=leaf.shape[1:]).unstack(leaf)
         for leaf in tree.flatten(inputs)
@@ -66,7 +67,7 @@ def _tensorflow_scan(step, carry, inputs, collect):
         collected = tree.flatten(collect(new))
         written = [array.write(time, leaf) for array, leaf in zip(written, collected, strict=True)]
         for leaf, old_leaf in zip(tree.flatten(new), leaves, strict=True):
-            leaf.set_shape(old_leaf.shape)  # a step keeps shapes
+            leaf.set_shape(old_leaf.shape)  # a step must keep shapes
         return time + 1, tree.flatten(new), written
 
     _, leaves, written = tf.while_loop(
@@ -77,7 +78,8 @@ def _tensorflow_scan(step, carry, inputs, collect):
     )
     collected = [array.stack() for array in written]
     for leaf in collected:
-        leaf.set_shape([first.shape[0], *leaf.shape[1:]])  # the loop loses the static time size
+        # The static number of steps is lost in the loop.
+        leaf.set_shape([first.shape[0], *leaf.shape[1:]])
     return (
         tree.pack_sequence_as(carry, leaves),
         tree.pack_sequence_as(collect(carry), collected),

@@ -1,4 +1,4 @@
-"""Scatter with addition."""
+"""Adds values at indices of a tensor."""
 
 import keras
 from keras import ops
@@ -20,6 +20,6 @@ def scatter_add(tensor: Tensor, places: Tensor, values: Tensor) -> Tensor:
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        # Converted to ONNX, `ops.scatter` loses all but one value of a repeated index.
+        # In ONNX, a converted `ops.scatter` only keeps one value of a repeated index.
         return tf.tensor_scatter_nd_add(tensor, places, values)
     return tensor + ops.scatter(places, values, ops.shape(tensor))

@@ -1,6 +1,6 @@
-"""Loops that compute one iteration after the other, to limit memory.
+"""Loops that run one iteration at a time, to limit memory.
 
-On TensorFlow, the loops of `keras.ops` compute ten iterations in parallel, with ten times the
+On TensorFlow, the loops of `keras.ops` run ten iterations in parallel, which needs ten times the
 memory.
 """
 
@@ -14,7 +14,7 @@ from keras_attn._types import Tensor
 
 
 def map_sequentially(function: Callable[..., Any], blocks: Any) -> Any:
-    """`ops.map`, one block after the other. The result has the dtype of the last of `blocks`."""
+    """Runs `ops.map` one block at a time. The result has the dtype of `blocks[-1]`."""
     if keras.backend.backend() != "tensorflow":
         return ops.map(function, blocks)
     import tensorflow as tf
@@ -25,7 +25,7 @@ def map_sequentially(function: Callable[..., Any], blocks: Any) -> Any:
 def while_loop_sequentially(
     condition: Callable[..., Any], body: Callable[..., Any], state: Any
 ) -> Any:
-    """`ops.while_loop`, one iteration after the other."""
+    """Runs `ops.while_loop` one iteration at a time."""
     if keras.backend.backend() != "tensorflow":
         return ops.while_loop(condition, body, state)
     import tensorflow as tf
@@ -39,5 +39,5 @@ def at_least_one(size: int | Tensor) -> Any:
 
 
 def add_same_shape(total: Tensor, addend: Tensor) -> Tensor:
-    """Adds and keeps the static shape, as required for the state of a loop."""
+    """Adds tensors and keeps the static shape of `total`, as required for a loop state."""
     return total + ops.reshape(ops.cast(addend, total.dtype), ops.shape(total))

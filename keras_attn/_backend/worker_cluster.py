@@ -1,4 +1,4 @@
-"""The workers of a training on several machines: their addresses, and how they find each other."""
+"""Addresses of the workers of a distributed training, and their start."""
 
 import contextlib
 import dataclasses
@@ -15,11 +15,12 @@ RETRY_SECONDS = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class WorkerCluster:
-    """The workers of a training, and which of them this process is.
+    """Describes the workers of a training and the number of this worker.
 
     Args:
-        addresses: Tuple of strings `"host:port"`, one for each worker. On JAX the first is enough.
-        index: Int, number of this worker. Worker 0 is the chief: it writes the files.
+        addresses: Tuple of strings `"host:port"`, one for each worker. On JAX, only the address of
+            worker 0 is required.
+        index: Int, number of this worker. Worker 0 is the chief, which writes the files.
         num_workers: Int, number of workers.
     """
 
@@ -29,7 +30,7 @@ class WorkerCluster:
 
     @classmethod
     def from_environment(cls) -> Self | None:
-        """Reads the variables that the backend uses; returns `None` if they are not set.
+        """Reads the environment variables of the backend. Returns `None` if they are not set.
 
         Raises:
             ValueError: If a variable is not valid.
@@ -102,17 +103,18 @@ class WorkerCluster:
     def wait_for_all(self, timeout: float) -> None:
         """Waits until every worker has called this method.
 
-        The backends wait without end for a worker that never starts, so the workers first meet
-        here: worker 0 listens on its port, the others connect to it, and it answers when all are
-        there. Then the port is free for the backend.
+        The backends wait forever for a worker that does not start. Therefore the workers first
+        connect in this method: worker 0 listens on its port, all other workers connect to it, and
+        worker 0 answers when all workers are connected. Afterwards the port is free for the
+        backend.
 
         Args:
-            timeout: Float, seconds.
+            timeout: Float, number of seconds.
 
         Raises:
             TimeoutError: If a worker is missing after `timeout` seconds.
             OSError: If a port is in use.
-            RuntimeError: If two workers have the same number, or worker 0 gave up.
+            RuntimeError: If two workers have the same number, or worker 0 stopped waiting.
         """
         deadline = time.monotonic() + timeout
         if self.index < len(self.addresses):
@@ -127,7 +129,7 @@ class WorkerCluster:
     def _listen(self):
         address = self.addresses[self.index]
         try:
-            # For all interfaces of the machine, as the backends do.
+            # Listen on all network interfaces, like the backends.
             return socket.create_server(("", int(address.rpartition(":")[2])))
         except OSError as error:
             raise OSError(
@@ -153,7 +155,7 @@ class WorkerCluster:
                         ) from None
                     received = _receive(connection, deadline)
                     if "worker" not in received:
-                        continue  # something else that connects to every port
+                        continue  # not a worker, for example a port scanner
                     index = received["worker"]
                     if received != {"worker": index, "num_workers": self.num_workers} or (
                         not 0 < index < self.num_workers or index in joined
@@ -172,7 +174,8 @@ class WorkerCluster:
             for connection in joined.values():
                 _send(connection, {"workers": self.num_workers})
             for connection in joined.values():
-                # They close first, so that no closing connection of this side keeps the port.
+                # Wait until the other side closes the connection, so that the port is free
+                # immediately.
                 _receive(connection, time.monotonic() + 1)
 
     def _join(self, deadline, timeout):
@@ -202,7 +205,7 @@ def _send(connection, message):
 
 
 def _receive(connection, deadline):
-    """Returns the message of one line, or an empty dictionary if none arrives."""
+    """Receives a message of one line. Returns an empty dict if no valid message arrives."""
     line = b""
     try:
         while not line.endswith(b"\n"):

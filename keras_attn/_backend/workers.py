@@ -1,6 +1,6 @@
-"""Communication between the workers that train one model, each a process with its own devices.
+"""Communication between the workers of a training. A worker is a process with its own devices.
 
-With one worker these functions have no effect.
+With one worker, these functions have no effect.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from keras_attn._backend.replicas import sum_over_replicas
 
 
 def worker_index(model: keras.Model | None) -> int:
-    """Returns the number of this process among those that train a model; the chief is 0."""
+    """Returns the number of this worker. The chief worker has the number 0."""
     if model is None or num_workers(model) == 1:
         return 0
     if keras.backend.backend() == "tensorflow":
@@ -28,8 +28,8 @@ def worker_index(model: keras.Model | None) -> int:
 
 
 def num_workers(model: keras.Model | None) -> int:
-    """Returns the number of processes that train a model together: 1 for no model (`None`)."""
-    if model is None:  # of a callback that is not part of a training yet
+    """Returns the number of workers that train a model. It is 1 if `model` is `None`."""
+    if model is None:  # the model of a callback before the training
         return 1
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -43,12 +43,12 @@ def num_workers(model: keras.Model | None) -> int:
 
 
 def is_chief(model: keras.Model | None) -> bool:
-    """Returns whether this process writes the files of a training."""
+    """Returns whether this process is the chief worker, which writes files."""
     return worker_index(model) == 0
 
 
 def gather_from_workers(model: keras.Model, number: int) -> list[int]:
-    """Returns the numbers that all workers pass, in order. All of them must call this function."""
+    """Returns the `number` of each worker, as a list. Every worker must call this function."""
     workers = num_workers(model)
     if workers == 1:
         return [number]
@@ -59,7 +59,7 @@ def gather_from_workers(model: keras.Model, number: int) -> list[int]:
         part = np.zeros(workers, "int32")
         part[worker_index(model)] = number
         add_up = tf.function(lambda: strategy.run(sum_over_replicas, ([tf.constant(part)],)))
-        (total,) = add_up()  # each of a worker's replicas adds the same
+        (total,) = add_up()  # each replica of a worker adds the same values
         total = strategy.experimental_local_results(total)[0].numpy()
         return [int(each) for each in total // len(strategy.extended.worker_devices)]
     from jax.experimental import multihost_utils
@@ -69,13 +69,13 @@ def gather_from_workers(model: keras.Model, number: int) -> list[int]:
 
 
 def wait_for_workers(model: keras.Model) -> None:
-    """Returns when all workers have called this function."""
+    """Waits until all workers have called this function."""
     gather_from_workers(model, 0)
 
 
 @functools.cache
 def _lost_worker_errors():
-    """The exceptions that a backend raises where a worker is lost."""
+    """Returns the exception types that a backend raises if another worker has failed."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -91,10 +91,10 @@ _SIGNS_OF_A_LOST_WORKER = ("task", "Gloo", "gloo", "Connection", "connect", "pee
 
 @contextlib.contextmanager
 def explain_lost_workers(model: keras.Model) -> Iterator[None]:
-    """Replaces the backend's errors about lost workers.
+    """Replaces the errors that the backend raises if another worker has failed.
 
     Raises:
-        RuntimeError: If another worker ended or cannot be reached anymore.
+        RuntimeError: If another worker has ended or cannot be reached.
     """
     if num_workers(model) == 1:
         yield

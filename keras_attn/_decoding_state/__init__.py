@@ -1,1 +1,1 @@
-"""Decoding state: growing buffers, key-value caches, the axis of beams."""
+"""Decoding state: growing buffers, key-value caches, and the beam axis."""

@@ -1,4 +1,4 @@
-"""Reshapes that treat the beams of a batch entry as additional queries to a shared memory."""
+"""Reshapes tensors so that the beams of a batch entry are additional queries."""
 
 import keras
 from keras import ops
@@ -9,14 +9,14 @@ from keras_attn._types import Tensor
 def fold_beams_into_queries(
     query: Tensor, batch: int | Tensor, sizes: tuple[int, ...] | None = None
 ) -> Tensor:
-    """Moves the queries of all beams of a batch entry to one axis.
+    """Merges the beam axis and the time axis of queries.
 
     Args:
         query: Tensor of shape `(batch * beams, time, features)`, or `(batch * beams, features)` for
-            one query each, with the beams of a batch entry next to each other.
+            one query per beam. The beams of a batch entry are in consecutive rows.
         batch: Int or scalar int32 tensor, batch size.
-        sizes: Tuple of ints whose product is `features`, axes into which the features are split.
-            Defaults to `None`, one axis.
+        sizes: Tuple of ints. The features are split into axes of these sizes, whose product must be
+            `features`. Defaults to `None`: one axis.
 
     Returns:
         Tensor of shape `(batch, beams * time, *sizes)`.
@@ -24,8 +24,8 @@ def fold_beams_into_queries(
     rows, *time, features = ops.shape(query)
     sizes = (features,) if sizes is None else sizes
     if not time and not isinstance(rows, int):
-        # Unlike a division, -1 costs nothing in an exported graph. It cannot be inferred for an
-        # empty batch; exported graphs never step an empty batch.
+        # Use -1, because a division needs nodes in an exported graph. -1 cannot be inferred for an
+        # empty batch, but exported graphs never step an empty batch.
         return ops.reshape(query, (batch, -1, *sizes))
     beams = _beams(rows, batch)
     return ops.reshape(query, (batch, beams * time[0] if time else beams, *sizes))

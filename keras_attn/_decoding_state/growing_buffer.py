@@ -1,8 +1,8 @@
-"""Buffers that get one more column at each step.
+"""Buffers that grow by one column at each step.
 
-On TensorFlow, the shape of a tensor can grow inside a loop. In ONNX Runtime, this is far cheaper
-than updating a buffer of full size. The other backends require the same shapes at every step, so
-their buffers have all columns from the start.
+On TensorFlow, tensors can grow in a loop. In ONNX Runtime, this is much faster than updating a
+buffer of full size. All other backends require constant shapes in a loop, so their buffers have all
+columns from the start.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from keras_attn._types import Tensor
 
 
 def supports_growth(growing: bool | None = None) -> bool:
-    """Returns `growing`, or by default whether shapes can grow on this backend."""
+    """Returns `growing` if it is not `None`, otherwise whether tensors can grow in a loop."""
     return keras.backend.backend() == "tensorflow" if growing is None else growing
 
 
@@ -27,16 +27,16 @@ def new_buffer(
     capacity: int,
     growing: bool | None = None,
 ) -> Tensor:
-    """Creates a buffer without columns.
+    """Creates an empty buffer.
 
-    TensorFlow fixes the shapes of a loop by the shapes of its initial values. A constant empty
-    index would fix the number of columns at 0, so the index is computed.
+    In TensorFlow, the initial values determine the static shapes in a loop. Therefore the number of
+    columns must be dynamic, and the function gathers columns with a computed empty index.
 
     Args:
         rows: Tuple `(batch, beams)`.
         rest: Tuple, shape of one entry.
         dtype: String, dtype of the entries.
-        capacity: Int, maximum number of columns. Ignored if the buffer grows.
+        capacity: Int, number of columns of a buffer that does not grow.
         growing: Bool, whether the buffer grows. Defaults to `None`: it grows if the backend
             supports it.
 
@@ -52,19 +52,19 @@ def new_buffer(
 
 
 def append(buffer: Tensor, entry: Tensor, step: int | Tensor) -> Tensor:
-    """Adds one column, `entry` of shape `(batch, beams, ...)`. Otherwise like `extend`."""
+    """Adds one column, `entry` of shape `(batch, beams, ...)`, see `extend`."""
     return extend(buffer, entry[:, :, None], step)
 
 
 def extend(
     buffer: Tensor, entries: Tensor, step: int | Tensor, growing: bool | None = None
 ) -> Tensor:
-    """Adds columns.
+    """Adds columns to a buffer.
 
     Args:
         buffer: Tensor of shape `(batch, beams, columns, ...)`.
         entries: Tensor of shape `(batch, beams, new_columns, ...)`.
-        step: Scalar int32 tensor, number of columns in use.
+        step: Int or scalar int32 tensor, number of used columns.
         growing: Bool, see `new_buffer`.
 
     Returns:

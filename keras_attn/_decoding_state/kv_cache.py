@@ -1,14 +1,14 @@
-"""Key-value caches of the positions that a decoder has processed.
+"""Key-value caches for the positions that a decoder has processed.
 
 A cache is a dict of `keys` `(batch, heads, slots, key_dim)` and `values` `(batch, heads, slots,
-value_dim)`. It either grows with each position, which is fast in ONNX Runtime, or has a fixed
-capacity, which JAX and XLA require.
+value_dim)`. A cache that grows with each position is fast in ONNX Runtime. JAX and XLA require a
+cache with a fixed capacity.
 
-The beams of a batch entry share a cache. Each step fills one slot per beam, and the cache is never
-reordered when a search selects beams. The *ancestor bias*, float32 `(batch * beams, 1, slots)`, is
-added to the attention scores of a beam. It is 0 in the slots of the beam's own tokens, and a large
-negative number in the slots of other beams. Only this small tensor is reordered at each step. The
-cost is that each beam also computes scores for the slots of other beams.
+The beams of a batch entry share a cache. Each step fills one slot per beam. When a search selects
+beams, it does not reorder the cache. Instead, the *ancestor bias*, float32 `(batch * beams, 1,
+slots)`, is added to the attention scores of each beam. It is 0 for the slots that contain previous
+tokens of the beam, and a large negative number for all other slots. A search only reorders this
+small tensor. The disadvantage is that each beam also computes scores for the slots of other beams.
 """
 
 from typing import Any
@@ -57,9 +57,9 @@ def extend(
     """Appends new positions to a cache.
 
     Args:
-        cache: The cache.
-        keys: Tensor of shape `(batch, heads, new_slots, key_dim)`, with one slot for each position
-            or for each beam.
+        cache: Dict returned by `new_cache` or `extend`.
+        keys: Tensor of shape `(batch, heads, new_slots, key_dim)`, with one slot per new position
+            or per beam.
         values: Tensor of shape `(batch, heads, new_slots, value_dim)`.
         slot: Scalar int32 tensor, number of slots in use.
         growing: Bool, see `new_cache`.
@@ -74,16 +74,16 @@ def extend(
 
 
 def join(cache: TensorDict, other: TensorDict) -> TensorDict:
-    """Returns a cache with the slots of `cache`, followed by those of `other`."""
+    """Concatenates the slots of two caches."""
     return {name: ops.concatenate([cache[name], other[name]], axis=2) for name in cache}
 
 
 def archive(shared: TensorDict) -> TensorDict:
-    """Moves the content of growing caches to the end of their archives, which steps do not copy.
+    """Moves the content of growing caches to archives, which steps do not copy.
 
     Args:
-        shared: Dict with a list of `caches` and optionally a list of `archives`, one for each
-            cache.
+        shared: Dict with a list `caches` and optionally a list `archives` of the same length.
+            Without `archives`, the dict is returned unchanged.
 
     Returns:
         The dict with new caches and archives.
@@ -99,7 +99,7 @@ def archive(shared: TensorDict) -> TensorDict:
 
 
 def _emptied(cache):
-    slots = num_slots(cache)  # Not `:0`, because the number must be unknown in a loop.
+    slots = num_slots(cache)  # Use this instead of `:0`, so that the number of slots is dynamic.
     return {name: values[:, :, slots:] for name, values in cache.items()}
 
 
@@ -109,14 +109,13 @@ def num_slots(
     growing: bool | None = None,
     archive: TensorDict | None = None,
 ) -> Any:
-    """Returns the number of slots after new positions are added, an int or scalar int32 tensor.
+    """Returns the number of slots after new positions are added.
 
     Args:
         cache: The cache.
         new_positions: Int, number of new positions. Defaults to `0`.
         growing: Bool, see `new_cache`.
-        archive: Cache with slots before those of `cache`, which are also counted. Defaults to
-            `None`.
+        archive: Cache whose slots are also counted. Defaults to `None`.
     """
     slots = ops.shape(cache["keys"])[2]
     slots = slots + new_positions if growing_buffer.supports_growth(growing) else slots
@@ -124,7 +123,7 @@ def num_slots(
 
 
 def own_slots(batch: int | Tensor, beam_width: int) -> Tensor:
-    """Returns the ancestor bias of the slots of one step: each beam attends only to its own slot.
+    """Returns the ancestor bias for the slots of one step: a beam only attends to its own slot.
 
     Args:
         batch: Int or scalar int32 tensor, batch size.
@@ -146,8 +145,9 @@ def new_ancestor_bias(
         own: Tensor returned by `own_slots`.
         capacity: Int, see `new_cache`.
         growing: Bool, see `new_cache`.
-        used: Boolean tensor of shape `(batch, slots)` for slots before those of the beams, such as
-            a prompt; `True` if the beams may attend to the slot. Defaults to `None`, no such slots.
+        used: Boolean tensor of shape `(batch, slots)` for slots that all beams share, such as the
+            slots of a prompt. `True` if the beams may attend to a slot. Defaults to `None`: no such
+            slots.
 
     Returns:
         The ancestor bias.
@@ -164,7 +164,7 @@ def new_ancestor_bias(
 def extend_ancestor_bias(
     ancestor_bias: Tensor, own: Tensor, slot: int | Tensor, growing: bool | None = None
 ) -> Tensor:
-    """Adds the slots of one step.
+    """Adds the slots of one step to the ancestor bias.
 
     Args:
         ancestor_bias: Tensor returned by `new_ancestor_bias`.
@@ -181,7 +181,7 @@ def extend_ancestor_bias(
 
 
 def reshape_ancestor_bias(ancestor_bias: Tensor, own: Tensor) -> Tensor:
-    """Reshapes the ancestor bias for the scores, to float32 `(batch, 1, beams, slots)`."""
+    """Reshapes the ancestor bias to `(batch, 1, beams, slots)`, the axes of the scores."""
     slots = ops.shape(ancestor_bias)[2]
     slots = slots if isinstance(slots, int) else -1  # -1 cannot be inferred for an empty batch
     return ops.reshape(ancestor_bias, (ops.shape(own)[0], 1, own.shape[1], slots))

@@ -6,22 +6,22 @@ from keras_attn._backend.dropout_of_levels import dropout_of_levels
 from keras_attn._types import Tensor
 
 LEVELS = 2**8
-"""Number of values of the random integers: the rate of a call is a multiple of 1 / LEVELS."""
+"""Number of random levels. The dropout rate of a call is a multiple of 1 / LEVELS."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class Dropout(keras.layers.Dropout):
     """Faster version of `keras.layers.Dropout` on TensorFlow.
 
-    Introduced by [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html). Keras
-    samples one float per value. Here, one random integer serves four values, and the gradient is a
-    single product. On other backends, and with a `noise_shape`, the implementation of Keras is
-    used.
+    Dropout was introduced by [Srivastava et al.,
+    2014](https://jmlr.org/papers/v15/srivastava14a.html). Keras samples one random float for each
+    value. This layer samples one random integer for four values, and its gradient is a single
+    product. On other backends, or with a `noise_shape`, the layer uses the implementation of Keras.
 
     Args:
-        rate: Float in [0, 1], fraction of the values that become 0. The other values are scaled so
-            that the expected sum is unchanged. On TensorFlow, each call uses one of the two
-            adjacent multiples of 1/256, chosen at random so that their mean is the rate.
+        rate: Float in [0, 1], probability that a value is replaced by 0. All other values are
+            scaled, so that the expected sum is unchanged. On TensorFlow, each call rounds the rate
+            up or down to a multiple of 1/256 at random, so that the mean is the exact rate.
         **kwargs: Arguments of `keras.layers.Dropout`, such as `seed` and `noise_shape`.
 
     Call arguments:

@@ -9,14 +9,15 @@ from keras_attn._types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LayerNormalization(keras.layers.LayerNormalization):
-    """Version of `keras.layers.LayerNormalization` that trains 1.5 times faster on TensorFlow.
+    """Faster version of `keras.layers.LayerNormalization` on TensorFlow (1.5 times in training).
 
         y = gamma n + beta                             n = (x - mean x) / sqrt(var x + epsilon)
         dx = (h - mean h - n mean(h n)) / sqrt(var x + epsilon)                    h = gamma dy
 
-    Introduced by [Ba et al., 2016](https://arxiv.org/abs/1607.06450). A custom gradient needs fewer
-    tensors of the size of the inputs. Outside of training, on other backends, and for axes other
-    than the last, the implementation of Keras is used.
+    Layer normalization was introduced by [Ba et al., 2016](https://arxiv.org/abs/1607.06450). The
+    custom gradient dx needs fewer tensors of the size of the inputs than the gradient of Keras.
+    Outside of training, on other backends, and for axes other than the last axis, the layer uses
+    the implementation of Keras.
 
     Args:
         **kwargs: Arguments of `keras.layers.LayerNormalization`.
@@ -37,7 +38,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
     """
 
     def call(self, inputs: Tensor, training: bool = False) -> Any:
-        (axis, *more_axes) = cast(list[int], self.axis)  # a list once the layer is built
+        (axis, *more_axes) = cast(list[int], self.axis)  # a list after the layer is built
         over_last_axis = axis in (-1, len(inputs.shape) - 1) and not more_axes
         if (
             not training

@@ -1,1 +1,1 @@
-"""Files that are replaced atomically, read by line, or locked."""
+"""Functions that replace files atomically, read lines, and lock paths."""

@@ -23,11 +23,12 @@ EXPORTS = {
     "start.onnx": {"step.onnx", "finish.onnx"},
     "saved_model.pb": {"fingerprint.pb", "variables", "assets"},
 }
-"""The main file of each kind of exported directory, and the names of its other files. Directories
-with any other names are never replaced."""
+"""Main file of each type of exported directory, and the names of its other files. Directories that
+contain other names are never replaced.
+"""
 
 _ATTEMPTS = 100
-"""Attempts to replace a path that other processes replace at the same time."""
+"""Maximum number of attempts if other processes replace the same path at the same time."""
 
 
 _KINDS = {
@@ -45,47 +46,51 @@ def atomic_replace(
     first_bytes: bytes = b"",
     like: str | PathLike[str] | None = None,
 ) -> Iterator[Path]:
-    """Yields a temporary path whose content replaces `path` when the block succeeds.
+    """Context manager that yields a temporary path. Its content replaces `path` on success.
 
-    The block writes a file or a directory to the temporary path, which has the same name and is in
-    a new directory next to `path`. Everything is written to disk (fsync) before the new content
-    appears under the final name. An exception (a full disk, a failed check) removes it. If the
-    process is killed, the next call for the same `path` removes the rest. Any number of processes
-    may write the same path at the same time; the last one to finish wins.
+    The block must write a file or a directory to the temporary path. This path has the same name as
+    `path` and is in a new directory in the same parent directory. The new content is flushed to
+    disk (fsync) before it replaces `path`. If the block raises an exception, the new content is
+    removed. If the process is killed, the next call for the same `path` removes the temporary
+    directory. Several processes may write the same path at the same time; the content of the last
+    process to finish remains.
 
-    A file is replaced in one step: a reader finds the old or the new one. This also holds for a
-    directory on Linux and macOS, if the file system can exchange two directories (ext4, XFS, Btrfs,
-    tmpfs, overlayfs, APFS). On others (NFS, Windows, and directories of a container image), the old
-    directory is moved away before the new one is moved to its place. In between, a reader may find
-    nothing. If the process is killed in between, the next call restores the old directory.
+    A file is replaced in one step, so a reader finds either the old or the new file. The same is
+    true for a directory on Linux and macOS if the file system can exchange two directories (ext4,
+    XFS, Btrfs, tmpfs, overlayfs, APFS). On other file systems (NFS, Windows, directories of a
+    container image), the function first moves the old directory away, and then moves the new
+    directory to `path`. Between the two steps, `path` does not exist. If the process is killed at
+    this point, the next call restores the old directory.
 
-    The new file or directory gets the mode of the one that it replaces, and its owner and group if
-    permitted. In a directory, this also applies to each file with the same name.
+    The new file or directory gets the mode, and if permitted the owner and group, of the old file
+    or directory. In a directory, each file gets the mode and owner of the old file with the same
+    name.
 
-    A process that opens several files of a directory by path may read some of the old and some of
-    the new directory. `keras_attn_runtime` detects this and reads again.
+    If a process opens several files of a directory during a replacement, some files can be old and
+    others new. `keras_attn_runtime` detects this and reads the directory again.
 
     Args:
-        path: Final path. An existing file is replaced, and so is a directory that is empty or
-            contains an earlier export. Other directories, named pipes, sockets and devices are
-            refused. If the path is a link, its target is replaced.
-        is_file: Bool. If `True`, the block writes a file, and an existing directory is refused
-            before the block runs. If `False`, it writes a directory, and an existing file is
-            refused. Defaults to `None`, unknown: a directory is refused after the block if it wrote
-            a file.
-        first_bytes: Bytes with which an existing file must begin to be replaced. Empty files are
-            always replaced. Defaults to `b""`: any file, if the block may write a file.
-        like: Path of a file whose mode and owner a new file gets, because it was moved away from
-            `path`. Defaults to `None`.
+        path: Final path. An existing file, an empty directory, and a directory that contains an
+            earlier export are replaced. Other directories, named pipes, sockets and devices raise
+            an error. If the path is a symbolic link, its target is replaced.
+        is_file: Bool, whether the block writes a file. `True` raises an error before the block runs
+            if `path` is a directory. `False` raises an error if `path` is a file. Defaults to
+            `None`: if `path` is a directory and the block writes a file, an error is raised after
+            the block.
+        first_bytes: Bytes. An existing file is only replaced if it begins with these bytes or is
+            empty. Defaults to `b""`: any file is replaced.
+        like: Path of a file. If `path` does not exist, the new file gets the mode and owner of this
+            file. Defaults to `None`.
 
     Yields:
         `pathlib.Path`, the temporary path.
 
     Raises:
         FileNotFoundError: If the directory of `path` does not exist.
-        FileExistsError: If `path` is a directory with content other than an earlier export, a
-            directory if the block writes a file, a file if it writes a directory, a file that
-            begins with other bytes, or neither a file nor a directory.
+        FileExistsError: If `path` must not be replaced: a directory with content other than an
+            earlier export, a directory although the block writes a file, a file although
+            `is_file=False`, a file that does not begin with `first_bytes`, or neither a file nor a
+            directory.
 
     Example:
 
@@ -109,7 +114,7 @@ def atomic_replace(
         partial = directory / path.name
         yield partial
         flush_to_disk(partial)
-        # Checked again, because other processes may have written while the block ran.
+        # Check again, because another process may have changed `path` while the block ran.
         _refuse_other_content(path, partial.is_file(), first_bytes)
         _keep_modes(path if like is None or path.exists() else Path(like), partial)
         _put_in_place(partial, path)
@@ -118,11 +123,11 @@ def atomic_replace(
 
 
 def _keep_modes(old, new):
-    """Gives files and directories the mode and the owner of those that they replace."""
-    with contextlib.suppress(OSError):  # owned by another user, removed, or without modes
+    """Copies mode and owner of old files and directories to the new ones."""
+    with contextlib.suppress(OSError):  # no permission, removed, or not supported
         before, now = old.stat(), new.stat()
         mode = stat.S_IMODE(before.st_mode)
-        if old.is_file() and new.is_dir():  # read permission includes entering the directory
+        if old.is_file() and new.is_dir():  # add the execute bits of a directory
             mode |= (mode & 0o444) >> 2
         if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
             with contextlib.suppress(OSError):
@@ -136,7 +141,7 @@ def _keep_modes(old, new):
 
 
 def _put_in_place(new, path):
-    """Moves a file or directory to `path`. Previous content ends up in the directory of `new`."""
+    """Moves `new` to `path`. A previous directory is moved to the parent directory of `new`."""
     if new.is_file() and not path.is_dir():
         os.replace(new, path)
         return
@@ -150,7 +155,7 @@ def _put_in_place(new, path):
             _replace_in_two_steps(new, path)
             return
         except OSError as error:
-            # Another process has just created or removed the path.
+            # Another process has created or removed the path: try again.
             changed = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
             if error.errno not in changed or not os.path.lexists(new):
                 raise
@@ -161,12 +166,12 @@ def _put_in_place(new, path):
 
 
 def _replace_in_two_steps(new, path):
-    """Moves the old directory away and the new one to its place, without an atomic exchange.
+    """Moves the old directory away, and then moves the new directory to `path`.
 
-    If the process ends between the two steps, `working_directory` moves the old one back.
+    If the process ends between the two steps, `working_directory` restores the old directory.
     """
     previous = new.with_name(PREVIOUS)
-    if os.path.lexists(previous):  # moved away in an earlier attempt
+    if os.path.lexists(previous):  # an earlier attempt moved it
         remove(previous)
     try:
         os.rename(path, previous)
@@ -178,19 +183,19 @@ def _replace_in_two_steps(new, path):
 
 
 def _move_by_copying(path, target):
-    """Moves a directory of a container image, which overlayfs cannot rename."""
+    """Moves a directory of a container image by copying, because overlayfs cannot rename it."""
     copy = target.with_name("copy")
     remove(copy)
     shutil.copytree(path, copy, symlinks=True)
     flush_to_disk(copy)
     os.rename(copy, target)
-    for main in EXPORTS:  # first, so that the rest is not mistaken for an export
+    for main in EXPORTS:  # first, so that an incomplete directory is no export
         (path / main).unlink(missing_ok=True)
     shutil.rmtree(path)
 
 
 def _is_whole(path):
-    """Returns whether a path exists and is not a remainder of an interrupted `_move_by_copying`."""
+    """Returns whether a path exists and is not the rest of an interrupted `_move_by_copying`."""
     if not path.is_dir() or path.is_symlink():
         return os.path.lexists(path)
     names = _names_in(path)
@@ -199,10 +204,10 @@ def _is_whole(path):
 
 
 def _names_in(path):
-    """Returns the names in a directory; an empty set if it does not exist (any more)."""
+    """Returns the set of names in a directory. It is empty if the directory does not exist."""
     try:
         return set(os.listdir(path))
-    except (FileNotFoundError, NotADirectoryError):  # moved away by another process
+    except (FileNotFoundError, NotADirectoryError):  # another process moved it
         return set()
 
 

@@ -1,4 +1,4 @@
-"""Checkpoint files of arrays and metadata, written atomically and verified when read."""
+"""Checkpoint files with arrays and metadata. They are written atomically and verified."""
 
 import json
 import tempfile
@@ -36,11 +36,11 @@ def write_checkpoint(
     Args:
         path: Path of the file.
         arrays: List of NumPy arrays.
-        facts: Dict that JSON can represent.
-        like: Path of a file whose mode and owner a new file gets, see `atomic_replace`. Defaults to
+        facts: Dict that JSON can represent, the metadata.
+        like: Path of a file whose mode and owner are copied, see `atomic_replace`. Defaults to
             `None`.
     """
-    # NumPy files do not support bfloat16.
+    # npz files do not support bfloat16.
     arrays = [
         array.astype("float32") if array.dtype.name == "bfloat16" else array for array in arrays
     ]

@@ -1,4 +1,4 @@
-"""Atomic exchange of two paths, where the operating system supports it."""
+"""Atomic exchange of two paths, if the operating system supports it."""
 
 import ctypes
 import errno
@@ -8,26 +8,27 @@ import sys
 from os import PathLike
 
 _CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.EPERM}
-"""Errors of kernels, sandboxes and file systems without an exchange (NFS, FAT, old kernels), and of
-overlayfs for directories of a lower layer, such as those of a container image."""
+"""Errors that mean that the exchange is not supported: by the kernel, a sandbox or the file system
+(NFS, FAT), or by overlayfs for directories of a lower layer, as in a container image.
+"""
 
 
 def exchange_paths(first: str | PathLike[str], second: str | PathLike[str]) -> bool:
-    """Exchanges two files or directories of one file system atomically.
+    """Exchanges two files or directories of the same file system atomically.
 
-    A reader of either path finds the old or the new content at any time, never nothing. Links
-    themselves are exchanged, not their targets.
+    Both paths exist at any time, with the old or the new content. Symbolic links are exchanged
+    themselves, not their targets.
 
     Args:
         first: Existing path.
         second: Existing path.
 
     Returns:
-        Bool, `False` if the operating system or the file system does not support it; then nothing
-        has changed.
+        Bool. `False` if the operating system or the file system does not support the exchange. In
+        this case nothing has changed.
 
     Raises:
-        OSError: If the exchange failed, for instance because a path is missing.
+        OSError: If the exchange failed, for example because a path does not exist.
     """
     exchange = _system_call()
     if exchange is None:
@@ -51,7 +52,7 @@ def _system_call():
             renamex.argtypes = [path, path, flags]
             return functools.partial(_call_darwin, renamex)
         renameat2 = library.renameat2
-    except (AttributeError, OSError, TypeError):  # Windows, or an old C library
+    except (AttributeError, OSError, TypeError):  # Windows or an old C library
         return None
     renameat2.argtypes = [ctypes.c_int, path, ctypes.c_int, path, flags]
     return functools.partial(_call_linux, renameat2)

@@ -1,4 +1,4 @@
-"""Reading text files line by line, with UTF-8 and gzip."""
+"""Reads UTF-8 text files line by line, plain or compressed with gzip."""
 
 import gzip
 import zlib
@@ -10,15 +10,15 @@ from pathlib import Path
 def read_lines(path: str | PathLike) -> Iterator[str]:
     r"""Reads a UTF-8 text file line by line.
 
-    A line ends at `\n` or `\r\n` and nowhere else: a lone `\r`, a form feed or U+2028 inside a
-    sentence must not shift the pairing of two parallel files. A byte order mark at the beginning
-    is dropped. One line is in memory at a time.
+    A line ends only at `\n` or `\r\n`. A single `\r`, a form feed or U+2028 does not end a line,
+    because this would misalign the lines of two parallel files. A byte order mark at the beginning
+    is removed. Only one line is in memory at a time.
 
     Args:
         path: Path of a text file. A file whose name ends with `.gz` is decompressed.
 
     Yields:
-        Strings, the lines without their ends.
+        Strings, the lines without line breaks.
 
     Raises:
         OSError: If the file cannot be read.

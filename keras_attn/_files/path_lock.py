@@ -1,4 +1,4 @@
-"""Lock of the files of a training, for one process at a time."""
+"""Lock that lets only one process at a time write the files of a training."""
 
 import contextlib
 import json
@@ -15,14 +15,14 @@ from keras_attn._files.working_directory import short_name
 
 
 class PathLock:
-    """Locks a directory or a file against other trainings until it is released.
+    """Exclusive lock of a directory or a file, for one training at a time.
 
-    The operating system releases the lock when the process ends for any reason. The lock file
-    remains. A file next to it names the process that holds the lock.
+    The operating system releases the lock when the process ends for any reason. The lock file is
+    not removed. A second file in the same directory names the process that holds the lock.
 
     Args:
-        path: Path of a directory or a file. It need not exist; `acquire` creates the directory.
-        name: String, purpose of the lock. Locks with different names are independent.
+        path: Path of a directory or a file. It may be missing; `acquire` creates the directory.
+        name: String, name of the lock. Locks with different names are independent.
         is_file: Bool, whether `path` is a file. Defaults to `False`.
 
     Example:
@@ -48,10 +48,10 @@ class PathLock:
         """Acquires the lock.
 
         Returns:
-            Bool, `True` if it was acquired now, `False` if this object held it already.
+            Bool, `True` if this call acquired the lock, `False` if this object already held it.
 
         Raises:
-            RuntimeError: If another process, or another training of this process, holds it.
+            RuntimeError: If another process, or another training in this process, holds the lock.
             OSError: If the directory is not writable.
         """
         if self.is_held:
@@ -59,7 +59,7 @@ class PathLock:
         folder = self.path.parent if self.is_file else self.path
         require_directory(folder)
         holder = folder / f".{self.name}.lock.json"
-        # Not thread-local, because Keras may end a training in another thread.
+        # The lock is not thread-local, because Keras may end a training in a different thread.
         lock = filelock.FileLock(folder / f".{self.name}.lock", timeout=0, thread_local=False)
         try:
             lock.acquire()
@@ -70,14 +70,14 @@ class PathLock:
                 "ends, or choose another path."
             ) from error
         self._lock, self._holder = lock, holder
-        with contextlib.suppress(OSError):  # a full disk; the lock is valid without it
+        with contextlib.suppress(OSError):  # e.g. a full disk; the lock does not need this file
             holder.write_text(json.dumps({"host": socket.gethostname(), "process": os.getpid()}))
         return True
 
     def release(self) -> None:
         """Releases the lock if this object holds it."""
         if self._lock is not None:
-            with contextlib.suppress(OSError):  # the directory may be gone
+            with contextlib.suppress(OSError):  # the directory may be removed
                 self._holder.unlink(missing_ok=True)
             self._lock.release()
             self._lock = None

@@ -1,4 +1,4 @@
-"""Temporary directories next to a file, which are cleaned up even after a kill."""
+"""Temporary directories that are removed even if a process was killed."""
 
 import contextlib
 import errno
@@ -14,34 +14,35 @@ from pathlib import Path
 import filelock
 
 PREVIOUS = "previous"
-"""Name in a working directory of the content that was moved away from the final path."""
+"""Name of the old content of the final path after it was moved to a working directory."""
 
 _LOCK = "lock"
 _PREFIX = ".partial-"
 _LONGEST = 128
-"""Maximum number of bytes of a name that becomes part of another. File systems allow 255 or 143."""
+"""Maximum number of bytes of a name that is part of another name. File systems allow 143 to 255."""
 
 
 @contextlib.contextmanager
 def working_directory(
     path: str | PathLike[str], is_whole: Callable[[Path], bool]
 ) -> Iterator[Path]:
-    """Creates a new directory next to `path` for a block, and removes it afterwards.
+    """Context manager that creates a directory in the parent of `path`, and removes it afterwards.
 
-    Its name is unique, so that several processes can write the same path, also in containers in
-    which all of them have the same process id. A lock inside of it shows that the process is
-    running; the operating system releases the lock when the process ends. The next
-    `working_directory` of the same path removes the directories of killed processes, unless the
-    file system does not support locks.
+    The directory has a unique name, so several processes can write the same path at the same time,
+    even in containers in which they have the same process id. The directory contains a lock, which
+    shows that the process is running, because the operating system releases the lock when the
+    process ends. The next `working_directory` for the same path removes the directories of killed
+    processes, if the file system supports locks.
 
     Args:
-        path: Final path, in an existing directory.
-        is_whole: Function of `path` that returns whether its content is complete. If it is not, the
-            previous content is restored: the file `PREVIOUS` of a finished block or process.
+        path: Final path. Its parent directory must exist.
+        is_whole: Function of `path` that returns whether its content is complete. If it is not
+            complete, `PREVIOUS` is moved from the working directory of an ended block or process to
+            `path`.
 
     Yields:
         Path of the directory. Its name begins with `.partial-` and ends with the name of `path`, or
-        with a checksum of a long name.
+        with its checksum if the name is long.
     """
     path = Path(path)
     _recover(path, is_whole)
@@ -56,33 +57,33 @@ def working_directory(
 
 
 def short_name(name: str) -> str:
-    """Returns a file name, or its checksum if it is too long to become part of another name."""
+    """Returns a name, or its checksum if the name is too long to be part of another name."""
     encoded = os.fsencode(name)
     return name if len(encoded) <= _LONGEST else hashlib.sha256(encoded).hexdigest()[:32]
 
 
 def _create(path):
-    """Creates a directory and acquires its lock; `None` on a file system without locks."""
+    """Creates a directory and acquires its lock. The lock is `None` if locks are not supported."""
     while True:
         directory = Path(tempfile.mkdtemp("-" + short_name(path.name), _PREFIX, path.parent))
         try:
             return directory, _acquire(directory)
         except (filelock.Timeout, FileNotFoundError, FileExistsError):
-            # Another process cleaned it up before it was locked. If that process replaces or
-            # removes the lock in the meantime, filelock finds another file or none.
+            # Another process removed the directory before it was locked, or replaced or removed the
+            # lock file. Try again.
             continue
         except OSError:
             return directory, None
 
 
 def _recover(path, is_whole):
-    """Cleans up after processes that were killed while they wrote `path`."""
+    """Removes the directories of processes that were killed while they wrote `path`."""
     pattern = re.compile(re.escape(_PREFIX) + "[^-]+-" + re.escape(short_name(path.name)))
     left = []
     with contextlib.suppress(PermissionError):  # a directory without read permission
         left = [each for each in path.parent.iterdir() if pattern.fullmatch(each.name)]
     for directory in left:
-        # Skip directories of running processes and other users, and those without locks.
+        # Skip directories of running processes, of other users, and without support for locks.
         with contextlib.suppress(filelock.Timeout, OSError):
             lock = _acquire(directory)
             try:
@@ -95,9 +96,9 @@ def _acquire(directory):
     """Acquires the lock of a working directory.
 
     Raises:
-        Timeout: If another process holds it.
-        FileNotFoundError: If another process has removed it.
-        FileExistsError: If another process has removed it.
+        Timeout: If another process holds the lock.
+        FileNotFoundError: If another process has removed the directory.
+        FileExistsError: If another process has removed the directory.
         OSError: If the file system does not support locks.
     """
     lock = filelock.FileLock(directory / _LOCK, timeout=0, thread_local=False)
@@ -110,8 +111,8 @@ def _acquire(directory):
 
 def _is_at_its_path(lock, path):
     """Returns whether the locked file still exists and was not replaced by another file."""
-    # Private in filelock since 3.11, without public access to the descriptor. Without it, only a
-    # removed lock is detected, and not a new lock of another process.
+    # filelock has no public access to the file descriptor; the attribute is private since 3.11.
+    # Without it, only a removed lock file is detected, not a new lock file of another process.
     descriptor = getattr(getattr(lock, "_context", None), "lock_file_fd", None)
     try:
         found = os.stat(path)
@@ -132,7 +133,7 @@ def _clean_up(directory, path, is_whole):
 
 
 def remove(path: Path) -> None:
-    """Removes a file or a directory, if it exists, as far as possible."""
+    """Removes a file or a directory if it exists. Errors in a directory are ignored."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -140,9 +141,9 @@ def remove(path: Path) -> None:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Waits until a file, or all files of a directory, are written to disk.
+    """Flushes a file, or all files of a directory, to disk.
 
-    Some file systems report a full disk only here.
+    Some file systems only report a full disk at this point.
     """
     if path.is_file():
         _flush_file(path)
@@ -160,7 +161,7 @@ def _flush_file(path):
 
 
 def flush_directory(path: str | PathLike[str]) -> None:
-    """Waits until the names in a directory are written to disk, if the system supports it."""
+    """Flushes the entries of a directory to disk if the system supports it."""
     if os.name == "nt":  # Windows cannot open directories.
         return
     try:

@@ -16,9 +16,10 @@ T = TypeVar("T")
 
 
 def accepts_numpy_numbers(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a function so that NumPy numbers in its arguments become Python numbers.
+    """Decorator that converts NumPy numbers in the arguments of a function to Python numbers.
 
-    Keras refuses NumPy integers as sizes, and JSON cannot serialize them in a configuration.
+    Keras does not accept NumPy integers as sizes, and JSON cannot serialize them in a
+    configuration.
     """
 
     @functools.wraps(function)
@@ -45,7 +46,7 @@ def known_values(tensor: TensorLike) -> np.ndarray | None:
     """Returns the values of a tensor as a NumPy array, or `None` for a symbolic tensor."""
     try:
         return keras.ops.convert_to_numpy(tensor)
-    # The errors of TensorFlow, JAX, PyTorch and Keras for tensors without values.
+    # TensorFlow, JAX, PyTorch and Keras raise these errors for symbolic tensors.
     except (TypeError, ValueError, RuntimeError):
         return None
 
@@ -53,11 +54,11 @@ def known_values(tensor: TensorLike) -> np.ndarray | None:
 def check_integers(name: str, values: Tensor | np.ndarray) -> None:
     """Raises a `ValueError` unless a tensor has an integer dtype.
 
-    An empty tensor may have any dtype: `np.array([[]])` has a float dtype.
+    Empty tensors may have any dtype, because `np.array([[]])` has a float dtype.
 
     Args:
         name: String, name of the argument.
-        values: Tensor, its value.
+        values: Tensor, value of the argument.
     """
     dtype = keras.backend.standardize_dtype(values.dtype)
     if "int" not in dtype and 0 not in tuple(values.shape):
@@ -71,7 +72,7 @@ def check_token_ids(**token_ids: int | Sequence[int]) -> None:
     """Raises a `ValueError` unless token ids are non-negative integers.
 
     Args:
-        **token_ids: Ids, or lists of ids, by the names of their arguments.
+        **token_ids: Ids, or lists of ids, with the names of the arguments.
     """
     for name, value in token_ids.items():
         ids, kind = (value, "integers") if isinstance(value, list) else ([value], "an integer")
@@ -83,7 +84,7 @@ def check_token_ids(**token_ids: int | Sequence[int]) -> None:
 
 
 def check_optional_token_ids(**token_ids: Any) -> None:
-    """Raises a `ValueError` like `check_token_ids`; `None` is valid and means no such token."""
+    """Checks token ids like `check_token_ids`. `None` is valid and means no such token."""
     check_token_ids(**{name: value for name, value in token_ids.items() if value is not None})
 
 
@@ -94,10 +95,10 @@ def check_number(
 
     Args:
         name: String, name of the argument.
-        value: Its value.
+        value: Value of the argument.
         condition: Function that returns whether a number is in the range.
         expected: String, description of the range.
-        advice: String, advice in the error message.
+        advice: String, last sentence of the error message.
     """
     if not is_number(value) or not condition(value):
         raise ValueError(
@@ -112,7 +113,7 @@ def check_same_batch(layer: keras.layers.Layer, **inputs: Any) -> None:
 
     Args:
         layer: Layer, for the error message.
-        **inputs: Tensors, dicts of tensors or `None`, by the names of their arguments.
+        **inputs: Tensors, dicts of tensors or `None`, with the names of the arguments.
     """
     shapes = {}
     for name, value in inputs.items():
@@ -142,7 +143,7 @@ def check_same_time(value: Tensor | None, key: Tensor | None) -> None:
 
 
 def check_sequence_shape(name: str, shape: Any) -> None:
-    """Raises a `ValueError` that names the argument unless a shape is `(batch, time, features)`."""
+    """Raises a `ValueError` unless a shape is `(batch, time, features)`."""
     if len(shape) != 3:
         raise ValueError(
             f"Expected {name} of shape (batch, time, features). Received: {name} with shape "
@@ -151,13 +152,13 @@ def check_sequence_shape(name: str, shape: Any) -> None:
 
 
 def check_positive_integer(name: str, value: object) -> None:
-    """Raises a `ValueError` that names the argument unless it is an integer of at least 1."""
+    """Raises a `ValueError` unless an argument is an integer of at least 1."""
     if not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"Expected {name} to be a positive integer. Received: {name}={value!r}.")
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Returns whether a value is a real number, of Python or NumPy."""
+    """Returns whether a value is a real number of Python or NumPy."""
     return isinstance(value, numbers.Real)
 
 
@@ -169,13 +170,14 @@ def is_finite(value: object) -> TypeGuard[float]:
 def check_second_input(
     layer: keras.layers.Layer, name: str, value: T | None, alternative: str = ""
 ) -> T:
-    """Raises a `ValueError` if a layer with two inputs gets only the first one.
+    """Raises a `ValueError` if a layer with two inputs only gets the first input.
 
     Args:
         layer: Layer, for the error message.
         name: String, name of the call argument.
-        value: Its value, or its shape.
-        alternative: String, sentence about an alternative without this input. Defaults to `""`.
+        value: Value or shape of the argument.
+        alternative: String, sentence of the error message about an alternative without this input.
+            Defaults to `""`.
 
     Returns:
         `value`.
@@ -191,10 +193,10 @@ def check_second_input(
 
 
 def check_layers(**layers: object) -> None:
-    """Raises a `ValueError` that names the argument unless it is a layer or `None`.
+    """Raises a `ValueError` unless all arguments are layers or `None`.
 
     Args:
-        **layers: Values by the names of their arguments.
+        **layers: Values, with the names of the arguments.
     """
     for name, value in layers.items():
         if value is not None and not isinstance(value, keras.layers.Layer):
@@ -210,11 +212,11 @@ def list_of_layers(name: str, layers: Any, kind: type[T]) -> list[T]:
 
     Args:
         name: String, name of the argument.
-        layers: Its value, an iterable of at least one layer.
+        layers: Value of the argument, an iterable of at least one layer.
         kind: Class of the layers.
 
     Raises:
-        ValueError: If `layers` is not an iterable of layers of this class, or empty.
+        ValueError: If `layers` is empty, or not an iterable of layers of the class `kind`.
     """
     received = repr(layers)
     if hasattr(layers, "__iter__") and not isinstance(layers, str):
@@ -232,9 +234,9 @@ def check_compute_dtype(layer: keras.layers.Layer, **parts: object) -> None:
     """Raises a `ValueError` unless a layer and its parts have the same compute dtype.
 
     Args:
-        layer: The outer Keras layer.
-        **parts: Layers by the names of their arguments. `None` and objects without a
-            `compute_dtype` are accepted.
+        layer: Outer Keras layer.
+        **parts: Layers, with the names of the arguments. `None` and objects without a
+            `compute_dtype` are valid.
     """
     for name, part in parts.items():
         if isinstance(part, type):
@@ -253,7 +255,7 @@ def check_compute_dtype(layer: keras.layers.Layer, **parts: object) -> None:
 
 
 def check_cell(cell: object) -> None:
-    """Raises a `ValueError` unless an object is a recurrent cell, which computes a single step."""
+    """Raises a `ValueError` unless an object is a recurrent cell."""
     if isinstance(cell, (keras.layers.RNN, type)) or not hasattr(cell, "state_size"):
         kind = f"the class {cell.__name__}" if isinstance(cell, type) else type(cell).__name__
         raise ValueError(
@@ -263,6 +265,6 @@ def check_cell(cell: object) -> None:
 
 
 def check_dropout(name: str, rate: object) -> None:
-    """Raises a `ValueError` that names the argument unless it is a dropout rate in [0, 1)."""
+    """Raises a `ValueError` unless an argument is a dropout rate in [0, 1)."""
     if not is_number(rate) or not 0 <= rate < 1:
         raise ValueError(f"Expected {name} to be in [0, 1). Received: {name}={rate!r}.")

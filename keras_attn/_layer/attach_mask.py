@@ -8,7 +8,7 @@ from keras_attn._types import Mask, Tensor
 class AttachMask(keras.layers.Layer):
     """Attaches an implicit Keras mask to a tensor.
 
-    Keras itself attaches a mask only to the first output of a layer.
+    Keras only attaches a mask to the first output of a layer.
 
     Call arguments:
         inputs: Tensor of any shape.

@@ -9,7 +9,7 @@ def build_activation(activation: object, shape: StaticShape) -> None:
     """Builds an activation that is a layer, such as `keras.layers.PReLU`.
 
     Args:
-        activation: Activation function or layer. Functions have nothing to build.
+        activation: Activation function or layer. Functions need no build.
         shape: Tuple, shape of the inputs.
     """
     if isinstance(activation, keras.layers.Layer):
@@ -17,11 +17,12 @@ def build_activation(activation: object, shape: StaticShape) -> None:
 
 
 def ensure_built(layer: keras.layers.Layer, *shapes: Any) -> None:
-    """Builds a layer unless it is built already, because it is shared or loaded.
+    """Builds a layer if it is not built yet. Shared and loaded layers can already be built.
 
     Args:
         layer: Keras layer.
-        *shapes: Arguments of its `build`; any shapes for a layer that does not override `build`.
+        *shapes: Arguments of `layer.build`. For a layer that does not override `build`, only the
+            first shape is used.
     """
     if layer.built:
         return

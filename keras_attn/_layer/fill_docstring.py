@@ -1,4 +1,4 @@
-"""Docstrings of subclasses with sections of their base class."""
+"""Inserts docstring sections of a base class into docstrings of subclasses."""
 
 import inspect
 import re
@@ -10,14 +10,14 @@ _SECTIONS = {"arguments": "Args", "call_arguments": "Call arguments", "returns":
 
 
 def fill_docstring(base: type) -> Callable[[Class], Class]:
-    """Class decorator that fills sections of a docstring with those of a base class.
+    """Class decorator that inserts docstring sections of a base class.
 
     A line `{{arguments}}`, `{{call_arguments}}` or `{{returns}}` is replaced by the section `Args`,
-    `Call arguments` or `Returns` of `base`. The entry `decoder` of `Args` is omitted, because
-    each search documents it with its own arguments.
+    `Call arguments` or `Returns` of `base`. The entry `decoder` of `Args` is omitted, because each
+    search documents this argument itself.
 
     Args:
-        base: Class with the sections.
+        base: Class whose docstring contains the sections.
 
     Returns:
         The decorator.

@@ -5,13 +5,13 @@ import keras
 
 
 def flatten_layers(roots: Iterable[Any]) -> list[keras.layers.Layer]:
-    """Returns all layers that are reachable through attributes, lists and dicts, once each.
+    """Returns all layers that are reachable through attributes, lists and dicts.
 
     Args:
-        roots: Iterable of Keras layers, models, or lists and dicts of them.
+        roots: Iterable of Keras layers, models, or lists and dicts of layers.
 
     Returns:
-        List of Keras layers, including the roots.
+        List of Keras layers, including the roots. Each layer occurs once.
     """
     seen, found, open_values = set(), [], list(roots)
     while open_values:

@@ -9,7 +9,7 @@ from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn._layer.rematerialization import is_rematerialized, release_parts, rematerialized
 
 KERAS_ARGUMENTS = {"activity_regularizer", "autocast", "dtype", "input_shape", "name", "trainable"}
-"""Arguments of `keras.layers.Layer`, which all classes accept."""
+"""Arguments of `keras.layers.Layer`. All layers accept them."""
 
 OTHER_WAYS = {
     "dropout": "Only MultiHeadAttention and the blocks drop attention weights; elsewhere, put "
@@ -20,28 +20,31 @@ OTHER_WAYS = {
     "score_mode": 'Use LuongAttention("dot") or LuongAttention("concat", units=...).',
     "use_scale": "Use LuongAttention(..., scale=True) or BahdanauAttention(..., normalize=True).",
 }
-"""Alternatives to arguments that only Keras' layers have."""
+"""Advice for arguments that only layers of Keras have."""
 
 
 class Layer(keras.layers.Layer):
     """Base class of the layers of this package.
 
-    It fixes methods of Keras that ignore the parts of a layer (`stateless_call`,
-    `keras.RematScope`), and raises helpful errors for calls in Keras' style that are not supported.
+    The class fixes `stateless_call` and `keras.RematScope`, because the implementations of Keras
+    ignore the sublayers of a layer. It also raises helpful errors for arguments and calls that
+    layers of Keras support, but layers of this package do not.
 
     Args:
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
-        ValueError: If an argument is unknown, or the dtype policy quantizes.
+        ValueError: If an argument is unknown, or the dtype policy is a quantized policy.
     """
 
     is_container = False
-    """Bool, whether a `keras.RematScope` recomputes the parts of the layer separately, not as a
-    whole."""
+    """Bool, whether a `keras.RematScope` applies to the sublayers separately, not to the layer as a
+    whole.
+    """
 
     if TYPE_CHECKING:
-        # Keras names the arguments of `build` after those of `call`, so they differ by layer.
+        # Keras derives the argument names of `build` from `call`, so each layer has a different
+        # signature.
         def build(self, *args: Any, **kwargs: Any) -> None: ...
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -69,7 +72,7 @@ class Layer(keras.layers.Layer):
             )
 
     def _argument_names(self):
-        """Returns the argument names of the class and its bases, up to this class."""
+        """Returns the argument names of the class and its base classes up to `Layer`."""
         names = {}
         for cls in type(self).__mro__:
             if cls is Layer:
@@ -94,7 +97,7 @@ class Layer(keras.layers.Layer):
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return super().__getattr__(name)  # only where a backend defines it, as torch does
+            return super().__getattr__(name)  # only torch defines this method
         except AttributeError:
             pass
         message = f"{type(self).__name__!r} object has no attribute {name!r}."
@@ -115,15 +118,14 @@ class Layer(keras.layers.Layer):
     ) -> tuple[Any, ...]:
         """Calls the layer without side effects, see `keras.layers.Layer.stateless_call`.
 
-        The method of Keras calls `call` directly, so that `training` does not reach the parts of
-        the layer.
+        The method of Keras calls `call` directly, so `training` has no effect in sublayers.
 
         Args:
-            trainable_variables: List of values of all trainable variables.
-            non_trainable_variables: List of values of all non-trainable variables.
+            trainable_variables: Sequence with the values of all trainable variables.
+            non_trainable_variables: Sequence with the values of all non-trainable variables.
             *args: Positional call arguments.
             return_losses: Bool, whether to also return the losses. Defaults to `False`.
-            **kwargs: Call arguments by name.
+            **kwargs: Keyword call arguments.
 
         Returns:
             Tuple of the outputs, the new values of the non-trainable variables and, if
@@ -163,12 +165,12 @@ class Layer(keras.layers.Layer):
         return rematerialized(self, layer_call)
 
     def rematerialized(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Calls a method, recomputed in the backward pass if the layer is in a `keras.RematScope`.
+        """Calls a method. If the layer has a `keras.RematScope`, the backward pass recomputes it.
 
         Args:
             method: Bound method of the layer.
             *args: Positional arguments of the method.
-            **kwargs: Arguments of the method by name.
+            **kwargs: Keyword arguments of the method.
 
         Returns:
             The result of the method.
@@ -176,7 +178,8 @@ class Layer(keras.layers.Layer):
         scope = remat_mode(self)
         if scope is None or scope.mode in (None, "activations"):
             return method(*args, **kwargs)
-        # Only for `call`, the output size is known in advance.
+        # The mode "larger_than" is not supported here: only the output size of `call` is known in
+        # advance.
         whole = scope.mode == "full" or self.name in scope.layer_names
         release_parts(self, all_parts=whole)
         return (rematerialized(self, method) if whole else method)(*args, **kwargs)

@@ -1,9 +1,10 @@
-"""Refuses Keras' quantization of models with layers of this package.
+"""Disables the quantization of Keras for models with layers of this package.
 
-`keras.Model.quantize` quantizes every layer without sublayers, and skips others with a warning. In
-our layers, it would quantize only the inner dense layers, and the saved model could not be loaded.
-Keras does not ask the outer layers first, so this module wraps `keras.Model.quantize` when the
-package is imported. Other models are unaffected.
+`keras.Model.quantize` quantizes every layer without sublayers, and skips layers that do not support
+it with a warning. In layers of this package, it would only quantize the inner dense layers, and the
+saved model could not be loaded. Keras has no hook for the outer layers, so this module wraps
+`keras.Model.quantize` when the package is imported. Models without layers of this package are not
+affected.
 """
 
 import functools
@@ -16,7 +17,7 @@ from keras_attn._layer.layer import Layer
 
 
 def refuse_quantization() -> None:
-    """Wraps `keras.Model.quantize`, once."""
+    """Wraps `keras.Model.quantize`. Repeated calls have no effect."""
     original = keras.Model.quantize
     if hasattr(original, "_keras_attn"):
         return

@@ -1,13 +1,13 @@
-"""Recomputation of layers in the backward pass (gradient checkpointing), for `keras.RematScope`.
+"""Rematerialization (gradient checkpointing) of layers for `keras.RematScope`.
 
-Keras 3.15 passes keyword arguments, including `training`, to the checkpoints of the backends.
-TensorFlow refuses them in a graph, and JAX traces them, so layers with such arguments fail. In
-addition, random numbers are different when they are sampled again in the backward pass. Here, a
-checkpoint has positional tensor arguments only, and they include the state of the layer and its
-random seeds.
+A checkpoint is a function that the backward pass computes again. Keras 3.15 passes keyword
+arguments, including `training`, to the checkpoint functions of the backends. TensorFlow does not
+accept keyword arguments in a graph, and JAX traces them, so layers with such arguments fail. In
+addition, the backward pass samples different random numbers. In this module, a checkpoint only has
+positional tensor arguments. They include the state of the layer and its random seeds.
 
-Private name of Keras used here: `_remat_mode`, the scope in which a layer was created. It can be
-removed when Keras' `rematerialized_call` supports keyword arguments.
+The module uses the private attribute `_remat_mode` of Keras, the scope in which a layer was
+created. The module can be removed when `rematerialized_call` of Keras supports keyword arguments.
 """
 
 import math
@@ -23,13 +23,13 @@ from keras_attn._layer.flatten_layers import flatten_layers
 
 
 class CallContext(keras.layers.Layer):
-    """Calls a function in the call context of a layer: `training` and autocasting.
+    """Calls a function in the call context of a layer, with its `training` and autocasting.
 
     Call arguments:
-        inputs: Tensor whose implicit mask is passed to the function, or `None`.
+        inputs: Tensor, or `None`. Its implicit mask is passed to the function.
         function: Function of `(mask, training)`.
-        mask: Filled in by Keras.
-        training: Filled in by Keras.
+        mask: Keras passes this argument.
+        training: Keras passes this argument.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -48,13 +48,13 @@ class CallContext(keras.layers.Layer):
 
 
 def release_parts(layer: keras.layers.Layer, all_parts: bool) -> None:
-    """Removes the checkpoints that Keras would create for parts of a layer.
+    """Disables the checkpoints that Keras would create for the sublayers of a layer.
 
     Args:
-        layer: The layer.
-        all_parts: Bool. `True` for a layer that is recomputed as a whole, where checkpoints of
-            parts only add computations. `False` removes only those of Keras' layers, which would
-            fail.
+        layer: Layer.
+        all_parts: Bool. `True` disables the checkpoints of all sublayers. Use it if the layer is
+            recomputed as a whole, because further checkpoints would only repeat computations.
+            `False` only disables the checkpoints of layers of Keras, which would fail.
     """
     for part in flatten_layers([layer]):
         if part is not layer and (all_parts or not hasattr(part, "is_container")):
@@ -64,7 +64,7 @@ def release_parts(layer: keras.layers.Layer, all_parts: bool) -> None:
 def is_rematerialized(
     layer: keras.layers.Layer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
-    """Returns whether the scope in which a layer was created requests its recomputation."""
+    """Returns whether a layer must be recomputed according to its `keras.RematScope`."""
     scope = remat_mode(layer)
     if scope is None or scope.mode in (None, "activations"):
         return False
@@ -86,11 +86,11 @@ def _symbolic(value):
 
 
 def rematerialized(layer: keras.layers.Layer, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function of a layer so that training recomputes it in the backward pass.
+    """Wraps a function of a layer in a checkpoint for training.
 
     Args:
-        layer: The layer.
-        function: Function that uses the variables of the layer.
+        layer: Layer.
+        function: Function that may use the variables of the layer.
 
     Returns:
         Function with the same arguments and results. Outside of training, it calls `function`
@@ -115,7 +115,7 @@ def rematerialized(layer: keras.layers.Layer, function: Callable[..., Any]) -> C
         ]
         layers = [layer, *(leaf for leaf in leaves if isinstance(leaf, keras.Layer))]
         variables = list({id(v): v for each in layers for v in each.variables}.values())
-        # Read in a layer without autocasting, so that they have full precision.
+        # Read the variables in a layer without autocasting, so that they have full precision.
         values = reader(
             None,
             function=lambda mask, training: [ops.copy(v.value) for v in variables],
@@ -155,10 +155,10 @@ def rematerialized(layer: keras.layers.Layer, function: Callable[..., Any]) -> C
 
 
 def _checkpoint(function, operands):
-    """Calls a function from tensors to a tuple of tensors, as a checkpoint."""
+    """Calls a function as a checkpoint. The function maps tensors to a tuple of tensors."""
     if keras.backend.backend() != "tensorflow":
         return keras.remat(function)(*operands)
-    # TensorFlow warns about gradients of integers, so they are not passed through the checkpoint.
+    # TensorFlow warns about gradients of integers, so only pass floats through the checkpoint.
     is_float = [each.dtype.is_floating for each in operands]
     others = [each for each, is_ in zip(operands, is_float, strict=True) if not is_]
     forward = {}

@@ -1,1 +1,1 @@
-"""Random numbers and indices that are functions of a seed."""
+"""Random numbers and random indices that only depend on a seed."""

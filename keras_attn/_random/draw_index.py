@@ -7,18 +7,18 @@ from keras_attn._backend.integers import sum_int32
 from keras_attn._types import Tensor
 
 WHOLE = 2.0**30
-"""Integer that represents a probability of 1: integer sums do not depend on their order."""
+"""Integer that represents the probability 1. Sums of integers do not depend on the order."""
 
 
 def draw_index(probs: Tensor, uniforms: Tensor) -> Tensor:
     """Samples an index for each row by inverse transform sampling.
 
-    First a block of about `sqrt(V)` adjacent indices is sampled, then an index of the block. So
-    fewer sums are compared with a random number. This is faster, and rounding differences between
-    runtimes rarely change the result.
+    The function first samples a block of about `sqrt(V)` adjacent indices, and then an index in
+    this block. It therefore compares fewer sums with a random number. This is faster, and rounding
+    differences between runtimes rarely change the result.
 
     Args:
-        probs: Float32 tensor of shape `(rows, V)`, probabilities with a sum of at most 1.
+        probs: Float32 tensor of shape `(rows, V)`, probabilities. The sum of a row is at most 1.
             Probabilities below 2**-30 are treated as 0.
         uniforms: Float32 tensor of shape `(rows, 2)` with numbers in [0, 1).
 
@@ -36,7 +36,7 @@ def draw_index(probs: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _draw(parts, uniform):
-    """Returns the index of the first cumulative sum above a random share, `(rows, 1)`."""
+    """Returns the index `(rows, 1)` of the first cumulative sum above `uniform * total`."""
     sums = ops.cumsum(parts, axis=-1)
     share = ops.cast(uniform * ops.cast(sums[:, -1:], "float32"), "int32")
     index = sum_int32(sums <= share, axis=-1, keepdims=True)

@@ -2,23 +2,24 @@ from keras import ops
 
 from keras_attn._types import Tensor
 
-INCREMENT = 0x9E3779B9  # 2**32 over the golden ratio, rounded to an odd number
+INCREMENT = 0x9E3779B9  # 2**32 divided by the golden ratio, rounded to an odd number
 
 
 def uniform_numbers(seeds: Tensor, *sizes: int | Tensor) -> Tensor:
-    """Returns random numbers in [0, 1) that are a function of a seed and an index, on all runtimes.
+    """Returns random numbers in [0, 1) that only depend on seeds and are equal on all runtimes.
 
-        h[b]    = mix(seeds[b] + i)
-        h[b, j] = mix(h[b] + (j + 1) i), and so on for each further axis
+        h[b]    = mix(seeds[b] + c)
+        h[b, j] = mix(h[b] + (j + 1) c)
 
-    on 32 bits, with `i = 0x9E3779B9`. A mixing function, here the finalizer of
-    [MurmurHash3](https://github.com/aappleby/smhasher/wiki/MurmurHash3), turns equally spaced
-    numbers into random numbers ([Steele et al., 2014](https://doi.org/10.1145/2660193.2660195)).
+    Each further axis is computed like j. The arithmetic is on 32-bit integers, and c is
+    0x9E3779B9. The function `mix` is the finalizer of
+    [MurmurHash3](https://github.com/aappleby/smhasher/wiki/MurmurHash3). It maps equally spaced
+    numbers to random numbers ([Steele et al., 2014](https://doi.org/10.1145/2660193.2660195)).
 
     Args:
-        seeds: Int32 tensor of shape `(batch,)`. Equal seeds give equal numbers; adjacent seeds give
-            independent numbers.
-        *sizes: Ints or scalar int32 tensors, sizes of the further axes.
+        seeds: Int32 tensor of shape `(batch,)`. Equal seeds result in equal numbers. Different
+            seeds, even adjacent ones, result in independent numbers.
+        *sizes: Ints or scalar int32 tensors, sizes of the axes after the batch axis.
 
     Returns:
         Float32 tensor of shape `(batch, *sizes)`, multiples of 2**-24.
@@ -37,11 +38,11 @@ def _mix(bits):
 
 
 def _shift_right(bits, places):
-    """Shifts int32 bits to the right and fills with zeros, instead of the sign."""
+    """Logical right shift of int32 numbers: fills with zeros instead of the sign bit."""
     shifted = ops.right_shift(bits, ops.cast(places, "int32"))
     return ops.bitwise_and(shifted, ops.cast(2 ** (32 - places) - 1, "int32"))
 
 
 def _int32(bits):
-    """Returns the int32 with the given bits, whose first bit is 1."""
+    """Converts an unsigned 32-bit integer of at least 2**31 to the int32 with the same bits."""
     return ops.cast(bits - 2**32, "int32")

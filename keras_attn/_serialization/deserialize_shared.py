@@ -12,9 +12,9 @@ _objects: contextvars.ContextVar[dict[Any, Any] | None] = contextvars.ContextVar
 
 @contextlib.contextmanager
 def sharing_scope() -> Iterator[None]:
-    """Makes `deserialize_shared` return one layer for each `shared_object_id` inside the block.
+    """In this scope, `deserialize_shared` returns one layer for each `shared_object_id`.
 
-    Keras has such a scope only in `load_model`, not in `keras.models.model_from_json`,
+    Keras opens a similar scope in `load_model`, but not in `keras.models.model_from_json`,
     `clone_model` and `from_config`. A nested scope uses the layers of the outer scope.
     """
     if _objects.get() is not None:
@@ -31,11 +31,11 @@ def deserialize_shared(config: dict[str, Any]) -> Any:
     """Creates a layer from a configuration that `serialize_shared` returned.
 
     Args:
-        config: Dict, the serialized layer, or `None`.
+        config: Dict that `serialize_shared` returned, or `None`.
 
     Returns:
-        The layer. In a `sharing_scope`, configurations with the same `shared_object_id` return the
-        same layer.
+        The layer. In a `sharing_scope`, configurations with the same `shared_object_id` result in
+        the same layer.
     """
     objects = _objects.get()
     key = config.get("shared_object_id") if isinstance(config, dict) else None

@@ -9,18 +9,19 @@ from keras_attn._layer.argument_checks import check_compute_dtype
 
 
 class LayerTemplate:
-    """Template from which layers with the same configuration are created.
+    """Creates layers with the configuration of a template.
 
-    It is not a plain dict, because Keras tracks dicts that are attributes of a layer, and copying
-    such a dict would copy the whole layer.
+    The class exists because a plain dict is not suitable: Keras tracks dicts that are attributes of
+    a layer, and a copy of such a dict copies the whole layer.
 
     Args:
-        layer: Keras layer; its weights are ignored.
+        layer: Keras layer, the template. Its weights are ignored.
 
     Attributes:
-        kept_alive: List of layers. When Keras loads a model, it identifies layers by their
-            addresses, so layers that were serialized must not be freed: a new layer could get the
-            same address. They are stored here, because a layer attribute would be saved.
+        kept_alive: List of layers that must not be freed. When Keras loads a model, it identifies
+            layers by their memory addresses. If a serialized layer were freed, a new layer could
+            get the same address. The list is stored here, because Keras would save it as an
+            attribute of a layer.
     """
 
     def __init__(self, layer: keras.layers.Layer) -> None:
@@ -31,15 +32,16 @@ class LayerTemplate:
     def config(self) -> dict[str, Any]:
         """Returns the serialized layer."""
         config = copy.deepcopy(self._config)
-        _remove(config, "build_config")  # a new layer may have other shapes
-        _remove(config, "shared_object_id")  # it would make all new layers one shared layer
+        _remove(config, "build_config")  # new layers may have different shapes
+        _remove(config, "shared_object_id")  # all new layers would be the same layer
         return config
 
     def new_layer(self, **arguments: Any) -> Any:
         """Creates a layer with the same configuration and a new name.
 
         Args:
-            **arguments: Arguments that differ. `dtype` also applies to the parts of the layer.
+            **arguments: Arguments that replace the arguments of the template. `dtype` also applies
+                to sublayers.
         """
         config = self.config()
         if "dtype" in arguments:
@@ -51,10 +53,10 @@ class LayerTemplate:
 
 
 def serialize_without_warning(layer: keras.layers.Layer) -> dict[str, Any]:
-    """Serializes a layer to copy it, without the warning that a lambda cannot be loaded.
+    """Serializes a layer without the warning that a lambda cannot be loaded.
 
     Raises:
-        ValueError: If the layer has a callable that Keras cannot serialize.
+        ValueError: If Keras cannot serialize a callable of the layer.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*includes a `lambda`", UserWarning)
@@ -69,14 +71,16 @@ def serialize_without_warning(layer: keras.layers.Layer) -> dict[str, Any]:
 
 
 def restore_objects(config: dict[str, Any], layer: Any) -> dict[str, Any]:
-    """Makes a config independent of the objects that are registered for saving.
+    """Collects the custom objects that are required to deserialize a configuration.
 
     Args:
-        config: Dict, the serialized layer. It is modified: functions replace their names.
-        layer: The layer.
+        config: Dict, the serialized layer. It is modified in place: the names of functions are
+            replaced by the functions.
+        layer: The layer that was serialized.
 
     Returns:
-        Dict from names to the classes of the layer and of objects in its config, and to functions.
+        Dict from names to functions and to the classes of the layer and its sublayers, for
+        `custom_objects`.
     """
     custom_objects = {}
     _restore_objects(config, layer, custom_objects)
@@ -95,7 +99,7 @@ def _restore_objects(config, layer, custom_objects):
 
 
 def _restored(value, own, custom_objects):
-    """Replaces a value of a config, given the attribute from which it was created."""
+    """Restores a value of a configuration. `own` is the attribute that was serialized."""
     if isinstance(own, types.FunctionType) and isinstance(value, dict):
         custom_objects[own.__name__] = own
         return own
@@ -106,13 +110,13 @@ def _restored(value, own, custom_objects):
 
 
 def check_template_dtype(owner: keras.layers.Layer, name: str, layer: keras.layers.Layer) -> None:
-    """Raises a `ValueError` if a template has an explicit dtype that its copies will not have.
+    """Raises a `ValueError` if a template has an explicit dtype that its copies do not have.
 
-    Copies have the dtype of `owner`. A template without an explicit dtype has the global dtype.
+    The copies have the dtype of `owner`. A template without an explicit dtype has the global dtype.
 
     Args:
         owner: Layer that creates the copies.
-        name: String, argument of `owner` that holds the template.
+        name: String, name of the template in the arguments of `owner`.
         layer: The template.
     """
     default = keras.config.dtype_policy().compute_dtype
@@ -121,12 +125,12 @@ def check_template_dtype(owner: keras.layers.Layer, name: str, layer: keras.laye
 
 
 def with_dtype(config: dict[str, Any], dtype: Any) -> dict[str, Any]:
-    """Returns a copy of a serialized layer with another dtype, also for its parts."""
+    """Returns a copy of a serialized layer with a different dtype, also for its sublayers."""
     config = copy.deepcopy(config)
     if isinstance(dtype, keras.DTypePolicy) and not isinstance(
         dtype, keras.dtype_policies.DTypePolicyMap
     ):
-        dtype = dtype.name  # Keras can always serialize a dtype that is a string.
+        dtype = dtype.name  # Keras can always serialize a string
     _set_dtype(config, dtype)
     return config
 

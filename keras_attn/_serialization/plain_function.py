@@ -4,19 +4,19 @@ from typing import Any
 
 
 def plain_function(function: Any) -> Any:
-    """Converts a callable that Keras cannot serialize to a function.
+    """Wraps a callable that Keras cannot serialize in a function.
 
-    Keras serializes functions by name, and objects by `get_config`. Layers are copied by their
-    configuration, so other callables could not be part of a stack.
+    Keras only serializes functions (by name) and objects with `get_config`. Stacks copy layers by
+    their configuration, so they do not support other callables.
 
     Args:
-        function: Activation, initializer, or another object that `keras` has looked up.
+        function: Result of a function such as `keras.activations.get` or `keras.initializers.get`.
 
     Returns:
-        `function` itself if it is a function, an object with `get_config`, or not callable.
-        Otherwise a function whose name is not the name of any Keras function, so that a saved model
-        is not loaded with a different function. Load it with `custom_objects` that contain this
-        name.
+        `function` if it is a function, has `get_config`, or is not callable. Otherwise a new
+        function. Its name is different from all names of Keras functions, so that a saved model is
+        never loaded with a wrong function. To load the model, pass `custom_objects` that contain
+        this name.
     """
     is_serializable = isinstance(function, types.FunctionType) or hasattr(function, "get_config")
     if is_serializable or isinstance(function, type) or not callable(function):

@@ -4,15 +4,15 @@ import keras
 
 
 def serialize_shared(layer: object) -> dict[str, Any]:
-    """Serializes a layer that several layers may share, so that loading restores one shared layer.
+    """Serializes a layer that several layers may share, so that it is still shared when loaded.
 
-    Keras adds a `shared_object_id` to an object from its second occurrence on. The id of the first
-    occurrence is lost if its config is nested in the config of another layer, so this function adds
-    it to every occurrence.
+    Keras adds a `shared_object_id` to the configuration of an object that occurs again. If the
+    first configuration is nested in the configuration of another layer, the id is missing there.
+    Therefore this function adds the id to every occurrence.
 
-    Keras uses the ids in `save` and `keras.saving.load_model`. `deserialize_shared` uses them in a
-    `sharing_scope`, which `GenerationModel` and `TrainingModel` open. `from_config` of a single
-    layer creates one layer per occurrence.
+    Keras uses the ids in `save` and `keras.saving.load_model`. `deserialize_shared` uses the ids in
+    a `sharing_scope`; `GenerationModel` and `TrainingModel` open this scope. Without a scope,
+    `from_config` of a layer creates one layer per occurrence.
 
     Args:
         layer: Keras layer, or `None`.

@@ -14,11 +14,12 @@ class AdditiveFeedbackAttention(FeedbackAttention):
 
         e_ts = v . tanh(W_q q_t + W_k k_s + f_ts + b)
 
-    A subclass overrides `build_features` and `compute_features`, which computes f_ts from the
-    weights of the previous step, or from the sum of the weights of all previous steps.
+    A subclass overrides `build_features` and `compute_features`. `compute_features` computes f_ts
+    from the attention weights of the previous step, or from the sum of the weights of all previous
+    steps.
 
     Args:
-        units: Positive int, size of the space in which queries and keys are compared.
+        units: Positive int, size of the projected queries and keys.
         cumulative: Bool, whether the features are computed from the sum of all previous weights.
         **kwargs: Arguments of `AttentionMechanism`.
 
@@ -47,8 +48,8 @@ class AdditiveFeedbackAttention(FeedbackAttention):
         """Computes features of previous alignments.
 
         Args:
-            alignments: Tensor of shape `(batch, beams, source)`, the weights of the previous step
-                or their sum over all previous steps.
+            alignments: Tensor of shape `(batch, beams, source)`: the weights of the previous step,
+                or the sum of the weights of all previous steps.
 
         Returns:
             Tensor of shape `(batch, beams, source, units)`.
@@ -62,7 +63,7 @@ class AdditiveFeedbackAttention(FeedbackAttention):
         self, memory: TensorDict, rows: int | Tensor, max_steps: int | Tensor | None = None
     ) -> TensorDict:
         source = ops.shape(memory["values"])[1]
-        # In half precision, a sum of many weights would lose small addends.
+        # Use float32 at least: in half precision, a sum of many weights would lose small addends.
         return {"alignments": ops.zeros((rows, source), dtype=wide_dtype(memory["values"]))}
 
     def attend_once(

@@ -22,20 +22,20 @@ def additive_score(
 
         e_ts = v . tanh(q_t + k_s + b)
 
-    Without chunks, the tanh has `batch * target * source * units` values, which training keeps for
-    the backward pass. With chunks, only the values of `chunk_size` keys exist at a time, and the
-    backward pass recomputes them. With h_ts = tanh(q_t + k_s + b) and the gradient g_ts of the loss
-    with respect to e_ts:
+    Without chunks, the tanh has `batch * target * source * units` values, which training stores for
+    the backward pass. With chunks, only the tanh of `chunk_size` keys is in memory at a time, and
+    the backward pass computes it again. Let h_ts = tanh(q_t + k_s + b), and let g_ts be the
+    gradient of the loss with respect to e_ts. The gradients are:
 
         z_ts = g_ts v (1 - h_ts^2)
-        dq_t = sum_s z_ts,  dk_s = sum_t z_ts,  dv = sum_ts g_ts h_ts.
+        dq_t = sum_s z_ts,  dk_s = sum_t z_ts,  dv = sum_ts g_ts h_ts
 
     Args:
         query: Tensor of shape `(batch, target, units)`.
         keys: Tensor of shape `(batch, source, units)`.
         vector: Tensor of shape `(units,)`, the vector v.
-        bias: Tensor of shape `(units,)`, the vector b. Defaults to `None`, no bias.
-        chunk_size: Positive int, maximum number of keys per chunk. Defaults to `None`, all keys at
+        bias: Tensor of shape `(units,)`, the vector b. Defaults to `None`: no bias.
+        chunk_size: Positive int, maximum number of keys per chunk. Defaults to `None`: all keys at
             once.
 
     Returns:
@@ -62,7 +62,7 @@ def _hidden(query, keys):
 
 @ops.custom_gradient
 def _chunked(query, chunks, vector):
-    """Scores `(N, B, T, s)` of queries `(B, T, U)` and N chunks of keys `(N, B, s, U)`."""
+    """Returns scores `(N, B, T, s)` of queries `(B, T, U)` and N chunks of keys `(N, B, s, U)`."""
     scores = map_sequentially(lambda keys: additive_score(query, keys, vector), chunks)
 
     def gradients(*args, upstream=None):
@@ -74,7 +74,7 @@ def _chunked(query, chunks, vector):
             of_vector = ops.sum(upstream * hidden, axis=(0, 1, 2))  # (U,)
             inner = upstream * vector * (1.0 - ops.square(hidden))  # (B, T, s, U)
             of_keys = ops.sum(inner, axis=1)  # (B, s, U)
-            # The chunk is no longer needed: its gradient replaces it in the buffer.
+            # The chunk is no longer needed, so its gradient overwrites it in the buffer.
             chunks = ops.slice_update(chunks, slice_starts(number, 0, 0, 0), of_keys[None])
             of_query = ops.sum(inner, axis=2)  # (B, T, U)
             sums = add_same_shape(query_sum, of_query), add_same_shape(vector_sum, of_vector)

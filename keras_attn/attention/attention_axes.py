@@ -1,7 +1,7 @@
-"""Attention over selected axes of inputs of any rank.
+"""Attention over selected axes, for inputs of any rank.
 
-The attended axes are merged to one time axis; the batch axis and the other axes are merged to one
-axis of rows.
+The attended axes are merged into one time axis. The batch axis and all other axes are merged into
+one row axis.
 """
 
 import math
@@ -13,14 +13,14 @@ from keras_attn._types import Tensor
 
 
 class AttentionAxes:
-    """Reshapes inputs `(batch, ..., features)` to `(rows, time, features)`, and results back.
+    """Reshapes inputs `(batch, ..., features)` to `(rows, time, features)`, and reverses it.
 
     Args:
         axes: Tuple of ints, the axes to attend over. Negative axes count from the end. `None`
             selects all axes between batch and features.
         query: Tensor of shape `(batch, ..., features)`.
-        value: Tensor of shape `(batch, ..., features)`, with the sizes of `query` in the axes that
-            are not attended over.
+        value: Tensor of shape `(batch, ..., features)`. It has the same sizes as `query` in all
+            axes that are not attended over.
 
     Raises:
         ValueError: If an axis is not between batch and features.
@@ -50,9 +50,9 @@ class AttentionAxes:
         """Reshapes an attention mask to `(rows, 1 or heads, target, source)`.
 
         Args:
-            mask: Boolean tensor or `None`. It ends with the attended axes of the query and of the
-                value. The batch axis comes first, followed by any number of the other axes in their
-                order and by the heads. Missing axes are broadcast.
+            mask: Boolean tensor or `None`. Its axes are, in this order: the batch axis, any number
+                of the axes that are not attended over, optionally the heads, the attended axes of
+                the query, and the attended axes of the value. Missing axes are broadcast.
 
         Returns:
             Boolean tensor of shape `(rows, 1 or heads, target, source)`, or `None` if `mask` is
@@ -75,7 +75,7 @@ class AttentionAxes:
         return ops.reshape(mask, (self._rows, heads, *map(math.prod, sizes)))
 
     def unfold(self, outputs: Tensor) -> Tensor:
-        """Reshapes `(rows, time, features)` to `(batch, ..., features)`, the axes of the query."""
+        """Reshapes `(rows, time, features)` to `(batch, ..., features)`, like the query."""
         features = outputs.shape[-1]
         outputs = ops.reshape(outputs, (*self.row_sizes, *self.query_sizes, features))
         order = [*self.row_axes, *self.axes, len(outputs.shape) - 1]

@@ -17,26 +17,26 @@ from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 class AttentionMechanism(AttentionSteps, Layer):
     """Base class of the attention mechanisms with one head.
 
-    For queries `q_t` and a memory of keys `k_s` and values `m_s`:
+    Here q_t are queries, k_s are keys and m_s are values:
 
         e_ts = score(q_t, k_s)
         a_ts = exp(e_ts) / sum_s' exp(e_ts')        (sum over the unmasked positions)
         c_t  = sum_s a_ts m_s
 
-    A subclass overrides `compute_scores`, creates its weights in `build_weights`, and overrides
+    A subclass overrides `compute_scores`. It creates its weights in `build_weights`, and overrides
     `project_keys` if it projects the keys.
 
-    `prepare_memory` computes everything that does not depend on the query. `attend` then uses the
-    result for any number of queries, for instance once per decoding step. `call` does both.
+    `prepare_memory` computes all values that do not depend on the query. `attend` uses this memory
+    for any number of queries, for example at each decoding step. `call` runs both methods.
 
     Args:
         kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
-        probability_fn: String, the function that turns scores into weights. `"softmax"` is the
+        probability_fn: String, the function that maps scores to weights. `"softmax"` is the
             equation above. `"sparsemax"` ([Martins and Astudillo,
-            2016](https://arxiv.org/abs/1602.02068)) gives a weight of 0 to positions with low
-            scores. `"hardmax"` gives all weight to the position with the highest score. It has no
-            gradient: train with another function, then set the attribute `probability_fn` before
-            inference or export. Defaults to `"softmax"`.
+            2016](https://arxiv.org/abs/1602.02068)) assigns a weight of 0 to positions with low
+            scores. `"hardmax"` assigns a weight of 1 to the position with the highest score, and 0
+            to all others. Hardmax has no gradient: train with a different function, then set the
+            attribute `probability_fn` before inference or export. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -48,13 +48,13 @@ class AttentionMechanism(AttentionSteps, Layer):
         return_attention_scores: Bool, whether to also return the attention weights. Defaults to
             `False`.
         value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
-            passes it.
+            passes this argument.
         mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
             `value`.
 
     Returns:
-        The context, of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a
-        tuple of the context and the weights, of shape `(batch, target, source)`.
+        Context of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a tuple of
+        the context and the attention weights of shape `(batch, target, source)`.
 
     Masking:
         Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
@@ -63,12 +63,12 @@ class AttentionMechanism(AttentionSteps, Layer):
     Raises:
         ValueError: If `probability_fn` is unknown, `value` is missing, `query`, `value` or `key`
             does not have rank 3, or a mask has the wrong shape or values other than 0 and 1. The
-            values of a mask are not checked inside a compiled function: there, an additive float
-            mask (0 and -1e9) has the opposite effect.
+            values of a mask cannot be checked inside a compiled function. An additive float mask (0
+            and -1e9) would have the opposite effect there.
 
     Example:
 
-    A mechanism with a score of its own needs one method:
+    A mechanism with a custom score only needs one method:
 
     >>> import numpy as np
     >>> class NegativeDistance(AttentionMechanism):
@@ -155,13 +155,13 @@ class AttentionMechanism(AttentionSteps, Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
-        """Computes everything that does not depend on the query.
+        """Computes all values that do not depend on the query.
 
         Args:
             value: Tensor of shape `(batch, source, value_dim)`.
             key: Tensor of shape `(batch, source, key_dim)`. Defaults to `value`.
             attention_mask: Boolean tensor of shape `(batch, source)` or `(batch, target, source)`.
-                Defaults to `None`, no masked positions.
+                Defaults to `None`: no masked positions.
 
         Returns:
             Dict with `keys` `(batch, source, ...)`, `values` `(batch, source, value_dim)` and the
@@ -193,7 +193,7 @@ class AttentionMechanism(AttentionSteps, Layer):
         return ops.matmul(weights, memory["values"]), weights  # (B, T, D), (B, T, S)
 
     def project_keys(self, key: Tensor) -> Tensor:
-        """Projects keys of shape `(batch, source, key_dim)`. The default returns them unchanged."""
+        """Projects keys of shape `(batch, source, key_dim)`. By default, the keys are unchanged."""
         return key
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Recording of the attention weights of all layers, without changes to the model."""
+"""Records the attention weights of all layers of an unchanged model."""
 
 import contextlib
 import contextvars
@@ -20,24 +20,24 @@ _recording: contextvars.ContextVar[tuple[dict[str, Any], dict[str, Any]] | None]
 def record_attention_scores() -> Iterator[dict[str, Any]]:
     """Records the weights of all attention layers that are called inside a `with` block.
 
-    Call models eagerly, `model(inputs)`: `predict` and `fit` trace a compiled function, in which
-    the weights have no values.
+    Call the model eagerly with `model(inputs)`. `predict` and `fit` trace a compiled function, in
+    which weights are symbolic.
 
-    The weights of a layer that attends several times are concatenated along the target axis, so
-    that the steps of a loop form one alignment. This does not suit a search, which reorders its
-    hypotheses: use its argument `return_alignments`. Blockwise attention computes no weights. On
-    JAX, loops over time are compiled: call an attention RNN with `return_attention_scores=True`
-    instead.
+    If a layer is called several times, its weights are concatenated along the target axis, so that
+    the steps of a loop form one alignment. For a search, use the argument `return_alignments`
+    instead, because a search reorders its hypotheses. Blockwise attention does not store weights,
+    so none are recorded. On JAX, loops over time are compiled, so call an attention RNN with
+    `return_attention_scores=True` instead.
 
     Returns:
-        Context manager whose value is a dict. Each call adds to it. Keys are paths of attention
-        layers, such as `"encoder/stack/block_0/self_attention"`; `"#2"` is appended to the path of
-        a second layer with the same path, for instance in an `EnsembleDecoder` of loaded models.
-        Values are NumPy arrays of shape `(batch, heads, target, source)`, or `(batch, target,
-        source)` for mechanisms with one head.
+        Context manager that yields a dict, to which each call of a layer adds weights. The keys are
+        the paths of the attention layers, such as `"encoder/stack/block_0/self_attention"`. If two
+        layers have the same path, for example in an `EnsembleDecoder` of loaded models, the key of
+        the second layer ends with `"#2"`. The values are NumPy arrays of shape `(batch, heads,
+        target, source)`, or `(batch, target, source)` for mechanisms with one head.
 
     Raises:
-        ValueError: If weights have no values, or the weights of a layer cannot be concatenated.
+        ValueError: If weights are symbolic, or the weights of a layer cannot be concatenated.
 
     Example:
 
@@ -69,7 +69,7 @@ def record(layer: keras.layers.Layer, weights: Tensor) -> None:
         path = f"{layer.path}#{number}"
     try:
         values = ops.convert_to_numpy(weights)
-    except Exception as error:  # each backend raises a different exception for symbolic tensors
+    except Exception as error:  # the type depends on the backend
         raise ValueError(
             "Expected attention weights with values. Received: symbolic weights of "
             f"{path}. Call the model itself, outside of compiled functions: model(inputs). On "

@@ -10,16 +10,16 @@ from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 def attention_spec(
     shape: StaticShape, weights_shape: StaticShape, dtype: Any, return_attention_scores: bool
 ) -> Any:
-    """Returns the specification of the outputs of an attention layer.
+    """Returns the output specification of an attention layer.
 
     Args:
-        shape: Tuple, shape of the context or output.
+        shape: Tuple, shape of the output.
         weights_shape: Tuple, shape of the weights.
-        dtype: String, dtype of both.
+        dtype: String, dtype of the output and of the weights.
         return_attention_scores: Bool, whether the layer also returns the weights.
 
     Returns:
-        `keras.KerasTensor`, or a tuple of two.
+        `keras.KerasTensor`, or a tuple of two `keras.KerasTensor`s.
     """
     outputs = keras.KerasTensor(shape, dtype=dtype)
     if not return_attention_scores:
@@ -28,29 +28,29 @@ def attention_spec(
 
 
 class AttentionSteps:
-    """Interface of attention inside a recurrent loop: one query per step, with a state.
+    """Interface of attention in a recurrent loop: each step has one query per beam and a state.
 
-    The defaults are for attention without a state, where a step is `attend` with one query per
-    beam.
+    The default implementations are for attention without a state: a step calls `attend` with one
+    query per beam.
     """
 
     requires_time_loop = False
-    """Bool, whether a step depends on the state of the previous step and needs a loop."""
+    """Bool, whether a step depends on the state of the previous step."""
 
     can_exceed_max_length = True
-    """Bool, whether more steps than the `max_steps` of `initial_state` are allowed."""
+    """Bool, whether the number of steps may exceed the `max_steps` of `initial_state`."""
 
     attends_to_source = True
-    """Bool, whether the weights are over the source, an alignment of source and target."""
+    """Bool, whether the weights refer to source positions."""
 
     def primary_source(self, values: Any) -> Any:
-        """Selects the value of the source that the weights of a step refer to."""
+        """Selects the encoder output or mask to which the attention weights refer."""
         return values
 
     def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:
         """Adds a padding mask of the queries to a prepared memory.
 
-        The default ignores the mask: only attention to previous queries uses it.
+        By default, the mask is ignored. Only attention to previous queries uses it.
 
         Args:
             memory: Dict returned by `prepare_memory`.
@@ -67,20 +67,20 @@ class AttentionSteps:
         """Returns the state before the first step.
 
         Args:
-            memory: Dict returned by `prepare_memory`, with leaves of shape `(batch, ...)`.
+            memory: Dict returned by `prepare_memory`. Its tensors have the shape `(batch, ...)`.
             rows: Int or scalar int tensor, batch size times number of beams.
-            max_steps: Int or scalar int tensor, maximum number of steps. Defaults to `None`,
-                unknown.
+            max_steps: Int or scalar int tensor, maximum number of steps. Defaults to `None`: the
+                number is unknown.
 
         Returns:
-            Dict with leaves of shape `(rows, ...)`; empty for attention without a state.
+            Dict of tensors of shape `(rows, ...)`. It is empty for attention without a state.
         """
         return {}
 
     def num_positions(
         self, memory: TensorDict, max_steps: int | Tensor | None = None
     ) -> int | Tensor:
-        """Returns the number of positions of the weights of a step, a scalar int."""
+        """Returns the size of the last axis of the attention weights of a step."""
         return ops.shape(memory["mask"])[-1]
 
     def attend_step(
@@ -90,8 +90,8 @@ class AttentionSteps:
 
         Args:
             query: Tensor of shape `(rows, query_dim)`.
-            memory: Dict returned by `prepare_memory`, with leaves of shape `(batch, ...)`. The
-                beams of a batch entry share it.
+            memory: Dict returned by `prepare_memory`. Its tensors have the shape `(batch, ...)`.
+                The beams of a batch entry share them.
             state: Dict returned by `initial_state` or by the previous step.
 
         Returns:
@@ -109,7 +109,7 @@ class AttentionSteps:
         raise NotImplementedError(f"{type(self).__name__} must override `attend`.")
 
     def align(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:
-        """Attends and returns one alignment per query: the weights are averaged over the heads.
+        """Attends with several queries, and averages the weights over the heads.
 
         Args:
             query: Tensor of shape `(batch, target, query_dim)`.

@@ -17,24 +17,25 @@ class BahdanauAttention(AttentionMechanism):
 
         e_ts = v . tanh(W_q q_t + W_k k_s)
 
-    Introduced by [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), appendix A.1.2. With
-    `normalize=True`, the vector v is weight-normalized ([Salimans and Kingma,
+    The mechanism was introduced by [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473),
+    appendix A.1.2. With `normalize=True`, the vector v is weight-normalized ([Salimans and Kingma,
     2016](https://arxiv.org/abs/1602.07868), equation 2):
 
         e_ts = g v / |v| . tanh(W_q q_t + W_k k_s + b)
 
-    where g is initialized to sqrt(1 / units) and b to 0, as in TensorFlow Addons.
+    As in TensorFlow Addons, g is initialized to sqrt(1 / units), and b is initialized to 0.
 
-    `keras.layers.AdditiveAttention` has the same tanh, but no projections.
+    `keras.layers.AdditiveAttention` uses the same formula without the projections W_q and W_k.
 
     Args:
-        units: Positive int, size of the space in which queries and keys are compared.
+        units: Positive int, size of the projected queries and keys.
         normalize: Bool, whether v is weight-normalized. Defaults to `False`.
         kernel_initializer: Initializer of W_q, W_k and v. Defaults to `"glorot_uniform"`.
-        chunk_size: Positive int, number of keys that are scored at a time. Neither inference nor
-            training then holds a tensor of shape `(batch, target, source, units)`. Useful when many
-            queries attend to a long sequence at once. Defaults to `None`, all keys at once.
-        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+        chunk_size: Positive int, number of keys that are scored at a time. This saves memory if
+            many queries attend to a long sequence, because no tensor of shape `(batch, target,
+            source, units)` exists, neither in inference nor in training. Defaults to `None`: all
+            keys at once.
+        probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 

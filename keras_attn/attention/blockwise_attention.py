@@ -14,12 +14,13 @@ def blockwise_attention(
     position_bias: PositionBias | None = None,
     return_attention_scores: bool = False,
 ) -> Tensor:
-    """Computes `MultiHeadAttention.call` block by block, see `blockwise_dot_product`.
+    """Computes the attention of `MultiHeadAttention.call` in blocks, see `blockwise_dot_product`.
 
     Args:
         heads: Tuple of queries `(batch, heads, target, key_dim)`, keys `(batch, key_value_heads,
             source, key_dim)` and values `(batch, key_value_heads, source, value_dim)`.
-        padding: Boolean tensor of shape `(batch, source)`, the combined implicit masks, or `None`.
+        padding: Boolean tensor of shape `(batch, source)`, the combination of all implicit masks,
+            or `None`.
         attention_mask, use_causal_mask, sliding_window, position_bias, return_attention_scores: See
             `MultiHeadAttention`.
 

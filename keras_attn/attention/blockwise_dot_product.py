@@ -28,17 +28,19 @@ def blockwise_dot_product(
     start_index: int | Tensor = 0,
     block_size: int = 512,
 ) -> Tensor:
-    """Computes the context of `scaled_dot_product` without storing all weights.
+    """Computes the context of `scaled_dot_product` without storing all attention weights.
 
-    The queries are processed in blocks, each against all keys. No weights are kept: the backward
-    pass recomputes those of each block. The memory is that of `block_size * source` weights per
-    head instead of `target * source`, in inference and in training. With the weights `W` of a
-    block, its context `O`, and the gradient `dX` of the loss with respect to `X`:
+    The function processes the queries in blocks. Each block attends to all keys. The weights are
+    not stored; the backward pass computes the weights of each block again. In inference and in
+    training, the memory is proportional to `block_size * source` per head instead of `target *
+    source`. For the queries `Q`, weights `W` and context `O` of a block, with `dX` for the gradient
+    of the loss with respect to `X`, the backward pass computes:
 
-        dV += Wᵀ dO,  dW = dO Vᵀ,  dS = W ∘ (dW - rowsum(W ∘ dW)),  dQ = dS K,  dK += dSᵀ Q.
+        dV += Wᵀ dO,  dW = dO Vᵀ,  dS = W ∘ (dW - rowsum(W ∘ dW)),  dQ = dS K,  dK += dSᵀ Q
 
-    Introduced by [Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682); the backward pass is
-    that of FlashAttention ([Dao et al., 2022](https://arxiv.org/abs/2205.14135), appendix B.2).
+    The method was introduced by [Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682). The
+    backward pass is the one of FlashAttention ([Dao et al.,
+    2022](https://arxiv.org/abs/2205.14135), appendix B.2).
 
     Args:
         query: Float tensor of shape `(batch, heads, target, head_dim)`, already scaled.
@@ -46,16 +48,17 @@ def blockwise_dot_product(
             `heads`.
         values: Float tensor of shape `(batch, groups, source, value_dim)`.
         mask: Boolean tensor of shape `(batch or 1, heads or 1, 1, source)`; `True` marks keys that
-            may be attended to. Defaults to `None`, no masked keys.
+            may be attended to. Defaults to `None`: no masked keys.
         causal: Bool, whether a query may attend only to keys at its own and earlier positions.
             Defaults to `False`.
-        sliding_window: Positive int: a query may attend only to keys that are fewer positions away,
-            in both directions. Defaults to `None`, no limit.
-        bias: Function of `query_positions` int32 `(1, t)` and `key_positions` int32 `(1, s)` that
-            returns floats `(1, heads or 1, t, s)`, which are added to the scores. It must depend
-            only on the differences of the positions, as ALiBi and the bias of T5 do: it is called
-            once, for all differences. Gradients reach its weights. Defaults to `None`.
-        start_index: Int or scalar int32 tensor, position of the first query; the first key is at
+        sliding_window: Positive int. A query at position t may only attend to keys at positions s
+            with `|t - s| < sliding_window`. Defaults to `None`: no limit.
+        bias: Function of `query_positions` int32 `(1, t)` and `key_positions` int32 `(1, s)`. It
+            returns floats `(1, heads or 1, t, s)`, which are added to the scores. The result must
+            only depend on the differences of the positions, as with ALiBi and the bias of T5,
+            because the function is called once for all differences. If it has weights, they are
+            trained. Defaults to `None`.
+        start_index: Int or scalar int32 tensor, position of the first query. The first key is at
             position 0. Defaults to `0`.
         block_size: Positive int, maximum number of queries in a block. Defaults to `512`.
 
@@ -96,7 +99,7 @@ def blockwise_dot_product(
         return scaled_dot_product(query_block, keys, values, allowed, block_bias)
 
     def first_column(number):
-        """Returns the start of the `source + size` columns of the bias that a block needs."""
+        """Returns the start indices of the slice of `distance_bias` for a block."""
         return slice_starts(0, 0, 0, (num_blocks - 1 - number) * size)
 
     @ops.custom_gradient
@@ -116,7 +119,7 @@ def blockwise_dot_product(
                 query_gradient, score_gradient, *addends = block_gradients(
                     context_gradient, weights, query_block, *shared[:2]
                 )
-                # The block is no longer needed: its gradient replaces it in the buffer.
+                # The block is no longer needed, so its gradient overwrites it in the buffer.
                 blocks = ops.slice_update(
                     blocks, slice_starts(number, 0, 0, 0, 0), query_gradient[None]
                 )
@@ -138,7 +141,7 @@ def blockwise_dot_product(
 
     inputs = [split(query, num_blocks, size), keys, values]
     if bias is not None:
-        # Column c holds the bias of a key c - (num_blocks * size - 1) positions after the query.
+        # Column c is the bias for key position - query position = c - (num_blocks * size - 1).
         last_query = ops.reshape(start_index + num_blocks * size - 1, (1, 1))
         key_positions = ops.arange(num_blocks * size + source, dtype="int32")[None, :]
         distance_bias = bias(last_query, key_positions)  # (1, H or 1, 1, N*t+S)
@@ -176,12 +179,12 @@ def block_gradients(
 
 
 def sum_over_queries(weights: Tensor, vectors: Tensor, groups: int) -> Tensor:
-    """Sums the vectors of all queries and all heads of a group, weighted for each key.
+    """Computes a weighted sum of vectors for each key, over all queries and heads of a group.
 
     Args:
         weights: Tensor of shape `(batch, heads, target, source)`.
         vectors: Tensor of shape `(batch, heads, target, dim)`.
-        groups: Int, number of groups; divides `heads`.
+        groups: Int, number of groups. `heads` is a multiple of it.
 
     Returns:
         Tensor of shape `(batch, groups, source, dim)`.
@@ -195,8 +198,8 @@ def sum_over_queries(weights: Tensor, vectors: Tensor, groups: int) -> Tensor:
 def skew(columns: Tensor, heads: int, size: int | Tensor, source: int | Tensor) -> Tensor:
     """Expands a bias per distance to a bias per pair of positions.
 
-    Row `i` of the result is `columns` shifted to the right by `i`. It is computed by reshaping
-    `size` copies of `columns` to rows that are one element shorter ([Huang et al.,
+    Row `i` of the result is `columns`, shifted to the right by `i`. The function computes it by
+    reshaping `size` copies of `columns` to rows that are one element shorter ([Huang et al.,
     2018](https://arxiv.org/abs/1809.04281), section 3.4.1).
 
     Args:

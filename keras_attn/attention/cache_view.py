@@ -8,21 +8,22 @@ from keras_attn.positions.position_range import position_range
 
 @dataclasses.dataclass(frozen=True)
 class CacheView:
-    """Slots of a key-value cache for new positions, and the slots that these may attend to.
+    """Describes which slots of a key-value cache new positions use and may attend to.
 
     Args:
-        slot: Int or scalar int32 tensor, number of slots in use, which is the slot of the first new
-            position.
+        slot: Int or scalar int32 tensor, number of used slots. This is also the slot of the first
+            new position.
         start_index: Int, scalar int32 tensor or int32 tensor of shape `(batch,)`, position of the
-            first new token. Defaults to `slot`, for caches without beams and padding.
+            first new token. Defaults to `slot`, which is correct for caches without beams and
+            padding.
         key_positions: Int32 tensor of shape `(1 or batch, slots)`, position of the token in each
-            slot of the extended cache; negative for slots that must not be attended to. Defaults to
-            the slot numbers, for caches without beams and padding.
+            slot of the extended cache. It is negative for slots that must not be attended to.
+            Defaults to the slot numbers, which is correct for caches without beams and padding.
         ancestor_bias: Float32 tensor of shape `(batch, 1, beams, slots)`, added to the scores. It
-            assigns the slots of a shared cache to beams, see `kv_cache`. Defaults to `None`, no
-            beams.
-        archive: Cache whose slots come before those of the cache and are not copied. Defaults to
-            `None`.
+            restricts each beam to its own slots in a shared cache, see `kv_cache`. Defaults to
+            `None`: no beams.
+        archive: Second cache, which is not copied at each step. Its slots come before the slots of
+            the cache. Defaults to `None`.
         growing: Bool, whether the cache grows. Defaults to `None`: it grows if the backend supports
             it.
 
@@ -55,11 +56,11 @@ class CacheView:
 
     @property
     def num_beams(self) -> int:
-        """Number of beams that share the cache, an int; 1 without beams."""
+        """Int, number of beams that share the cache. It is 1 without beams."""
         return 1 if self.ancestor_bias is None else self.ancestor_bias.shape[2]
 
     def positions(self, cache: TensorDict, num_new: int | Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the positions of queries and keys, int32 `(1 or batch, new or slots)` each.
+        """Returns query positions `(1 or batch, new)` and key positions `(1 or batch, slots)`.
 
         Args:
             cache: The extended cache.
@@ -73,7 +74,7 @@ class CacheView:
     def mask(
         self, query_positions: Tensor, key_positions: Tensor, sliding_window: int | None = None
     ) -> Tensor | None:
-        """Returns which keys may be attended to: boolean `(1 or batch, new, slots)`, or `None`."""
+        """Returns the attention mask, boolean `(1 or batch, new, slots)`, or `None` for no mask."""
         is_used = None
         if self.ancestor_bias is None and self.key_positions is not None:
             is_used = (key_positions >= 0)[:, None, :]  # (1 or B, 1, S)
@@ -81,7 +82,7 @@ class CacheView:
         return both(position_mask(query_positions, key_positions, causal, sliding_window), is_used)
 
     def _ends_with_query(self, query_positions):
-        """Returns whether no slot follows the query, so that no causal mask is needed."""
+        """Returns whether all slots are at or before the query, so no causal mask is needed."""
         if self.ancestor_bias is not None:
             return True
         is_single = query_positions.shape[1] == 1 and self.key_positions is None

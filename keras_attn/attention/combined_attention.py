@@ -25,55 +25,56 @@ COMBINATIONS = ("concatenate", "gate")
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class CombinedAttention(AttentionSteps, Layer):
-    """Combines several attentions, each of which attends to its own memory.
+    """Combines several attention layers, each with its own memory.
 
-    The contexts c_i are concatenated, or averaged with weights that depend on the query:
+    The contexts c_ti of the layers i are concatenated, or averaged with weights that depend on the
+    query q_t:
 
         concatenate   c_t = [c_t1 ; ... ; c_tn]
         gate          e_ti = v . tanh(W q_t + U_i c_ti)
                       c_t  = sum_i softmax_i(e_ti) P_i c_ti
 
-    The gate is the hierarchical combination of [Libovický and Helcl,
+    The gate is the hierarchical attention combination of [Libovický and Helcl,
     2017](https://arxiv.org/abs/1704.06567), equations 8 to 10.
 
     Args:
         attentions: Dict from names to layers: `AttentionMechanism`, `MultiHeadAttention` or
-            `IntraDecoderAttention`. The returned weights are those of the first layer;
-            `record_attention_scores` shows the weights of all.
+            `IntraDecoderAttention`. The combined layer returns the weights of the first layer.
+            `record_attention_scores` records the weights of all layers.
         combination: String, `"concatenate"` or `"gate"`. Defaults to `"concatenate"`.
         units: Positive int, size of the context and of the hidden layer of the gate. Required for
-            `"gate"`, otherwise not used. Defaults to `None`.
+            `"gate"`, ignored for `"concatenate"`. Defaults to `None`.
         kernel_initializer: Initializer of the matrices of the gate. Defaults to `"glorot_uniform"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         query: Tensor of shape `(batch, target, query_dim)`.
-        value: Dict from names to memories of shape `(batch, source, value_dim)`. It must contain
-            the name of the first attention. Other attentions without a memory of their own attend
-            to that of the first, with its mask. A tensor is the memory of all attentions.
+        value: Dict from names of `attentions` to tensors of shape `(batch, source, value_dim)`. It
+            must contain the name of the first layer. Layers whose names are missing use the tensor
+            and the mask of the first layer. If `value` is a tensor, all layers use it.
         attention_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may
-            be attended to. If `value` is a dict, a dict of masks, which may omit names. It is
-            combined with `value_mask`. Defaults to `None`.
+            be attended to. If `value` is a dict, a dict of masks, in which names may be missing. It
+            is combined with `value_mask`. Defaults to `None`.
         return_attention_scores: Bool, whether to also return the weights of the first attention.
             Defaults to `False`.
         value_mask: Boolean tensor of shape `(batch, source)`, or a dict of masks, the implicit mask
-            of `value`. Keras passes it.
-        query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`, which
-            only an `IntraDecoderAttention` uses. Keras passes it.
+            of `value`. Keras passes this argument.
+        query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Only
+            `IntraDecoderAttention` uses it. Keras passes this argument.
         mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
             `value`.
 
     Returns:
-        The context, of shape `(batch, target, features)`. If `return_attention_scores=True`, a
-        tuple of the context and the weights, of shape `(batch, target, source)`.
+        Context of shape `(batch, target, features)`. If `return_attention_scores=True`, a tuple of
+        the context and the attention weights of shape `(batch, target, source)`.
 
     Masking:
-        That of each attention.
+        Each attention layer applies its own masking.
 
     Raises:
-        ValueError: If there are no attentions, `combination` or `units` is invalid, `value` is
-            missing, its keys are not names of attentions, or only one of `value` and its mask is a
-            dict.
+        ValueError: If `attentions` is empty, `combination` or `units` is invalid, `value` is
+            missing or has keys that are not in `attentions`, or only one of `value` and its mask is
+            a dict.
 
     Example:
 
@@ -173,7 +174,7 @@ class CombinedAttention(AttentionSteps, Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
-        """Returns the prepared memories of all attentions, and the `mask` of the first."""
+        """Returns the prepared memories of all layers, and the `mask` of the first layer."""
         memories = {}
         for name, attention in self._named():
             own_value, own_mask = self._of(name, value, attention_mask)
@@ -227,7 +228,7 @@ class CombinedAttention(AttentionSteps, Layer):
         return self._combine(query, contexts), weights[0]
 
     def _combine(self, query: Tensor, contexts: Sequence[Tensor]) -> Any:
-        """Combines the contexts of all attentions into one, for one or several queries per row."""
+        """Combines the contexts of all layers, `(rows, D_i)` or `(batch, target, D_i)`."""
         if self.combination == "concatenate":
             return ops.concatenate(contexts, axis=-1)
         query = ops.matmul(ops.cast(query, self.compute_dtype), self.query_kernel)  # (..., U)
@@ -246,11 +247,11 @@ class CombinedAttention(AttentionSteps, Layer):
         return zip(self.names, self.attentions, strict=True)
 
     def primary_source(self, values: Any) -> Any:
-        """Returns the value of the first attention, from a dict; other values unchanged."""
+        """Selects the value of the first layer from a dict. Returns other values unchanged."""
         return values.get(self.names[0]) if isinstance(values, dict) else values
 
     def _of(self, name, value, mask=None):
-        """Returns the memory of an attention and its mask."""
+        """Returns the value and the mask of a layer."""
         if not isinstance(value, dict) and not isinstance(mask, dict):
             return value, mask
         given, masked = _names(value), _names(mask) if mask is not None else []
@@ -285,7 +286,7 @@ class CombinedAttention(AttentionSteps, Layer):
         _, weights = self.attentions[0].compute_output_spec(
             query, self.primary_source(value), return_attention_scores=True
         )
-        weights_shape = (weights.shape[0], *weights.shape[-2:])  # the mean of several heads
+        weights_shape = (weights.shape[0], *weights.shape[-2:])  # averaged over the heads
         return attention_spec(
             (*query.shape[:-1], size), weights_shape, self.compute_dtype, return_attention_scores
         )

@@ -12,20 +12,21 @@ from keras_attn.masks import wide_dtype
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(AttentionMechanism)
 class CosineAttention(AttentionMechanism):
-    """Attention by cosine similarity of query and key, with a learned sharpness.
+    """Attention with the cosine similarity of query and key as score.
 
         e_ts = g q_t . k_s / (|q_t| |k_s|)
 
-    The content-based addressing of neural Turing machines ([Graves et al.,
-    2014](https://arxiv.org/abs/1410.5401), equations 5 and 6), with the sharpness g as a weight.
-    The lengths of the vectors have no influence; g alone determines how peaked the weights are.
+    This is the content-based addressing of neural Turing machines ([Graves et al.,
+    2014](https://arxiv.org/abs/1410.5401), equations 5 and 6). Here the factor g is a trainable
+    scalar: a larger g concentrates the attention weights on fewer positions. The lengths of the
+    vectors do not affect the weights.
 
     Args:
-        initial_sharpness: Positive float, initial value of g. With `1.0`, the largest weight is at
-            most e^2 times the smallest. Defaults to `10.0`.
+        initial_sharpness: Positive float, initial value of g. With `1.0`, the largest weight of a
+            query is at most e^2 times its smallest weight. Defaults to `10.0`.
         kernel_initializer: Ignored: the mechanism has no weight matrices. Defaults to
             `"glorot_uniform"`.
-        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+        probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -77,7 +78,7 @@ class CosineAttention(AttentionMechanism):
 
 def _unit_length(vectors):
     """Divides vectors `(..., D)` by their length. A zero vector remains zero."""
-    # The reciprocal length of a zero vector exceeds the range of float16.
+    # Compute in float32: the reciprocal length of a zero vector exceeds the range of float16.
     wide = ops.cast(vectors, wide_dtype(vectors))
     squares = ops.sum(ops.square(wide), axis=-1, keepdims=True)
     return ops.cast(wide * ops.rsqrt(squares + 1e-12), vectors.dtype)

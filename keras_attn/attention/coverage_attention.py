@@ -11,19 +11,19 @@ from keras_attn.attention.attention_mechanism import AttentionMechanism
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(AttentionMechanism)
 class CoverageAttention(AdditiveFeedbackAttention):
-    """Additive attention with a coverage vector of all previous weights.
+    """Additive attention with a coverage vector, the sum of all previous weights.
 
         c_ts = sum_{t' < t} a_t's
         e_ts = v . tanh(W_q q_t + W_k k_s + w_c c_ts + b)
 
-    Introduced by [See et al., 2017](https://arxiv.org/abs/1704.04368), equations 10 and 11, to
-    avoid repetitions in summaries. The corresponding loss, equation 12, is the argument
-    `coverage_loss` of `RNNDecoder`.
+    The mechanism was introduced by [See et al., 2017](https://arxiv.org/abs/1704.04368), equations
+    10 and 11, to avoid repetitions in summaries. To add the coverage loss of equation 12, set the
+    argument `coverage_loss` of `RNNDecoder`.
 
     Args:
-        units: Positive int, size of the space in which queries and keys are compared.
+        units: Positive int, size of the projected queries and keys.
         kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
-        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+        probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 

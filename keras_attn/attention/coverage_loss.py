@@ -5,20 +5,20 @@ from keras_attn._types import Mask, Tensor
 
 
 def coverage_loss(weights: Tensor, mask: Mask) -> Tensor:
-    """Penalizes repeated attention: the mean overlap of each step with all previous steps.
+    """Penalizes repeated attention: the mean overlap of each step with the previous steps.
 
         c_t  = sum_{t' < t} a_t'
         loss = mean_t sum_s min(a_ts, c_ts)
 
-    Introduced by [See et al., 2017](https://arxiv.org/abs/1704.04368), equation 12.
+    The loss was introduced by [See et al., 2017](https://arxiv.org/abs/1704.04368), equation 12.
 
     Args:
         weights: Tensor of shape `(batch, target, source)`.
-        mask: Boolean tensor of shape `(batch, target)`; `True` marks the steps that count. With a
-            distribution strategy, the mean is over the marked steps of all replicas.
+        mask: Boolean tensor of shape `(batch, target)`; `True` marks steps that contribute to the
+            mean. With a distribution strategy, the mean is over the steps of all replicas.
 
     Returns:
-        Scalar float32 tensor; 0 if no step counts.
+        Scalar float32 tensor; 0 if the mask contains no `True`.
     """
     weights = ops.cast(weights, "float32")
     before = ops.cumsum(weights, axis=1) - weights  # (B, T, S)

@@ -5,23 +5,23 @@ from keras_attn._types import Mask, Tensor
 
 
 def doubly_stochastic_loss(weights: Tensor, mask: Mask, source_mask: Mask | None = None) -> Tensor:
-    """Penalizes source positions whose attention weights, summed over all steps, are not 1.
+    """Penalizes source positions whose total attention weight over all steps is not 1.
 
         loss = mean_b sum_s (1 - sum_t a_bts)^2
 
-    Introduced for image captions by [Xu et al., 2015](https://arxiv.org/abs/1502.03044), equation
-    14.
+    The loss was introduced for image captions by [Xu et al.,
+    2015](https://arxiv.org/abs/1502.03044), equation 14.
 
     Args:
         weights: Tensor of shape `(batch, target, source)`.
-        mask: Boolean tensor of shape `(batch, target)`; `True` marks the steps that count. Rows
-            without steps do not count. With a distribution strategy, the mean is over the rows of
-            all replicas.
-        source_mask: Boolean tensor of shape `(batch, source)`; `True` marks the positions that
-            count. Defaults to `None`: all.
+        mask: Boolean tensor of shape `(batch, target)`; `True` marks steps that contribute. Batch
+            entries without such steps are excluded from the mean. With a distribution strategy, the
+            mean is over the batch entries of all replicas.
+        source_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that
+            contribute. Defaults to `None`: all positions.
 
     Returns:
-        Scalar float32 tensor; 0 if no row counts.
+        Scalar float32 tensor; 0 if no batch entry contributes.
     """
     mask = ops.cast(mask, "float32")
     sums = ops.sum(ops.cast(weights, "float32") * mask[:, :, None], axis=1)  # (B, S)

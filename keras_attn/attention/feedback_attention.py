@@ -12,17 +12,17 @@ from keras_attn.attention.attention_recorder import record
 
 @fill_docstring(AttentionMechanism)
 class FeedbackAttention(AttentionMechanism):
-    """Base class of attention mechanisms whose weights depend on previous weights.
+    """Base class of attention mechanisms whose weights depend on the weights of previous steps.
 
         a_t, state_t = attend_once(q_t, memory, state_{t-1})
         c_t = sum_s a_ts m_s
 
     A subclass overrides `initial_state` and `attend_once`. A call with several queries processes
-    them in order, in a loop over the target axis.
+    the queries one after the other, in a loop over the target axis.
 
     Args:
         kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
-        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+        probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -82,8 +82,8 @@ class FeedbackAttention(AttentionMechanism):
 
         Args:
             query: Tensor of shape `(batch, beams, query_dim)`.
-            memory: Dict returned by `prepare_memory`, with leaves of shape `(batch, ...)`.
-            state: Dict with leaves of shape `(batch, beams, ...)`.
+            memory: Dict returned by `prepare_memory`. Its tensors have the shape `(batch, ...)`.
+            state: Dict of tensors of shape `(batch, beams, ...)`.
 
         Returns:
             Tuple of the weights `(batch, beams, source)` and the new state.

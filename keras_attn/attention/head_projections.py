@@ -1,4 +1,4 @@
-"""Projections of multi-head attention: several in one matrix product, split into heads."""
+"""Projections of multi-head attention."""
 
 import itertools
 from typing import Any
@@ -14,13 +14,14 @@ def project(inputs: Tensor, kernels: list[Tensor], biases: list[Tensor] | None =
     Args:
         inputs: Tensor of shape `(..., features)`.
         kernels: List of tensors of shape `(features, size)`.
-        biases: List of tensors of shape `(size,)`. Defaults to `None`, no biases.
+        biases: List of tensors of shape `(size,)`. Defaults to `None`: no biases.
 
     Returns:
         The concatenated projections, of shape `(..., sum of sizes)`.
     """
     outputs = ops.matmul(inputs, _joined(kernels))
-    # `ops.add` instead of `+`, because TensorFlow's gradient of a bias is several times faster.
+    # Speed: with `ops.add` instead of `+`, TensorFlow computes the gradient of the bias several
+    # times faster.
     return outputs if biases is None else ops.add(outputs, _joined(biases))
 
 
@@ -42,7 +43,7 @@ def split_heads(
             beams,)`.
         counts: List of ints, number of heads of each projection.
         head_dims: List of ints, size of each head of each projection.
-        beams: Int, number of beams of a batch entry, if there is no time axis.
+        beams: Int, number of beams per batch entry, if `projected` has no time axis.
 
     Returns:
         List of tensors of shape `(batch, heads, time or beams, head_dim)`, one for each projection.
@@ -59,7 +60,7 @@ def merge_heads(heads: Tensor, leading: tuple[Any, ...], size: int) -> Tensor:
     """Merges heads `(batch, heads, time or beams, head_dim)` to `(*leading, size)`.
 
     Args:
-        heads: Tensor of this shape.
+        heads: Tensor of shape `(batch, heads, time or beams, head_dim)`.
         leading: Tuple of ints or scalar int32 tensors, `(batch, time)` or `(batch * beams,)`.
         size: Int, `heads * head_dim`.
     """

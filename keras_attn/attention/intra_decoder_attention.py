@@ -22,37 +22,38 @@ class IntraDecoderAttention(AttentionSteps, Layer):
         e_tt' = score(q_t, q_t')                                        for t' < t
         c_t   = sum_t' softmax_t'(e_tt') q_t'                           c_0 = 0
 
-    Introduced by [Paulus et al., 2018](https://arxiv.org/abs/1705.04304), equations 6 to 8, to
-    avoid repetitions in long outputs. They use the score `"general"`, and combine it with attention
-    to the source: see `CombinedAttention`. With `query="cell_output"` of an `AttentionRNNCell`, the
-    queries are the states of the decoder.
+    The mechanism was introduced by [Paulus et al., 2018](https://arxiv.org/abs/1705.04304),
+    equations 6 to 8, to avoid repetitions in long outputs. The paper uses the `"general"` score of
+    `LuongAttention`, and combines this layer with attention to the source; see `CombinedAttention`.
+    In an `AttentionRNNCell` with `query="cell_output"`, the queries are the outputs of the inner
+    cell.
 
     Args:
-        mechanism: `AttentionMechanism` without a state that computes the scores; neither a
-            `LocalAttention` nor a `LocationAttention`.
+        mechanism: `AttentionMechanism` that computes the scores. Mechanisms with a state,
+            `LocalAttention` and `LocationAttention` are not supported.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         query: Tensor of shape `(batch, target, query_dim)`.
-        value: Ignored. An attention RNN passes its memory.
+        value: Ignored. The argument exists because an attention RNN passes its memory.
         attention_mask: Boolean tensor of shape `(batch, target)`; `True` marks positions that may
             be attended to. It is combined with the implicit mask. Defaults to `None`.
         return_attention_scores: Bool, whether to also return the weights. Defaults to `False`.
         query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Keras
-            passes it.
+            passes this argument.
         mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Wrappers of
-            Keras pass it.
+            Keras pass this argument.
 
     Returns:
-        The context, of shape `(batch, target, query_dim)`. If `return_attention_scores=True`, a
-        tuple of the context and the weights, of shape `(batch, target, target)`.
+        Context of shape `(batch, target, query_dim)`. If `return_attention_scores=True`, a tuple of
+        the context and the attention weights of shape `(batch, target, target)`.
 
     Masking:
-        Masked queries, and queries that are not before the current one, get a weight of exactly 0.
+        Masked queries, the current query and later queries get a weight of exactly 0.
 
     Raises:
-        ValueError: If `mechanism` is not such a mechanism, or if the layer runs step by step with
-            an unknown number of steps.
+        ValueError: If `mechanism` is not supported, or if the layer runs step by step and the
+            maximum number of steps is unknown.
 
     Example:
 
@@ -97,7 +98,7 @@ class IntraDecoderAttention(AttentionSteps, Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
-        """Returns the mask only, for the batch size: everything else depends on the queries."""
+        """Returns the mask, which determines the batch size. All else depends on the queries."""
         return {"mask": masks.attention_mask(value, attention_mask)}
 
     def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:

@@ -23,24 +23,25 @@ class IntraSentenceAttention(Layer):
         f_ij = F(a_i) . F(a_j)
         a'_i = sum_j exp(f_ij + d_(i-j)) / sum_k exp(f_ik + d_(i-k)) a_j
 
-    Introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), section 3.4, equations 7
-    and 8. All distances above `max_distance`, in both directions, share one bias. The two sequences
-    share F and d, but do not attend to each other.
+    The layer was introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), section
+    3.4, equations 7 and 8. All distances above `max_distance`, in both directions, share one bias.
+    Both sequences use the same F and d. They do not attend to each other.
 
     Args:
         transform: Keras layer F that maps `(batch, time, features)` to `(batch, time, units)`, for
             instance `keras.layers.Dense(200, "relu")`.
-        max_distance: Positive int, largest distance with its own bias, in tokens. Defaults to `10`.
+        max_distance: Positive int, largest distance in tokens that has its own bias. Defaults to
+            `10`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         first: Tensor of shape `(batch, first, features)`.
         second: Tensor of shape `(batch, second, features)`.
-        first_mask: Boolean tensor of shape `(batch, first)`; `True` marks real tokens. Defaults to
-            the implicit mask of `first`, which Keras passes.
+        first_mask: Boolean tensor of shape `(batch, first)`; `True` marks tokens, `False` marks
+            padding. Defaults to the implicit mask of `first`, which Keras passes.
         second_mask: Boolean tensor of shape `(batch, second)`. Defaults to the implicit mask of
             `second`, which Keras passes.
-        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to one
+        mask: Must be `None`. A Keras wrapper passes a single mask, which cannot be assigned to one
             of the two inputs.
 
     Returns:
@@ -48,8 +49,9 @@ class IntraSentenceAttention(Layer):
         `record_attention_scores` stores the weights under the names `first` and `second`.
 
     Masking:
-        Masked tokens get a weight of exactly 0. A sequence without unmasked tokens gets zeros.
-        Results at masked positions are undefined. The results carry the masks of the inputs.
+        Masked tokens get a weight of exactly 0. If all tokens of a sequence are masked, its results
+        are zeros. Results at masked positions are undefined. The results have the implicit masks of
+        the inputs.
 
     Raises:
         ValueError: If `max_distance` is not a positive integer, `second` is missing, or a mask does

@@ -14,13 +14,13 @@ class LinearScoreAttention(AttentionMechanism):
         e_ts = w_q . q_t + w_k . k_s + b
 
     This is the additive score of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473) without
-    the tanh and the vector v. The softmax cancels the term of the query, so the weights are equal
-    for all queries: the layer is a learned pooling of the memory. Use it for pooling, as a
-    baseline, or as the base of a score with more terms.
+    the tanh and the vector v. The query term is the same for all positions, so it has no effect
+    after the softmax: all queries get the same weights. Use the layer for learned pooling, as a
+    baseline, or as the base class of a score with more terms.
 
     Args:
         kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
-        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+        probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -57,6 +57,6 @@ class LinearScoreAttention(AttentionMechanism):
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query = ops.matmul(query, self.query_kernel) + self.bias  # (B, T, 1)
-        # Indexing instead of a transposition: the optimizers of tf2onnx replace a transposition
-        # with an axis of size 1 after a matrix product by a wrong reshape.
+        # Use indexing instead of a transposition. If a transposition of an axis of size 1 follows a
+        # matrix product, the optimizers of tf2onnx replace it by a wrong reshape.
         return query + keys[:, None, :, 0]  # (B, T, S)

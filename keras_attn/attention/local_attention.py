@@ -24,35 +24,37 @@ ALIGNMENTS = ("predictive", "monotonic")
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(AttentionMechanism)
 class LocalAttention(AttentionMechanism):
-    """Attention to a window around one position, with the scores of another mechanism.
+    """Attention to a window of source positions, with the scores of another mechanism.
 
-    The center of the window is predicted from the query (local-p):
+    With `alignment="predictive"` (local-p), the center p_t of the window is predicted from the
+    query:
 
         p_t  = S sigmoid(v_p . tanh(W_p q_t))                        (S: length of the source)
         a_ts = softmax_s(e_ts) exp(-(s - p_t)^2 / (2 sigma^2))       (|s - p_t| <= D, sigma = D / 2)
 
-    or it is the number of the step (local-m), for sources and targets that run in parallel:
+    With `alignment="monotonic"` (local-m), the center is the step t. This is suitable if source and
+    target have a similar length and word order:
 
         p_t  = min(t, S - 1)
         a_ts = softmax_s(e_ts)                                       (|s - p_t| <= D)
 
-    Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section 3.2. Positions and
-    steps count from 0. S is the number of positions up to the last one that any query may attend
-    to. Only the 2 D + 1 positions of the window are scored and averaged, but the mask and the
-    returned weights cover all positions.
+    Both forms were introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section
+    3.2. Positions and steps are counted from 0. S is the length of the source without masked
+    positions at the end. The layer only computes scores for the 2 D + 1 positions of the window,
+    but the mask and the returned weights cover all positions.
 
     Args:
-        mechanism: `AttentionMechanism` that computes the scores. A `LocationAttention`, a
-            `LocalAttention` and a `FeedbackAttention` are refused, because their scores depend on
-            more than a query and a key.
+        mechanism: `AttentionMechanism` that computes the scores. `LocationAttention`,
+            `LocalAttention` and `FeedbackAttention` are not supported, because their scores do not
+            only depend on a query and a key.
         window: Positive int, half width D of the window. Defaults to `10`.
         units: Positive int, number of rows of W_p. Defaults to the size of the query.
         alignment: String, `"predictive"` (local-p) or `"monotonic"` (local-m). Defaults to
             `"predictive"`.
         kernel_initializer: Initializer of W_p and v_p. Defaults to `"glorot_uniform"`.
-        probability_fn: String, the function that turns the scores of a window into weights, in
-            place of that of `mechanism`: `"softmax"`, `"sparsemax"` or `"hardmax"`, see
-            `AttentionMechanism`. Defaults to `"softmax"`.
+        probability_fn: String, the function that maps the scores of a window to weights:
+            `"softmax"`, `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. The
+            `probability_fn` of `mechanism` is ignored. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -62,13 +64,14 @@ class LocalAttention(AttentionMechanism):
         {{returns}}
 
     Masking:
-        Masked positions and positions outside of the window get a weight of exactly 0. Predictive
-        weights sum to less than 1, because of the Gaussian. A query that may attend to no position
-        gets zero weights and a zero context. A mask of the queries has no effect.
+        Masked positions and positions outside of the window get a weight of exactly 0. With
+        `"predictive"`, the weights sum to less than 1, because they are multiplied by the Gaussian.
+        A query that may attend to no position gets zero weights and a zero context. A mask of the
+        queries has no effect.
 
     Raises:
-        ValueError: If `mechanism` does not score single positions, `window` or `units` is not a
-            positive integer, or `alignment` is unknown.
+        ValueError: If `mechanism` is not supported, `window` or `units` is not a positive integer,
+            or `alignment` is unknown.
 
     Example:
 
@@ -168,7 +171,7 @@ class LocalAttention(AttentionMechanism):
         else:
             last = ops.maximum(memory["lengths"] - 1, 0)[:, None]  # (B, 1)
             center = ops.cast(ops.minimum(steps, last), wide_dtype(query))[..., None]  # (B, T, 1)
-        # Clipped, because the cast of NaN to an integer is undefined.
+        # Clip the result, because a cast of NaN to an integer is undefined.
         nearest = ops.clip(ops.cast(ops.round(center), "int32"), 0, source)  # (B, T, 1)
         start = nearest - self.window  # (B, T, 1)
         positions = start + ops.arange(width, dtype="int32")  # (B, T, W)
@@ -187,7 +190,7 @@ class LocalAttention(AttentionMechanism):
             allowed = ops.take_along_axis(allowed, columns, axis=2)  # (B, T, W)
         allowed = allowed & is_inside
 
-        # Each query becomes a batch entry, with its window as memory.
+        # Merge the batch and query axes: each query has its own window.
         scores = self.mechanism.compute_scores(
             ops.reshape(query, (batch * target, 1, query.shape[2])), _windows(keys, rows, width)
         )  # (B*T, 1, W)
@@ -206,7 +209,7 @@ class LocalAttention(AttentionMechanism):
     def _place(self, weights, positions, source):
         """Scatters the weights `(B, T, W)` of the windows to all positions, `(B, T, S)`."""
         batch, target = ops.shape(weights)[0], ops.shape(weights)[1]
-        # Positions range from -window to source + window, so each gets a distinct column.
+        # Positions range from -window to source + window, so these columns are distinct.
         columns = source + 2 * self.window + 1
         rows = ops.reshape(ops.arange(batch * target, dtype="int32"), (batch, target, 1))
         places = rows * columns + positions + self.window  # (B, T, W)
@@ -221,7 +224,7 @@ class LocalAttention(AttentionMechanism):
 
         Args:
             query: Tensor of shape `(batch, target, query_dim)`.
-            lengths: Int tensor of shape `(batch,)`, the lengths S of the sources.
+            lengths: Int tensor of shape `(batch,)`, the length S of each source.
 
         Returns:
             Tensor of shape `(batch, target)` in float32, or in float64 for a float64 layer.
@@ -261,7 +264,7 @@ def _windows(vectors, rows, width):
 
 
 def check_scores_pairs(mechanism: object) -> None:
-    """Raises a `ValueError` unless a mechanism scores pairs of a query and a key."""
+    """Raises a `ValueError` unless the scores of a mechanism only depend on a query and a key."""
     if (
         not isinstance(mechanism, AttentionMechanism)
         or isinstance(mechanism, (LocationAttention, LocalAttention))

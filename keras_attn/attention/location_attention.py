@@ -12,17 +12,18 @@ from keras_attn.attention.attention_mechanism import AttentionMechanism
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(AttentionMechanism)
 class LocationAttention(AttentionMechanism):
-    """Location-based attention: the scores depend on the query alone.
+    """Location-based attention: the scores only depend on the query.
 
         e_ts = w_s . q_t                                                    (s < max_length)
 
-    Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), equation 8. As in the
-    paper, a shorter memory uses the first scores. Positions from `max_length` on get a weight of 0.
+    The mechanism was introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), equation
+    8. As in the paper, a memory with fewer positions uses the first scores. Positions `max_length`
+    and later get a weight of 0.
 
     Args:
-        max_length: Positive int, number of positions of a memory that can be attended to.
+        max_length: Positive int, number of memory positions that can be attended to.
         kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
-        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+        probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 

@@ -13,24 +13,25 @@ from keras_attn.attention.attention_mechanism import AttentionMechanism
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(AttentionMechanism)
 class LocationSensitiveAttention(AdditiveFeedbackAttention):
-    """Additive attention with convolutional features of the previous alignment.
+    """Additive attention with convolutional features of previous attention weights.
 
         f_t  = F * a_{t-1}
         e_ts = v . tanh(W_q q_t + W_k k_s + U f_ts + b)
 
-    Introduced by [Chorowski et al., 2015](https://arxiv.org/abs/1506.07503), equations 8 and 9, for
-    speech, where alignments advance steadily and similar sounds occur repeatedly. With
-    `cumulative=True`, the convolution gets the sum of all previous alignments, as in Tacotron 2
-    ([Shen et al., 2018](https://arxiv.org/abs/1712.05884), section 2.2).
+    Here F * a is a convolution of the attention weights with the filters F. The mechanism was
+    introduced by [Chorowski et al., 2015](https://arxiv.org/abs/1506.07503), equations 8 and 9, for
+    speech recognition: the features help to advance in the source if similar sounds occur
+    repeatedly. With `cumulative=True`, the input of the convolution is the sum of all previous
+    weights, as in Tacotron 2 ([Shen et al., 2018](https://arxiv.org/abs/1712.05884), section 2.2).
 
     Args:
-        units: Positive int, size of the space in which queries and keys are compared.
+        units: Positive int, size of the projected queries and keys.
         filters: Positive int, number of features per position, the rows of F. Defaults to `32`.
         kernel_size: Positive int, width of the convolution in positions. Defaults to `31`.
-        cumulative: Bool, whether the features are computed from the sum of all previous alignments.
+        cumulative: Bool, whether the features are computed from the sum of all previous weights.
             Defaults to `False`.
         kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
-        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+        probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -77,7 +78,8 @@ class LocationSensitiveAttention(AdditiveFeedbackAttention):
     def compute_features(self, alignments: Tensor) -> Tensor:
         batch, beams, source = ops.shape(alignments)
         rows = ops.reshape(alignments, (-1, source, 1))  # (B*K, S, 1)
-        # Combine F and U, so that a position has `units` features instead of `filters`.
+        # Multiply F and U first: the convolution then has `units` outputs, and no second product is
+        # needed.
         kernel = ops.matmul(self.filter_kernel, self.feature_kernel)  # (kernel_size, 1, U)
         # (B*K, S, U)
         features = ops.conv(rows, kernel, padding="same", data_format="channels_last")

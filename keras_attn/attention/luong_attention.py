@@ -12,24 +12,24 @@ from keras_attn.attention.attention_mechanism import AttentionMechanism, check_s
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(AttentionMechanism)
 class LuongAttention(AttentionMechanism):
-    """Multiplicative attention with the scores dot, general and concat.
+    """Attention with the scores dot, general and concat.
 
         dot      e_ts = q_t . k_s
         general  e_ts = q_t . W k_s
         concat   e_ts = v . tanh(W [q_t ; k_s])
 
-    Introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section 3.1. The matrix of
-    `concat` is stored as two matrices, W [q ; k] = W_q q + W_k k, so that the keys are projected
-    once per sequence.
+    The scores were introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section
+    3.1. The matrix of `concat` is stored as two matrices, W [q ; k] = W_q q + W_k k, so that the
+    keys are projected once per sequence.
 
     Args:
         score: String, `"dot"`, `"general"` or `"concat"`. Defaults to `"general"`.
-        units: Positive int, number of rows of W. Required for `"concat"`, ignored by the other
+        units: Positive int, number of rows of W. Required for `"concat"`, ignored for all other
             scores. Defaults to `None`.
         scale: Bool, whether the scores are multiplied by a learned scalar that is initialized to 1.
             Defaults to `False`.
         kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
-        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+        probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 

@@ -17,45 +17,49 @@ from keras_attn.masks import wide_dtype
 
 MODES = ("parallel", "recursive", "hard")
 LEAST_PROBABILITY = 1e-10
-"""Lower bound of the probability of passing positions: the parallel mode divides by it."""
+"""Lower bound of the divisor in the parallel mode, the probability of skipping positions."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(AttentionMechanism)
 class MonotonicAttention(FeedbackAttention):
-    """Monotonic attention: alignments only move forward in the source.
+    """Monotonic attention: the attended position only moves forward in the source.
 
-    Starting from the position of the previous step, each position is chosen with probability p_ts
-    or passed. The scores e_ts are those of another mechanism:
+    A step begins at the position that the previous step selected. It selects each position with the
+    probability p_ts, or skips it and continues with the next position. The scores e_ts are computed
+    by another mechanism:
 
         p_ts = sigmoid(e_ts + r + noise)
         a_ts = p_ts sum_{j <= s} a_{t-1,j} prod_{j <= l < s} (1 - p_tl)
 
-    Introduced by [Raffel et al., 2017](https://arxiv.org/abs/1704.00784): equation 9, computed by
-    equations 13 and 14 (`"recursive"`), appendix C.1 (`"parallel"`) or algorithm 1 (`"hard"`). The
-    weights of a query sum to at most 1; the remainder is the probability that no position was
-    chosen. Before the first step, all weight is on the first position.
+    The mechanism was introduced by [Raffel et al., 2017](https://arxiv.org/abs/1704.00784),
+    equation 9. The modes implement equations 13 and 14 (`"recursive"`), appendix C.1 (`"parallel"`)
+    and algorithm 1 (`"hard"`). The weights of a query sum to at most 1. The missing weight is the
+    probability that no position is selected. The initial weights are 1 for the first position and 0
+    for all others.
 
     Args:
-        mechanism: `AttentionMechanism` that computes the scores. A `FeedbackAttention` and a
-            `LocalAttention` are refused.
+        mechanism: `AttentionMechanism` that computes the scores. `FeedbackAttention` and
+            `LocalAttention` are not supported.
         mode: String, how the weights are computed. `"parallel"` uses cumulative sums. It is fast,
-            but inexact for probabilities close to 1, and correct only while the probability of
-            passing all previous positions is above 1e-10, that is, for 33 positions that are each
-            chosen with probability 0.5. `"recursive"` is an exact loop over the source. `"hard"`
-            puts all weight on the first position from the previous one on with e_ts + r > 0, for
-            inference in linear time. It has no gradient: train with another mode and with noise,
-            then set the attribute `mode` before inference or export. Defaults to `"parallel"`.
+            but inexact for probabilities close to 1, and only correct while the probability of
+            skipping all previous positions is above 1e-10 (for example, 33 positions with
+            probability 0.5). `"recursive"` is an exact loop over the source. `"hard"` assigns a
+            weight of 1 to the first position with e_ts + r > 0 that is not before the previously
+            selected position, for inference in linear time. It has no gradient: train with a
+            different mode and with noise, then set the attribute `mode` before inference or export.
+            Defaults to `"parallel"`.
         sigmoid_noise: Non-negative float, standard deviation of the Gaussian noise that is added to
-            the scores during training. It drives the probabilities towards 0 and 1. Defaults to
+            the scores during training. With noise, the model learns probabilities close to 0 and 1.
+            Defaults to `0.0`.
+        score_bias: Float, initial value of the trainable scalar r. With negative values, such as -1
+            to -4, the attention skips more positions at the beginning of training. Defaults to
             `0.0`.
-        score_bias: Float, initial value of the learned scalar r. Negative values, such as -1 to -4,
-            make the attention move on at the beginning of training. Defaults to `0.0`.
-        seed: Int, seed of the noise. Defaults to `None`, a random seed.
+        seed: Int, seed of the noise. Defaults to `None`: a random seed.
         kernel_initializer: Ignored: the mechanism has no weight matrices. Defaults to
             `"glorot_uniform"`.
-        probability_fn: Must be `"softmax"`, the default. It is ignored, because `mode` selects how
-            scores become weights.
+        probability_fn: Must be `"softmax"`, the default. It is ignored, because `mode` determines
+            how weights are computed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -65,12 +69,12 @@ class MonotonicAttention(FeedbackAttention):
         {{returns}}
 
     Masking:
-        Masked positions are passed with a weight of exactly 0. A query that may attend to no
+        Masked positions are skipped and get a weight of exactly 0. A query that may attend to no
         position gets zero weights and a zero context. A mask of the queries has no effect.
 
     Raises:
-        ValueError: If `mode` is unknown, `sigmoid_noise` is negative, `mechanism` does not score
-            single positions, or `probability_fn` is not `"softmax"`.
+        ValueError: If `mode` is unknown, `sigmoid_noise` is negative, `mechanism` is not supported,
+            or `probability_fn` is not `"softmax"`.
 
     Example:
 
@@ -186,9 +190,10 @@ class MonotonicAttention(FeedbackAttention):
 
 
 class _NoiseOfSteps(keras.layers.Layer):
-    """Gaussian noise for all steps of a sequence, during training.
+    """Samples Gaussian noise for all steps of a sequence during training.
 
-    It is sampled before the loop over the steps, because some backends cannot sample inside a loop.
+    The noise is sampled before the loop over the steps, because some backends cannot sample in a
+    loop.
     """
 
     def __init__(self, stddev: float, seed: int | None) -> None:
@@ -210,9 +215,9 @@ class _NoiseOfSteps(keras.layers.Layer):
 
 
 def _expected_parallel(chosen, before):
-    """Appendix C.1: a = p c cumsum(a' / c).
+    """Computes a = p c cumsum(a' / c), appendix C.1 of the paper.
 
-    c is the probability of passing all previous positions.
+    Here c is the probability of skipping all previous positions, and a' are the previous weights.
     """
     log_passed = ops.log(ops.clip(1.0 - chosen, LEAST_PROBABILITY, 1.0))  # (B, K, S)
     passed = ops.exp(ops.cumsum(log_passed, axis=-1) - log_passed)
@@ -221,7 +226,7 @@ def _expected_parallel(chosen, before):
 
 
 def _expected_recursive(chosen, before):
-    """Equations 13 and 14: q_s = (1 - p_{s-1}) q_{s-1} + a'_s, a_s = p_s q_s."""
+    """Computes q_s = (1 - p_{s-1}) q_{s-1} + a'_s and a_s = p_s q_s, equations 13 and 14."""
 
     def step(carry, inputs):
         chosen, before = inputs
@@ -238,7 +243,7 @@ def _expected_recursive(chosen, before):
 
 
 def _first_chosen(chosen, before):
-    """Algorithm 1: all weight on the first chosen position at or after the previous one."""
+    """Selects the first chosen position at or after the previous position, algorithm 1."""
     chosen = chosen * ops.cumsum(before, axis=-1)  # (B, K, S), 0 or 1 each
     is_first = ops.cast(ops.cumsum(chosen, axis=-1) < 1.5, chosen.dtype)
     return ops.stop_gradient(chosen * is_first)

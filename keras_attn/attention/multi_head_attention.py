@@ -36,18 +36,21 @@ from keras_attn.positions.rotary_positions import RotaryPositions
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class MultiHeadAttention(AttentionSteps, Layer):
-    """Multi-head attention: parallel scaled dot-product attentions over learned projections.
+    """Multi-head attention: scaled dot-product attention with several learned projections.
 
         head_i = softmax((q W_i^Q) (k W_i^K)^T / sqrt(key_dim)) (v W_i^V)
         output = [head_1 ; ... ; head_h] W^O
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2.
+    Multi-head attention was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762),
+    section 3.2.2.
 
-    It has the arguments of `keras.layers.MultiHeadAttention`, with the same meaning, and its
-    weights in the same order. Here, they are matrices of shape `(features, heads * head_size)`; to
-    copy them, use `layer.set_weights([w.reshape(own.shape) ...])`. In addition, it has grouped
-    key-value heads, rotary positions, position biases, prepared memories and a cache. It does not
-    support output shapes with several axes, `activity_regularizer`, `enable_lora` and `quantize`.
+    The layer has the arguments of `keras.layers.MultiHeadAttention` with the same meaning, and the
+    same weights in the same order. The weights are matrices of shape `(features, heads *
+    head_size)`. To copy the weights of the layer of Keras, reshape them:
+    `layer.set_weights([w.reshape(own.shape) ...])`. In addition, this layer supports grouped
+    key-value heads, rotary positions, position biases, prepared memories and a key-value cache. It
+    does not support output shapes with several axes, `activity_regularizer`, `enable_lora` and
+    `quantize`.
 
     Args:
         num_heads: Positive int, number of query heads.
@@ -55,81 +58,83 @@ class MultiHeadAttention(AttentionSteps, Layer):
         value_dim: Positive int, size of each head of values. Defaults to `key_dim`.
         dropout: Float in [0, 1), dropout rate of the weights. Defaults to `0.0`.
         use_bias: Bool, whether the projections have biases. Defaults to `True`.
-        output_shape: Positive int, or tuple of one, size of the output. Defaults to the size of the
-            query.
+        output_shape: Positive int, or tuple of one positive int, size of the output. Defaults to
+            the size of the query.
         attention_axes: Int or tuple of ints, axes of inputs `(batch, ..., features)` over which the
-            layer attends; negative axes count from the end. Each index of the other axes has a
-            separate attention. Defaults to `None`, all axes between batch and features.
-        sliding_window: Positive int: a query attends only to keys that are fewer positions away.
-            Defaults to `None`, no limit.
-        flash_attention: Bool, whether `call` computes attention blockwise, with memory linear in
-            the length ([Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682)). The blockwise
-            form does not return scores and has no dropout, and its `position_bias` must be a layer
-            that depends only on distances. Defaults to `None`, no.
+            layer attends. Negative axes count from the end. Attention is computed separately for
+            each index of all other axes. Defaults to `None`: all axes between batch and features.
+        sliding_window: Positive int. A query at position t only attends to keys at positions s with
+            `|t - s| < sliding_window`. Defaults to `None`: no limit.
+        flash_attention: Bool, whether `call` computes attention in blocks, with memory that is
+            linear in the length ([Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682)). This
+            form does not support `return_attention_scores` and dropout, and a `position_bias` must
+            be a layer that only depends on distances. Defaults to `None`: not in blocks.
         kernel_initializer: Initializer of the kernels of the projections. Defaults to
             `"glorot_uniform"`.
         bias_initializer: Initializer of the biases of the projections. Defaults to `"zeros"`.
         kernel_regularizer: Regularizer of the kernels. Defaults to `None`.
         bias_regularizer: Regularizer of the biases. Defaults to `None`.
-        activity_regularizer: Must be `None`. It exists so that positional arguments are the same as
-            in Keras.
+        activity_regularizer: Must be `None`. The argument exists so that positional arguments have
+            the same order as in Keras.
         kernel_constraint: Constraint of the kernels. Defaults to `None`.
         bias_constraint: Constraint of the biases. Defaults to `None`.
-        use_gate: Bool, whether the heads are multiplied by the sigmoid of another projection of the
-            query ([Qiu et al., 2025](https://arxiv.org/abs/2505.06708)). Defaults to `False`.
-        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
-        num_key_value_heads: Positive int, number of heads of keys and values, which groups of query
-            heads share ([Ainslie et al., 2023](https://arxiv.org/abs/2305.13245)); 1 is multi-query
-            attention. Defaults to `num_heads`.
+        use_gate: Bool, whether the outputs of the heads are multiplied by a gate, the sigmoid of an
+            additional projection of the query ([Qiu et al.,
+            2025](https://arxiv.org/abs/2505.06708)). Defaults to `False`.
+        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
+        num_key_value_heads: Positive int, number of key and value heads. Each of them is shared by
+            a group of query heads ([Ainslie et al., 2023](https://arxiv.org/abs/2305.13245)). With
+            1, the layer computes multi-query attention. Defaults to `num_heads`.
         rotary: `RotaryPositions` layer that rotates queries and keys, for self-attention. Defaults
             to `None`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         query: Tensor of shape `(batch, target, features)`. As in Keras, there may be more axes
-            between batch and features, see `attention_axes`; value, masks and results then have
-            them too.
-        value: Tensor of shape `(batch, source, features)`. Defaults to `query`, self-attention.
+            between batch and features (see `attention_axes`). Values, masks and results then have
+            these axes too.
+        value: Tensor of shape `(batch, source, features)`. Defaults to `query`: self-attention.
         key: Tensor of shape `(batch, source, features)`. Defaults to `value`.
         query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. In
-            self-attention, it masks the keys. The outputs of masked queries are undefined. Keras
-            passes it.
+            self-attention, it masks the keys. The outputs for masked queries are undefined. Keras
+            passes this argument.
         value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
-            passes it.
+            passes this argument.
         key_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `key`. Keras
-            passes it.
+            passes this argument.
         attention_mask: Boolean tensor of shape `(batch, source)`, `(batch, target, source)` or
             `(batch, heads or 1, target, source)`; `True` marks positions that may be attended to.
-            It is combined with the implicit masks. In Keras, a mask of rank 2 is `(target,
-            source)`: pass `mask[None]`. An additive float mask (0 and -1e9) is refused. In a
-            compiled function, where its values are unknown, it would have the opposite effect: pass
-            it as `position_bias`. Defaults to `None`.
+            It is combined with the implicit masks. In Keras, a mask of rank 2 has the shape
+            `(target, source)`; pass `mask[None]` instead. Pass an additive float mask (0 and -1e9)
+            as `position_bias` instead: as `attention_mask`, it raises an error, or has the opposite
+            effect in a compiled function, where values cannot be checked. Defaults to `None`.
         return_attention_scores: Bool, whether to also return the weights. Defaults to `False`.
-        training: Bool, whether dropout is active. Defaults to `None`, as Keras determines.
-        use_causal_mask: Bool, whether a query may attend only to keys at its own and earlier
+        training: Bool, whether dropout is active. Defaults to `None`: the value of the calling
+            layer, as usual in Keras.
+        use_causal_mask: Bool, whether a query may only attend to keys at its own and earlier
             positions. Defaults to `False`.
-        position_bias: Float tensor that broadcasts to `(batch, heads, target, source)`, added to
-            the scores; or a layer that computes it, such as `AlibiBias`. In a functional model,
-            pass the result of a layer with weights, not the layer. If there are more axes, the
-            first axis must be 1. Defaults to `None`.
-        start_index: Int, scalar int32 tensor or (without more axes) int32 tensor of shape
-            `(batch,)`, position of the first query and key. Defaults to `0`.
+        position_bias: Float tensor that is broadcast to `(batch, heads, target, source)` and added
+            to the scores. Or a layer that computes this tensor, such as `AlibiBias`. In a
+            functional model, a layer with weights cannot be passed; pass its output instead. If
+            inputs have more than 3 axes, the first axis of the bias must be 1. Defaults to `None`.
+        start_index: Int or int32 scalar, position of the first query and key. If inputs have 3
+            axes, it can also be an int32 tensor of shape `(batch,)`. Defaults to `0`.
         mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Wrappers of
-            Keras pass it. It must be `None` if `value` is given, because a wrapper cannot pass the
-            mask of `value`.
+            Keras pass this argument. It must be `None` if `value` is passed, because a wrapper does
+            not pass the mask of `value`.
 
     Returns:
-        The output, of shape `(batch, target, output_shape)`. If `return_attention_scores=True`, a
-        tuple of the output and the weights before dropout, of shape `(batch, heads, target,
+        Output of shape `(batch, target, output_shape)`. If `return_attention_scores=True`, a tuple
+        of the output and the attention weights before dropout, of shape `(batch, heads, target,
         source)`.
 
     Masking:
-        Masked positions get a weight of exactly 0. The output of a query that may attend to no
-        position is the bias of the output projection.
+        Masked positions get a weight of exactly 0. If all positions of a query are masked, its
+        output is the bias of the output projection.
 
     Raises:
-        ValueError: If an argument is out of range or not supported by the blockwise form, an input
-            has a rank below 3 or another rank than the others, or a mask does not fit or is not
+        ValueError: If an argument is out of range or not supported with `flash_attention=True`, the
+            inputs have a rank below 3 or different ranks, or a mask has the wrong shape or is not
             boolean.
 
     Example:
@@ -228,7 +233,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         output_size = query_shape[-1] if self.output_size is None else self.output_size
         self._add_projection("query", query_shape[-1], self.num_heads * self.key_dim)
         self._add_projection("key", key_shape[-1], self.num_key_value_heads * self.key_dim)
-        if self.use_gate:  # At the same position as in the layer of Keras.
+        if self.use_gate:  # same order of weights as in the layer of Keras
             self._add_projection("gate", query_shape[-1], heads_size)
         self._add_projection("value", value_shape[-1], self.num_key_value_heads * self.value_dim)
         self._add_projection("output", heads_size, output_size)
@@ -333,7 +338,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
     def _attend_over_axes(
         self, query, value, key, padding, attention_mask, return_attention_scores, **arguments
     ):
-        """Implements `call` for inputs of rank above 3, by reshaping them to rank 3."""
+        """Implements `call` for inputs with more than 3 axes, by reshaping them to 3 axes."""
         axes = AttentionAxes(self.attention_axes, query, value)
         folded = {id(inputs): axes.fold(inputs) for inputs in (query, value, key)}
         results: Any = self.call(
@@ -351,7 +356,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
-        """Computes everything that does not depend on the query.
+        """Computes all values that do not depend on the query.
 
         Args:
             value: Tensor of shape `(batch, source, features)`.
@@ -361,11 +366,11 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
         Returns:
             Dict with `keys` `(batch, key_value_heads, source, key_dim)`, `values` `(batch,
-            key_value_heads, source, value_dim)`, which are 0 at positions that no query may attend
-            to, and the boolean `mask` `(batch, 1 or target, source)`.
+            key_value_heads, source, value_dim)` and the boolean `mask` `(batch, 1 or target,
+            source)`. Values are 0 at positions that no query may attend to.
 
         Raises:
-            ValueError: If the layer has rotary positions or a sliding window, which require
+            ValueError: If the layer has rotary positions or a sliding window, because both require
                 self-attention.
         """
         if self.rotary is not None or self.sliding_window is not None:
@@ -386,14 +391,15 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
         Args:
             query: Tensor of shape `(batch * beams, target, features)`, or `(batch * beams,
-                features)` for one query each, with the beams of a batch entry next to each other.
+                features)` for one query per beam. The beams of a batch entry are in consecutive
+                rows.
             memory: Dict returned by `prepare_memory`.
 
         Returns:
             Tuple of the outputs, with the leading axes of `query`, and the weights `(batch, heads,
             beams * target, source)`.
         """
-        queries = fold_beams_into_queries(  # beams are additional queries of their batch entry
+        queries = fold_beams_into_queries(  # treat beams as additional queries
             self._multiply(query, "query"),
             ops.shape(memory["mask"])[0],
             (self.num_heads, self.key_dim),
@@ -401,11 +407,11 @@ class MultiHeadAttention(AttentionSteps, Layer):
         queries = ops.transpose(queries, (0, 2, 1, 3))  # (B, H, K*T, d)
         mask = _with_heads(memory["mask"])
         inputs = queries, memory["keys"], memory["values"]
-        # With training=None, Keras would also disable training for the following layers.
+        # A call of Dropout without `training` would make Keras disable training for later layers.
         dropout = self.dropout_layer if self.dropout else None
         if mask.shape[2] == 1:
-            # Masked values are 0, so masked weights need not be exactly 0 unless they are
-            # returned. This saves an operator in every step.
+            # Speed: masked values are 0, so masked weights only need to be exactly 0 in the result.
+            # This saves an operator in every step.
             bias = masks.scores_of_mask(mask)
             heads, weights = scaled_dot_product(*inputs, bias=bias, dropout=dropout)
             weights = weights * ops.cast(mask, weights.dtype)
@@ -435,14 +441,13 @@ class MultiHeadAttention(AttentionSteps, Layer):
         view: CacheView,
         position_bias: PositionBias | None = None,
     ) -> tuple[Tensor, Tensor, TensorDict]:
-        """Causal self-attention of new positions to themselves and to the positions in a cache.
+        """Computes causal self-attention of new positions to themselves and to a cache.
 
         Args:
             query: Tensor of shape `(batch, new_positions, features)`, or `(batch, features)` for a
-                single position. With beams: `(batch * beams, features)`, one position for each
-                beam.
+                single position. With beams: `(batch * beams, features)`, one position per beam.
             cache: Cache returned by `new_cache` or by the previous step.
-            view: `CacheView`, the new slots and the slots that may be attended to.
+            view: `CacheView`, describes the new slots and the slots that may be attended to.
             position_bias: See the call arguments.
 
         Returns:
@@ -460,14 +465,15 @@ class MultiHeadAttention(AttentionSteps, Layer):
             [part["values"] for part in parts],
             _with_heads(view.mask(*positions, self.sliding_window)),
             add_biases(compute_position_bias(position_bias, *positions), view.ancestor_bias),
-            # Beams are searched, not trained.
+            # A search with beams is never part of training, so it needs no dropout.
             self.dropout_layer if self.dropout and view.ancestor_bias is None else None,
         )
         return self._combine(heads, query), weights, cache
 
     def _project_positions(self, query, view):
-        """Returns queries, keys and values of new positions, `(batch, heads, positions or beams,
-        size)`.
+        """Returns queries, keys and values of new positions.
+
+        Their shape is `(batch, heads, positions or beams, size)`.
         """
         turn = self._turn if view.num_beams == 1 else self._turn_beams
         heads = self._project(query, "query", "key", "value", beams=view.num_beams)
@@ -475,10 +481,11 @@ class MultiHeadAttention(AttentionSteps, Layer):
         return queries, keys, heads[2]
 
     def _project(self, inputs, *names, beams=1):
-        """Projects one input in one product; returns a list of `(B, heads, T or K, head_size)`."""
-        # The sizes of `inputs`, not those of the product: tf2onnx's optimizers, which
-        # `model.export(format="onnx")` uses, would write 0 for the product's own sizes into the
-        # shape of this reshape and then remove the reshape before it, to which the 0 refers.
+        """Computes projections in one matrix product, each `(B, heads, T or K, head_size)`."""
+        # Use the sizes of `inputs`, not the sizes of the product: `model.export(format="onnx")`
+        # runs the optimizers of tf2onnx. With the sizes of the product, they write 0 ("size of the
+        # input") into the shape of the next reshape, and then remove the previous reshape. The 0
+        # then refers to a different input.
         leading = ops.shape(inputs)[:-1]
         counts = [self.num_heads if name == "query" else self.num_key_value_heads for name in names]
         head_dims = [self.value_dim if name == "value" else self.key_dim for name in names]
@@ -498,15 +505,15 @@ class MultiHeadAttention(AttentionSteps, Layer):
         return project(ops.cast(inputs, self.compute_dtype), kernels, biases)
 
     def _scaled(self, name, weight):
-        """Returns a weight, scaled by 1/sqrt(key_dim) if it projects queries.
+        """Returns a weight. The weights of the query projection are scaled by 1/sqrt(key_dim).
 
-        This is cheaper than scaling the queries.
+        Scaling the weights is cheaper than scaling the queries.
         """
         weight = ops.cast(weight, self.compute_dtype)
         return weight * self.key_dim**-0.5 if name == "query" else weight
 
     def _combine(self, heads, query):
-        """Projects the outputs of the heads `(B, H, T, dv)` to the leading axes of `query`."""
+        """Merges and projects the heads `(B, H, T, dv)`. The result has the axes of `query`."""
         heads = merge_heads(heads, ops.shape(query)[:-1], self.num_heads * self.value_dim)
         if self.use_gate:
             heads = heads * ops.sigmoid(self._multiply(query, "gate"))  # (B, T, H * dv)
@@ -518,7 +525,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
         return ops.cast(self.rotary(heads, start_index=start_index), self.compute_dtype)
 
     def _turn_beams(self, heads, start_index):
-        """Applies `_turn` to heads `(batch, heads, beams, size)` of beams at the same position."""
+        """Applies `_turn` to heads `(batch, heads, beams, size)`; all beams have one position."""
         if self.rotary is None:
             return heads
         batch, num_heads, beams, size = ops.shape(heads)
@@ -583,7 +590,7 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        # Configurations of the layer of Keras lack it.
+        # A configuration of the layer of Keras has no key "rotary".
         rotary = keras.saving.deserialize_keras_object(config.get("rotary"))
         return cls(**{**config, "rotary": rotary})
 

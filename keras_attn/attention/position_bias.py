@@ -1,4 +1,4 @@
-"""Biases of attention scores that depend on positions."""
+"""Position-dependent biases of attention scores."""
 
 import keras
 from keras import ops
@@ -9,7 +9,7 @@ from keras_attn.masks import wide_dtype
 
 
 def check_position_bias(position_bias: PositionBias | None) -> None:
-    """Raises a `ValueError` for a layer whose weights a functional model would not track."""
+    """Raises a `ValueError` for a layer with weights, which functional models would not track."""
     if isinstance(position_bias, keras.layers.Layer):
         ensure_built(position_bias, (None, None), (None, None))
         if position_bias.weights:
@@ -23,10 +23,11 @@ def check_position_bias(position_bias: PositionBias | None) -> None:
 def compute_position_bias(
     position_bias: PositionBias | None, query_positions: Tensor, key_positions: Tensor
 ) -> Tensor | None:
-    """Returns the bias for positions.
+    """Returns the bias for pairs of query and key positions.
 
     Args:
-        position_bias: Layer or function of both positions, its result, or `None`.
+        position_bias: Layer or function of both positions, a tensor that such a function returned,
+            or `None`.
         query_positions: Int32 tensor of shape `(1 or batch, target)`.
         key_positions: Int32 tensor of shape `(1 or batch, source)`.
 
@@ -39,7 +40,7 @@ def compute_position_bias(
 
 
 def add_biases(bias: Tensor | None, other: Tensor | None) -> Tensor | None:
-    """Returns the sum of two biases in float32 or float64; each may be `None`."""
+    """Returns the sum of two biases in float32 or float64. `None` is no bias."""
     if bias is None or other is None:
         return other if bias is None else bias
     dtype = wide_dtype(bias, other)

@@ -1,8 +1,9 @@
-"""Functions that turn scores into weights, by the values of `probability_fn`.
+"""Functions that map attention scores to weights, selected by `probability_fn`.
 
-Each takes scores `(batch, target, source)` and a boolean mask that broadcasts to them, and returns
-weights of the shape and dtype of the scores. Masked positions get a weight of exactly 0. The
-unmasked weights of a row sum to 1. Computations are in float32, or in float64 for float64 scores.
+Each function takes scores `(batch, target, source)` and a boolean mask that can be broadcast to
+this shape. It returns weights with the shape and dtype of the scores. Masked positions get a weight
+of exactly 0. The unmasked weights of a row sum to 1. Computations are in float32, or in float64 for
+float64 scores.
 """
 
 import math
@@ -16,10 +17,10 @@ from keras_attn.masks import masked_softmax, scores_of_mask, wide_dtype
 def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
     """Sparsemax: the Euclidean projection of the scores onto the probability simplex.
 
-        a_s = max(e_s - tau, 0)                               with tau such that sum_s a_s = 1
+        a_s = max(e_s - tau, 0),    tau such that sum_s a_s = 1
 
-    Introduced by [Martins and Astudillo, 2016](https://arxiv.org/abs/1602.02068), algorithm 1.
-    Positions with a score far below the maximum get a weight of exactly 0.
+    Sparsemax was introduced by [Martins and Astudillo, 2016](https://arxiv.org/abs/1602.02068),
+    algorithm 1. Positions with a score far below the maximum get a weight of exactly 0.
 
     Args:
         scores: Tensor of shape `(batch, target, source)`.
@@ -33,7 +34,7 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
     masked = masked - ops.stop_gradient(_largest(masked))
     falling = -ops.sort(-ops.stop_gradient(masked), axis=-1)  # (B, T, S)
     rank = 1.0 + ops.cast(ops.arange(ops.shape(masked)[-1], dtype="int32"), dtype)  # (S,)
-    # The condition holds for a prefix of the sorted scores.
+    # The condition is true for the highest scores, up to the size of the support.
     is_in_support = 1.0 + rank * falling > ops.cumsum(falling, axis=-1)  # (B, T, S)
     least = -_largest(-ops.where(is_in_support, falling, 0.0))  # (B, T, 1)
     support = ops.cast(masked >= least, dtype)  # (B, T, S)
@@ -44,9 +45,10 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_hardmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Puts all weight on the position with the highest score; the first one wins a tie.
+    """Assigns a weight of 1 to the position with the highest score, and 0 to all others.
 
-    No gradient passes: train with another function, and set `probability_fn` for inference.
+    If several positions have the highest score, the first one is selected. The function has no
+    gradient: train with a different function, then set `probability_fn` for inference.
 
     Args:
         scores: Tensor of shape `(batch, target, source)`.
@@ -64,7 +66,7 @@ def masked_hardmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def _largest(values):
-    """Returns the maximum over the last axis, which is kept. Also works for empty tensors."""
+    """Returns the maximum over the last axis, with `keepdims`. The axis may be empty."""
     return ops.max(values, axis=-1, keepdims=True, initial=-math.inf)
 
 

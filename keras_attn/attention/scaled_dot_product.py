@@ -1,4 +1,4 @@
-"""Scaled dot-product attention of several heads."""
+"""Scaled dot-product attention with several heads."""
 
 from collections.abc import Callable
 
@@ -17,16 +17,16 @@ def scaled_dot_product(
     bias: Tensor | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Dot-product attention of all heads at once.
+    """Computes the dot-product attention of all heads at once.
 
         context = softmax(query keysᵀ + bias) values
 
-    The softmax is over the keys. The caller has already scaled the query by `1 / sqrt(head_dim)`,
-    which is cheaper than scaling the scores.
+    The softmax is over the keys. The caller must scale the query by `1 / sqrt(head_dim)`; this is
+    cheaper than scaling the scores.
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 1. Groups of
-    query heads may share key and value heads ([Ainslie et al.,
-    2023](https://arxiv.org/abs/2305.13245)).
+    Scaled dot-product attention was introduced by [Vaswani et al.,
+    2017](https://arxiv.org/abs/1706.03762), equation 1. Groups of query heads may share key and
+    value heads ([Ainslie et al., 2023](https://arxiv.org/abs/2305.13245)).
 
     Args:
         query: Float tensor of shape `(batch, heads, target, head_dim)`, already scaled.
@@ -36,11 +36,12 @@ def scaled_dot_product(
         values: Float tensor of shape `(batch, groups, source, value_dim)`, or a list of two such
             tensors if `keys` is a list.
         mask: Boolean tensor, broadcastable to `(batch, heads, target, source)`; `True` marks keys
-            that may be attended to. Defaults to `None`, no masked keys.
+            that may be attended to. Defaults to `None`: no masked keys.
         bias: Float tensor, broadcastable to `(batch, heads, target, source)`, added to the scores.
             Defaults to `None`.
-        dropout: Function that maps weights to weights, applied before the values are averaged. The
-            returned weights are those before dropout. Defaults to `None`.
+        dropout: Function that maps weights to weights of the same shape. It is applied before the
+            values are averaged. The returned weights are the weights before dropout. Defaults to
+            `None`.
 
     Returns:
         Tuple of the context `(batch, heads, target, value_dim)` and the weights `(batch, heads,
@@ -89,11 +90,12 @@ def _finite(bias):
 
 
 def matmul_groups(rows: Tensor, columns: Tensor) -> Tensor:
-    """Multiplies the rows of each head with the matrix of its group, without repeating the matrix.
+    """Multiplies the rows of each head by the matrix of its group.
 
     Args:
         rows: Tensor of shape `(batch, heads, target, inner)`.
         columns: Tensor of shape `(batch, groups, inner, outer)`, where `groups` divides `heads`.
+            The matrices are not repeated in memory.
 
     Returns:
         Tensor of shape `(batch, heads, target, outer)`.

@@ -13,13 +13,14 @@ class ScaledDotProductAttention(AttentionMechanism):
 
         e_ts = q_t . k_s / sqrt(D)
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 1. The dot
-    product of two vectors with D independent components of variance 1 has variance D; the scale
-    makes it 1. The layer has no weights. `MultiHeadAttention` adds projections and several heads.
+    The mechanism was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762),
+    equation 1. If the D components of both vectors are independent with mean 0 and variance 1, the
+    dot product has the variance D, and the scaled score has the variance 1. The layer has no
+    weights. `MultiHeadAttention` adds projections and several heads.
 
     Args:
         kernel_initializer: Ignored: the mechanism has no weights. Defaults to `"glorot_uniform"`.
-        probability_fn: String, the function that turns scores into weights: `"softmax"`,
+        probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 

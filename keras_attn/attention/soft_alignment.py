@@ -16,14 +16,15 @@ from keras_attn.attention.weighted_average import WeightedAverage
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SoftAlignment(Layer):
-    """Soft alignment of two sequences: attention in both directions from one score matrix.
+    """Soft alignment of two sequences: attention in both directions with one score matrix.
 
         e_ij    = F(a_i) . F(b_j)
         beta_i  = sum_j exp(e_ij) / sum_k exp(e_ik) b_j            (the part of b aligned with a_i)
         alpha_j = sum_i exp(e_ij) / sum_k exp(e_kj) a_i            (the part of a aligned with b_j)
 
-    Introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), section 3.1, equations 1
-    and 2. F is applied once to each token, so its cost is linear in the lengths.
+    The layer was introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), section
+    3.1, equations 1 and 2. F is applied once to each token, so the cost of F is linear in the
+    lengths.
 
     Args:
         transform: Keras layer F that maps `(batch, time, features)` to `(batch, time, units)`, for
@@ -33,25 +34,26 @@ class SoftAlignment(Layer):
     Call arguments:
         first: Tensor of shape `(batch, first, features)`, the sequences a.
         second: Tensor of shape `(batch, second, features)`, the sequences b.
-        first_mask: Boolean tensor of shape `(batch, first)`; `True` marks real tokens. Defaults to
-            the implicit mask of `first`, which Keras passes.
+        first_mask: Boolean tensor of shape `(batch, first)`; `True` marks tokens, `False` marks
+            padding. Defaults to the implicit mask of `first`, which Keras passes.
         second_mask: Boolean tensor of shape `(batch, second)`. Defaults to the implicit mask of
             `second`, which Keras passes.
         return_attention_scores: Bool, whether to also return the attention weights. Defaults to
             `False`.
-        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to one
+        mask: Must be `None`. A Keras wrapper passes a single mask, which cannot be assigned to one
             of the two inputs.
 
     Returns:
         Tuple of beta `(batch, first, features)` and alpha `(batch, second, features)`. If
-        `return_attention_scores=True`, the weights `(batch, first, second)` and `(batch, second,
-        first)` follow. `record_attention_scores` stores the weights of alpha and beta under the
-        names `second` and `first`.
+        `return_attention_scores=True`, the tuple also contains the attention weights of beta
+        `(batch, first, second)` and alpha `(batch, second, first)`. `record_attention_scores`
+        stores the weights of beta under the name `first`, and the weights of alpha under the name
+        `second`.
 
     Masking:
         Masked tokens get a weight of exactly 0. If all tokens of a sequence are masked, the results
-        of the other sequence are zeros. Results at masked positions are undefined. Beta carries the
-        mask of `first`, alpha the mask of `second`.
+        for the other sequence are zeros. Results at masked positions are undefined. Beta has the
+        implicit mask of `first`, and alpha has the implicit mask of `second`.
 
     Raises:
         ValueError: If `transform` is a class instead of a layer, `second` is missing, the batch

@@ -9,12 +9,12 @@ from keras_attn.masks import masked_softmax
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class WeightedAverage(Layer):
-    """Average of values, weighted by the softmax of given scores.
+    """Average of values, weighted by the softmax of scores.
 
         c_t = sum_s exp(e_ts) / sum_s' exp(e_ts') m_s      (sums over the unmasked positions)
 
-    A layer that attends in several directions has one instance for each direction, so that
-    `record_attention_scores` stores their weights under different names.
+    A layer that attends in several directions has one `WeightedAverage` for each direction, so that
+    `record_attention_scores` stores the weights under different names.
 
     Args:
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.

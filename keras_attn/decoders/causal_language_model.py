@@ -19,66 +19,68 @@ class CausalLanguageModel(TransformerTokenDecoder):
 
         p(y) = prod_t p(y[t] | y[0], ..., y[t - 1])
 
-    Introduced by [Liu et al., 2018](https://arxiv.org/abs/1801.10198), section 4.2.3, and [Radford
-    et al., 2018](https://openai.com/index/language-unsupervised) (GPT).
+    The architecture was introduced by [Liu et al., 2018](https://arxiv.org/abs/1801.10198), section
+    4.2.3, and [Radford et al., 2018](https://openai.com/index/language-unsupervised) (GPT).
 
-    As a `StepDecoder`, its memory is the prompt: the ids of the prompt are the encoder outputs. The
-    blocks process the prompt in one pass and store its keys and values in the caches. The first
-    step of a search gets the last token of the prompt, or the start token if the prompt is empty.
-    So every search generates text:
+    The model is a `StepDecoder` whose `encoder_outputs` are the ids of a prompt. The blocks process
+    the prompt in one pass and store its keys and values in the caches. The first step of a search
+    reads the last token of the prompt, or the start token if the prompt is empty. Every search can
+    therefore continue prompts:
 
         GenerationModel(None, BeamDecoder(model, relative_max_length=None))(prompt_ids)
 
     Args:
         block: `TransformerDecoderBlock` with `cross_attention=False`, the template of all blocks.
-            Each layer is a new block with the same configuration.
-        embedding: Layer that turns ids `(batch, time)` into vectors.
-        head: Layer that turns outputs into logits. Defaults to `None`: the output is tied to the
-            embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), which must be a
+            Each of the `num_layers` blocks is a new block with the same configuration.
+        embedding: Layer that maps ids `(batch, time)` to vectors.
+        head: Layer that maps outputs to logits. Defaults to `None`: the embedding is also the
+            output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
             `keras.layers.ReversibleEmbedding`.
         num_layers: Positive int, number of blocks. Defaults to `6`.
-        positions: Layer that adds positions to `(vectors, start_index)`, such as
-            `SinusoidalPositions`. Defaults to `None`.
-        position_bias: Layer that computes a bias of the attention scores of all blocks, such as
+        positions: Layer that is called with `(vectors, start_index)` and adds positions to the
+            vectors, such as `SinusoidalPositions`. Defaults to `None`: no such layer.
+        position_bias: Layer that computes a bias for the attention scores of all blocks, such as
             `AlibiBias` or `RelativePositionBias`. Defaults to `None`.
         scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
             Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
-        growing_cache: Bool, whether the key-value cache grows with each step. If `False`, it has
-            slots for `max_length` steps from the start. Only a growing cache can be exported to
-            ONNX. Defaults to `None`: it grows if the backend supports it.
-        cache_block_size: Positive int, number of steps after which a search moves the content of a
-            growing cache to a second cache, which the steps read but do not copy. It speeds up long
-            outputs, on TensorFlow and in ONNX, and is ignored elsewhere. Defaults to `None`: never,
-            which is faster for outputs of the length of a sentence.
-        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        growing_cache: Bool, whether the key-value cache grows with each step. If `False`, the cache
+            is allocated for `max_length` steps at the start. Only a growing cache can be exported
+            to ONNX. Defaults to `None`: the cache grows if the backend supports it.
+        cache_block_size: Positive int. After every `cache_block_size` steps, a search moves the
+            content of a growing cache to a second cache. The steps read this second cache, but do
+            not copy it. This speeds up long outputs on TensorFlow and in ONNX. Other backends
+            ignore it. Defaults to `None`: no second cache, which is faster for outputs of sentence
+            length.
+        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         token_ids: Int32 tensor of shape `(batch, time)`.
         encoder_outputs: Int32 tensor of shape `(batch, prompt)`, prompts with padding on the right.
-            `token_ids` then begins with the last token of the prompt (see `first_token_ids`) and
-            continues after it, and all attention weights are stored at once, also with
-            `flash_attention=True`. Defaults to `None`, no prompts.
+            With prompts, the first token of `token_ids` must be the last token of the prompt (see
+            `first_token_ids`). The attention weights of all positions are stored in this case, even
+            with `flash_attention=True`. Defaults to `None`: no prompts.
         encoder_mask: Boolean tensor of shape `(batch, prompt)`, `False` at padding. Defaults to
-            `None`, no padding.
+            `None`: prompts without padding.
         encoder_state: Ignored.
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, prompt)`, the implicit mask of
-            `encoder_outputs`. Keras passes it. It is combined with `encoder_mask`.
+            `encoder_outputs`. Keras passes this argument. It is combined with `encoder_mask`.
         return_features: Bool, whether to return the inputs of the output layer, `(batch, target,
             features)`, instead of the logits. Defaults to `False`.
 
     Returns:
-        Float32 logits of shape `(batch, time, vocabulary)`, for the token after each position.
+        Float32 logits of shape `(batch, time, vocabulary)`: at each position, the logits of the
+        next token.
 
     Masking:
         Padding on the right of `token_ids` does not affect previous positions. Padding of a prompt
-        does not affect any position.
+        does not affect the results.
 
     Raises:
-        ValueError: If an argument is out of range, `block` has cross-attention, or the output
-            cannot be tied to the embedding.
+        ValueError: If an argument is out of range, `block` has cross-attention, or `head` is `None`
+            and the embedding cannot be the output layer.
 
     Example:
 
@@ -179,8 +181,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
         slots = (self.capacity(max_length, beam_width), self.growing_cache)
         own = kv_cache.own_slots(batch, beam_width)
         empty = [block.initial_state(batch, *slots) for block in self.stack.blocks]
-        # Join even an empty cache, so that the number of slots is unknown to a loop that changes
-        # it.
+        # Concatenate even an empty cache: a loop that adds slots needs a dynamic number of slots.
         joined = [
             kv_cache.join(prompt, cache)
             for prompt, cache in zip(memory["caches"], empty, strict=True)
@@ -214,15 +215,15 @@ class CausalLanguageModel(TransformerTokenDecoder):
         return self.project(vectors), {"ancestor_bias": ancestor_bias, "shared": shared}  # (B*K, V)
 
     def _extend(self, token_ids, shared, memory, growing, ancestor_bias=None):
-        """Computes the outputs of new tokens.
+        """Computes the outputs for new tokens and adds them to the caches.
 
         Args:
             token_ids: Int32 tensor of shape `(B, T)`, or `(B*K,)` with `ancestor_bias`.
-            shared: Dict of position, slot and caches.
+            shared: Dict with `position`, `slot` and `caches`.
             memory: Dict returned by `prepare_memory`.
             growing: Bool or `None`, whether the cache grows.
-            ancestor_bias: Float tensor that restricts each beam to its own past. Defaults to
-                `None`.
+            ancestor_bias: Float tensor, bias that restricts each beam to its own previous tokens.
+                Defaults to `None`: one beam.
 
         Returns:
             Tuple of the vectors, `(B, T, D)` or `(B*K, D)`, and the new `shared`.
@@ -257,7 +258,7 @@ def _prompt_slots(memory):
 
 
 def _last_token_ids(prompt_ids, lengths):
-    """Returns the last token of each prompt, int32 `(B,)`; 0 for empty prompts."""
+    """Returns the last token of each prompt, int32 `(B,)`. It is 0 for empty prompts."""
     is_last = position_range(ops.shape(prompt_ids)[1], 1) == lengths[:, None]  # (B, P)
     return sum_int32(ops.where(is_last, ops.cast(prompt_ids, "int32"), 0), axis=1)
 
@@ -275,18 +276,19 @@ def _after_prompt(memory, caches):
 def _key_positions(position, slot, slots, prompt_slots, beams=1):
     """Returns the position of the token in each slot of the cache.
 
-    The slots of the prompts, including padding, come before those of new tokens.
+    The cache contains the slots of the prompt, including padding, followed by the slots of new
+    tokens.
 
     Args:
         position: Int32 tensor of shape `(B,)`, position of the next token.
         slot: Scalar int32 tensor, slot of the next token.
         slots: Int, number of slots.
         prompt_slots: Int, number of slots of the prompt.
-        beams: Int, number of slots of each new position. Defaults to `1`.
+        beams: Int, number of slots per new position. Defaults to `1`.
 
     Returns:
-        Int32 tensor of shape `(B, slots)`. It is -1 for padding and for the last token of the
-        prompt, which is repeated as the first new token.
+        Int32 tensor of shape `(B, slots)`. It is -1 for padding. It is also -1 for the last token
+        of the prompt, because this token is also the first new token.
     """
     columns = position_range(slots)  # (1, C)
     first = (position - (slot - prompt_slots) // beams)[:, None]  # (B, 1), of the first new token

@@ -17,8 +17,8 @@ from keras_attn.decoders.step_decoder import StepDecoder
 
 AVERAGES = ("arithmetic", "geometric")
 LEAST_LOGIT = -1e37
-"""Maximum over the logits of an empty target."""
-LEAST_PROBABILITY = 1e-37  # avoids the infinite logarithm of 0, which fails in loops of ONNX
+"""Maximum over an empty axis of logits."""
+LEAST_PROBABILITY = 1e-37  # avoids log(0), because infinity fails in ONNX loops
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -28,46 +28,47 @@ class EnsembleDecoder(StepDecoder):
         arithmetic   p(y) = sum_i w_i p_i(y)
         geometric    p(y) = prod_i p_i(y)^w_i / Z
 
-    Models that are trained separately, from different initial weights or of different kinds, make
-    different errors. Their average is usually better than each model, at the cost of running all of
-    them ([Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), table 1). fairseq uses the
-    arithmetic mean, Marian and OpenNMT-py the geometric mean.
+    Here p_i is the prediction of decoder i, w_i is its weight, and Z normalizes the result. Models
+    make different errors if they are trained separately, with different initial weights or
+    architectures. Their average is usually better than each single model, but all models must run
+    at each step ([Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), table 1). fairseq uses
+    the arithmetic mean; Marian and OpenNMT-py use the geometric mean.
 
-    The alignments of a step are averaged with the same weights over the decoders with attention.
-    This requires sources of the same length.
+    The alignments of all decoders with attention are averaged with the same weights. This requires
+    that the sources of these decoders have the same length.
 
     Args:
-        decoders: List of `StepDecoder`s with the same target vocabulary: recurrent decoders,
-            Transformers, or both.
-        member_weights: List of positive floats, the weights w_i of the decoders. Only their ratios
-            matter. Defaults to `None`, equal weights.
+        decoders: List of `StepDecoder`s with the same target vocabulary. Recurrent decoders and
+            Transformers can be combined.
+        member_weights: List of positive floats, the weights w_i of the decoders. They are
+            normalized to the sum 1. Defaults to `None`: equal weights.
         average: String, `"arithmetic"` (mean of the probabilities) or `"geometric"` (mean of the
-            log probabilities, which requires a token to be likely for all decoders). Defaults to
-            `"arithmetic"`.
+            log probabilities; a token is only likely if all decoders consider it likely). Defaults
+            to `"arithmetic"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         token_ids: Int32 tensor of shape `(batch, target)`, the target tokens, beginning with the
             start token.
-        encoder_outputs: Tensor of shape `(batch, source, features)` for all decoders, or a dict
-            from the index of the decoder, `"0"`, `"1"`, ..., to its tensor, as `EnsembleEncoder`
-            returns it.
-        encoder_mask: Boolean tensor of shape `(batch, source)`, or a dict as for `encoder_outputs`.
-            Defaults to `None`.
-        encoder_state: Nested lists of tensors, or a dict as for `encoder_outputs`. Defaults to
+        encoder_outputs: Tensor of shape `(batch, source, features)` that all decoders share. Or a
+            dict with one tensor per decoder, such as the result of `EnsembleEncoder`. Its keys are
+            the indices of the decoders, `"0"`, `"1"`, ....
+        encoder_mask: Boolean tensor of shape `(batch, source)`, or a dict with one mask per
+            decoder. Defaults to `None`.
+        encoder_state: Nested lists of tensors, or a dict with one state per decoder. Defaults to
             `None`.
-        query_features: Tensor of shape `(batch, features)`, or a dict as for `encoder_outputs`.
+        query_features: Tensor of shape `(batch, features)`, or a dict with one tensor per decoder.
             Defaults to `None`.
         encoder_outputs_mask: Boolean tensors of shape `(batch, source)`, the implicit masks of
-            `encoder_outputs`. Keras passes them. They are combined with `encoder_mask`.
+            `encoder_outputs`. Keras passes this argument. They are combined with `encoder_mask`.
 
     Returns:
-        Float32 logits of shape `(batch, target, vocabulary)` of the averaged distribution. Their
-        level is the average level of the decoders' logits, because a `repetition_penalty` depends
-        on it.
+        Float32 logits of shape `(batch, target, vocabulary)` of the averaged distribution. Logits
+        are only defined up to an additive constant, but a `repetition_penalty` depends on it. The
+        result uses the average of the constants of the decoders.
 
     Masking:
-        That of each decoder.
+        Each decoder applies its own masking.
 
     Raises:
         ValueError: If an argument is out of range, or the decoders have different vocabularies.
@@ -157,7 +158,8 @@ class EnsembleDecoder(StepDecoder):
 
     @property
     def can_exceed_max_length(self) -> bool:
-        # On backends without growing tensors, a decoder that returns `True` has a reason for it.
+        # On backends without growing tensors, the default is False, so one True is an explicit
+        # override.
         of_these = all if growing_buffer.supports_growth() else any
         return of_these(decoder.can_exceed_max_length for decoder in self.decoders)
 
@@ -236,7 +238,7 @@ class EnsembleDecoder(StepDecoder):
         return {name: decoder.select(memory[name], rows) for name, decoder in self.members.items()}
 
     def _own(self, name, values):
-        """Selects the value of one decoder from values for all decoders."""
+        """Selects the value for one decoder, if `values` is a dict with one value per decoder."""
         if not isinstance(values, dict) or not values or not all(map(str.isdigit, values)):
             return values
         if not set(values) <= set(self.members):
@@ -256,7 +258,7 @@ class EnsembleDecoder(StepDecoder):
         }
 
     def _state(self, states):
-        """Combines the states of all decoders to one state."""
+        """Combines the states of all decoders into one state."""
         state = {"members": {}, "shared": {}}
         for name, own in states.items():
             state["members"][name] = {
@@ -291,7 +293,8 @@ class EnsembleDecoder(StepDecoder):
             return _weighted(logits, self.member_weights)  # up to a constant
         probabilities = [ops.softmax(each) for each in logits]
         mean = _weighted(probabilities, self.member_weights)
-        # Difference of logits and log probabilities, measured at the maximum.
+        # Additive constant of each decoder: logits minus log probabilities, computed at the
+        # maximum.
         levels = [
             ops.max(each, axis=-1, keepdims=True, initial=LEAST_LOGIT)
             - ops.log(ops.max(probability, axis=-1, keepdims=True, initial=LEAST_PROBABILITY))

@@ -30,28 +30,29 @@ class RNNDecoder(TokenDecoder):
         o_t = cell(x_t)                         (see `AttentionRNNCell`)
         p(y_t | y_<t, source) = softmax(head(o_t))
 
-    With an `AttentionRNNCell` and `BahdanauAttention`, it is the decoder of [Bahdanau et al.,
-    2015](https://arxiv.org/abs/1409.0473). A Keras cell, or a list of cells, gives the decoder of
-    [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), without attention.
+    With an `AttentionRNNCell` and `BahdanauAttention`, this is the decoder of [Bahdanau et al.,
+    2015](https://arxiv.org/abs/1409.0473). With a Keras cell or a list of cells, it is the decoder
+    without attention of [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215).
 
     Args:
         cell: `AttentionRNNCell`, Keras cell, or list of Keras cells.
-        embedding: Layer that turns ids `(batch, target)` into vectors.
-        head: Layer that turns outputs into logits. Defaults to `None`: the output is tied to the
-            embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), which must be a
+        embedding: Layer that maps ids `(batch, target)` to vectors.
+        head: Layer that maps outputs to logits. Defaults to `None`: the embedding is also the
+            output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
             `keras.layers.ReversibleEmbedding`.
-        bridge: String, `"dense"`, `"copy"` or `"zero"`, how the initial state is computed, see
+        bridge: String, `"dense"`, `"copy"` or `"zero"`, method that computes the initial state, see
             `StateBridge`. Defaults to `"dense"`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs and of the outputs before the
             head. Defaults to `0.0`.
-        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
-        coverage_loss: Non-negative float, weight of a loss that penalizes repeated attention to the
-            same positions and is added in training ([See et al.,
+        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
+        coverage_loss: Non-negative float, weight of an additional training loss that penalizes
+            repeated attention to the same positions ([See et al.,
             2017](https://arxiv.org/abs/1704.04368), equation 12). Defaults to `0.0`.
-        doubly_stochastic_loss: Non-negative float, weight of a loss that penalizes source positions
-            with a total weight over all steps other than 1, and is added in training ([Xu et
-            al., 2015](https://arxiv.org/abs/1502.03044), equation 14). Defaults to `0.0`.
-        pad_token_id: Int, id of padding. Both losses ignore its steps. Defaults to `0`.
+        doubly_stochastic_loss: Non-negative float, weight of an additional training loss. It
+            penalizes source positions whose attention weights, summed over all steps, differ from 1
+            ([Xu et al., 2015](https://arxiv.org/abs/1502.03044), equation 14). Defaults to `0.0`.
+        pad_token_id: Int, id of padding. Both additional losses ignore steps with this id. Defaults
+            to `0`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -64,27 +65,27 @@ class RNNDecoder(TokenDecoder):
             of the encoder. Defaults to `None`.
         return_attention_scores: Bool, whether to also return the attention weights. Defaults to
             `False`.
-        query_features: Tensor of shape `(batch, features)`, used if the `query` of the cell
-            contains `"features"`. An encoder passes it on as one of its outputs. Defaults to
-            `None`.
+        query_features: Tensor of shape `(batch, features)`. Required if the `query` of the cell
+            contains `"features"`. Usually, the encoder returns this tensor as one of its outputs.
+            Defaults to `None`.
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
-            `encoder_outputs`. Keras passes it.
+            `encoder_outputs`. Keras passes this argument.
         return_features: Bool, whether to return the inputs of the output layer, `(batch, target,
             features)`, instead of the logits. Defaults to `False`.
 
     Returns:
-        Float32 logits of shape `(batch, target, vocabulary)`, for the token after each position. If
-        `return_attention_scores=True`, a tuple of the logits and the weights `(batch, target,
-        source)`.
+        Float32 logits of shape `(batch, target, vocabulary)`: at each position, the logits of the
+        next token. If `return_attention_scores=True`, a tuple of the logits and the weights
+        `(batch, target, source)`.
 
     Masking:
         Masked positions of the source get a weight of exactly 0. Padding on the right of the target
         does not affect previous positions.
 
     Raises:
-        ValueError: If an argument is out of range, `encoder_outputs` is missing, or the output
-            cannot be tied to the embedding.
+        ValueError: If an argument is out of range, `encoder_outputs` is missing, or `head` is
+            `None` and the embedding cannot be the output layer.
 
     Example:
 
@@ -140,7 +141,8 @@ class RNNDecoder(TokenDecoder):
 
     def __call__(self, token_ids: Tensor, *args: Any, **kwargs: Any) -> Any:
         if len(getattr(token_ids, "shape", ())) == 2:
-            token_ids = ops.cast(token_ids, "int32")  # Keras would cast float ids to half precision
+            # Keras would cast float ids to half precision, which rounds large ids.
+            token_ids = ops.cast(token_ids, "int32")
         return super().__call__(token_ids, *args, **kwargs)
 
     def build(
@@ -191,7 +193,7 @@ class RNNDecoder(TokenDecoder):
         )
         if adds_loss:
             mask = ops.ones_like(weights[:, :, 0], dtype="bool")  # (B, T)
-            if len(token_ids.shape) == 2:  # ids, not vectors
+            if len(token_ids.shape) == 2:  # ids instead of vectors
                 mask = padding_mask(token_ids, self.pad_token_id)
             if self.coverage_loss > 0:
                 self.add_loss(self.coverage_loss * coverage_loss(weights, mask))

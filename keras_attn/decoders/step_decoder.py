@@ -10,41 +10,42 @@ from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict
 
 
 class StepDecoder(Layer):
-    """Base class and contract of decoders: the methods that training, searches and exports call.
+    """Base class of decoders. It defines the methods that training, searches and exports call.
 
     A decoder overrides four methods:
 
-    - `prepare_memory` computes what is constant over time, the *memory*;
-    - `initial_state` creates what changes with time, the *state*;
-    - `step` takes one token of each hypothesis and returns logits and the new state;
-    - `call` is teacher forcing: it returns the logits of all positions at once.
+    - `prepare_memory` computes the *memory*, all values that are constant over time;
+    - `initial_state` creates the *state*, all values that change with each step;
+    - `step` reads one token of each hypothesis and returns logits and the new state;
+    - `call` returns the logits of all positions at once (teacher forcing).
 
     With B batch entries, K beams, S source positions, T target positions and a vocabulary of V
     tokens, memory and state are nested dicts of tensors:
 
-    - leaves of the memory have shape `(B, ...)` and are never repeated for beams;
-    - leaves of the state have shape `(B * K, ...)`, with the beams of a batch entry next to each
-      other. `state["shared"]` holds what all beams of a batch entry share, with leaves `(B, ...)`
-      or scalars, which a search does not reorder.
+    - the tensors of the memory have the shape `(B, ...)` and are not repeated for the beams;
+    - the tensors of the state have the shape `(B * K, ...)`, with the beams of a batch entry in
+      consecutive rows. `state["shared"]` contains values that all beams of a batch entry share:
+      tensors of shape `(B, ...)` or scalars. A search does not reorder them.
 
-    A step keeps the structure, ranks and dtypes of the state. A decoder stores nothing on itself
-    between calls, and creates all weights in `build`, whose default calls `call` with symbolic
-    inputs. `keras_attn.testing.check_decoder` checks all of this.
+    `step` must not change the structure, ranks and dtypes of the state. A decoder must not store
+    tensors in its attributes between calls. It creates all weights in `build`; the default of
+    `build` runs `call` with symbolic inputs. `keras_attn.testing.check_decoder` checks these rules.
 
-    Optional capabilities, each with a default:
+    A decoder can override further methods and attributes, which have defaults:
 
-    - `build` with the shapes of the arguments of `call`, for a decoder that the default cannot
-      build, for instance because its source is not a sequence of floats;
-    - `select`, for a memory with leaves that do not begin with the batch axis;
-    - `first_token_ids`, for a memory that is the beginning of the sequence, such as a prompt;
-    - `max_tokens`, for a limited number of positions;
-    - `can_exceed_max_length`, `False` for a state of a fixed size on TensorFlow too;
-    - `forbids_tokens`, `True` if all tokens of a step may be impossible;
-    - `primary_source`, for several encoder outputs;
-    - `cache_block_size` and `archive`, for long outputs with a growing state;
-    - `output_layer`, and `call(..., return_features=True)`, for a loss that is fused with it;
-    - `reads_prompts`, True for a language model, which needs no encoder;
-    - a `vocabulary_size`, or an `embedding` with `input_dim`, which an export reads.
+    - `build`, called with the shapes of the arguments of `call`, if the default does not work, for
+      example because the source is not a sequence of float vectors;
+    - `select`, if the memory contains tensors whose first axis is not the batch axis;
+    - `first_token_ids`, if the memory contains the beginning of the sequence, such as a prompt;
+    - `max_tokens`, if the number of positions is limited;
+    - `can_exceed_max_length`, `False` if the state has a fixed size even on TensorFlow;
+    - `forbids_tokens`, `True` if the decoder can make all tokens of a step impossible;
+    - `primary_source`, if there are several encoder outputs;
+    - `cache_block_size` and `archive`, to speed up long outputs with a growing state;
+    - `output_layer` and `call(..., return_features=True)`, to support losses that are fused with
+      the output layer;
+    - `reads_prompts`, `True` for a language model, which needs no encoder;
+    - `vocabulary_size`, or `embedding` with an `input_dim`, which exports read.
 
     Args:
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -55,11 +56,12 @@ class StepDecoder(Layer):
         encoder_outputs: Tensor of shape `(batch, source, features)`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
             attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
-        encoder_state: Nested lists or dicts with leaves of shape `(batch, ...)`, the final state of
+        encoder_state: Nested lists or dicts of tensors of shape `(batch, ...)`, the final state of
             the encoder. Defaults to `None`.
 
     Returns:
-        Float32 logits of shape `(batch, target, vocabulary)`, for the token after each position.
+        Float32 logits of shape `(batch, target, vocabulary)`: at each position, the logits of the
+        next token.
 
     Example:
 
@@ -87,13 +89,13 @@ class StepDecoder(Layer):
     """
 
     output_layer = None
-    """Layer that maps the last features of `call` to logits, if `call` has the argument
-    `return_features`, which returns these features. A loss can then be fused with the layer. `None`
-    for other decoders."""
+    """Layer that maps features to logits. A loss can be fused with this layer if `call(...,
+    return_features=True)` returns the features. `None` if `call` has no such argument."""
 
     reads_prompts = False
-    """Bool, whether the decoder is a language model: `encoder_outputs` are the ids of prompts, and
-    `call` works without them."""
+    """Bool, whether the decoder is a language model. Its `encoder_outputs` are the ids of prompts,
+    and are optional in `call`.
+    """
 
     is_container = True
 
@@ -104,7 +106,7 @@ class StepDecoder(Layer):
     def prepare_memory(
         self, encoder_outputs: Any, encoder_mask: Masks | None = None, encoder_state: Any = None
     ) -> TensorDict:
-        """Computes everything that is constant over time, once for each batch entry.
+        """Computes all values that are constant over time, once for each batch entry.
 
         Args:
             encoder_outputs: See the call arguments.
@@ -112,7 +114,7 @@ class StepDecoder(Layer):
             encoder_state: See the call arguments.
 
         Returns:
-            Nested dict with leaves of shape `(B, ...)`.
+            Nested dict of tensors of shape `(B, ...)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `prepare_memory`.")
 
@@ -127,16 +129,17 @@ class StepDecoder(Layer):
 
         Args:
             memory: Result of `prepare_memory`.
-            beam_width: Int, K.
+            beam_width: Int, number K of beams.
             alignments: Bool, whether each step stores its attention weights `(B * K, S)` in
-                `state["alignments"]`. A decoder without attention ignores it. Defaults to `False`.
-            max_length: Int, maximum number of steps. Only decoders with a growing state need it, on
-                backends whose tensors cannot grow in a loop. The results of further steps are
-                undefined.
+                `state["alignments"]`. A decoder without attention ignores this argument. Defaults
+                to `False`.
+            max_length: Int, maximum number of steps. It is only required for decoders with a
+                growing state, on backends where tensors cannot grow in a loop. After this number of
+                steps, the results are undefined.
 
         Returns:
-            Nested dict with leaves of shape `(B * K, ...)`; those in `shared` have shape `(B, ...)`
-            or are scalars.
+            Nested dict of tensors of shape `(B * K, ...)`. Tensors in `shared` have the shape `(B,
+            ...)` or are scalars.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `initial_state`.")
 
@@ -162,20 +165,19 @@ class StepDecoder(Layer):
         encoder_mask: Masks | None = None,
         encoder_state: Any = None,
     ) -> Any:
-        """Computes the logits of all positions, each given the previous target tokens (teacher
-        forcing).
+        """Computes the logits of all positions with teacher forcing.
 
         Args:
             token_ids: Int32 tensor of shape `(B, T)`, beginning with the start token.
             encoder_outputs: Tensor of shape `(B, S, features)`.
             encoder_mask: Boolean tensor of shape `(B, S)`; `True` marks positions that may be
                 attended to. If `call` also has an argument `encoder_outputs_mask`, Keras passes the
-                implicit mask of `encoder_outputs` to it, and `call` must combine the two.
-            encoder_state: Nested final state of the encoder, with leaves of shape `(B, ...)`, or
+                implicit mask of `encoder_outputs` there, and `call` must combine both masks.
+            encoder_state: Nested tensors of shape `(B, ...)`, the final state of the encoder, or
                 `None`.
 
         Returns:
-            Float32 logits of shape `(B, T, V)` of the next tokens.
+            Float32 logits of shape `(B, T, V)`: at each position, the logits of the next token.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `call`.")
 
@@ -208,14 +210,14 @@ class StepDecoder(Layer):
         self.compute_output_spec(*inputs)
 
     def select(self, memory: TensorDict, rows: Tensor) -> TensorDict:
-        """Selects batch entries of a memory. `rows` is an int32 vector of their indices."""
+        """Selects the batch entries with the indices `rows`, an int32 vector, from a memory."""
         return gather_leaves(memory, rows)
 
     def first_token_ids(self, memory: TensorDict, start_token_id: int) -> Tensor:
         """Returns the tokens of the first step of a search, by default the start token.
 
         Args:
-            memory: Result of `prepare_memory`, with at least one leaf.
+            memory: Result of `prepare_memory` with at least one tensor.
             start_token_id: Int, id of the start token.
 
         Returns:
@@ -225,7 +227,7 @@ class StepDecoder(Layer):
         return ops.full((batch,), start_token_id, dtype="int32")
 
     def max_tokens(self, memory: TensorDict) -> int | Tensor | None:
-        """Returns the maximum number of steps: int, int32 `(B,)`, or by default `None`, no maximum.
+        """Returns the maximum number of steps: int, int32 `(B,)`, or `None` for no maximum.
 
         Args:
             memory: Result of `prepare_memory`.
@@ -238,31 +240,33 @@ class StepDecoder(Layer):
         return growing_buffer.supports_growth()
 
     forbids_tokens = False
-    """Bool, whether the decoder can make all tokens of a step impossible, with logits that are at
-    least 5e8 below others, such as a decoder that generates only valid JSON. If `False`, a beam
-    search looks for such dead ends only if its own rules can cause them."""
+    """Bool, whether the decoder can make all tokens of a step impossible, for example a decoder
+    that only generates valid JSON. A token is impossible if its logit is at least 5e8 below the
+    others. If `False`, a beam search only checks for this case (a dead end) if its own arguments
+    can cause it.
+    """
 
     def primary_source(self, values: Any) -> Any:
         """Returns the encoder output or mask whose length limits a search.
 
         Args:
-            values: Encoder outputs, masks or their shapes. By default there is only one.
+            values: Encoder outputs, masks or shapes. By default, a single value, which is returned.
         """
         return values
 
     cache_block_size: int | None = None
-    """Int, number of steps after which a search calls `archive`, or `None` for never."""
+    """Int, a search calls `archive` after every this many steps. `None`: never."""
 
     def archive(self, state: TensorDict) -> TensorDict:
-        """Moves the content of growing buffers to an archive that the next steps need not copy.
+        """Moves the content of growing buffers to an archive, which the next steps do not copy.
 
-        It is only called between the steps of a loop in which tensors can grow, not by a host that
-        runs the loop itself.
+        Only a search whose loop is in the graph, on a backend where tensors can grow, calls this
+        method.
 
         Returns:
-            A state for which `step` returns the same results.
+            A new state. `step` must return the same logits for the new state as for `state`.
         """
         return state
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # the loss finds padding by its label
+        return None  # losses ignore padding by its label

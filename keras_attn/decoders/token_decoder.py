@@ -15,14 +15,14 @@ class TokenDecoder(StepDecoder):
     """Base class of decoders with an embedding and an output head.
 
     Args:
-        embedding: Layer that turns ids `(B, T)`, or other inputs of a step, into vectors.
-        head: Layer that turns outputs into logits. Defaults to `None`: the output is tied to the
-            embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), which must be a
+        embedding: Layer that maps ids `(B, T)`, or other inputs of a step, to vectors.
+        head: Layer that maps outputs to logits. Defaults to `None`: the embedding is also the
+            output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
             `keras.layers.ReversibleEmbedding`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
-        ValueError: If there is no head and the output cannot be tied to the embedding.
+        ValueError: If `head` is `None` and the embedding cannot be the output layer.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class TokenDecoder(StepDecoder):
         self.head = head
 
     def build_head(self, output_shape: StaticShape, embedding_dim: int) -> None:
-        """Builds the head for outputs of a shape, and checks whether they can be tied.
+        """Builds the head. Without a head, checks that outputs have the size of the embedding.
 
         Args:
-            output_shape: Tuple, shape of the outputs.
+            output_shape: Tuple, shape of the outputs of the decoder.
             embedding_dim: Int, size of the embedding.
         """
         if self.head is not None:
@@ -61,7 +61,7 @@ class TokenDecoder(StepDecoder):
         return self.embedding if self.head is None else self.head
 
     def project(self, outputs: Tensor) -> Tensor:
-        """Returns the float32 logits `(..., V)` of outputs `(..., features)`."""
+        """Maps outputs `(..., features)` to float32 logits `(..., V)`."""
         return project(outputs, self.output_layer)
 
     def get_config(self) -> dict[str, Any]:

@@ -18,34 +18,35 @@ class TransformerDecoder(TransformerTokenDecoder):
 
         p(y | source) = prod_t p(y[t] | y[0], ..., y[t - 1], source)
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3. Teacher
-    forcing is one pass over all positions. A step attends to the cached keys and values of the
-    previous positions.
+    The decoder was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section
+    3. `call` processes all positions in one pass (teacher forcing). `step` processes one position
+    and attends to the cached keys and values of the previous positions.
 
     Args:
-        block: `TransformerDecoderBlock`, the template of all blocks, for instance
-            `TransformerDecoderBlock(8, 2048)`. Each layer is a new block with the same
-            configuration.
-        embedding: Layer that turns ids `(batch, target)` into vectors.
-        head: Layer that turns outputs into logits. Defaults to `None`: the output is tied to the
-            embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), which must be a
+        block: `TransformerDecoderBlock`, the template of all blocks, for example
+            `TransformerDecoderBlock(8, 2048)`. Each of the `num_layers` blocks is a new block with
+            the same configuration.
+        embedding: Layer that maps ids `(batch, target)` to vectors.
+        head: Layer that maps outputs to logits. Defaults to `None`: the embedding is also the
+            output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
             `keras.layers.ReversibleEmbedding`.
         num_layers: Positive int, number of blocks. Defaults to `6`.
-        positions: Layer that adds positions to `(vectors, start_index)`, such as
-            `SinusoidalPositions`. Defaults to `None`.
-        position_bias: Layer that computes a bias of the attention scores of all blocks, such as
+        positions: Layer that is called with `(vectors, start_index)` and adds positions to the
+            vectors, such as `SinusoidalPositions`. Defaults to `None`: no such layer.
+        position_bias: Layer that computes a bias for the attention scores of all blocks, such as
             `AlibiBias` or `RelativePositionBias`. Defaults to `None`.
         scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
             Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
-        growing_cache: Bool, whether the key-value cache grows with each step. If `False`, it has
-            slots for `max_length` steps from the start. Only a growing cache can be exported to
-            ONNX. Defaults to `None`: it grows if the backend supports it.
-        cache_block_size: Positive int, number of steps after which a search moves the content of a
-            growing cache to a second cache, which the steps read but do not copy. It speeds up long
-            outputs, on TensorFlow and in ONNX, and is ignored elsewhere. Defaults to `None`: never,
-            which is faster for outputs of the length of a sentence.
-        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        growing_cache: Bool, whether the key-value cache grows with each step. If `False`, the cache
+            is allocated for `max_length` steps at the start. Only a growing cache can be exported
+            to ONNX. Defaults to `None`: the cache grows if the backend supports it.
+        cache_block_size: Positive int. After every `cache_block_size` steps, a search moves the
+            content of a growing cache to a second cache. The steps read this second cache, but do
+            not copy it. This speeds up long outputs on TensorFlow and in ONNX. Other backends
+            ignore it. Defaults to `None`: no second cache, which is faster for outputs of sentence
+            length.
+        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -59,14 +60,14 @@ class TransformerDecoder(TransformerTokenDecoder):
             Defaults to `False`.
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
-            `encoder_outputs`. Keras passes it.
+            `encoder_outputs`. Keras passes this argument.
         return_features: Bool, whether to return the inputs of the output layer, `(batch, target,
             features)`, instead of the logits. Defaults to `False`.
 
     Returns:
-        Float32 logits of shape `(batch, target, vocabulary)`, for the token after each position. If
-        `return_attention_scores=True`, a tuple of the logits and the weights `(batch, target,
-        source)` of the last block, averaged over its heads.
+        Float32 logits of shape `(batch, target, vocabulary)`: at each position, the logits of the
+        next token. If `return_attention_scores=True`, a tuple of the logits and the attention
+        weights `(batch, target, source)` of the last block, averaged over its heads.
 
     Masking:
         Masked positions of the source get a weight of exactly 0. Padding on the right of the target
@@ -74,7 +75,8 @@ class TransformerDecoder(TransformerTokenDecoder):
 
     Raises:
         ValueError: If an argument is out of range, `block` has no cross-attention,
-            `encoder_outputs` is missing, or the output cannot be tied to the embedding.
+            `encoder_outputs` is missing, or `head` is `None` and the embedding cannot be the output
+            layer.
 
     Example:
 

@@ -10,35 +10,36 @@ from keras_attn.transformer.transformer_stack import TransformerStack, check_blo
 
 
 class TransformerTokenDecoder(TokenDecoder):
-    """Base class of decoders that are a stack of Transformer blocks with key-value caches.
+    """Base class of decoders with a stack of Transformer blocks and key-value caches.
 
     Args:
         block: Transformer block, the template of all blocks.
-        embedding: Layer that turns ids `(batch, target)` into vectors.
-        head: Layer that turns outputs into logits. Defaults to `None`: the output is tied to the
-            embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), which must be a
+        embedding: Layer that maps ids `(batch, target)` to vectors.
+        head: Layer that maps outputs to logits. Defaults to `None`: the embedding is also the
+            output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
             `keras.layers.ReversibleEmbedding`.
         num_layers: Positive int, number of blocks. Defaults to `6`.
-        positions: Layer that adds positions to `(vectors, start_index)`, such as
-            `SinusoidalPositions`. Defaults to `None`.
-        position_bias: Layer that computes a bias of the attention scores of all blocks, such as
+        positions: Layer that is called with `(vectors, start_index)` and adds positions to the
+            vectors, such as `SinusoidalPositions`. Defaults to `None`: no such layer.
+        position_bias: Layer that computes a bias for the attention scores of all blocks, such as
             `AlibiBias` or `RelativePositionBias`. Defaults to `None`.
         scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
             Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
-        growing_cache: Bool, whether the key-value cache grows with each step. If `False`, it has
-            slots for `max_length` steps from the start. Only a growing cache can be exported to
-            ONNX. Defaults to `None`: it grows if the backend supports it.
-        cache_block_size: Positive int, number of steps after which a search moves the content of a
-            growing cache to a second cache, which the steps read but do not copy. It speeds up long
-            outputs, on TensorFlow and in ONNX, and is ignored elsewhere. Defaults to `None`: never,
-            which is faster for outputs of the length of a sentence.
-        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        growing_cache: Bool, whether the key-value cache grows with each step. If `False`, the cache
+            is allocated for `max_length` steps at the start. Only a growing cache can be exported
+            to ONNX. Defaults to `None`: the cache grows if the backend supports it.
+        cache_block_size: Positive int. After every `cache_block_size` steps, a search moves the
+            content of a growing cache to a second cache. The steps read this second cache, but do
+            not copy it. This speeds up long outputs on TensorFlow and in ONNX. Other backends
+            ignore it. Defaults to `None`: no second cache, which is faster for outputs of sentence
+            length.
+        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
-        ValueError: If an argument is out of range, `block` is of the wrong kind, or the output
-            cannot be tied to the embedding.
+        ValueError: If an argument is out of range, `block` has the wrong type, or `head` is `None`
+            and the embedding cannot be the output layer.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class TransformerTokenDecoder(TokenDecoder):
         self.cache_block_size = cache_block_size
 
     def check_block(self, block: Any) -> None:
-        """Raises a `ValueError` for a block of the wrong kind."""
+        """Raises a `ValueError` if a block has the wrong type."""
         raise NotImplementedError(f"{type(self).__name__} must override `check_block`.")
 
     @property
@@ -76,7 +77,7 @@ class TransformerTokenDecoder(TokenDecoder):
         return growing_buffer.supports_growth(self.growing_cache)
 
     def capacity(self, max_length: int | None, beam_width: int) -> int:
-        """Returns the number of cache slots for `max_length` steps, an int."""
+        """Returns the number of cache slots for `max_length` steps."""
         if max_length is None and not self.can_exceed_max_length:
             raise ValueError(
                 "Expected max_length for a cache that does not grow. Received: "

@@ -15,7 +15,7 @@ from keras_attn._types import Mask, StaticShape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class EnsembleEncoder(Layer):
-    """Several encoders of the same source, one for each decoder of an `EnsembleDecoder`.
+    """Runs one encoder for each decoder of an `EnsembleDecoder` on the same source.
 
     Args:
         encoders: List of encoders with the same source vocabulary, in the order of the decoders.
@@ -24,15 +24,15 @@ class EnsembleEncoder(Layer):
     Call arguments:
         inputs: Input of all encoders: int32 ids of shape `(batch, source)`, or features.
         mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras passes
-            it. It is passed on to encoders with an argument `mask`.
+            this argument. It is passed to all encoders whose `call` has an argument `mask`.
 
     Returns:
-        Dict with the results of the encoders, `encoder_outputs`, `encoder_mask` and, if any encoder
-        has one, `encoder_state`. Each value is a dict from the index of the encoder, `"0"`, `"1"`,
-        ..., to the result of that encoder.
+        Dict with the keys `encoder_outputs`, `encoder_mask` and, if an encoder returns it,
+        `encoder_state`. Each value is a dict with one result per encoder. Its keys are the indices
+        of the encoders, `"0"`, `"1"`, ....
 
     Masking:
-        That of each encoder.
+        Each encoder applies its own masking.
 
     Raises:
         ValueError: If there are no encoders, or they have different vocabularies or special tokens.
@@ -50,7 +50,7 @@ class EnsembleEncoder(Layer):
     is_container = True
 
     def __init__(self, encoders: Iterable[keras.layers.Layer], **kwargs: Any) -> None:
-        kwargs.setdefault("autocast", False)  # each encoder casts to its own precision
+        kwargs.setdefault("autocast", False)  # each encoder casts its inputs
         super().__init__(**kwargs)
         self.supports_masking = True
         self.encoders = list_of_layers("encoders", encoders, keras.layers.Layer)
@@ -98,7 +98,7 @@ class EnsembleEncoder(Layer):
 
 
 def _agreed(name, values):
-    """Returns the common value of all encoders."""
+    """Returns the value that all encoders have in common, or raises a `ValueError`."""
     first, *others = values
     if any(value != first for value in others):
         raise ValueError(

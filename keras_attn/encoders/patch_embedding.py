@@ -11,12 +11,12 @@ from keras_attn._types import InitializerLike, StaticShape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class PatchEmbedding(Layer):
-    """Embeds the square patches of an image, row by row.
+    """Divides an image into square patches and embeds them, row by row.
 
         y[t] = W patch[t] + b
 
-    Introduced by [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929), equation 1. A
-    `TransformerEncoder` with this embedding is a vision Transformer (ViT):
+    The embedding was introduced by [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929),
+    equation 1. A `TransformerEncoder` with this embedding is a vision Transformer (ViT):
 
         TransformerEncoder(block, PatchEmbedding(16, 768), positions=LearnedPositions(197))
 
@@ -24,7 +24,7 @@ class PatchEmbedding(Layer):
         patch_size: Positive int, height and width of a patch in pixels. It must divide the height
             and the width of the images.
         embedding_dim: Positive int, size of the vectors.
-        class_token: Bool, whether a learned vector is inserted before the patches, for instance to
+        class_token: Bool, whether to insert a trainable vector before the patches, for example to
             classify the image. Defaults to `True`.
         kernel_initializer: Initializer of W. Defaults to `"glorot_uniform"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.

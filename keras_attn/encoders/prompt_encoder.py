@@ -10,25 +10,25 @@ from keras_attn._types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class PromptEncoder(Layer):
-    """Passes a prompt to a causal language model, in place of an encoder.
+    """Takes the place of an encoder and passes a prompt to a causal language model.
 
-    The layer has no weights: the language model processes the prompt once, before the first step.
+    The layer has no weights. The language model processes the prompt once before the first step.
 
     Args:
-        vocabulary_size: Positive int, number of ids, which an export to ONNX needs. Defaults to
-            `None`.
+        vocabulary_size: Positive int, number of ids. It is required for an export to ONNX. Defaults
+            to `None`: unknown.
         pad_token_id: Int, id of padding. Defaults to `0`.
-        start_token_id: Int, id before each prompt, as before the documents of the training, or
-            `None` if there is none. Exported files add it to texts, and no end token; the encoder
-            itself adds nothing. Defaults to `None`.
+        start_token_id: Int, start token of the prompts, as in the training data, or `None` for no
+            start token. `GenerationModel.generate` and exported files insert it before prompts that
+            are texts. The layer itself does not insert it. Defaults to `None`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         token_ids: Int32 tensor of shape `(batch, prompt)`, with padding on the right.
 
     Returns:
-        Dict with `encoder_outputs`, the ids, and the boolean `encoder_mask` `(batch, prompt)`,
-        which is `False` at padding.
+        Dict with `encoder_outputs`, the ids, and `encoder_mask`, a boolean tensor of shape `(batch,
+        prompt)` that is `False` at padding.
 
     Masking:
         Padding must be on the right. A row that contains only padding is an empty prompt.
@@ -42,7 +42,7 @@ class PromptEncoder(Layer):
     """
 
     end_token_id = None
-    """`None`: exported files append no end token to a prompt."""
+    """`None`, so that no end token is appended to a prompt."""
 
     is_container = True
 

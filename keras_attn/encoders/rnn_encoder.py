@@ -35,17 +35,20 @@ class RNNEncoder(Layer):
     """Encodes a sequence with a stack of recurrent layers.
 
         x_t = embedding(ids_t)
-        h_t = [cell(x_t, h_{t-1}) ; cell'(x_t, h_{t+1})]
+        f_t = cell(x_t, f_{t-1})
+        b_t = cell'(x_t, b_{t+1})
+        h_t = [f_t ; b_t]
 
-    With one bidirectional layer, it is the encoder of [Bahdanau et al.,
-    2015](https://arxiv.org/abs/1409.0473), section 3.2.
+    With one bidirectional layer, this is the encoder of [Bahdanau et al.,
+    2015](https://arxiv.org/abs/1409.0473), section 3.2. With `bidirectional=False`, the outputs are
+    f_t.
 
     Args:
-        cell: Keras cell, the template of all cells, for instance `keras.layers.LSTMCell(256)`. Each
-            layer and direction gets a new cell with the same configuration, in the dtype of the
+        cell: Keras cell, the template of all cells, for example `keras.layers.LSTMCell(256)`. Each
+            layer and direction uses a new cell with the same configuration and the dtype of the
             encoder. If the cell has a seed, the new cells have different seeds.
-        embedding: Layer that turns ids into vectors, for instance `keras.layers.Embedding`.
-            Defaults to `None`: the inputs are real-valued features.
+        embedding: Layer that maps ids to vectors, for example `keras.layers.Embedding`. Defaults to
+            `None`: the inputs are vectors.
         num_layers: Positive int, number of recurrent layers. Defaults to `1`.
         bidirectional: Bool, whether each layer runs in both directions. The outputs and the states
             of both directions are concatenated. Defaults to `True`.
@@ -54,35 +57,36 @@ class RNNEncoder(Layer):
         dropout: Float in [0, 1), dropout rate after the embedding and after each layer. Defaults to
             `0.0`.
         pad_token_id: Int, id of padding. Defaults to `0`.
-        start_token_id: Int, id before each source, or `None` if there is none. Exported files add
-            it to texts; the encoder itself adds nothing. Defaults to `None`.
-        end_token_id: Int, id after each source, or `None` if there is none. Exported files add it
-            to texts. Defaults to `2`.
-        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        start_token_id: Int, start token of the sources, or `None` for no start token.
+            `GenerationModel.generate` and exported files add it to texts. The encoder itself does
+            not add it. Defaults to `None`.
+        end_token_id: Int, end token of the sources, or `None` for no end token. It is added to
+            texts like the start token. Defaults to `2`.
+        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: Int tensor of ids, of shape `(batch, source)`, or features of shape `(batch, source,
-            features)` without an embedding.
-        mask: Boolean tensor of shape `(batch, source)`; `True` marks real positions. Keras and its
-            wrappers pass the implicit mask of `inputs`. Defaults to `None`: all ids except padding,
-            or all features, are real.
+        inputs: Int tensor of ids of shape `(batch, source)`. Without an embedding, vectors of shape
+            `(batch, source, features)`.
+        mask: Boolean tensor of shape `(batch, source)`; `False` marks padding. Keras and its
+            wrappers pass the implicit mask of `inputs`. Defaults to `None`: ids equal to
+            `pad_token_id` are padding; vectors have no padding.
         inputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras
-            passes it if `mask` is given. Both are combined.
+            passes this argument if you pass `mask`. Both masks are combined.
 
     Returns:
         Dict with the keyword arguments of a decoder, as in `decoder(target_ids,
         **encoder(source_ids))`: `encoder_outputs` `(batch, source, features)`, the boolean
-        `encoder_mask` `(batch, source)`, and `encoder_state`, a list with the list of states
-        `(batch, units)` of each layer.
+        `encoder_mask` `(batch, source)`, and `encoder_state`. The state is a list with one item per
+        layer; each item is a list of the layer's states `(batch, units)`.
 
     Masking:
-        Padding is on the right. The state is that of the last unmasked position. Outputs at masked
-        positions are undefined.
+        Padding must be on the right. The final state is the state at the last unmasked position.
+        Outputs at masked positions are undefined.
 
     Raises:
-        ValueError: If an argument is out of range, `cell` or `embedding` is not a Keras object of
-            the right kind, or `inputs` has the wrong rank.
+        ValueError: If an argument is out of range, `cell` or `embedding` has the wrong type, or
+            `inputs` has the wrong rank.
 
     Example:
 
@@ -136,20 +140,20 @@ class RNNEncoder(Layer):
         seed = cell.get_config().get("seed")
 
         def direction(number, **kwargs):
-            """Creates the layer of one direction, with a distinct seed."""
+            """Creates the layer of one direction. Each direction has a different seed."""
             seeds = {} if seed is None else {"seed": seed + 2 * index + number}
             own = cell
             if seeds or cell.dtype_policy != self.dtype_policy:
                 own = self.cell_template.new_layer(dtype=self.dtype_policy, **seeds)
             check_compute_dtype(self, cell=own)
             layer = recurrent_layer(own, return_sequences=True, return_state=True, **kwargs)
-            self.cell_template.kept_alive += [own, layer]  # `Bidirectional` copies it
+            self.cell_template.kept_alive += [own, layer]  # `Bidirectional` copies the layer
             return layer
 
         if not self.bidirectional:
             return direction(0)
         backward = None if seed is None else direction(1, go_backwards=True)
-        # `Bidirectional` creates its layers from configs, in which functions are names.
+        # `Bidirectional` creates its layers from configurations, in which functions are only names.
         with keras.saving.custom_object_scope(
             restore_objects(serialize_without_warning(cell), cell)
         ):
@@ -162,7 +166,7 @@ class RNNEncoder(Layer):
         for layer in self.recurrent_layers:
             ensure_built(layer, shape)
             for part in flatten_layers([layer]):
-                if isinstance(getattr(part, "units", None), int):  # a cell, or its layer
+                if isinstance(getattr(part, "units", None), int):  # a cell, or a layer with a cell
                     for name in ("activation", "recurrent_activation"):
                         build_activation(getattr(part, name, None), (None, part.units))
             shape = layer.compute_output_shape(shape)[0]
@@ -178,7 +182,7 @@ class RNNEncoder(Layer):
             mask = ops.ones(ops.shape(features)[:2], dtype="bool")  # (B, S)
         features = self.dropout_layers[0](ops.cast(features, self.compute_dtype))
         is_empty = features.shape[1] == 0
-        if is_empty:  # Keras' recurrent layers need at least one time step, which may be masked.
+        if is_empty:  # Recurrent layers of Keras need at least one time step.
             features, mask = (
                 ops.pad(each, ((0, 0), (0, 1), *[(0, 0)] * (len(each.shape) - 2)))
                 for each in (features, mask)

@@ -18,40 +18,41 @@ class TransformerEncoder(Layer):
         x^0 = embedding(ids) + positions
         x^l = block_l(x^{l-1})                      (l = 1 ... num_layers)
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3. A stack of
-    pre-norm blocks ends with a normalization layer.
+    The encoder was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section
+    3. If the blocks are pre-norm blocks, a normalization layer follows the last block.
 
     Args:
-        block: Transformer block, the template of all blocks, for instance
-            `TransformerEncoderBlock(8, 2048)`. Each layer is a new block with the same
-            configuration, in the dtype of the encoder.
-        embedding: Layer that turns ids, or images, into vectors. Defaults to `None`: the inputs are
-            vectors of the size of the block.
+        block: Transformer block, the template of all blocks, for example
+            `TransformerEncoderBlock(8, 2048)`. Each of the `num_layers` blocks is a new block with
+            the same configuration and the dtype of the encoder.
+        embedding: Layer that maps ids or images to vectors. Defaults to `None`: the inputs are
+            vectors.
         num_layers: Positive int, number of blocks. Defaults to `6`.
-        positions: Layer that adds positions to `(vectors, start_index)`, such as
-            `SinusoidalPositions`. Defaults to `None`.
-        position_bias: Layer that computes a bias of the attention scores of all blocks, such as
+        positions: Layer that is called with `(vectors, start_index)` and adds positions to the
+            vectors, such as `SinusoidalPositions`. Defaults to `None`: no such layer.
+        position_bias: Layer that computes a bias for the attention scores of all blocks, such as
             `AlibiBias` or `RelativePositionBias`. Defaults to `None`.
         scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
             Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
         pad_token_id: Int, id of padding. Defaults to `0`.
-        start_token_id: Int, id before each source, or `None` if there is none. Exported files add
-            it to texts; the encoder itself adds nothing. Defaults to `None`.
-        end_token_id: Int, id after each source, or `None` if there is none. Exported files add it
-            to texts. Defaults to `2`.
-        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        start_token_id: Int, start token of the sources, or `None` for no start token.
+            `GenerationModel.generate` and exported files add it to texts. The encoder itself does
+            not add it. Defaults to `None`.
+        end_token_id: Int, end token of the sources, or `None` for no end token. It is added to
+            texts like the start token. Defaults to `2`.
+        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: Int tensor of ids, of shape `(batch, source)`, or the input of the embedding, such
-            as the images of a `PatchEmbedding`, or vectors of shape `(batch, source, features)`
-            without an embedding.
-        mask: Boolean tensor of shape `(batch, source)`; `True` marks real positions. Keras and its
-            wrappers pass the implicit mask of `inputs`. Defaults to `None`: all ids except padding,
-            or all vectors, are real.
+        inputs: Int tensor of ids of shape `(batch, source)`, or other inputs that the embedding
+            accepts, such as images for a `PatchEmbedding`. Without an embedding, vectors of shape
+            `(batch, source, features)`.
+        mask: Boolean tensor of shape `(batch, source)`; `False` marks padding. Keras and its
+            wrappers pass the implicit mask of `inputs`. Defaults to `None`: ids equal to
+            `pad_token_id` are padding; vectors and images have no padding.
         inputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras
-            passes it if `mask` is given. Both are combined.
+            passes this argument if you pass `mask`. Both masks are combined.
 
     Returns:
         Dict with the keyword arguments of a decoder, as in `decoder(target_ids,
@@ -63,7 +64,7 @@ class TransformerEncoder(Layer):
 
     Raises:
         ValueError: If an argument is out of range, `block`, `embedding`, `positions` or
-            `position_bias` is not a layer of the right kind, or `inputs` has the wrong rank.
+            `position_bias` has the wrong type, or `inputs` has the wrong rank.
 
     Example:
 
@@ -124,7 +125,7 @@ class TransformerEncoder(Layer):
 
     @property
     def max_source_length(self) -> int | Tensor | None:
-        """Int, maximum source length if positions are learned, otherwise `None`."""
+        """Int, maximum source length for learned positions, otherwise `None`."""
         return self.stack.max_length
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:

@@ -1,13 +1,13 @@
 """Masks: creation, combination, and application to scores.
 
-A mask is boolean, and `True` means "may be attended to". Attention masks have shape `(batch,
-source)`, one row for every query, or `(batch, target, source)`.
+A mask is boolean, and `True` means "may be attended to". Attention masks have the shape `(batch,
+source)`, which applies to all queries, or `(batch, target, source)`.
 
-Explicit masks are call arguments that the user passes: `attention_mask` and `encoder_mask`.
-Implicit masks are attached to tensors by Keras, for instance to the output of
-`Embedding(mask_zero=True)`. Keras passes them to a layer as `mask`, if the layer is called with one
-tensor, or as `<argument>_mask`, if it is called with several. Wrappers of Keras pass `mask` only. A
-position counts if all masks of its sequence are `True`, see `join`.
+Explicit masks are call arguments that the user passes: `attention_mask` and `encoder_mask`. Keras
+attaches implicit masks to tensors, for example to the output of `Embedding(mask_zero=True)`. If a
+layer is called with one tensor, Keras passes the implicit mask as `mask`. If it is called with
+several tensors, Keras passes one `<argument>_mask` per tensor. Wrappers of Keras only pass `mask`.
+A position is unmasked if all masks of its sequence are `True`, see `join`.
 """
 
 from keras_attn.masks.joined_masks import (

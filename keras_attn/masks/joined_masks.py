@@ -1,4 +1,4 @@
-"""Combination of masks, checks, and conversion to the rank that attention needs."""
+"""Combines and checks masks, and converts them to the rank of attention scores."""
 
 from typing import Any
 
@@ -13,23 +13,25 @@ EXPLICIT_MASKS = ("attention_mask", "encoder_mask")
 
 
 def join(sequence: Any, **given: Masks | None) -> Any:
-    """Combines all masks of a sequence: a position counts if all masks are `True`.
+    """Combines all masks of a sequence: a position is unmasked if all masks are `True`.
 
     Args:
-        sequence: Tensor of shape `(batch, time, features)`, with more axes before the features for
-            attention over several axes, ids of shape `(batch, time)`, or a dict of sequences.
-        **given: Masks by the names of their call arguments. Each is `None`, a tensor, or a dict
-            from names of sequences. An explicit mask, `attention_mask` or `encoder_mask`, may also
-            have shape `(batch, target, time)`. All other masks are implicit and have the axes of
-            the sequence without the features. An implicit mask without the time axis applies to all
-            positions; wrappers pass it if their own mask has one entry per sequence. An implicit
-            mask with more axes is reduced: a position counts if any of its parts does.
-            `TimeDistributed` around a layer that pools words to sentences leaves such a mask
-            `(batch, sentences, words)` on the sentences.
+        sequence: Tensor of shape `(batch, time, features)`, ids of shape `(batch, time)`, or a dict
+            of such sequences. For attention over several axes, the tensor has more axes between
+            batch and features.
+        **given: Masks, with the names of their call arguments. Each value is `None`, a tensor, or a
+            dict from sequence names to tensors. An explicit mask (`attention_mask` or
+            `encoder_mask`) may also have the shape `(batch, target, time)`. All other masks are
+            implicit masks with the axes of the sequence except the features. An implicit mask
+            without the time axis applies to all positions of a sequence; a wrapper passes such a
+            mask if its own mask has one entry per sequence. An implicit mask with additional axes
+            is reduced: a position is unmasked if any of its entries is `True`. For example, if
+            `TimeDistributed` wraps a layer that pools words to sentences, the mask of the sentences
+            has the shape `(batch, sentences, words)`.
 
     Returns:
-        Boolean mask of shape `(batch, time)` or of the rank of the explicit mask; a dict of masks
-        if the sequence or a mask is a dict; `None` if there is no mask.
+        Boolean mask of shape `(batch, time)` or with the rank of the explicit mask. If the sequence
+        or a mask is a dict, a dict of masks. `None` if all masks are `None`.
 
     Raises:
         ValueError: If a mask does not fit the sequence, or has values other than 0 and 1.
@@ -50,17 +52,17 @@ def join(sequence: Any, **given: Masks | None) -> Any:
 
 
 def _is_given(mask):
-    """Returns whether there is a mask, or at least one mask in a dict."""
+    """Returns whether a mask, or at least one mask of a dict, is not `None`."""
     return any(map(_is_given, mask.values())) if isinstance(mask, dict) else mask is not None
 
 
 def _entries(given, key):
-    """Returns the masks of one of several sequences. A mask that is not a dict applies to all."""
+    """Returns the masks of the sequence `key`. A mask that is not a dict applies to all keys."""
     return {name: mask.get(key) if isinstance(mask, dict) else mask for name, mask in given.items()}
 
 
 def _fit(sequence, mask, name):
-    """Converts an implicit mask to the axes of a sequence, see `join`; checks an explicit mask."""
+    """Converts an implicit mask to the axes of a sequence (see `join`). Checks explicit masks."""
     if name in EXPLICIT_MASKS:
         _check_explicit(sequence, mask, name)
         return mask
@@ -84,16 +86,16 @@ def _fit(sequence, mask, name):
 def boolean(mask: Any, name: str) -> Tensor:
     """Converts a mask to a boolean tensor.
 
-    Additive masks, 0 where a position counts and -1e9 elsewhere, have the opposite meaning. They
-    are refused if their values are known. In a compiled function they are unknown: every number
-    except 0 becomes `True`.
+    An additive mask (0 where attention is allowed, -1e9 elsewhere) has the opposite meaning, so it
+    raises an error. In a compiled function, the values are unknown and cannot be checked: every
+    number except 0 becomes `True`.
 
     Args:
-        mask: Tensor or array, boolean or of zeros and ones.
+        mask: Boolean tensor or array, or one that contains zeros and ones.
         name: String, name of the argument, for the error message.
 
     Raises:
-        ValueError: If the mask has floats other than 0 and 1, or negative integers.
+        ValueError: If the mask contains floats other than 0 and 1, or negative integers.
     """
     if not hasattr(mask, "dtype"):
         mask = np.asarray(mask)
@@ -118,7 +120,7 @@ def refuse_single_mask(mask: Mask | None, *names: str) -> None:
 
     Args:
         mask: The call argument `mask`.
-        *names: Names of the arguments for the masks of the layer.
+        *names: Names of the mask arguments of the layer.
 
     Raises:
         ValueError: If `mask` is not `None`.
@@ -136,7 +138,7 @@ def attention_mask(value: Tensor, mask: Mask | None = None, name: str = "attenti
     """Converts a mask to the rank of attention scores.
 
     Args:
-        value: Tensor of shape `(batch, source, features)`, the memory.
+        value: Tensor of shape `(batch, source, features)`, the attention values.
         mask: Mask of shape `(batch, source)` or `(batch, target, source)`, or `None` if all
             positions may be attended to.
         name: String, name of the argument, for error messages.
@@ -166,25 +168,26 @@ def _check_explicit(value, mask, name):
 
 
 def broadcast_batch(mask: Mask, value: Tensor) -> Tensor:
-    """Repeats a mask `(1, ...)` that the batch shares to `(batch, ...)`, if the sizes are known.
+    """Repeats a mask `(1, ...)` to `(batch, ...)` if both batch sizes are known.
 
     Args:
         mask: Tensor of shape `(1 or batch, ...)`.
-        value: Tensor of shape `(batch, ...)`, the memory.
+        value: Tensor of shape `(batch, ...)`, the attention values.
     """
     batch = value.shape[0]
     return mask if mask.shape[0] != 1 or batch in (None, 1) else ops.repeat(mask, batch, axis=0)
 
 
 def _fits(size, other):
-    """Returns whether two sizes are equal or one of them is 1, as far as they are known."""
+    """Returns whether two sizes are equal, or one of them is 1 or unknown."""
     return size == other or bool({1, None} & {size, other})
 
 
 def both(mask: Tensor | None, other: Tensor | None) -> Tensor | None:
-    """Combines two boolean masks, each of which may be `None`.
+    """Combines two boolean masks with a logical and. `None` means no mask.
 
-    A mask `(batch, source)` applies to all queries of a mask `(batch, target, source)`.
+    If the ranks differ, the mask of the lower rank is broadcast: a mask `(batch, source)` applies
+    to all queries of a mask `(batch, target, source)`.
     """
     if mask is None or other is None or mask is other:
         return other if mask is None else mask

@@ -1,4 +1,4 @@
-"""Application of masks to scores and to sequences."""
+"""Functions that apply masks to attention scores and sequences."""
 
 from typing import Any
 
@@ -7,20 +7,20 @@ from keras import ops
 
 from keras_attn._types import Mask, Tensor
 
-# Added to the score of a masked position. Far below every real score, also of features that are
-# not normalized: features of size 1e5 have scores of 1e10 and more. Finite, because the softmax of
-# a row of infinities is NaN. The sum of several of them, or of one and the lowest float32, is
-# finite too.
+# This value is added to the score of a masked position. It is far below every other score, even
+# without normalization: features of size 1e5 can have scores of 1e10 and more. It is finite,
+# because the softmax of a row of -inf is NaN. The sum of several of these values, or of this value
+# and the lowest float32, is also finite.
 MASKED_SCORE = -1e30
 
 
 def scores_of_mask(mask: Tensor, dtype: Any = "float32") -> Tensor:
-    """Returns an additive mask: 0 where attention is allowed, a large negative number elsewhere."""
+    """Returns an additive mask: 0 where attention is allowed, `MASKED_SCORE` elsewhere."""
     return (1.0 - ops.cast(mask, dtype)) * MASKED_SCORE
 
 
 def wide_dtype(*values: Any) -> str:
-    """Returns the dtype for sums and softmaxes: float64 if a value has it, otherwise float32.
+    """Returns the dtype for sums and softmaxes: float64 if a value is float64, otherwise float32.
 
     Args:
         *values: Tensors or dtypes.
@@ -32,12 +32,12 @@ def wide_dtype(*values: Any) -> str:
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Softmax over the last axis in which masked positions get a weight of exactly 0.
 
-    A fully masked row gets only zeros, so its context is zero too. Computed in float32, or in
-    float64 for scores of that dtype.
+    If all positions of a row are masked, all its weights are 0. The softmax is computed in float32,
+    or in float64 for float64 scores.
 
     Args:
         scores: Float tensor of shape `(batch, target, source)`.
-        mask: Boolean tensor that broadcasts to `scores`.
+        mask: Boolean tensor that can be broadcast to `scores`.
 
     Returns:
         Weights with the shape and dtype of `scores`.
@@ -45,22 +45,22 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     dtype = wide_dtype(scores)
     masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)
     if scores.shape[-1] == 1:
-        weights = ops.ones_like(masked)  # Keras warns of a softmax over an axis of size one.
+        weights = ops.ones_like(masked)  # Keras warns about a softmax over an axis of size 1.
     else:
         weights = ops.softmax(masked, axis=-1)
     return ops.cast(weights * ops.cast(mask, dtype), scores.dtype)
 
 
 def masked_mean(values: Tensor, mask: Mask | None = None) -> Tensor:
-    """Mean of the unmasked positions.
+    """Mean over the unmasked positions.
 
     Args:
         values: Tensor of shape `(batch, time, features)`.
-        mask: Boolean tensor of shape `(batch, time)`. Defaults to `None`: all positions count.
+        mask: Boolean tensor of shape `(batch, time)`. Defaults to `None`: no masked positions.
 
     Returns:
-        Tensor of shape `(batch, features)`, zero if no position counts. Sums are computed at least
-        in float32, because sums of long sequences overflow in float16.
+        Tensor of shape `(batch, features)`. It is zero if all positions are masked. Sums are
+        computed in float32 or float64, because sums of long sequences overflow in float16.
     """
     if mask is None:
         return ops.mean(values, axis=1)

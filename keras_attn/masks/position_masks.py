@@ -14,13 +14,13 @@ def padding_mask(token_ids: TensorLike, pad_token_id: int = 0) -> Tensor:
         pad_token_id: Int, id of padding.
 
     Returns:
-        Boolean tensor of the same shape, `True` for real tokens.
+        Boolean tensor of the same shape, `False` at padding.
     """
     return ops.not_equal(token_ids, pad_token_id)
 
 
 def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
-    """Marks the keys that are not in the future of a query.
+    """Marks the keys at or before the position of each query.
 
     Args:
         query_positions: Int tensor of shape `(1 or batch, target)`.
@@ -33,12 +33,12 @@ def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
 
 
 def window_mask(query_positions: Tensor, key_positions: Tensor, window: int) -> Tensor:
-    """Marks the keys that are fewer than `window` positions away, on either side of a query.
+    """Marks the keys at a distance of less than `window` positions before or after each query.
 
     Args:
         query_positions: See `causal_mask`.
         key_positions: See `causal_mask`.
-        window: Int, size of the window on each side.
+        window: Positive int, size of the window.
 
     Returns:
         Boolean tensor of shape `(1 or batch, target, source)`.
@@ -56,10 +56,11 @@ def position_mask(
         query_positions: See `causal_mask`.
         key_positions: See `causal_mask`.
         causal: Bool, whether queries must not attend to later keys. Defaults to `False`.
-        window: Int, see `window_mask`. Defaults to `None`, no window.
+        window: Int, see `window_mask`. Defaults to `None`: no window.
 
     Returns:
-        Boolean tensor of shape `(1 or batch, target, source)`, or `None` without restrictions.
+        Boolean tensor of shape `(1 or batch, target, source)`, or `None` if `causal` is `False` and
+        `window` is `None`.
     """
     mask = causal_mask(query_positions, key_positions) if causal else None
     if window is not None:

@@ -18,38 +18,40 @@ def decomposable_attention(
     dropout: float = 0.2,
     name: str = "decomposable_attention",
 ) -> keras.Model:
-    """Returns a sentence pair classifier that consists of attention and feed-forward networks only.
+    """Returns a sentence pair classifier of attention and feed-forward networks.
 
         attend     beta_i = sum_j softmax_j(e_ij) b_j,  alpha_j = sum_i softmax_i(e_ij) a_i,
                    with e_ij = F(a_i)^T F(b_j)
         compare    v_1i = G([a_i ; beta_i]),  v_2j = G([b_j ; alpha_j])
         aggregate  y = H([sum_i v_1i ; sum_j v_2j])
 
-    Introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), equations 1 to 5, for
-    natural language inference: does one sentence follow from the other? F, G and H have two layers
-    each. Words are first projected to `units` features. Without `max_distance`, the order of the
+    Here a_i and b_j are the words of the two sentences, projected to `units` features, and F, G and
+    H are feed-forward networks with two layers. The model was introduced by [Parikh et al.,
+    2016](https://arxiv.org/abs/1606.01933), equations 1 to 5, for natural language inference: it
+    predicts whether one sentence follows from the other. Without `max_distance`, the order of the
     words has no effect.
 
-    To export the attention weights too, use the outputs of the layer `align`, a `SoftAlignment`:
+    To export the attention weights too, add the outputs of the `SoftAlignment` layer `align`:
     `keras.Model(model.inputs, {"logits": model.output, "weights":
     model.get_layer("align").output[2]})`.
 
     Args:
-        embedding: Layer from int32 ids `(batch, time)` to vectors `(batch, time, features)`; id 0
-            is padding. It embeds both sentences, so they share a vocabulary. The paper begins every
-            sentence with a special token, to which words without a counterpart attend.
+        embedding: Layer that maps int32 ids `(batch, time)` to vectors `(batch, time, features)`;
+            id 0 is padding. Both sentences use this embedding, so they share a vocabulary. In the
+            paper, every sentence begins with a special token, so that words without a counterpart
+            can attend to it.
         num_classes: Positive int, number of classes.
-        units: Positive int, size of every layer. Defaults to `200`.
-        max_distance: Positive int, enables intra-sentence attention: each word is [a ; a'], where
-            a' is the output of `IntraSentenceAttention` with this distance (equations 7 and 8; the
-            paper uses 10). Defaults to `None`, no intra-sentence attention.
+        units: Positive int, output size of every hidden layer. Defaults to `200`.
+        max_distance: Positive int, maximum distance of the intra-sentence attention (equations 7
+            and 8; the paper uses 10). Each word a is replaced by [a ; a'], where a' is the output
+            of `IntraSentenceAttention`. Defaults to `None`: no intra-sentence attention.
         dropout: Float in [0, 1), dropout rate before every layer of F, G and H. Defaults to `0.2`.
         name: String, name of the model. Defaults to `"decomposable_attention"`.
 
     Returns:
-        Functional model from a list of two int32 tensors of ids, `first_ids` of shape `(batch,
-        first)` and `second_ids` of shape `(batch, second)`, to float32 logits of shape `(batch,
-        num_classes)`.
+        Functional model. Its inputs are a list of two int32 tensors of ids, `first_ids` of shape
+        `(batch, first)` and `second_ids` of shape `(batch, second)`. Its outputs are float32 logits
+        of shape `(batch, num_classes)`.
 
     Raises:
         ValueError: If `max_distance` is neither `None` nor a positive integer.

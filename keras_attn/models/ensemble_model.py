@@ -15,27 +15,29 @@ def ensemble_model(
 ) -> GenerationModel:
     """Returns a generation model that averages the predictions of several models.
 
-        p(y_t) = sum_i w_i p_i(y_t), for the models i and each token y_t of the target
+        p(y_t) = sum_i w_i p_i(y_t)
 
-    An ensemble of separately trained models is usually better than each of them, and costs as much
-    time as all of them together ([Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), table
-    1). The models may be recurrent, Transformers or both, but must have the same inputs and the
-    same target ids, so train them with the same tokenizers. The ensemble shares the layers of the
-    models and is exported like any `GenerationModel`.
+    Here p_i(y_t) is the probability that the model i predicts for the target token y_t. An ensemble
+    of separately trained models is usually better than each single model. Its search takes about
+    the sum of the times of the single models ([Sutskever et al.,
+    2014](https://arxiv.org/abs/1409.3215), table 1). Recurrent models and Transformers can be
+    combined. The models must have the same inputs and the same target ids, so train them with the
+    same tokenizers. The ensemble shares the layers of the models, and can be exported like any
+    `GenerationModel`.
 
     Args:
-        models: List of `GenerationModel`s with one input each. The settings of the search are those
-            of the first model.
-        member_weights: List of positive floats, the weights w_i of the models. Only their ratios
-            matter. Defaults to `None`, equal weights.
+        models: List of `GenerationModel`s with one input each. The ensemble uses the search
+            settings of the first model.
+        member_weights: List of positive floats, the weights w_i of the models. They are normalized
+            to the sum 1. Defaults to `None`: equal weights.
         average: String, `"arithmetic"` (mean of the probabilities, as in the equation) or
             `"geometric"` (mean of the log probabilities). See `EnsembleDecoder`. Defaults to
             `"arithmetic"`.
         name: String, name of the model. Defaults to `"ensemble"`.
 
     Returns:
-        A `GenerationModel` from the inputs of the first model to the results of its search, see
-        `Search`.
+        A `GenerationModel` with the inputs of the first model. It returns the results of the
+        search, see `Search`.
 
     Raises:
         ValueError: If there are no models, an element is not a `GenerationModel`, or the special

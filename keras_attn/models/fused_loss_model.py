@@ -11,15 +11,15 @@ from keras_attn.models.model_of_parts import ModelOfParts
 from keras_attn.output_layers.projection import can_fuse_projection, project
 
 _trained_model: contextvars.ContextVar[Any] = contextvars.ContextVar("trained_model", default=None)
-"""The model whose `train_step` runs in this thread."""
+"""Model whose `train_step` currently runs in this thread."""
 
 
 class FusedLossModel(ModelOfParts):
-    """Base class of models with token logits that can train without computing the logits.
+    """Base class of models that can train without storing the logits of all tokens.
 
-    The logits of a large vocabulary need more memory than the rest of a training step. A loss such
-    as `keras_attn.training.SequenceCrossentropy(fused=True)` computes the loss and its gradient
-    block by block from the features and the kernel of the output layer:
+    With a large vocabulary, the logits need more memory than all other tensors of a training step.
+    `keras_attn.training.SequenceCrossentropy(fused=True)` instead computes the loss and its
+    gradient from the features and the kernel of the output layer, in chunks of tokens:
 
         train_step        call -> features --+-> loss.from_features -> loss
                                              |      |
@@ -27,25 +27,26 @@ class FusedLossModel(ModelOfParts):
 
         everything else   call -> features -> output layer -> logits -> loss, metrics
 
-    `compute_loss` passes the features and the output layer to the loss, and the statistics that the
-    loss returns to the metrics. The logits are not part of such a step, so they have no gradient.
-    If a metric needs logits, they are computed for the metrics only.
+    `compute_loss` passes the features and the output layer to the loss. The loss returns
+    statistics, which `compute_loss` passes to the metrics. The model output has no gradient in such
+    a step. If a metric needs logits, `compute_loss` computes them for the metric.
 
-    The loss is fused in `fit`, `train_on_batch` and `train_step` on TensorFlow, except with
-    `run_eagerly` or `loss_weights` in `compile`, with an output layer that is more than a matrix
-    product, or in float16.
+    The loss is fused in `fit`, `train_on_batch` and `train_step` on TensorFlow. It is not fused if
+    the model is compiled with `run_eagerly` or `loss_weights`, if the output layer is not only a
+    matrix product and a bias, or in float16.
 
-    A subclass implements `compute_features` and `output_layer`, and `output_bias` if it has a bias.
+    A subclass implements `compute_features` and `output_layer`, and sets `output_bias` if it adds a
+    bias to the output.
     """
 
     output_bias: Any = None
-    """Variable `(V,)` that is added to the results of the output layer, or `None`."""
+    """Variable `(V,)` that is added to the outputs of the output layer, or `None`."""
 
     def compute_features(self, inputs: dict[str, Tensor]) -> Tensor:
         """Computes the inputs of the output layer in a training step.
 
         Args:
-            inputs: Dict of tensors by the names of the inputs.
+            inputs: Dict from input names to tensors.
 
         Returns:
             Float tensor of shape `(batch, time, features)`.
@@ -54,12 +55,12 @@ class FusedLossModel(ModelOfParts):
 
     @property
     def output_layer(self) -> Any:
-        """The layer that maps the features to logits, or `None` if it is not known."""
+        """The layer that maps the features to logits, or `None` if it is unknown."""
         raise NotImplementedError(f"{type(self).__name__} must override `output_layer`.")
 
     @property
     def is_loss_fused(self) -> bool:
-        """Whether a training step computes the loss without the logits."""
+        """Whether a training step computes the loss without storing all logits."""
         return (
             self.compiled
             and getattr(self.loss, "is_fused", False)
@@ -102,15 +103,15 @@ class FusedLossModel(ModelOfParts):
         loss, statistics = self.loss.from_features(labels, features, layer, bias, weights)
         for group in self.metrics:
             if not hasattr(group, "metrics"):
-                continue  # not passed to `compile`: Keras updates it elsewhere
-            if not group.built:  # Keras builds it with the first predictions, which are logits
+                continue  # not a metric of `compile`, so Keras updates it elsewhere
+            if not group.built:  # Keras builds metrics with logits
                 shape = (*features.shape[:-1], statistics.num_classes)
                 group.build(y, keras.KerasTensor(shape, dtype="float32"))
             found = statistics
             if not all(self.loss.has_statistics_for(each) for each in group.metrics):
                 found = project(ops.stop_gradient(features), layer, bias)  # logits
             group.update_state(y, found, sample_weight)
-        # As in Keras, each replica adds its share of these losses.
+        # As in Keras, divide the losses of layers by the number of replicas.
         others = [ops.sum(ops.cast(each, "float32")) / num_replicas() for each in self.losses]
         return sum(others, loss)
 

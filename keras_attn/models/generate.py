@@ -24,7 +24,7 @@ def generate(
     return_details: bool = False,
     verbose: Any = 0,
 ) -> Any:
-    """Implements `GenerationModel.generate`, which documents the arguments.
+    """Implements `GenerationModel.generate`.
 
     Args:
         model: `GenerationModel`.
@@ -38,7 +38,7 @@ def generate(
     if reads_ids(model.source):
         sources, is_text = _read_sources(model, inputs, source_tokenizer)
         lengths = [len(ids) for ids, _ in sources]
-        # Sources of similar lengths need little padding; empty ones are not searched.
+        # Sources of similar lengths need little padding. Empty sources need no search.
         order = [row for row in np.argsort(lengths, kind="stable").tolist() if lengths[row]]
 
         def batch_of_ids(rows):
@@ -86,11 +86,11 @@ def generate(
 
 
 def _read_sources(model, inputs, tokenizer):
-    """Converts texts or lists of ids to the ids that the encoder reads.
+    """Converts texts or lists of ids to the input ids of the encoder.
 
     Returns:
-        Tuple of a list of pairs (ids, whether they were truncated), and whether the inputs are
-        texts.
+        Tuple of a list and a bool. The list contains a pair for each source: its ids, and whether
+        they were truncated. The bool is whether the inputs are texts.
     """
     if isinstance(inputs, str | bytes | dict) or not hasattr(inputs, "__iter__"):
         raise ValueError(
@@ -112,7 +112,8 @@ def _read_sources(model, inputs, tokenizer):
     sources = []
     for ids in tokenizer.encode(inputs):
         kept = list(ids[: side.max_length])
-        # A language model continues its start token; other models have no input.
+        # A language model can continue its start token. Other models have no input for an empty
+        # text.
         is_empty = not kept and (side.add_end or not side.add_start)
         sources.append(([] if is_empty else side.with_special_ids(kept), len(kept) < len(ids)))
     return sources, True
@@ -149,7 +150,7 @@ def _check_tokenizer(name, tokenizer, layer):
 def _pad(sources, model):
     length = max(map(len, sources))
     if keras.backend.backend() == "jax":
-        # Speed: JAX compiles the search for each shape.
+        # Speed: JAX compiles the search for each shape, so use few lengths.
         length = -(-length // 8) * 8
     ids = np.full((len(sources), length), _pad_token_id(model), model.source.dtype)
     for row, source in zip(ids, sources, strict=True):
@@ -162,7 +163,7 @@ def _pad_token_id(model):
 
 
 def _read_arrays(model, inputs):
-    """Returns the arrays by the names of the inputs of a model, and their number of rows."""
+    """Returns a dict from input names to arrays, and the number of rows of the arrays."""
     names = [tensor.name for tensor in model.inputs]
     if not isinstance(inputs, dict) and len(names) == 1:
         inputs = {names[0]: inputs}

@@ -4,26 +4,27 @@ from typing import Any
 import numpy as np
 
 IMPOSSIBLE = -1e9
-"""Log probability of a hypothesis that a search did not find."""
+"""A search returns this log probability for rows in which it found no hypothesis."""
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A generated sequence, with the fields of a `Hypothesis` of `keras_attn_runtime`.
+    """A generated sequence. It has the fields of `keras_attn_runtime.Hypothesis`.
 
     Attributes:
         text: String, the detokenized output; `None` without a tokenizer.
-        token_ids: List of ints, target ids without start, end and padding.
-        pieces: List of strings, the pieces of `token_ids`; `None` without a tokenizer that has
-            pieces.
-        score: Float, by which hypotheses are ranked: natural-log probability divided by the length
+        token_ids: List of ints, target ids without start token, end token and padding.
+        pieces: List of strings, the pieces of `token_ids`; `None` if there is no tokenizer with the
+            method `pieces`.
+        score: Float, score that ranks the hypotheses: the log probability divided by the length
             penalty.
-        log_prob: Float, natural-log probability of all tokens and the end token.
-        ended: Bool, whether the end token was generated; `None` if the end token is also the
+        log_prob: Float, natural logarithm of the probability of all tokens, including the end
+            token.
+        ended: Bool, whether the end token was generated; `None` if the end token has the same id as
             padding.
         alignments: Float array of shape `(target, source)`, the attention weights; `None` unless
             the search has `return_alignments`.
-        token_log_probs: List of floats, natural-log probability of each token and of the end token;
+        token_log_probs: List of floats, log probability of each token, including the end token;
             `None` unless the search has `return_token_log_probs`.
     """
 
@@ -39,14 +40,14 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Generation(Hypothesis):
-    """All hypotheses of a source, like a `Translation` of `keras_attn_runtime`.
+    """All hypotheses of a source. It has the fields of `keras_attn_runtime.Translation`.
 
-    The inherited fields are those of the best hypothesis.
+    The inherited fields have the values of the best hypothesis.
 
     Attributes:
-        hypotheses: Tuple of `Hypothesis`, best first. The first has the same values as this object.
-        source_pieces: List of strings, the source pieces with start and end token; `None` without a
-            tokenizer that has pieces.
+        hypotheses: Tuple of `Hypothesis`, best first.
+        source_pieces: List of strings, the source pieces with start and end token; `None` if there
+            is no tokenizer with the method `pieces`.
         truncated: Bool, whether the source was truncated to the maximum length of the encoder.
     """
 
@@ -63,7 +64,8 @@ def hypotheses_of_row(
     Args:
         results: Dict of arrays that a search returned.
         row: Int, index of the source in the batch.
-        source_length: Int, number of source tokens, or `None` for all positions.
+        source_length: Int, number of source tokens; alignments are truncated to it. `None` keeps
+            all positions.
         search: `Search` with the special ids.
         tokenizer: Tokenizer of the target, or `None`.
 
@@ -103,7 +105,7 @@ def hypotheses_of_row(
 
 
 def empty_hypothesis(search: Any, has_text: bool) -> Any:
-    """Returns the hypothesis of a source without tokens, for which there is no search."""
+    """Returns the hypothesis of a source without tokens, for which no search runs."""
     return Hypothesis(
         text="" if has_text else None,
         token_ids=[],

@@ -21,38 +21,39 @@ from keras_attn.search.search import Search
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class GenerationModel(ModelOfParts):
-    """Generates target sequences from sources with a search: the model for inference.
+    """Generates target sequences with an encoder and a search: the model for inference.
 
         results = search(**encoder(source))
 
-    A functional Keras model. It shares encoder and decoder with the `TrainingModel` that trains
-    them, so it has no weights of its own. If encoder and decoder share a layer, such as an
-    embedding, it stays shared in `keras.saving.load_model`, `keras.models.clone_model` and
-    `keras.models.model_from_json`.
+    This is a functional Keras model. It shares the weights of encoder and decoder with the
+    `TrainingModel` that trains them. If encoder and decoder share a layer, such as an embedding,
+    `keras.saving.load_model`, `keras.models.clone_model` and `keras.models.model_from_json` keep
+    the layer shared.
 
     Args:
         encoder: Layer that returns a dict with the arguments of a decoder: `encoder_outputs` and,
             optionally, `encoder_mask`, `encoder_state` and `query_features`. `None` for a language
-            model, such as `CausalLanguageModel`, which continues prompts.
+            model that continues prompts, such as `CausalLanguageModel`.
         search: `Search`, such as `BeamDecoder(decoder)`.
         inputs: Inputs of the encoder: a `keras.Input`, such as `keras.Input((224, 224, 3),
-            name="image")`, or a dict from names to `keras.Input`s, which are passed to the encoder
-            as keyword arguments. Defaults to the inputs of `encoder` if it is a functional model,
-            otherwise to `source_ids`, int32 of shape `(batch, source)`.
-        source_start_token_id: Int, only for a language model: the id before each prompt, as in the
-            training data. Exported files insert it into prompts that are text; the model itself
-            inserts nothing. Defaults to `None`.
+            name="image")`, or a dict from names to `keras.Input`s. The inputs of a dict are passed
+            to the encoder as keyword arguments. Defaults to the inputs of `encoder` if it is a
+            functional model, otherwise to `source_ids`, int32 of shape `(batch, source)`.
+        source_start_token_id: Int, start token of the prompts, for a language model only. Use the
+            start token of the training data. `generate` and exported files insert it before prompts
+            that are texts. The model itself does not insert it. Defaults to `None`: prompts have no
+            start token.
         name: String, name of the model. Defaults to `"generation_model"`.
 
     Call arguments:
-        inputs: Tensor, or a dict of tensors by the names of the inputs. Prompts are padded on the
-            right with the `pad_token_id` of the search.
-        training: Bool, whether dropout is active. Keras passes it.
-        mask: Implicit masks of the inputs. Keras passes them.
+        inputs: Tensor, or a dict from input names to tensors. Pad prompts on the right with the
+            `pad_token_id` of the search.
+        training: Bool, whether to apply dropout. Keras passes this argument.
+        mask: Implicit Keras masks of the inputs. Keras passes this argument.
 
     Returns:
         The dict that the search returns, see `Search`. `predict` pads the results of all batches to
-        the same length: token ids with `pad_token_id`, everything else with 0.
+        the same length: token ids with `pad_token_id`, all other results with 0.
 
     Attributes:
         encoder: The encoder, or `None`.
@@ -116,12 +117,12 @@ class GenerationModel(ModelOfParts):
 
     @property
     def source(self) -> Any:
-        """The symbolic inputs: a tensor, or a dict of tensors by their names."""
+        """The symbolic inputs: a tensor, or a dict from input names to tensors."""
         return self.input
 
     @property
     def source_start_token_id(self) -> int | None:
-        """Int, the id before each prompt of a language model, or `None`."""
+        """Int, start token of the prompts of a language model, or `None`."""
         return self.source_encoder.start_token_id if self.encoder is None else None
 
     @classmethod
@@ -141,7 +142,7 @@ class GenerationModel(ModelOfParts):
         steps: Any = None,
         callbacks: Any = None,
     ) -> Any:
-        """Like `keras.Model.predict`, but pads the results of all batches to the same length.
+        """Runs `keras.Model.predict`, and pads the results of all batches to the same length.
 
         Args:
             x, batch_size, verbose, steps, callbacks: See `keras.Model.predict`.
@@ -155,7 +156,7 @@ class GenerationModel(ModelOfParts):
             return {
                 name: padded_array(value, padding.get(name, 0)) for name, value in results.items()
             }
-        # Other backends than TensorFlow refuse batches whose results have different shapes.
+        # On other backends, Keras cannot concatenate results of different shapes.
         batches = [
             self.predict_on_batch(keras.utils.unpack_x_y_sample_weight(batch)[0])
             for batch in itertools.islice(x, steps)
@@ -174,22 +175,22 @@ class GenerationModel(ModelOfParts):
         return_details: bool = False,
         verbose: Any = 0,
     ) -> Any:
-        """Generates a sequence for each source. Texts result in texts, ids in ids.
+        """Generates a sequence for each source. Texts are mapped to texts, and ids to ids.
 
         Args:
-            inputs: List of texts; list of lists of ids as the encoder reads them, with the end
-                token if the training data had one; or int array of ids of shape `(batch, source)`,
-                padded on the right. For an encoder with other inputs, an array, or a dict of arrays
-                by the names of the inputs.
+            inputs: List of texts; list of lists of ids; or int array of ids of shape `(batch,
+                source)`, padded on the right. Ids must include the special tokens of the training
+                data, such as the end token. If the encoder has other inputs, pass an array, or a
+                dict from input names to arrays.
             source_tokenizer: Tokenizer of texts, such as `keras_attn.text.SentencePieceTokenizer`.
-                It must not add special ids: `generate` adds the start and end tokens that the
-                encoder reads. Defaults to `None`.
+                It must not add special ids, because `generate` adds the start and end tokens of the
+                encoder. Defaults to `None`.
             target_tokenizer: Tokenizer that converts the generated ids to texts. Defaults to
-                `source_tokenizer` if the inputs are texts, otherwise to `None`: the results are
-                ids.
-            batch_size: Positive int, number of sources per batch. Sources of similar lengths form a
-                batch, so samples of a `SamplingDecoder` depend on the other sources. Defaults to
-                `32`.
+                `source_tokenizer` if the inputs are texts. Otherwise the default is `None`: the
+                results are ids.
+            batch_size: Positive int, number of sources per batch. Each batch contains sources of
+                similar lengths. The samples of a `SamplingDecoder` therefore depend on all sources.
+                Defaults to `32`.
             return_details: Bool, whether to return objects with the fields of a `Translation` of
                 `keras_attn_runtime`: `text`, `token_ids`, `pieces`, `score`, `log_prob`, `ended`,
                 `alignments`, `token_log_probs`, `hypotheses`, `source_pieces` and `truncated`.
@@ -197,12 +198,13 @@ class GenerationModel(ModelOfParts):
             verbose: `0` for no output, `1` for a progress bar, `2` for one line. Defaults to `0`.
 
         Returns:
-            List with the best hypothesis of each source: a string with a target tokenizer, a list
-            of ids without start, end and padding otherwise, or an object with
-            `return_details=True`. The result of a source without tokens is empty.
+            List with the best hypothesis of each source: a string if there is a target tokenizer,
+            otherwise a list of ids without start token, end token and padding. With
+            `return_details=True`, a list of objects. The result of a source without tokens is
+            empty.
 
         Raises:
-            ValueError: If texts are given without a tokenizer, a tokenizer has more ids than the
+            ValueError: If texts are passed without a tokenizer, a tokenizer has more ids than the
                 model, or the inputs do not fit the model.
 
         Example:
@@ -225,7 +227,7 @@ class GenerationModel(ModelOfParts):
 
 
 def check_generation_model(model: Any) -> None:
-    """Raises a `ValueError` unless a model is a `GenerationModel` that does not override `call`."""
+    """Raises a `ValueError` if a model is not a `GenerationModel`, or overrides `call`."""
     if not isinstance(model, GenerationModel):
         raise ValueError(
             f"Expected a GenerationModel. Received: model={type(model).__name__}. Create one with "

@@ -12,16 +12,16 @@ from keras_attn.output_layers.tied_mlm_head import TiedMLMHead
 def masked_language_model(
     encoder: keras.layers.Layer, name: str = "masked_language_model"
 ) -> keras.Model:
-    """Returns a model that predicts masked tokens from the tokens on both sides.
+    """Returns a model that predicts masked tokens from the tokens before and after them.
 
         logits = E norm(gelu(W x + b)) + c
 
-    where x are the outputs of the encoder and E is the matrix of its embedding. Introduced by
-    [Devlin et al., 2019](https://arxiv.org/abs/1810.04805) (BERT), section 3.1.
+    Here x are the outputs of the encoder and E is the embedding matrix of the encoder. The model
+    was introduced by [Devlin et al., 2019](https://arxiv.org/abs/1810.04805) (BERT), section 3.1.
 
-    Create inputs and labels with `keras_attn.text.mask_tokens`, and compile the model with
-    `keras_attn.training.compile_for_training(model, label_smoothing=0.0)`, which ignores the label
-    0. After this pretraining, pass the encoder to `sequence_classifier` for fine-tuning.
+    Create inputs and labels with `keras_attn.text.mask_tokens`. Compile the model with
+    `keras_attn.training.compile_for_training(model, label_smoothing=0.0)`; this loss ignores the
+    label 0. After the pretraining, pass the encoder to `sequence_classifier` for fine-tuning.
 
     Args:
         encoder: Layer that returns a dict with `encoder_outputs` and has a
@@ -29,9 +29,9 @@ def masked_language_model(
         name: String, name of the model. Defaults to `"masked_language_model"`.
 
     Returns:
-        Functional model from the int32 `token_ids` `(batch, time)` to float32 logits `(batch, time,
-        vocabulary)`, with the attributes `encoder` and `head`. With a fused loss, a training step
-        does not compute the logits; see `keras_attn.training.SequenceCrossentropy`.
+        Functional model that maps int32 `token_ids` `(batch, time)` to float32 logits `(batch,
+        time, vocabulary)`. It has the attributes `encoder` and `head`. With a fused loss, a
+        training step does not store all logits; see `keras_attn.training.SequenceCrossentropy`.
 
     Raises:
         ValueError: If the embedding of the encoder is not a `keras.layers.ReversibleEmbedding`.
@@ -55,7 +55,7 @@ def masked_language_model(
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class MaskedLanguageModel(FusedLossModel):
-    """The model that `masked_language_model` returns.
+    """Model that `masked_language_model` returns.
 
     Args:
         encoder: Layer that returns a dict with `encoder_outputs`.

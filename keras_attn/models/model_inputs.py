@@ -1,4 +1,4 @@
-"""Inputs of models, by their names."""
+"""Functions for the symbolic inputs of models."""
 
 from typing import Any
 
@@ -6,19 +6,20 @@ import keras
 
 
 def source_inputs(encoder: Any, inputs: Any = None) -> Any:
-    """Returns the symbolic inputs that a model passes to its encoder.
+    """Returns the symbolic inputs of the encoder of a model.
 
     Args:
-        encoder: Layer, or `None` for prompts of a language model.
+        encoder: Layer, or `None` for a language model that reads prompts.
         inputs: `keras.Input`, or a dict from names to `keras.Input`s. Defaults to copies of the
             inputs of `encoder` if it is a functional model, otherwise to `source_ids`, int32 of
             shape `(batch, source)`.
 
     Returns:
-        A tensor for one input, or a dict of tensors by their names.
+        A tensor if there is one input, otherwise a dict from input names to tensors.
 
     Raises:
-        ValueError: If `inputs` are not inputs, or the keys differ from their names.
+        ValueError: If `inputs` does not consist of `keras.Input`s, or its keys are not the names of
+            the inputs.
     """
     if inputs is None:
         if not is_functional(encoder):
@@ -41,15 +42,15 @@ def source_inputs(encoder: Any, inputs: Any = None) -> Any:
 
 
 def call_encoder(encoder: Any, inputs: Any, **arguments: Any) -> Any:
-    """Calls an encoder. Several inputs are passed as keyword arguments.
+    """Calls an encoder. A dict of inputs is passed as keyword arguments.
 
     Args:
         encoder: Layer.
-        inputs: Tensor, or dict of tensors by their names, as from `source_inputs`.
+        inputs: Tensor, or dict from input names to tensors, see `source_inputs`.
         **arguments: Further arguments of the call, such as `training`.
 
     Returns:
-        The results of the encoder.
+        The outputs of the encoder.
     """
     if is_functional(encoder):
         is_dict = isinstance(inputs, dict)
@@ -66,12 +67,12 @@ def is_functional(layer: Any) -> bool:
 
 
 def reads_ids(inputs: Any) -> bool:
-    """Returns whether inputs are the ids of one sequence, `(batch, source)`."""
+    """Returns whether the input of a model is a single int tensor `(batch, source)`."""
     return not isinstance(inputs, dict) and len(inputs.shape) == 2 and "int" in inputs.dtype
 
 
 def serialize_inputs(inputs: Any) -> Any:
-    """Converts inputs as from `source_inputs` to a dict, or a list of dicts, for JSON."""
+    """Converts the result of `source_inputs` to a dict or a list of dicts for JSON."""
     if isinstance(inputs, dict):
         return [serialize_inputs(each) for each in inputs.values()]
     return {"shape": list(inputs.shape), "dtype": inputs.dtype, "name": inputs.name}
@@ -93,5 +94,5 @@ def _copy(tensor):
 
 
 def is_arrays(values: Any) -> bool:
-    """Returns whether the argument `x` of `fit` consists of arrays; a dataset does not."""
+    """Returns whether the argument `x` of `fit` consists of arrays, unlike a dataset."""
     return isinstance(values, dict | list | tuple) or hasattr(values, "shape")

@@ -13,15 +13,15 @@ from keras_attn.search.search import Search
 
 
 class ModelOfParts(keras.Model):
-    """Base class of functional models that consist of an encoder and one other layer.
+    """Base class of functional models that consist of an encoder and a second layer.
 
-    It saves these parts instead of the graph. Layers that the parts share stay shared in
-    `keras.saving.load_model`, `keras.models.model_from_json`, `keras.models.clone_model` and
-    `from_config`.
+    The configuration contains the two layers instead of the graph. `keras.saving.load_model`,
+    `keras.models.model_from_json`, `keras.models.clone_model` and `from_config` preserve sublayers
+    that both layers share.
 
     A subclass lists the constructor arguments to save in `PARTS` (layers) and `SETTINGS` (other
-    values), has an attribute of the same name for each, and decorates its constructor with
-    `accepts_cloned_graph`.
+    values). It stores each of these arguments in an attribute of the same name. Its constructor has
+    the decorator `accepts_cloned_graph`.
     """
 
     PARTS = ()
@@ -39,7 +39,7 @@ class ModelOfParts(keras.Model):
         return super().compute_output_spec(self._without_names(inputs), training, mask)
 
     def _without_names(self, inputs):
-        """Returns the tensor of a dict with one input, because Keras warns about such a dict."""
+        """Replaces a dict with one tensor by the tensor, because Keras warns about such a dict."""
         if isinstance(inputs, dict) and not isinstance(self.input, dict):
             return inputs[self.inputs[0].name]
         return inputs
@@ -64,11 +64,11 @@ copy_layers_in(ModelOfParts, sharing_scope)
 
 
 def check_part(name: str, part: Any, kind: Any, expected: str, advice: str) -> None:
-    """Raises a `ValueError` with the type of an argument unless it is an instance of a class.
+    """Raises a `ValueError` if an argument is not an instance of a class.
 
     Args:
         name: String, name of the argument.
-        part: Its value.
+        part: Value of the argument.
         kind: Class or tuple of classes.
         expected: String, description of valid values.
         advice: String, sentence that says what to pass.
@@ -79,7 +79,7 @@ def check_part(name: str, part: Any, kind: Any, expected: str, advice: str) -> N
 
 
 def check_encoder(encoder: Any) -> None:
-    """Raises a `ValueError` with the type of an encoder unless it is a layer or `None`."""
+    """Raises a `ValueError` if an encoder is neither a layer nor `None`."""
     expected = "a layer that reads the source, or None for a language model"
     advice = "Pass a layer, such as TransformerEncoder."
     check_part("encoder", encoder, (keras.layers.Layer, type(None)), expected, advice)
@@ -91,7 +91,7 @@ def check_encoder(encoder: Any) -> None:
 
 
 def check_reads_prompts(decoder: Any) -> None:
-    """Raises a `ValueError` unless a decoder works without an encoder."""
+    """Raises a `ValueError` if a decoder needs an encoder."""
     if not getattr(decoder, "reads_prompts", False):
         raise ValueError(
             "Expected an encoder, or a decoder that is a language model, such as "
@@ -101,14 +101,15 @@ def check_reads_prompts(decoder: Any) -> None:
 
 
 def encode(encoder: Any, inputs: Any) -> Any:
-    """Calls an encoder with symbolic inputs and checks its results.
+    """Calls an encoder with symbolic inputs and checks its outputs.
 
     Args:
         encoder: Layer.
-        inputs: Tensor, or dict of tensors by their names.
+        inputs: Tensor, or dict from input names to tensors.
 
     Returns:
-        Dict of the arguments of a decoder or a search: tensors, or nested structures of them.
+        Dict of keyword arguments for a decoder or a search. The values are tensors or nested
+        structures of tensors.
 
     Raises:
         ValueError: If the encoder does not return a dict with `encoder_outputs`.
@@ -128,14 +129,16 @@ def encode(encoder: Any, inputs: Any) -> Any:
 def accepts_cloned_graph(constructor: Any) -> Any:
     """Decorates a constructor so that `keras.models.clone_model` returns the same class.
 
-    For a functional model, `clone_model` copies and calls each layer. It passes the new inputs and
-    outputs to the class if its constructor accepts any arguments; otherwise it returns a plain
-    functional model. Keras reads the arguments with `inspect.getfullargspec`, which sees `*args,
-    **kwargs` here, while `help` and `inspect.signature` show those of the constructor.
+    For a functional model, `clone_model` copies and calls each layer. If the constructor of the
+    class accepts `*args, **kwargs`, Keras calls it with the new inputs and outputs. Otherwise
+    `clone_model` returns a plain functional model. Keras reads the signature with
+    `inspect.getfullargspec`, which shows `*args, **kwargs` for a decorated constructor. `help` and
+    `inspect.signature` show the signature of the original constructor.
 
     Args:
-        constructor: `__init__` of a `ModelOfParts` with a class method `parts_of_graph(inputs,
-            layers)`, which returns the arguments for a graph of `clone_model`.
+        constructor: `__init__` of a `ModelOfParts`. The class must have a class method
+            `parts_of_graph(inputs, layers)`, which returns the constructor arguments for the inputs
+            and layers of a cloned graph.
 
     Returns:
         The decorated constructor.

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def padded_array(values: Any, padding: Any) -> Any:
-    """Converts a ragged tensor of TensorFlow to an array; returns other values unchanged."""
+    """Converts a ragged tensor of TensorFlow to a padded array. Returns arrays unchanged."""
     return values.to_tensor(padding).numpy() if hasattr(values, "to_tensor") else values
 
 
@@ -13,7 +13,7 @@ def concatenate_padded(batches: Any, padding: Any) -> Any:
 
     Args:
         batches: List of arrays with the same rank.
-        padding: Number to append to shorter axes.
+        padding: Number that fills the padding.
 
     Returns:
         Array with the rows of all batches.

@@ -10,18 +10,20 @@ from keras_attn.search.search import Search
 def replace_search(
     model: GenerationModel, search_class: type[Search] | None = None, **settings: Any
 ) -> GenerationModel:
-    """Returns a generation model with the same layers and another search.
+    """Returns a generation model with the same layers and a different search.
 
-    Use it to change settings such as `beam_width` of a trained or loaded model, or to sample from a
-    model that was saved with beam search. The model itself is not changed.
+    Use this function to change search settings, such as `beam_width`, of a trained or loaded model,
+    or to sample from a model that was saved with beam search. The argument `model` is not modified.
 
     Args:
         model: `GenerationModel`.
-        search_class: Subclass of `Search`, the class of the new search. It takes over all settings
-            that its constructor accepts. Defaults to `None`, the class of the current search.
-        **settings: Arguments of the search to change. If `beam_width` becomes less than
-            `num_hypotheses`, `num_hypotheses` is reduced to it, unless it is given here. If
-            `suppressed_token_ids` has its default value, it is recomputed from the new special ids.
+        search_class: Class of the new search, a subclass of `Search`. The new search keeps all
+            current settings that its constructor accepts. Defaults to `None`: the class of the
+            current search.
+        **settings: Arguments of the search to change. If the new `beam_width` is less than the
+            current `num_hypotheses`, `num_hypotheses` is reduced to `beam_width`, unless you pass
+            it too. If `suppressed_token_ids` has its default value, it is computed again from the
+            new special ids.
 
     Returns:
         A `GenerationModel` that shares the encoder and the decoder with `model`.

@@ -27,38 +27,39 @@ def rnn_seq2seq(
     share_embeddings: bool = False,
     seed: int | None = None,
 ) -> tuple[RNNEncoder, RNNDecoder]:
-    """Returns a recurrent encoder and decoder with attention, sized for small corpora.
+    """Returns a recurrent encoder and decoder with attention, with sizes for small corpora.
 
         h_1 .. h_S = bidirectional RNN(x_1 .. x_S)
         s_t = RNN([E y_{t-1} ; a_{t-1}], s_{t-1}),    c_t = attention(s_t, h)
         a_t = tanh(W [s_t ; c_t]),    logits_t = E a_t
 
-    The attention vector a_t and input feeding are from [Luong et al.,
-    2015](https://arxiv.org/abs/1508.04025). The output is tied to the target embedding E ([Press
-    and Wolf, 2017](https://arxiv.org/abs/1608.05859)). With `attention="bahdanau"` the score is
-    that of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473).
+    The attention vector a_t and input feeding, which makes a_{t-1} an input of the next step, were
+    introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025). The output layer and the
+    target embedding share the matrix E ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)).
+    `attention="bahdanau"` uses the additive score of [Bahdanau et al.,
+    2015](https://arxiv.org/abs/1409.0473).
 
     Args:
         source_vocabulary_size: Positive int, number of source ids.
         target_vocabulary_size: Positive int, number of target ids.
-        attention: `"bahdanau"`, `"luong"` (general score), an attention layer that
-            `AttentionRNNCell` accepts, or `None` for a decoder that gets only the final state of
-            the encoder. Defaults to `"bahdanau"`.
+        attention: `"bahdanau"`, `"luong"` (general score), or an attention layer that
+            `AttentionRNNCell` accepts. `None` for a decoder without attention, which only receives
+            the final state of the encoder. Defaults to `"bahdanau"`.
         cell: String, `"lstm"` or `"gru"`. Defaults to `"lstm"`.
         embedding_dim: Positive int, size of the embeddings and of the attention vector. Defaults to
             `256`.
-        units: Positive int, units of each cell. The encoder has this many in each direction.
-            Defaults to `256`.
-        num_layers: Positive int, recurrent layers of the encoder and of the decoder. Defaults to
-            `1`.
+        units: Positive int, units of each cell. The encoder has this number of units in each
+            direction. Defaults to `256`.
+        num_layers: Positive int, number of recurrent layers in the encoder and in the decoder.
+            Defaults to `1`.
         input_feeding: Bool, whether the attention vector is an input of the next step. Training is
-            faster without. Defaults to `True`.
+            faster without input feeding. Defaults to `True`.
         dropout: Float in [0, 1), dropout rate of embeddings and layer outputs. Defaults to `0.3`.
-        share_embeddings: Bool, whether source and target share one embedding, and so one
-            vocabulary. Defaults to `False`.
-        seed: Int, seed of weights and dropout, except those of an `attention` layer that you pass.
-            It sets the seeds of Python, NumPy and Keras like `keras.utils.set_random_seed`.
-            Defaults to `None`, which sets no seed.
+        share_embeddings: Bool, whether source and target share one embedding. They must then have
+            the same vocabulary. Defaults to `False`.
+        seed: Int, seed of weights and dropout. It does not affect an `attention` layer that you
+            pass. The function passes the seed to `keras.utils.set_random_seed`, which sets the
+            seeds of Python, NumPy and Keras. Defaults to `None`: no seed is set.
 
     Returns:
         Tuple of an `RNNEncoder` named "encoder" and an `RNNDecoder` named "decoder".
@@ -91,8 +92,8 @@ def rnn_seq2seq(
     )
     cells = [CELLS[cell](units) for _ in range(num_layers)]
     if attention is None:
-        # Without attention, the output of the top cell is projected by the tied embedding, so it
-        # must have the same size.
+        # Without attention, the output of the top cell is multiplied by the embedding matrix, so it
+        # must have the size of the embedding.
         cells[-1] = CELLS[cell](embedding_dim)
     decoder = RNNDecoder(
         AttentionRNNCell(

@@ -10,14 +10,14 @@ def seq2seq_embeddings(
     share: bool,
     dtype: Any = None,
 ) -> tuple[keras.layers.Layer, keras.layers.Layer]:
-    """Returns the embeddings of source and target; the target embedding is reversible.
+    """Returns the embeddings of source and target. The target embedding is reversible.
 
     Args:
         source_vocabulary_size: Int, number of source ids.
         target_vocabulary_size: Int, number of target ids.
         embedding_dim: Int, size of the vectors.
-        share: Bool, whether both sides share one embedding.
-        dtype: Dtype or policy. Defaults to `None`, the global policy.
+        share: Bool, whether source and target share one embedding.
+        dtype: Dtype or policy. Defaults to `None`: the global policy.
 
     Returns:
         Tuple of two layers: the source embedding and the target embedding.
@@ -32,8 +32,8 @@ def seq2seq_embeddings(
             f"target_vocabulary_size={target_vocabulary_size}. Train one tokenizer on both sides, "
             "or set share_embeddings=False."
         )
-    # The embedding is also the output matrix. With weights of this size, the initial logits are
-    # about 1.
+    # The embedding is also the kernel of the output layer. With this standard deviation, the
+    # initial logits have a standard deviation of about 1.
     initializer: Any = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
     target_embedding = keras.layers.ReversibleEmbedding(
         target_vocabulary_size,

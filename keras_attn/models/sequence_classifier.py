@@ -17,13 +17,13 @@ def sequence_classifier(
     inputs: Any = None,
     name: str = "classifier",
 ) -> keras.Model:
-    """Returns a classifier of sentences, images or time series on top of an encoder.
+    """Returns a classifier for sentences, images or time series with an encoder.
 
         logits = W pool(encoder(x)) + b
 
-    Pass a pretrained encoder, such as that of a `masked_language_model`, to fine-tune it ([Devlin
-    et al., 2019](https://arxiv.org/abs/1810.04805), section 3.2). The classifier shares its
-    weights.
+    To fine-tune a pretrained encoder, pass the encoder of a model such as `masked_language_model`
+    ([Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section 3.2). The classifier shares
+    the weights of the encoder.
 
     Args:
         encoder: Layer that returns a dict with `encoder_outputs` and `encoder_mask`, such as
@@ -32,13 +32,13 @@ def sequence_classifier(
         pooling: String, `"mean"` (mean of the unmasked positions) or `"first"` (first position),
             see `SequencePooling`. Defaults to `"mean"`.
         dropout: Float in [0, 1), dropout rate of the pooled vector. Defaults to `0.1`.
-        inputs: `keras.Input` for an encoder whose inputs are not ids, for instance
+        inputs: `keras.Input` of the encoder, if its inputs are not ids, for example
             `keras.Input((32, 32, 3), name="images")`. Defaults to `token_ids`, int32 of shape
             `(batch, source)`.
         name: String, name of the model. Defaults to `"classifier"`.
 
     Returns:
-        Functional model from `inputs` to float32 logits of shape `(batch, num_classes)`.
+        Functional model that maps `inputs` to float32 logits of shape `(batch, num_classes)`.
 
     Raises:
         ValueError: If `pooling` is unknown, or `dropout` is out of range.

@@ -6,17 +6,18 @@ from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """Special ids and limits of one side of a model, its source or its target.
+    """Special token ids and maximum length of the source or the target of a model.
 
     Args:
         vocabulary_size: Int, number of ids, or `None` if it is unknown.
         pad_token_id: Int, id that pads shorter rows on the right.
-        start_token_id: Int, or `None` if the side has no start token. That of a target is the first
-            input of the decoder.
-        end_token_id: Int, or `None` if the side has no end token.
+        start_token_id: Int, or `None` if there is no start token. The start token of a target is
+            the first input of the decoder.
+        end_token_id: Int, or `None` if there is no end token.
         add_start: Bool, whether the start token is inserted before the ids of a text.
         add_end: Bool, whether the end token is appended to the ids of a text.
-        max_length: Int, maximum number of ids of a text without these two, or `None` for no limit.
+        max_length: Int, maximum number of ids of a text, not counting the start and end token.
+            `None` for no limit.
 
     Example:
 
@@ -45,29 +46,29 @@ class Side:
 
     @property
     def special_ids(self) -> list[int]:
-        """Sorted list of the special ids of the side."""
+        """Sorted list of the special ids."""
         ids = (self.pad_token_id, self.start_token_id, self.end_token_id)
         return sorted({id_ for id_ in ids if id_ is not None})
 
     def with_special_ids(self, ids: list[int]) -> list[int]:
-        """Adds the start and end tokens that the model reads to the ids of a text."""
+        """Adds the start token and the end token, if any, to the ids of a text."""
         return [*self.start, *ids, *self.end]
 
 
 def source_side(encoder: Any, search: Any, tokenizer: Any = None) -> Side:
-    """Returns the `Side` of the sources of a model.
+    """Returns the `Side` that describes the source of a model.
 
     Args:
         encoder: Layer. Its attributes `pad_token_id`, `start_token_id`, `end_token_id` and
-            `max_source_length` describe the source. If it lacks the first or the third, they are
-            those of the tokenizer; without a tokenizer, the padding is that of the search, and
-            there is no end token.
+            `max_source_length` describe the source. If `pad_token_id` or `end_token_id` is missing,
+            the attribute of the tokenizer is used. Without a tokenizer, the source has the
+            `pad_token_id` of the search, and no end token.
         search: `Search` of the model.
         tokenizer: Tokenizer of the source, or `None`.
 
     Raises:
-        ValueError: If encoder and tokenizer have different end tokens, the encoder has no room for
-            a piece, or a special id is outside of the vocabulary.
+        ValueError: If encoder and tokenizer have different end tokens, `max_source_length` leaves
+            no room for a piece, or a special id is outside of the vocabulary.
     """
     pad, end = (
         getattr(encoder, name, getattr(tokenizer, name, default))

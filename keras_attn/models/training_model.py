@@ -23,18 +23,18 @@ TARGET = "target_ids"
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TrainingModel(FusedLossModel):
-    """Maps sources and target prefixes to the logits of the next tokens: the model for training.
+    """Predicts the next token at each target position: the model for training.
 
         logits = decoder(target_ids, **encoder(source))
 
-    A functional Keras model with teacher forcing: the decoder reads the target, beginning with the
-    start token, and the label of each position is the next token. Create a `GenerationModel` with
-    the same layers to generate. If encoder and decoder share a layer, such as an embedding, it
-    stays shared in `keras.saving.load_model`, `keras.models.clone_model` and
-    `keras.models.model_from_json`.
+    This is a functional Keras model with teacher forcing: the decoder reads the target, beginning
+    with the start token, and the label of each position is the next target token. To generate
+    sequences, create a `GenerationModel` with the same layers. If encoder and decoder share a
+    layer, such as an embedding, `keras.saving.load_model`, `keras.models.clone_model` and
+    `keras.models.model_from_json` keep the layer shared.
 
-    With a fused loss, the default of `keras_attn.training.compile_for_training`, a training step
-    does not compute the logits, so they have no gradient. See
+    `keras_attn.training.compile_for_training` uses a fused loss by default. A training step then
+    does not store all logits, and the model output has no gradient. See
     `keras_attn.training.SequenceCrossentropy`.
 
     Args:
@@ -44,20 +44,21 @@ class TrainingModel(FusedLossModel):
         decoder: `StepDecoder`, or a `keras_attn.training.ScheduledSampling` that contains one.
         inputs: Inputs of the encoder: a `keras.Input`, or a dict from names to `keras.Input`s, see
             `GenerationModel`. Defaults to the inputs of `encoder` if it is a functional model,
-            otherwise to `source_ids`, int32 of shape `(batch, source)`. A language model has only
-            `target_ids` by default; with `keras.Input((None,), dtype="int32", name="source_ids")`
-            it is trained on prompts and their continuations.
+            otherwise to `source_ids`, int32 of shape `(batch, source)`. Without an encoder,
+            `target_ids` is the only input by default. To train a language model on prompts and
+            continuations, pass `keras.Input((None,), dtype="int32", name="source_ids")`.
         name: String, name of the model. Defaults to `"training_model"`.
 
     Call arguments:
-        inputs: Dict of the inputs of the encoder by their names and `target_ids`, int32 of shape
-            `(batch, target)`, beginning with the start token. A language model without prompts also
-            accepts the tensor `target_ids` alone.
-        training: Bool, whether dropout is active. Keras passes it.
-        mask: Implicit masks of the inputs. Keras passes them.
+        inputs: Dict from input names to tensors. It contains the inputs of the encoder and
+            `target_ids`, an int32 tensor of shape `(batch, target)` that begins with the start
+            token. A language model without prompts also accepts the tensor `target_ids`.
+        training: Bool, whether to apply dropout. Keras passes this argument.
+        mask: Implicit Keras masks of the inputs. Keras passes this argument.
 
     Returns:
-        Float32 logits of shape `(batch, target, vocabulary)` of the next tokens.
+        Float32 logits of shape `(batch, target, vocabulary)`: at each position, the logits of the
+        next token.
 
     Attributes:
         encoder: The encoder, or `None`.
@@ -117,7 +118,7 @@ class TrainingModel(FusedLossModel):
 
     @property
     def source(self) -> Any:
-        """Symbolic inputs of the encoder: a tensor, a dict of tensors, or `None` without inputs."""
+        """Symbolic inputs of the encoder: a tensor, a dict of tensors, or `None`."""
         if not isinstance(self.input, dict):
             return None
         source = {name: tensor for name, tensor in self.input.items() if name != TARGET}
@@ -160,21 +161,22 @@ class TrainingModel(FusedLossModel):
         shuffle: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Like `keras.Model.fit`, with another default of `shuffle`.
+        """Runs `keras.Model.fit` with a different default of `shuffle`.
 
         Args:
             x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data: See
                 `keras.Model.fit`.
-            shuffle: Bool, or `"batch"`. Defaults to `True` for arrays and a `keras.utils.PyDataset`
-                of known length. Defaults to `False` for data that Keras cannot shuffle, such as a
-                `tf.data.Dataset`, because Keras then warns about `True`.
+            shuffle: Bool, or `"batch"`. Defaults to `True` for arrays and for a
+                `keras.utils.PyDataset` of known length. Defaults to `False` for data that Keras
+                cannot shuffle, such as a `tf.data.Dataset`. Keras would warn about `True` for such
+                data.
             **kwargs: Further arguments of `keras.Model.fit`.
 
         Returns:
             A `keras.callbacks.History`.
 
         Raises:
-            RuntimeError: one of several workers that train the model was lost.
+            RuntimeError: If several workers train the model and one of them failed.
         """
         if shuffle is None:
             is_sequence = isinstance(x, keras.utils.PyDataset) and x.num_batches is not None
@@ -195,6 +197,6 @@ class TrainingModel(FusedLossModel):
 
 
 def _step_decoder(layer):
-    """Returns a `StepDecoder`, or the one that a training layer contains, or `None`."""
+    """Returns `layer` or its attribute `decoder` if it is a `StepDecoder`, otherwise `None`."""
     inner = None if isinstance(layer, Search) else getattr(layer, "decoder", layer)
     return inner if isinstance(inner, StepDecoder) else None

@@ -36,32 +36,37 @@ def transformer_seq2seq(
     """Returns a Transformer encoder and decoder.
 
         encoder block    x = x + attention(norm(x));  x = x + feed_forward(norm(x))
-        decoder block    the same with cross-attention to the encoder outputs between the two
-        output           logits = E norm(x), for the target embedding E
+        decoder block    x = x + attention(norm(x));  x = x + cross_attention(norm(x), h);
+                         x = x + feed_forward(norm(x))
+        output           logits = E norm(x)
 
-    The default sizes are those of the base model of [Vaswani et al.,
-    2017](https://arxiv.org/abs/1706.03762), with pre-norm blocks. The output is tied to the target
-    embedding ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)).
+    Here h are the outputs of the encoder, and E is the matrix of the target embedding.
+
+    By default, the model has the sizes of the base model of [Vaswani et al.,
+    2017](https://arxiv.org/abs/1706.03762), but with pre-norm blocks. The output layer and the
+    target embedding share the matrix E ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)).
 
     Args:
         source_vocabulary_size: Positive int, number of source ids.
         target_vocabulary_size: Positive int, number of target ids.
-        num_layers: Positive int, blocks of the encoder and of the decoder. Defaults to `6`.
-        num_heads: Positive int, attention heads of each block. Defaults to `8`.
+        num_layers: Positive int, number of blocks in the encoder and in the decoder. Defaults to
+            `6`.
+        num_heads: Positive int, number of attention heads in each block. Defaults to `8`.
         embedding_dim: Positive int, size of the embeddings and of the block outputs. Defaults to
             `512`.
-        intermediate_dim: Positive int, size between the two layers of a feed-forward network.
-            Defaults to `2048`.
+        intermediate_dim: Positive int, hidden size of the feed-forward networks. Defaults to
+            `2048`.
         dropout: Float in [0, 1), dropout rate of embeddings and blocks. Defaults to `0.1`.
         positions: String, `"sinusoidal"`, `"learned"`, `"rotary"`, `"alibi"`, or `"relative"` for
             the relative position bias of T5. Defaults to `"sinusoidal"`.
-        max_length: Positive int, maximum length of a sequence with `"learned"` positions. Other
+        max_length: Positive int, maximum sequence length for `"learned"` positions. All other
             positions have no limit. Defaults to `512`.
-        share_embeddings: Bool, whether source and target share one embedding, and so one
-            vocabulary. Defaults to `False`.
-        seed: Int, seed of weights and dropout. It sets the seeds of Python, NumPy and Keras like
-            `keras.utils.set_random_seed`. Defaults to `None`, which sets no seed.
-        dtype: Dtype or policy of all layers. Defaults to `None`, the global policy.
+        share_embeddings: Bool, whether source and target share one embedding. They must then have
+            the same vocabulary. Defaults to `False`.
+        seed: Int, seed of weights and dropout. The function passes it to
+            `keras.utils.set_random_seed`, which sets the seeds of Python, NumPy and Keras. Defaults
+            to `None`: no seed is set.
+        dtype: Dtype or policy of all layers. Defaults to `None`: the global policy.
         **block: Further arguments of the `TransformerEncoderBlock`s and `TransformerDecoderBlock`s,
             such as `activation` or `num_key_value_heads`.
 
@@ -92,7 +97,7 @@ def transformer_seq2seq(
     )
 
     def side(bidirectional):
-        """Returns the arguments of the stack of one side, and those of its blocks."""
+        """Returns the arguments of the encoder or decoder and the arguments of its blocks."""
         stack, rotary = {}, None
         if positions == "sinusoidal":
             stack["positions"] = SinusoidalPositions(dtype=dtype)
@@ -106,7 +111,7 @@ def transformer_seq2seq(
             stack["position_bias"] = RelativePositionBias(
                 num_heads, bidirectional=bidirectional, dtype=dtype
             )
-        # The blocks of an encoder take the seeds up to `seed + num_layers`.
+        # The encoder uses the seeds up to `seed + num_layers`.
         own_seed = seed if seed is None or bidirectional else seed + num_layers + 1
         shared = {"dropout": dropout, "seed": own_seed}
         arguments = {"num_layers": num_layers, "scale_embedding": True, "dtype": dtype}

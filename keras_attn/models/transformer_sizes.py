@@ -12,8 +12,8 @@ def transformer_tiny(
 ) -> tuple[TransformerEncoder, TransformerDecoder]:
     """Returns a Transformer encoder and decoder for about 10,000 sentence pairs.
 
-    4 layers of 4 heads on each side, 128 features, feed-forward networks of size 256, and dropout
-    0.3. The architecture is that of `transformer_seq2seq`.
+    Encoder and decoder have 4 layers each, with 4 heads, 128 features, feed-forward networks of
+    size 256, and dropout 0.3. See `transformer_seq2seq` for the architecture.
 
     Args:
         source_vocabulary_size: Positive int, number of source ids.
@@ -43,9 +43,10 @@ def transformer_base(
 ) -> tuple[TransformerEncoder, TransformerDecoder]:
     """Returns a Transformer encoder and decoder of the base size.
 
-    6 layers of 8 heads on each side, 512 features, feed-forward networks of size 2048, and dropout
-    0.1: the base model of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3. The
-    architecture is that of `transformer_seq2seq`.
+    Encoder and decoder have 6 layers each, with 8 heads, 512 features, feed-forward networks of
+    size 2048, and dropout 0.1. These are the sizes of the base model of [Vaswani et al.,
+    2017](https://arxiv.org/abs/1706.03762), table 3. See `transformer_seq2seq` for the
+    architecture.
 
     Args:
         source_vocabulary_size: Positive int, number of source ids.
@@ -75,9 +76,10 @@ def transformer_big(
 ) -> tuple[TransformerEncoder, TransformerDecoder]:
     """Returns a Transformer encoder and decoder of the big size.
 
-    6 layers of 16 heads on each side, 1024 features, feed-forward networks of size 4096, and
-    dropout 0.3: the big model of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3.
-    The architecture is that of `transformer_seq2seq`.
+    Encoder and decoder have 6 layers each, with 16 heads, 1024 features, feed-forward networks of
+    size 4096, and dropout 0.3. These are the sizes of the big model of [Vaswani et al.,
+    2017](https://arxiv.org/abs/1706.03762), table 3. See `transformer_seq2seq` for the
+    architecture.
 
     Args:
         source_vocabulary_size: Positive int, number of source ids.

@@ -1,1 +1,1 @@
-"""Layers from features to logits or to one vector: projection, masked-LM head, pooling."""
+"""Layers that map features to logits or pool them: projection, masked-LM head, pooling."""

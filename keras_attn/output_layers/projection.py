@@ -13,13 +13,13 @@ def projection_operands(
 
     Args:
         features: Tensor of shape `(..., D)`.
-        layer: Layer from features to logits for which `is_projection` is true.
-        bias: Tensor of shape `(V,)`, added to the results of the layer, or `None`.
+        layer: Layer that maps features to logits. `is_projection(layer)` must be `True`.
+        bias: Tensor of shape `(V,)` that is added to the output of the layer, or `None`.
 
     Returns:
         Tuple of features `(..., F)` and a kernel `(V, F)`, both in the compute dtype of the layer.
-        Each bias is appended to the kernel as a column, with a feature of 1, so F is D plus the
-        number of biases.
+        For each bias, a column is appended to the kernel and a feature with the value 1 is appended
+        to the features. So F is D plus the number of biases.
     """
     dtype = layer.compute_dtype
     features = ops.cast(features, dtype)
@@ -43,7 +43,8 @@ def project(features: Tensor, layer: Any, bias: Tensor | None = None) -> Tensor:
 
     Args:
         features: Tensor of shape `(..., D)`.
-        layer: `keras.layers.ReversibleEmbedding`, which is used in reverse, or another layer.
+        layer: `keras.layers.ReversibleEmbedding`, which is called with `reverse=True`, or another
+            layer.
         bias: Tensor of shape `(V,)`, added in float32, or `None`.
 
     Returns:
@@ -52,7 +53,7 @@ def project(features: Tensor, layer: Any, bias: Tensor | None = None) -> Tensor:
     if not isinstance(layer, keras.layers.ReversibleEmbedding):
         logits = layer(features)
     elif is_projection(layer):
-        # A layer of Keras uses the precision of the calling layer, but its weights are float32.
+        # Do not call the layer: the result would depend on the autocast dtype of the calling layer.
         operand, kernel = projection_operands(features, layer)
         logits = ops.matmul(operand, ops.transpose(kernel))
     else:
@@ -64,7 +65,7 @@ def project(features: Tensor, layer: Any, bias: Tensor | None = None) -> Tensor:
 
 
 def is_projection(layer: Any) -> bool:
-    """Returns whether a layer only multiplies by a kernel and adds a bias."""
+    """Returns whether a layer only computes a matrix product and adds a bias."""
     if type(layer) is keras.layers.Dense:
         is_linear = layer.activation is keras.activations.linear
     elif type(layer) is keras.layers.ReversibleEmbedding:
@@ -75,9 +76,9 @@ def is_projection(layer: Any) -> bool:
 
 
 def can_fuse_projection(layer: Any) -> bool:
-    """Returns whether a loss can compute the logits of a layer block by block.
+    """Returns whether a loss can compute the logits of a layer in chunks.
 
-    Float16 is excluded: the gradient is summed before it is divided by the number of tokens, and
-    this sum may overflow.
+    It is `False` for float16, because the gradient is summed over tokens before it is divided by
+    their number, and the sum can overflow.
     """
     return is_projection(layer) and layer.compute_dtype != "float16"

@@ -16,7 +16,7 @@ class SequencePooling(Layer):
         mean     y = sum_s mask[s] x[s] / sum_s mask[s]
         first    y = x[0]
 
-    `"first"` is the pooling of BERT, where each sequence begins with a class token.
+    BERT uses `"first"`, because its sequences begin with a class token.
 
     Args:
         pooling: String, `"mean"` or `"first"`. Defaults to `"mean"`.
@@ -24,20 +24,20 @@ class SequencePooling(Layer):
 
     Call arguments:
         encoder_outputs: Tensor of shape `(batch, source, features)`.
-        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that count.
-            It is combined with the implicit mask. Without any mask, all positions count. Defaults
-            to `None`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that
+            contribute to the mean. It is combined with the implicit mask. Without a mask, all
+            positions contribute. Defaults to `None`.
         mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`.
-            Wrappers of Keras pass it.
+            Wrappers of Keras pass this argument.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
-            `encoder_outputs`. Keras passes it.
+            `encoder_outputs`. Keras passes this argument.
 
     Returns:
         Tensor of shape `(batch, features)`.
 
     Masking:
-        The mean is over the unmasked positions; it is zero if there are none. `"first"` ignores
-        masks.
+        The mean is over the unmasked positions. It is zero if all positions are masked. `"first"`
+        ignores masks.
 
     Raises:
         ValueError: If `pooling` is unknown, or a mask does not fit.

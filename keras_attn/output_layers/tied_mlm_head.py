@@ -14,22 +14,22 @@ from keras_attn.transformer.feed_forward import erf_gelu
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TiedMLMHead(Layer):
-    """Masked-language-model head with the matrix of an embedding.
+    """Head for masked language models that shares the matrix of an embedding.
 
         y = E norm(gelu(W x + b)) + c
 
-    The head of BERT ([Devlin et al., 2019](https://arxiv.org/abs/1810.04805)), as in the authors'
-    implementation.
+    Here E is the matrix of the embedding. This is the head of BERT ([Devlin et al.,
+    2019](https://arxiv.org/abs/1810.04805)), as in the authors' implementation.
 
     Args:
-        embedding: `keras.layers.ReversibleEmbedding` E, which other layers may share. It is still
-            shared after saving and loading a model.
+        embedding: `keras.layers.ReversibleEmbedding` with the matrix E. Other layers may share it.
+            It remains shared when a model is saved and loaded.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Tensor of shape `(..., features)`.
-        return_features: Bool, whether to return the features before the product with the embedding
-            and the bias. Defaults to `False`.
+        return_features: Bool, whether to return the features before the multiplication by E and the
+            addition of c. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(..., vocabulary)`.
@@ -81,7 +81,7 @@ class TiedMLMHead(Layer):
         return keras.KerasTensor(self.compute_output_shape(tuple(inputs.shape)), dtype="float32")
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # the loss masks positions by their labels
+        return None  # losses ignore positions by their label
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "embedding": serialize_shared(self.embedding)}

@@ -14,14 +14,15 @@ from keras_attn.positions.position_range import check_position_shapes
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class AlibiBias(Layer):
-    """Attention bias proportional to the distance of query and key (ALiBi).
+    """Attention bias proportional to the distance between query and key (ALiBi).
 
         b[h, t, s] = -m_h |t - s|,  m_h = 2^(-8h/H),  h = 1 ... H
 
-    Introduced by [Press et al., 2022](https://arxiv.org/abs/2108.12409), section 3, for causal
-    attention. The absolute value makes the bias symmetric in bidirectional attention. If H is not a
-    power of two, the slopes are those of the next lower power of two, followed by every second
-    slope of the next higher one, as in the authors' implementation. The layer has no weights.
+    The bias was introduced by [Press et al., 2022](https://arxiv.org/abs/2108.12409), section 3,
+    for causal attention. Because of the absolute value, the bias is symmetric in bidirectional
+    attention. If H is not a power of two, the layer uses the slopes of the next lower power of two,
+    followed by every second slope of the next higher power of two, as in the authors'
+    implementation. The layer has no weights.
 
     Args:
         num_heads: Positive int, number of heads H.
@@ -32,13 +33,13 @@ class AlibiBias(Layer):
         key_positions: Int32 tensor of shape `(1 or batch, source)`.
 
     Returns:
-        Tensor of shape `(1 or batch, num_heads, target, source)`, to be added to the scores before
-        masking. It has dtype float64 if the compute dtype is float64, otherwise float32, because
-        float16 cannot represent large distances. A layer in half precision that gets the tensor as
-        an argument casts it, as Keras casts all floating-point arguments.
+        Tensor of shape `(1 or batch, num_heads, target, source)`. Add it to the scores before
+        masking. Its dtype is float64 if the compute dtype is float64, otherwise float32, because
+        float16 cannot represent large distances. If you pass the tensor to a layer in half
+        precision, Keras casts it to half precision.
 
     Masking:
-        Masks are not used; the scores are masked after the bias is added.
+        The layer does not use masks. Attention masks the scores after it adds the bias.
 
     Raises:
         ValueError: If `num_heads` is not a positive integer, or the positions do not have rank 2.

@@ -17,11 +17,11 @@ class LearnedPositions(Layer):
 
         y[t] = x[t] + E[t]
 
-    Introduced by [Gehring et al., 2017](https://arxiv.org/abs/1705.03122), section 3.1, and used by
-    BERT and GPT.
+    Learned positions were introduced by [Gehring et al., 2017](https://arxiv.org/abs/1705.03122),
+    section 3.1. BERT and GPT use learned positions.
 
     Args:
-        max_length: Positive int, number of positions, the rows of E.
+        max_length: Positive int, number of positions (rows of E).
         embeddings_initializer: Initializer of E. Defaults to `"uniform"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -34,12 +34,12 @@ class LearnedPositions(Layer):
         `inputs` plus the embeddings, of shape `(batch, time, features)`.
 
     Masking:
-        An implicit mask is passed on unchanged.
+        The output has the implicit mask of `inputs`.
 
     Raises:
         ValueError: If `max_length` is not a positive integer, `inputs` does not have rank 3, or a
-            position that is known when the graph is traced is outside the range from 0 to
-            `max_length - 1`. Positions that are known only at run time are clipped to this range.
+            position is outside of the range from 0 to `max_length - 1`. Positions that are only
+            known at run time are not checked, but clipped to this range.
 
     Example:
 
@@ -90,7 +90,7 @@ class LearnedPositions(Layer):
         }
 
     def _are_known(self, length, start_index):
-        """Returns whether the positions are Python ints. Checks their range if they are."""
+        """Returns whether the positions are Python ints. If so, checks their range."""
         if not isinstance(length, int) or not isinstance(start_index, int):
             return False
         if start_index < 0 or start_index + length > self.max_length:

@@ -1,4 +1,4 @@
-"""Ranges of positions and checks of their shapes."""
+"""Creates position tensors and checks their shapes."""
 
 from keras import ops
 
@@ -10,8 +10,8 @@ def position_range(length: int | Tensor, start_index: int | Tensor = 0) -> Tenso
 
     Args:
         length: Int or scalar int32 tensor, number of positions.
-        start_index: Int, scalar int tensor or int tensor of shape `(batch,)`, the first position,
-            or the first position of each row. Defaults to `0`.
+        start_index: Int or scalar int tensor, the first position. Or an int tensor of shape
+            `(batch,)`, the first position of each row. Defaults to `0`.
 
     Returns:
         Int32 tensor of shape `(1, length)`, or `(batch, length)` if `start_index` has shape
@@ -43,7 +43,7 @@ def position_range(length: int | Tensor, start_index: int | Tensor = 0) -> Tenso
 def check_position_shapes(
     query_positions_shape: StaticShape, key_positions_shape: StaticShape
 ) -> None:
-    """Raises a `ValueError` unless both shapes are `(1 or batch, time)`."""
+    """Raises a `ValueError` unless both shapes have rank 2."""
     shapes = {"query_positions": query_positions_shape, "key_positions": key_positions_shape}
     for name, shape in shapes.items():
         if len(shape) != 2:

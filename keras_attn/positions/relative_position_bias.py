@@ -18,22 +18,22 @@ class RelativePositionBias(Layer):
 
         b[h, t, s] = E[bucket(s - t), h]
 
-    Short distances have one bucket each. From half of the buckets on, the bucket sizes grow in
-    proportion to the distance, up to `max_distance`; all larger distances share the last bucket. If
-    `bidirectional=True`, half of the buckets are for keys after the query. Otherwise these keys
-    share bucket 0 with distance 0.
+    If `bidirectional=True`, half of the buckets are for keys after the query. Otherwise all keys
+    after the query are in bucket 0, like the key at the position of the query. In each direction,
+    the first half of the buckets is for single short distances. The sizes of the other buckets grow
+    in proportion to the distance. All distances of at least `max_distance` share the last bucket.
 
-    Introduced with T5 by [Raffel et al., 2020](https://arxiv.org/abs/1910.10683), section 2.1. In
-    T5, all blocks share one table: call one layer once and pass its result to all blocks.
+    The bias was introduced for T5 by [Raffel et al., 2020](https://arxiv.org/abs/1910.10683),
+    section 2.1. In T5, all blocks share the same bias: call the layer once and pass its result to
+    all blocks.
 
     Args:
         num_heads: Positive int, number of heads.
-        num_buckets: Int >= 2; even and >= 4 if `bidirectional=True`. Number of buckets. Defaults to
-            `32`.
-        max_distance: Positive int, distance in positions from which on all keys share one bucket.
-            It must be larger than the number of buckets for a single distance, which is
-            `num_buckets / 4` if `bidirectional=True`, otherwise `num_buckets / 2`. Defaults to
-            `128`.
+        num_buckets: Int, number of buckets, at least 2. With `bidirectional=True`, it must be even
+            and at least 4. Defaults to `32`.
+        max_distance: Positive int. All keys at this or a larger distance share one bucket. It must
+            be larger than the number of buckets for single distances, which is `num_buckets / 4` if
+            `bidirectional=True`, otherwise `num_buckets / 2`. Defaults to `128`.
         bidirectional: Bool, whether keys after the query have separate buckets. Defaults to `True`.
         embeddings_initializer: Initializer of E. Defaults to `"uniform"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -43,11 +43,11 @@ class RelativePositionBias(Layer):
         key_positions: Int32 tensor of shape `(1 or batch, source)`.
 
     Returns:
-        Tensor of shape `(1 or batch, num_heads, target, source)` in the compute dtype, to be added
-        to the scores before masking.
+        Tensor of shape `(1 or batch, num_heads, target, source)` in the compute dtype. Add it to
+        the scores before masking.
 
     Masking:
-        Masks are not used; the scores are masked after the bias is added.
+        The layer does not use masks. Attention masks the scores after it adds the bias.
 
     Raises:
         ValueError: If an argument is not a positive integer, `num_buckets` or `max_distance` is too
@@ -104,7 +104,8 @@ class RelativePositionBias(Layer):
     def call(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         distances = ops.expand_dims(key_positions, 1) - ops.expand_dims(query_positions, 2)
         rows = ops.clip(distances, -self.max_distance, self.max_distance) + self.max_distance
-        # First a small table with one row per distance, then one lookup per pair of positions.
+        # Speed: first create a small table with one row per distance, so that each pair of
+        # positions needs only one lookup.
         distance_bias = gather_rows(self.embeddings, self.buckets)  # (2*max_distance + 1, H)
         bias = gather_rows(distance_bias, rows)  # (1 or B, T, S, H)
         return ops.transpose(bias, (0, 3, 1, 2))  # (1 or B, H, T, S)
@@ -123,15 +124,15 @@ class RelativePositionBias(Layer):
 def relative_position_buckets(
     num_buckets: int, max_distance: int, bidirectional: bool
 ) -> np.ndarray:
-    """Computes the buckets of all distances up to `max_distance`, with integers only.
+    """Computes the buckets of all distances up to `max_distance` with integer arithmetic.
 
-    Of the N buckets of one direction, the first n = N // 2 are for the distances 0 ... n - 1. A
+    Each direction has N buckets. The first n = N // 2 buckets are for the distances 0 ... n - 1. A
     distance d >= n is in bucket n + floor(log(d/n) / log(max_distance/n) * (N - n)), at most N - 1.
-    Rounding errors of the logarithm would shift bucket edges at integer distances, so powers are
-    compared instead.
+    Rounding errors of a logarithm could assign a distance to the wrong bucket, so the function
+    compares integer powers instead.
 
     Args:
-        num_buckets: Int, number of buckets of both directions.
+        num_buckets: Int, total number of buckets.
         max_distance: Int, largest distance.
         bidirectional: Bool, whether keys after the query have separate buckets.
 

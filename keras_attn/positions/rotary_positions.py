@@ -14,22 +14,23 @@ from keras_attn.positions.position_range import position_range
 class RotaryPositions(Layer):
     """Rotary position embedding (RoPE) of queries or keys.
 
-    For position t and feature pair i of the d features of a head, with theta_i = L^(-2i/d):
+    The features (a, b) of pair i at position t are rotated by the angle t theta_i, where theta_i =
+    L^(-2i/d) and d is the number of features of a head:
 
         y[a] = x[a] cos(t theta_i) - x[b] sin(t theta_i)
         y[b] = x[b] cos(t theta_i) + x[a] sin(t theta_i)
 
-    The pair is (a, b) = (2i, 2i + 1) for `"interleaved"` and (i, i + d/2) for `"halves"`. The dot
-    product of a rotated query and a rotated key depends only on their distance.
+    The pair is (a, b) = (2i, 2i + 1) for `"interleaved"`, and (i, i + d/2) for `"halves"`. The dot
+    product of a rotated query and a rotated key only depends on the distance of their positions.
 
-    Introduced by [Su et al., 2021](https://arxiv.org/abs/2104.09864), equation 34, as
-    `"interleaved"`, which GPT-J uses too. GPT-NeoX and LLaMA use `"halves"`.
+    Rotary positions were introduced by [Su et al., 2021](https://arxiv.org/abs/2104.09864),
+    equation 34. The paper and GPT-J use `"interleaved"`. GPT-NeoX and LLaMA use `"halves"`.
 
-    The angles, sines and cosines are computed in float32 and cast to the compute dtype. With
-    compute dtype float64, they are computed in float64.
+    The angles, sines and cosines are computed in float32 (float64 if this is the compute dtype),
+    and then cast to the compute dtype.
 
     Args:
-        max_wavelength: Positive float L, base of the frequencies. Defaults to `10000.0`.
+        max_wavelength: Positive float, base L of the frequencies. Defaults to `10000.0`.
         layout: String, `"halves"` or `"interleaved"`. Defaults to `"halves"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -39,10 +40,10 @@ class RotaryPositions(Layer):
             first time step. Defaults to `0`.
 
     Returns:
-        The rotated heads, of shape `(batch, heads, time, head_dim)`.
+        Rotated queries or keys of shape `(batch, heads, time, head_dim)`.
 
     Masking:
-        Masks are not used; each position is rotated separately.
+        The layer does not use masks, because it rotates each position separately.
 
     Raises:
         ValueError: If `layout` is unknown, `max_wavelength` is not positive, `heads` does not have
@@ -84,8 +85,8 @@ class RotaryPositions(Layer):
             )
         self.input_spec = keras.layers.InputSpec(ndim=4, axes={-1: head_dim})
         frequencies = self.max_wavelength ** -(np.arange(0, head_dim, 2) / head_dim)  # (d/2,)
-        # The frequency of the first feature of a pair is negated: sin(-x) = -sin(x) yields the
-        # sign in the equation, and cos(-x) = cos(x) is unchanged.
+        # Negate the frequency of the first feature of a pair, so that sin(-x) = -sin(x) has the
+        # sign of the equation. cos(-x) = cos(x) does not change.
         signed = np.stack([-frequencies, frequencies])  # (2, d/2)
         if self.layout == "interleaved":
             signed = signed.T

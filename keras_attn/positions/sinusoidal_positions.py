@@ -15,22 +15,22 @@ from keras_attn.positions.position_range import position_range
 class SinusoidalPositions(Layer):
     """Adds the sinusoidal encoding of each position.
 
-    With D features, for position t:
+    Here t is the position and D is the number of features:
 
         "interleaved"   e[t, 2i] = sin(t / L^(2i/D)),  e[t, 2i+1] = cos(t / L^(2i/D))
         "halves"        e[t, i] = sin(t / L^(i/(D/2-1))),  e[t, D/2+i] = cos(t / L^(i/(D/2-1)))
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5, as
-    `"interleaved"`. The authors' implementation, tensor2tensor, puts all sines before all cosines
-    and uses exponents for which the last wavelength is exactly 2 pi L. This is `"halves"`, which
-    fairseq and OpenNMT use too.
+    The encoding was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section
+    3.5, with the layout `"interleaved"`. The authors' implementation in tensor2tensor, fairseq and
+    OpenNMT use `"halves"`: all sines come before all cosines, and the last wavelength is exactly 2
+    pi L.
 
-    The layer has no weights and no maximum length. The encoding is computed in float32 and cast to
-    the compute dtype. With compute dtype float64, it is computed in float64.
+    The layer has no weights and no maximum length. The encoding is computed in float32 (float64 if
+    this is the compute dtype), and then cast to the compute dtype.
 
     Args:
         layout: String, `"interleaved"` or `"halves"`. Defaults to `"interleaved"`.
-        max_wavelength: Positive float L, the longest wavelength in positions divided by 2 pi.
+        max_wavelength: Positive float L, the longest wavelength in positions, divided by 2 pi.
             Defaults to `10000.0`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -43,7 +43,7 @@ class SinusoidalPositions(Layer):
         `inputs` plus the encoding, of shape `(batch, time, features)`.
 
     Masking:
-        An implicit mask is passed on unchanged.
+        The output has the implicit mask of `inputs`.
 
     Raises:
         ValueError: If `layout` is unknown, `max_wavelength` is not positive, `inputs` does not have
@@ -109,14 +109,13 @@ class SinusoidalPositions(Layer):
 
 
 def _interleaved(features):
-    """Returns the indices that interleave sines and cosines.
+    """Returns indices that interleave sines and cosines.
 
     Args:
         features: Int, number of features. If it is odd, the last feature is a sine.
 
     Returns:
-        Int array of shape `(features,)` with indices into the concatenation of all sines and all
-        cosines.
+        Int array of shape `(features,)`, indices into the concatenation `[sines, cosines]`.
     """
     sines = (features + 1) // 2
     return np.arange(2 * sines).reshape(2, sines).T.reshape(-1)[:features]

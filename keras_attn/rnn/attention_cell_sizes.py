@@ -14,11 +14,11 @@ class AttentionCellSizes:
     Args:
         query: Int, size of the query of the attention.
         context: Int, size of the context of the attention.
-        attention: Int, size of the attention vector, which input feeding passes to the next step.
-        cell_inputs: Int, size of the inputs of the inner cell: the inputs of the step, and the
-            context and the attention vector if the cell uses them.
-        joined: Int, size of cell output and context together, the inputs of the attention vector
-            layer.
+        attention: Int, size of the attention vector. With input feeding, this vector is an input of
+            the next step.
+        cell_inputs: Int, size of the inputs of the inner cell. They consist of the inputs of the
+            step and, if the cell uses them, the context and the attention vector.
+        joined: Int, total size of the cell output and the context.
     """
 
     query: int
@@ -46,7 +46,8 @@ def compute_sizes(
         `AttentionCellSizes`.
 
     Raises:
-        ValueError: If the query contains the context and the context has the size of the query.
+        ValueError: If the query contains the context, and the size of the context depends on the
+            size of the query.
     """
     cell_output = output_size(layer.cell)
     query = layer.composed_query.size_without_context(

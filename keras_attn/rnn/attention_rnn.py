@@ -27,9 +27,10 @@ class AttentionRNN(Layer):
 
         y_t, h_t = cell(x_t, h_{t-1}, memory)
 
-    If no step depends on the attention of the previous step (no input feeding, query from the cell
-    output), the recurrence runs as a `keras.layers.LSTM`, `GRU` or `RNN`, and all positions attend
-    at once. The results are the same.
+    If no step depends on the attention of the previous step, the layer is faster: the cell runs as
+    a `keras.layers.LSTM`, `GRU` or `RNN`, and the attention of all positions is computed at once.
+    The results are the same. This requires a cell without input feeding whose query does not
+    contain the context or the previous state.
 
     Args:
         cell: `AttentionRNNCell`, or a Keras cell for a layer without attention.
@@ -43,33 +44,35 @@ class AttentionRNN(Layer):
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
             attended to. A dict of masks if `encoder_outputs` is a dict. It is combined with
             `encoder_outputs_mask`. Defaults to `None`.
-        initial_state: State of the inner cell, nested like the result of its `get_initial_state`.
-            Defaults to zeros.
-        mask: Boolean tensor of shape `(batch, target)`; steps that are `False` keep the previous
-            state. Keras and its wrappers pass the implicit mask of `inputs`. Defaults to `None`.
+        initial_state: Initial state of the inner cell, with the structure that
+            `cell.get_initial_state` of the inner cell returns. Defaults to zeros.
+        mask: Boolean tensor of shape `(batch, target)`. Steps whose mask is `False` do not change
+            the state. Keras and its wrappers pass the implicit mask of `inputs`. Defaults to
+            `None`.
         return_attention_scores: Bool, whether to also return the attention weights. Defaults to
             `False`.
-        query_features: Tensor of shape `(batch, features)`, used if the `query` of the cell
+        query_features: Tensor of shape `(batch, features)`. Required if the `query` of the cell
             contains `"features"`. Defaults to `None`.
         training: Bool, whether dropout is active. Defaults to `False`.
         inputs_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Keras
-            passes it. It is combined with `mask`.
+            passes this argument. It is combined with `mask`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)` or a dict of masks, the
-            implicit mask of `encoder_outputs`. Keras passes it.
+            implicit mask of `encoder_outputs`. Keras passes this argument.
 
     Returns:
-        Outputs of shape `(batch, target, output_size)`. If `return_attention_scores=True` or
-        `return_state=True`, a tuple of the outputs, the weights of shape `(batch, target, source)`,
-        and the last state of the inner cell.
+        Outputs of shape `(batch, target, output_size)`. If `return_attention_scores` or
+        `return_state` is `True`, a tuple of the outputs and the requested values: the attention
+        weights of shape `(batch, target, source)`, and the last state of the inner cell.
 
     Masking:
         Masked positions of the memory get a weight of exactly 0. Outputs at masked steps are
         undefined.
 
     Raises:
-        ValueError: If `cell` has a different compute dtype, `inputs` does not have rank 3,
-            `encoder_outputs` is missing for a cell with attention, weights are requested from a
-            cell without attention, or attention with dropout is trained on JAX in a loop over time.
+        ValueError: If `cell` and the layer have different compute dtypes, `inputs` does not have
+            rank 3, `encoder_outputs` is missing for a cell with attention, weights are requested
+            from a cell without attention, or attention with dropout is trained on JAX in a loop
+            over time.
 
     Example:
 
@@ -159,7 +162,7 @@ class AttentionRNN(Layer):
         return_attention_scores: bool = False,
         training: bool = False,
     ) -> tuple[Tensor, Any, TensorDict]:
-        """Runs over a whole sequence, given a prepared memory.
+        """Runs the cell over a whole sequence.
 
         Args:
             inputs: Tensor of shape `(batch, target, features)`.
@@ -206,7 +209,7 @@ class AttentionRNN(Layer):
 
     def _run_step_by_step(self, inputs, state, memory, mask):
         batch = ops.shape(inputs)[0]
-        dtype = self.cell.compute_dtype  # of all tensors in the loop state
+        dtype = self.cell.compute_dtype  # dtype of all tensors in the loop
         output = ops.zeros((batch, self.cell.output_size), dtype=dtype)
         inputs = ops.transpose(ops.cast(inputs, dtype), (1, 0, 2))  # (T, B, D)
         steps = {"inputs": inputs}
@@ -228,9 +231,9 @@ class AttentionRNN(Layer):
             return (carry["output"], *([state["alignments"]] if "alignments" in state else []))
 
         if _draws_masks(self.cell.cell):
-            # Cells with dropout sample one mask per sequence and store it: sample it before the
-            # loop. Only the inner cell is called, because a step of the whole cell would record
-            # attention.
+            # Cells with dropout sample one mask per sequence and store it. Call the inner cell, so
+            # that it samples the mask before the loop. A call of the whole cell would also record
+            # attention weights.
             zeros = ops.zeros((batch, self.cell.cell_features), dtype=dtype)
             self.cell.cell(zeros, state["cell"])
         last, collected = scan(step, {"output": output, "state": state}, steps, collect)
@@ -252,7 +255,7 @@ class AttentionRNN(Layer):
 
 
 def _check_draws_nothing(attention):
-    """Raises a `ValueError` for attention with dropout, because JAX cannot sample inside a loop."""
+    """Raises a `ValueError` for attention with dropout, because JAX cannot sample in a loop."""
     rates = [
         each.rate for each in flatten_layers([attention]) if isinstance(each, keras.layers.Dropout)
     ]

@@ -25,75 +25,76 @@ from keras_attn.rnn.composed_query import ComposedQuery
 class AttentionRNNCell(Layer):
     """Adds attention to a Keras cell.
 
-    With `query="cell_output"`, in the order of [Luong et al.,
+    With `query="cell_output"`, attention is computed after the cell, as in [Luong et al.,
     2015](https://arxiv.org/abs/1508.04025), section 3:
 
         h_t, s_t = cell([x_t ; a_{t-1}], s_{t-1})   (a_{t-1} with input feeding only, section 3.3)
         c_t      = attention(query=h_t)
         a_t      = tanh(W_a [h_t ; c_t])            (equation 5)
 
-    With `query="previous_state"`, in the order of [Bahdanau et al.,
+    With `query="previous_state"`, attention is computed before the cell, as in [Bahdanau et al.,
     2015](https://arxiv.org/abs/1409.0473), appendix A.2.2:
 
         c_t      = attention(query=top state of s_{t-1})
         h_t, s_t = cell([x_t ; c_t], s_{t-1})       ([x_t ; c_t ; a_{t-1}] with input feeding)
         a_t      = tanh(W_a [h_t ; c_t])
 
-    The query may be a concatenation of several vectors. Attention is computed after the cell if
-    `"cell_output"` is one of them, otherwise before the cell:
+    The query may be a concatenation of several of the following vectors. Attention is computed
+    after the cell if the query contains `"cell_output"`, otherwise before the cell:
 
         "cell_output"      h_t
         "previous_state"   the top state of s_{t-1}
         "inputs"           x_t, in a decoder the embedding of the last token
         "context"          c_{t-1}, initially zeros
-        "features"         the `query_features` of the memory, equal for all steps, for instance the
-                           embedding of a language
+        "features"         `query_features`, an argument of `prepare_memory` that is equal for all
+                           steps, for example the embedding of a language
 
-    The output is the attention vector a_t. Without `attention_units`, there is no W_a: the output
-    is [h_t ; c_t], and input feeding uses c_{t-1}. Without `attention`, the output is h_t, as in a
-    plain recurrent cell.
+    The output is the attention vector a_t. Without `attention_units`, the output is [h_t ; c_t],
+    and input feeding uses c_{t-1} instead of a_{t-1}. Without `attention`, the output is h_t, as in
+    a plain recurrent cell.
 
-    With `context_gate=True`, the context is multiplied by a scalar that the query determines, so
-    that a step can ignore the source ([Xu et al., 2015](https://arxiv.org/abs/1502.03044), section
-    4.2.1):
+    With `context_gate=True`, the context is multiplied by a scalar gate, so that a step can ignore
+    the source ([Xu et al., 2015](https://arxiv.org/abs/1502.03044), section 4.2.1). The gate is
+    computed from the query:
 
         beta_t = sigmoid(w_b . query_t + b_b)
         c_t    = beta_t attention(query_t)
 
-    The memory is a call argument, and nothing is stored between calls. `AttentionRNN` runs the cell
-    over a sequence.
+    The memory is a call argument; the cell stores no tensors between calls. `AttentionRNN` runs the
+    cell over a sequence.
 
     Args:
         cell: Keras cell, such as `keras.layers.LSTMCell(256)`, or a list of cells, which are
             stacked.
         attention: `AttentionMechanism`, `MultiHeadAttention`, `IntraDecoderAttention`,
             `CombinedAttention` for several memories, or `None`. Defaults to `None`.
-        input_feeding: Bool, whether the previous attention vector is an input of the cell. Defaults
-            to `True`.
-        attention_units: Positive int, size of the attention vector. Defaults to `None`, no
-            attention vector layer.
+        input_feeding: Bool, whether the attention vector of the previous step is an input of the
+            cell. Defaults to `True`.
+        attention_units: Positive int, size of the attention vector. Defaults to `None`: the cell
+            output and the context are concatenated, without the layer W_a.
         attention_activation: Activation of the attention vector. Defaults to `"tanh"`.
-        query: String, one of the names above, or a tuple of several. Defaults to `"cell_output"`.
-        context_gate: Bool, whether the context has a gate. Defaults to `False`.
+        query: String, one of the vector names above, or a tuple of several names. Defaults to
+            `"cell_output"`.
+        context_gate: Bool, whether the context is multiplied by a gate. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Tensor of shape `(batch * beams, features)`, the input of one time step.
-        state: Dict returned by `get_initial_state` or by the previous step, with leaves of shape
-            `(batch * beams, ...)`.
-        memory: Dict returned by `prepare_memory`, with leaves of shape `(batch, ...)`. The beams of
-            a batch entry share it.
-        mechanism: State of the attention, passed separately by the cell itself, so that Keras does
-            not cast it. Defaults to `None`.
+        state: Dict returned by `get_initial_state` or by the previous step. Its tensors have the
+            shape `(batch * beams, ...)`.
+        memory: Dict returned by `prepare_memory`. Its tensors have the shape `(batch, ...)`. All
+            beams of a batch entry share the memory.
+        mechanism: Internal argument, do not pass it: `__call__` moves the state of the attention
+            from `state` to this argument, so that Keras does not cast it. Defaults to `None`.
 
     Returns:
         Tuple of the output `(batch * beams, output_size)` and the new state. If the state contains
-        `alignments` `(batch * beams, source)`, they are the weights of this step.
+        `alignments` `(batch * beams, source)`, these are the attention weights of this step.
 
     Raises:
         ValueError: If `query` is unknown, `attention` is not an attention layer, `attention_units`
-            is not a positive integer, a cell or the attention has a different compute dtype, or the
-            memory or the features are missing.
+            is not a positive integer, `cell` or `attention` does not have the compute dtype of this
+            layer, or the memory or the query features are missing.
 
     Example:
 
@@ -171,7 +172,7 @@ class AttentionRNNCell(Layer):
 
     @property
     def requires_time_loop(self) -> bool:
-        """Bool, whether a step depends on the attention of the previous step and needs a loop."""
+        """Bool, whether a step depends on the attention of the previous step."""
         return self.attention is not None and (
             self.input_feeding
             or self.attention.requires_time_loop
@@ -195,9 +196,10 @@ class AttentionRNNCell(Layer):
 
         Args:
             inputs_shape: Tuple, `(batch, features)` of one time step.
-            encoder_outputs_shape: Tuple, `(batch, source, features)`, or a dict of tuples; `None`
-                without attention.
-            query_features_shape: Tuple, `(batch, features)`; `None` if the query has no features.
+            encoder_outputs_shape: Tuple, `(batch, source, features)`, or a dict of tuples. `None`
+                if the cell has no attention.
+            query_features_shape: Tuple, `(batch, features)`. `None` if the query does not contain
+                `"features"`.
         """
         self.cell_features = inputs_shape[-1]
         self.output_size = output_size(self.cell)
@@ -227,18 +229,18 @@ class AttentionRNNCell(Layer):
         encoder_mask: Mask | None = None,
         query_features: Tensor | None = None,
     ) -> TensorDict:
-        """Computes everything that does not depend on the step.
+        """Computes all values that do not depend on the step.
 
         Args:
-            encoder_outputs: Tensor of shape `(batch, source, features)`, or another memory of the
-                attention.
+            encoder_outputs: Tensor of shape `(batch, source, features)`, or another value that the
+                attention accepts, such as a dict.
             encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may
                 be attended to. Defaults to `None`.
-            query_features: Tensor of shape `(batch, features)`, used if `query` contains
+            query_features: Tensor of shape `(batch, features)`. Required if `query` contains
                 `"features"`. Defaults to `None`.
 
         Returns:
-            Nested dict with leaves of shape `(batch, ...)`.
+            Nested dict of tensors of shape `(batch, ...)`.
         """
         if self.attention is None:
             return {}
@@ -268,17 +270,17 @@ class AttentionRNNCell(Layer):
         Args:
             batch_size: Int or scalar int tensor, batch size times number of beams.
             cell_state: State of the inner cell. Defaults to zeros.
-            memory: Dict returned by `prepare_memory`, required for `alignments` and by attention
-                with a state. Defaults to `None`.
-            alignments: Bool, whether the state contains the attention weights of its step. Defaults
-                to `False`.
-            max_steps: Int or scalar int tensor, maximum number of steps, if it is known. Defaults
-                to `None`.
+            memory: Dict returned by `prepare_memory`. Required if `alignments` is `True` or the
+                attention has a state. Defaults to `None`.
+            alignments: Bool, whether the state contains the attention weights of the last step.
+                Defaults to `False`.
+            max_steps: Int or scalar int tensor, maximum number of steps, or `None` if it is
+                unknown. Defaults to `None`.
 
         Returns:
-            Dict with `cell` and, as needed, `attention` `(batch_size, attention_size)`, `context`
-            `(batch_size, context_size)`, `mechanism` (the state of the attention, nested) and
-            `alignments` `(batch_size, source)`.
+            Dict with `cell` and, if the configuration needs them, `attention` `(batch_size,
+            attention_size)`, `context` `(batch_size, context_size)`, `mechanism` (the state of the
+            attention, nested) and `alignments` `(batch_size, source)`.
         """
         zeros_of_cell = zero_states(self.cell, batch_size, self.compute_dtype)
         if cell_state is not None:
@@ -304,7 +306,7 @@ class AttentionRNNCell(Layer):
         self, inputs: Tensor, state: TensorDict, memory: TensorDict | None = None, **kwargs: Any
     ) -> Any:
         if "mechanism" in state and self.compute_dtype != "float32":
-            # Keras would cast all floats, but attention needs its state in float32.
+            # Keras casts all float arguments, but the state of the attention must remain float32.
             kwargs["mechanism"] = _Hidden(state["mechanism"])
             state = {name: value for name, value in state.items() if name != "mechanism"}
         return super().__call__(inputs, state, memory, **kwargs)
@@ -318,7 +320,7 @@ class AttentionRNNCell(Layer):
         mechanism: Any = None,
     ) -> Any:
         def whole(state, mechanism):
-            # Gradients reach the tensors of a checkpoint that are not hidden.
+            # Rematerialization only computes gradients for tensors that are arguments.
             return state if mechanism is None else {**state, "mechanism": mechanism.value}
 
         call = super().rematerialized_call(layer_call, inputs, whole(state, mechanism), memory)
@@ -373,7 +375,7 @@ class AttentionRNNCell(Layer):
     def attend_all(
         self, inputs: Tensor, outputs: Tensor, memory: TensorDict
     ) -> tuple[Tensor, Tensor]:
-        """Attends for all steps at once, if no step needs the attention of the previous step.
+        """Computes the attention of all steps at once. Requires `requires_time_loop=False`.
 
         Args:
             inputs: Tensor of shape `(batch, target, features)`.
@@ -381,7 +383,8 @@ class AttentionRNNCell(Layer):
             memory: Dict returned by `prepare_memory`.
 
         Returns:
-            Tuple of contexts `(batch, target, features)` and weights `(batch, target, source)`.
+            Tuple of contexts `(batch, target, features)` and attention weights `(batch, target,
+            source)`.
         """
         query = self.composed_query.compose(
             inputs, memory.get("query_features"), cell_output=outputs
@@ -393,7 +396,7 @@ class AttentionRNNCell(Layer):
         return context if self.gate_layer is None else context * self.gate_layer(query)
 
     def combine(self, output: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-        """Combines cell output and context into the output and the attention vector."""
+        """Computes the output and the attention vector from the cell output and the context."""
         joined = ops.concatenate([output, context], axis=-1)
         if self.attention_layer is None:
             return joined, context
@@ -419,7 +422,7 @@ class AttentionRNNCell(Layer):
 
 
 class _Hidden:
-    """Hides tensors from Keras, which would cast all floats in arguments."""
+    """Wraps tensors, so that Keras does not cast them."""
 
     def __init__(self, value: Tensor) -> None:
         self.value = value

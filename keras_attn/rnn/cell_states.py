@@ -1,4 +1,4 @@
-"""Sizes and values of the states of Keras cells and of stacks of cells."""
+"""States of Keras cells and of stacked cells."""
 
 from typing import Any
 
@@ -10,23 +10,23 @@ from keras_attn._types import Tensor
 
 
 def state_sizes(cell: Any) -> Any:
-    """Returns the sizes of the states of a cell as nested lists, even for a single int."""
+    """Returns the sizes of the states of a cell as nested lists."""
     sizes = plain_lists(cell.state_size)
     return [sizes] if isinstance(sizes, int) else sizes
 
 
 def output_size(cell: Any) -> Any:
-    """Returns the size of the output of a cell, even of a cell without `output_size`."""
+    """Returns the output size of a cell. The attribute `output_size` is optional."""
     size = getattr(cell, "output_size", None)
     return top_state(cell, cell.state_size) if size is None else size
 
 
 def top_state(cell: Any, states: Any) -> Any:
-    """Returns the state that is the output of a cell: the first state of the last cell of a stack.
+    """Returns the first state of a cell, or of the last cell of a stack. This state is the output.
 
     Args:
         cell: Keras cell.
-        states: Its states, or their sizes.
+        states: States of the cell, or their sizes.
     """
     if isinstance(cell, keras.layers.StackedRNNCells):
         return top_state(cell.cells[-1], states[-1])
@@ -34,12 +34,12 @@ def top_state(cell: Any, states: Any) -> Any:
 
 
 def zero_states(cell: Any, batch_size: int | Tensor, dtype: Any) -> Any:
-    """Returns the initial states of a cell, even of a cell without `get_initial_state`.
+    """Returns the initial states of a cell. The method `get_initial_state` is optional.
 
     Args:
         cell: Keras cell.
         batch_size: Int or scalar int tensor.
-        dtype: String, dtype of states that the cell does not create itself.
+        dtype: String, dtype of the states of a cell without `get_initial_state`.
     """
     if hasattr(cell, "get_initial_state"):
         return cell.get_initial_state(batch_size=batch_size)
@@ -47,6 +47,6 @@ def zero_states(cell: Any, batch_size: int | Tensor, dtype: Any) -> Any:
 
 
 def cast_like(states: Any, zeros: Any) -> Any:
-    """Casts states to the dtypes of the initial states of a cell."""
+    """Casts states to the dtypes of `zeros`, the initial states of the cell."""
     pairs = zip(tree.flatten(states), tree.flatten(zeros), strict=True)
     return tree.pack_sequence_as(states, [ops.cast(leaf, zero.dtype) for leaf, zero in pairs])

@@ -10,13 +10,13 @@ PARTS = ("cell_output", "previous_state", "inputs", "context", "features")
 
 
 class ComposedQuery:
-    """The attention query of a recurrent cell: one tensor or a concatenation of several.
+    """The attention query of a recurrent cell: a vector or a concatenation of several vectors.
 
     Args:
-        query: String, one of `PARTS`, or a tuple of several.
+        query: String, one of `PARTS`, or a tuple of several parts.
 
     Raises:
-        ValueError: If a part is unknown or repeated, or there is no part.
+        ValueError: If a part is unknown or repeated, or the tuple is empty.
     """
 
     def __init__(self, query: str | Sequence[str]) -> None:
@@ -35,15 +35,15 @@ class ComposedQuery:
         """Returns the sum of the sizes of all parts except the context.
 
         Args:
-            **sizes: Int for each part, its number of features.
+            **sizes: Ints, the number of features of each part.
         """
         return sum(sizes[name] for name in self.names if name != "context")
 
     def check_features(self, features: Any) -> None:
-        """Raises a `ValueError` if the query contains features and there are none.
+        """Raises a `ValueError` if the query contains `"features"` and no features are passed.
 
         Args:
-            features: Tensor, its shape, or `None`.
+            features: Tensor, shape of a tensor, or `None`.
         """
         if "features" in self and features is None:
             raise ValueError(
@@ -71,7 +71,7 @@ class ComposedQuery:
 
 
 def _spread(features, inputs):
-    """Repeats features `(batch, F)` for all rows or time steps of `inputs`."""
+    """Repeats features `(batch, F)` for the beams or the time steps of `inputs`."""
     batch, size = ops.shape(features)
     if len(inputs.shape) == 3:
         return ops.broadcast_to(features[:, None], (batch, ops.shape(inputs)[1], size))

@@ -18,8 +18,9 @@ def recurrent_layer(
 
     Args:
         cell: Keras cell. For an `LSTMCell` or `GRUCell`, the result is a `keras.layers.LSTM` or
-            `GRU`, which have fused kernels; for other cells, a `keras.layers.RNN`.
-        share_cell: Bool. If `True`, the layer uses `cell` itself, with its weights. If `False`, it
+            `GRU`, because these layers have fused kernels. For other cells, it is a
+            `keras.layers.RNN`.
+        share_cell: Bool. If `True`, the layer uses `cell` and its weights. If `False`, the layer
             uses a new cell with the same configuration. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.RNN`.
 
@@ -37,8 +38,8 @@ def recurrent_layer(
     if not share_cell:
         dtype = {"dtype": kwargs["dtype"]} if "dtype" in kwargs else {}
         cell = LayerTemplate(cell).new_layer(**dtype)
-    # Otherwise Keras repeats the previous output at masked steps; on JAX, it uses the state, whose
-    # size may differ from that of the output.
+    # Without zero_output_for_mask, Keras returns the previous output at masked steps. On JAX, Keras
+    # returns the state instead, which may have a different size than the output.
     return keras.layers.RNN(
         cell, zero_output_for_mask=True, **{"dtype": cell.dtype_policy, **kwargs}
     )

@@ -19,7 +19,7 @@ class RNNCell(Layer):
         h_t = tanh(W_xh x_t + W_hh h_{t-1} + b)
         y_t = W_hy h_t
 
-    The network of [Elman, 1990](https://doi.org/10.1207/s15516709cog1402_1).
+    This is the network of [Elman, 1990](https://doi.org/10.1207/s15516709cog1402_1).
     `keras.layers.SimpleRNNCell` has no output layer; its output is h_t.
 
     Args:

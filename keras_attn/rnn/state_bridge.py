@@ -16,10 +16,11 @@ MODES = ("copy", "dense", "zero")
 class StateBridge(Layer):
     """Computes the initial state of a decoder from the final state of an encoder.
 
-    - `"copy"`: the states of the encoder, unchanged. Their number and sizes must match the decoder.
+    - `"copy"`: the states of the encoder, unchanged. The decoder must have states of the same
+      number and sizes.
     - `"dense"`: each state is s_0 = tanh(W [all encoder states] + b), as in [Bahdanau et al.,
-      2015](https://arxiv.org/abs/1409.0473), appendix A.2.2. If the encoder has no state (a
-      Transformer), the mean of its outputs is used instead.
+      2015](https://arxiv.org/abs/1409.0473), appendix A.2.2. If the encoder has no state, such as a
+      Transformer, the mean of the encoder outputs replaces the states.
     - `"zero"`: zeros.
 
     Args:
@@ -31,19 +32,20 @@ class StateBridge(Layer):
         encoder_outputs: Tensor of shape `(batch, source, features)`.
         encoder_mask: Boolean tensor of shape `(batch, source)`. It is combined with the implicit
             mask. Defaults to `None`.
-        encoder_state: Nested lists or dicts of tensors of shape `(batch, units)`. Defaults to
-            `None`, an encoder without a state.
+        encoder_state: Nested lists or dicts of tensors of shape `(batch, units)`, the final state
+            of the encoder. Defaults to `None`: the encoder has no state.
         mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`.
-            Wrappers of Keras pass it.
+            Wrappers of Keras pass this argument.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
-            `encoder_outputs`. Keras passes it.
+            `encoder_outputs`. Keras passes this argument.
 
     Returns:
-        Nested lists like `state_size`, with tensors of shape `(batch, size)`.
+        Nested lists with the structure of `state_size` and tensors of shape `(batch, size)`.
 
     Raises:
-        ValueError: If `mode` is unknown, the encoder states do not match for `"copy"`, or
-            `encoder_state` is missing although the layer was built with one.
+        ValueError: If `mode` is unknown, the encoder states do not have the sizes of the decoder
+            states for `"copy"`, or `encoder_state` is missing although the layer was built with
+            one.
 
     Example:
 

@@ -30,46 +30,47 @@ STOPS = ("collected", "exact")
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(Search)
 class BeamDecoder(Search):
-    """Beam search with a pool of ended hypotheses.
+    """Beam search with a pool of finished hypotheses.
 
         score(y) = log p(y) / length_penalty(|y|) + coverage_penalty(y)
 
-    Each step considers the `2 * beam_width` best continuations of the open beams, so that
-    `beam_width` beams remain open. A continuation ends if it is one of the `beam_width` best and is
-    the end token, or if its length limit is reached. It then moves to the pool, which ranks
-    hypotheses by score. The earlier beam wins a tie, then the lower token id. If a beam has no
-    allowed token, and its group has no more possible continuations than beams, it moves to the pool
-    unchanged and ranks below all ended hypotheses. The conventions are those of CTranslate2 and
-    fairseq. To rank exactly as they do, with the end token counted, use
-    `length_penalty_form="average_with_end"`.
+    Each step selects the `2 * beam_width` best continuations of the open beams, so at least
+    `beam_width` of them do not end with the end token. A continuation is finished if it ends with
+    the end token and is one of the `beam_width` best, or if it reaches its length limit. Finished
+    hypotheses move to the pool, which ranks them by score. Ties are ordered by beam, then by token
+    id. If every next token of a beam is impossible, and its group has at most as many possible
+    continuations as beams, the beam moves to the pool unchanged and ranks below all finished
+    hypotheses. CTranslate2 and fairseq use the same algorithm. They count the end token in the
+    length; `length_penalty_form="average_with_end"` gives the same ranking.
 
-    With `num_groups`, it is diverse beam search ([Vijayakumar et al.,
-    2018](https://arxiv.org/abs/1610.02424), with Hamming diversity): the beams are divided into
-    groups, and each group is penalized for the tokens that previous groups have selected in the
-    same step. Group g selects its continuations y by
+    With `num_groups > 1`, the search is diverse beam search with Hamming diversity ([Vijayakumar et
+    al., 2018](https://arxiv.org/abs/1610.02424)): the beams are divided into groups, and each group
+    is penalized for tokens that previous groups have selected in the same step. Group g ranks its
+    continuations by this value:
 
-        log p(y) - diversity_strength * sum_{h < g} (number of times that h has selected the token
-        of y)
+        log p(y) - diversity_strength * sum_{h < g} n_h(y)
 
-    where the selected tokens of h are those of its best continuations, as many as it has beams.
-    Returned scores and log probabilities exclude this penalty.
+    Here `n_h(y)` counts how often the last token of the continuation y occurs in the best
+    continuations of group h. A group with n beams contributes its n best continuations. The
+    returned scores and log probabilities do not include this penalty.
 
     Args:
         decoder: `StepDecoder`.
-        beam_width: Int in [1, 4096], number of open hypotheses of a batch entry. Defaults to `4`.
-        num_hypotheses: Positive int, number of returned hypotheses, at most `beam_width`. Defaults
-            to `1`.
-        stop: String, when a batch entry is done. `"collected"`: `beam_width * patience` hypotheses,
-            rounded to the nearest integer and at least one, have ended. `"exact"`: no open
-            hypothesis can still be one of the best `num_hypotheses`. Defaults to `"collected"`.
+        beam_width: Int in [1, 4096], number of open hypotheses per batch entry. Defaults to `4`.
+        num_hypotheses: Positive int, number of returned hypotheses per batch entry, at most
+            `beam_width`. Defaults to `1`.
+        stop: String, when the search of a batch entry stops. `"collected"`: when `beam_width *
+            patience` hypotheses (rounded, at least one) are finished. `"exact"`: when no open
+            hypothesis can become one of the best `num_hypotheses`. Defaults to `"collected"`.
         patience: Positive float, see `stop` ([Kasai et al.,
             2024](https://aclanthology.org/2024.lrec-main.261)). Defaults to `1.0`.
         coverage_penalty: Float >= 0, weight of the coverage penalty, see
-            `keras_attn.search.coverage_penalty`. It requires a decoder whose attention weights are
-            0 only at padding, as those of a softmax. Defaults to `0.0`.
-        num_groups: Positive int, number of groups of beams; divides `beam_width`. A hypothesis that
-            two groups find counts once. Defaults to `1`.
-        diversity_strength: Positive float, see above, in nats. Defaults to `0.5`.
+            `keras_attn.search.coverage_penalty`. The attention weights of the decoder may only be 0
+            at padding; softmax weights fulfill this. Defaults to `0.0`.
+        num_groups: Positive int, number of groups of beams. `beam_width` must be a multiple of it.
+            A hypothesis that several groups find is added to the pool once. Defaults to `1`.
+        diversity_strength: Positive float, factor of the diversity penalty, in nats. Defaults to
+            `0.5`.
         {{arguments}}
 
     Call arguments:
@@ -78,11 +79,11 @@ class BeamDecoder(Search):
     Returns:
         {{returns}}
 
-        There are `num_hypotheses` hypotheses per batch entry.
+        The results contain `num_hypotheses` hypotheses per batch entry.
 
     Raises:
-        ValueError: If an argument is out of range, or a coverage penalty or alignments are
-            requested of a decoder without attention.
+        ValueError: If an argument is out of range, or the decoder has no attention and
+            `coverage_penalty` or `return_alignments` is used.
 
     Example:
 
@@ -194,8 +195,7 @@ class BeamDecoder(Search):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         rows = (batch, self.beam_width)
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
-        # All beams are equal at first. Only the first beam of a group is possible, because the
-        # others would be copies of it.
+        # At the first step all beams are equal, so only the first beam of each group may continue.
         size = self.beam_width // self.num_groups
         is_possible = ops.mod(ops.arange(self.beam_width, dtype="int32"), size) == 0
         log_probs = ops.cast(ops.where(is_possible, 0.0, IMPOSSIBLE), "float32")
@@ -257,7 +257,7 @@ class BeamDecoder(Search):
         following = {**histories, "log_probs": log_probs, "last": candidates.token_ids}
         beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), following)
         parents = gather.gather_beams(candidates.parents, chosen)  # (B, K)
-        # The size of max_lengths, unlike that of the beams, is a constant of the loop.
+        # Take the batch size from max_lengths: it does not change in the inner loop.
         rows = gather.flat_rows(parents, ops.shape(max_lengths)[0], self.beam_width)
         state = gather.reorder(state, rows)
 
@@ -283,7 +283,7 @@ class BeamDecoder(Search):
     def partial(self, carry: TensorDict) -> Tensor:
         best = self.finish(carry["hypotheses"])["token_ids"][:, 0]  # (B, t)
         open_ids = carry["beams"]["token_ids"]  # (B, K, t)
-        if self.num_groups > 1:  # in the order of the groups
+        if self.num_groups > 1:  # the beams are not sorted across groups
             _, first = ops.top_k(carry["beams"]["log_probs"], 1)  # (B, 1)
             open_ids = gather.gather_beams(open_ids, first)  # (B, 1, t)
         return ops.where(carry["done"][:, None], best, open_ids[:, 0])
@@ -305,7 +305,7 @@ class BeamDecoder(Search):
         )
 
     def _collect(self, carry, candidates, histories, is_end, at_limit, max_lengths, length_penalty):
-        """Moves hypotheses that end at this step to the pool.
+        """Moves the hypotheses that finish at this step to the pool.
 
         Args:
             carry: Carry of the search.
@@ -317,11 +317,11 @@ class BeamDecoder(Search):
             length_penalty: Scalar float32 tensor.
 
         Returns:
-            Tuple of the pool, and which candidates have ended, without dead ends: boolean `(batch,
-            candidates)`.
+            Tuple of the pool and a boolean tensor `(batch, candidates)`: whether a candidate is
+            finished. Dead ends do not count as finished.
         """
         step, pool, is_dead_end = carry["step"], carry["hypotheses"], candidates.is_dead_end
-        # The first half may end; the second half can only have dead ends.
+        # Only the first half can finish. The second half can only contain dead ends.
         count = self.beam_width if is_dead_end is None else 2 * self.beam_width
         found = {**histories, "log_probs": candidates.log_probs}
         found = {name: values[:, :count] for name, values in found.items() if name in pool}
@@ -354,7 +354,7 @@ class BeamDecoder(Search):
         if is_dead_end is None:
             return coverage_penalty(coverage[:, : self.beam_width], self.coverage_penalty)
         penalties = coverage_penalty(coverage, self.coverage_penalty)  # (B, 2K)
-        # Exclude the attention of the step that found no token.
+        # A dead end has no new token, so exclude the attention weights of this step.
         own = coverage_penalty(carry["beams"]["coverage"], self.coverage_penalty)  # (B, K)
         return ops.where(is_dead_end, ops.concatenate([own, own], axis=1), penalties)
 

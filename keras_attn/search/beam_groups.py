@@ -1,8 +1,9 @@
-"""Diverse beam search: groups of beams that are penalized for tokens of previous groups.
+"""Diverse beam search: each group of beams is penalized for the tokens of previous groups.
 
-The candidates of all groups are in one row. The first half contains, for each group, as many
-candidates as the group has beams. Only these may end. The second half contains as many again. The
-better candidates are in the first half.
+A batch entry with K beams has one row of 2K candidates, ordered as follows. The first half contains
+the better candidates of each group, as many as the group has beams. Only the candidates in the
+first half may end a hypothesis. The second half contains the same number of worse candidates of
+each group.
 """
 
 from collections.abc import Callable
@@ -25,15 +26,16 @@ def candidates_of_groups(
     """Returns the best continuations of the beams of each group.
 
     Args:
-        continue_group: Function of the index of the first beam of a group, its part of
-            `token_log_probs` `(batch * group_size, V)`, and the diversity penalty that was
-            subtracted from it, float32 `(batch, V)` or `None`. It returns log probabilities
+        continue_group: Function of three arguments: the index of the first beam of a group, the
+            `token_log_probs` of the group minus the diversity penalty `(batch * group_size, V)`,
+            and the diversity penalty, float32 `(batch, V)` or `None`. It returns log probabilities
             (float32), parents (int32 beam indices in the group) and tokens (int32), each of shape
             `(batch, 2 * group_size)`, best first.
-        token_log_probs: Float32 tensor of shape `(batch * beams, V)`.
-        log_probs: Float32 tensor of shape `(batch, beams)`, the beams so far.
-        num_groups: Int, number of groups; divides the number of beams.
-        strength: Float, penalty of a token for each time that a previous group has selected it.
+        token_log_probs: Float32 tensor of shape `(batch * beams, V)`, log probabilities of the next
+            tokens.
+        log_probs: Float32 tensor of shape `(batch, beams)`, log probabilities of the beams.
+        num_groups: Int, number of groups. The number of beams is a multiple of it.
+        strength: Float, penalty of a token for each selection by a previous group.
 
     Returns:
         Tuple of log probabilities, parents and tokens, each of shape `(batch, 2 * beams)`.
@@ -64,11 +66,11 @@ def candidates_of_groups(
 
 
 def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
-    """Selects the candidates that continue: the best ones of each group that have not ended.
+    """Selects the best candidates of each group that have not ended.
 
     Args:
         log_probs: Float32 tensor of shape `(batch, 2 * beams)`, in the order of
-            `candidates_of_groups`; very low for candidates that have ended.
+            `candidates_of_groups`. Candidates that have ended must have a very low value.
         is_end: Boolean tensor of shape `(batch, 2 * beams)`, whether a candidate has ended.
         num_groups: Int, number of groups.
 
@@ -81,7 +83,7 @@ def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
         _, chosen = ops.top_k(log_probs, beams)
         return ops.cast(chosen, "int32")
     order = -np.arange(candidates, dtype="float32")
-    order = ops.where(is_end, order - candidates, order)  # (B, 2K), those that have ended last
+    order = ops.where(is_end, order - candidates, order)  # (B, 2K), ended candidates come last
     size = beams // num_groups
     order = ops.reshape(order, (-1, 2, num_groups, size))
     order = ops.reshape(ops.transpose(order, (0, 2, 1, 3)), (-1, num_groups, 2 * size))
@@ -93,11 +95,12 @@ def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
 
 
 def is_repeated(token_ids: Tensor, counts: Tensor) -> Tensor:
-    """Returns whether a hypothesis equals a previous one that counts, found by another group.
+    """Returns whether a hypothesis is a duplicate of a previous hypothesis that counts.
 
     Args:
         token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`.
-        counts: Boolean tensor of shape `(batch, hypotheses)`.
+        counts: Boolean tensor of shape `(batch, hypotheses)`. Duplicates of hypotheses with the
+            value `False` are not reported.
 
     Returns:
         Boolean tensor of shape `(batch, hypotheses)`.

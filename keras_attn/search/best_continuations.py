@@ -8,7 +8,7 @@ from keras_attn._backend import gather
 from keras_attn._types import Tensor
 
 NEVER = -3e38
-"""Log probability of added tokens: finite, and below that of all other tokens."""
+"""Log probability of padding tokens: finite, and lower than every other log probability."""
 
 
 def best_continuations(
@@ -18,19 +18,21 @@ def best_continuations(
     penalized_token_ids: Iterable[int],
     count: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the most probable continuations of the K beams of each batch entry, out of K * V.
+    """Returns the most probable of the K * V continuations of the K beams of each batch entry.
 
-    Sorting is slower than reading, so first only the best token of each block of tokens is sorted.
-    The `count` best tokens are in the `count` best blocks. Penalized tokens can make a block worse
-    than its maximum, so one more block is selected for each block with such a token. With n blocks
-    of V / n tokens, K * n + (count + K) * V / n numbers are sorted instead of K * V. If V has no
-    suitable divisor, tokens are added that are never selected.
+    Sorting all continuations would be slow, so the function divides the tokens into blocks and
+    first sorts the maxima of the blocks. The `count` best tokens are in the `count` best blocks.
+    The maxima ignore the penalties, so a block that contains penalized tokens can be worse than its
+    maximum. For each such block, one additional block is selected. With n blocks of V / n tokens, K
+    * n + (count + K) * V / n numbers are sorted instead of K * V. If V has no suitable divisor, the
+    vocabulary is padded with tokens that are never selected.
 
     Args:
-        token_log_probs: Float32 tensor of shape `(batch * beams, V)`.
-        log_probs: Float32 tensor of shape `(batch, beams)`, the beams so far.
+        token_log_probs: Float32 tensor of shape `(batch * beams, V)`, log probabilities of the next
+            tokens.
+        log_probs: Float32 tensor of shape `(batch, beams)`, log probabilities of the beams.
         penalties: Float32 tensor of shape `(V,)`, added to the log probabilities of the tokens.
-        penalized_token_ids: Iterable of ints, all tokens whose penalty is negative.
+        penalized_token_ids: Iterable of ints, all tokens with a negative penalty.
         count: Int, number of continuations, at most beams * V.
 
     Returns:
@@ -50,10 +52,11 @@ def best_continuations(
     best = ops.reshape(ops.max(blocks, axis=-1), (batch, beams, num_blocks))
     best = ops.reshape(best + log_probs[:, :, None], (batch, beams * num_blocks))
     _, chosen = ops.top_k(best, num_chosen)
-    # Sort the blocks, so that equal tokens keep their order; `top_k` is in use anyway.
+    # Sort the block indices, so that ties keep their order. Use `top_k`, which the graph already
+    # has.
     in_order, _ = ops.top_k(-ops.cast(chosen, "float32"), num_chosen)
     chosen = ops.cast(-in_order, "int32")  # (B, C), of K * n blocks
-    # A lookup is one node of an exported graph, a division several.
+    # In an exported graph, a table lookup needs one node, and an integer division needs several.
     block_ids = np.arange(beams * num_blocks, dtype="int32")
     parents = gather.gather_rows(block_ids // num_blocks, chosen)  # (B, C)
     block_of_vocabulary = gather.gather_rows(block_ids % num_blocks, chosen)  # (B, C), of n
@@ -66,15 +69,15 @@ def best_continuations(
     places = ops.cast(places, "int32")  # (B, count), of C * V/n tokens
     block_of_place = np.arange(num_chosen * block_size, dtype="int32") // block_size
     block = gather.gather_rows(block_of_place, places)  # (B, count), of C
-    # With blocks of 50, place 107 is token 7 of the chosen block 2; if that is block 31 of the
-    # vocabulary, it is token 31 * 50 + 7, which is 107 + (31 - 2) * 50.
+    # Example: with blocks of 50 tokens, place 107 is token 7 of the selected block 2. If this is
+    # block 31 of the vocabulary, the token id is 31 * 50 + 7 = 107 + (31 - 2) * 50.
     moved = block_of_vocabulary - ops.arange(num_chosen, dtype="int32")
     tokens = places + gather.gather_beams(moved, block) * block_size
     return values, gather.gather_beams(parents, block), tokens
 
 
 def _sizes(vocabulary_size, beams, penalized_token_ids, count):
-    """Returns the block size and the number of selected blocks with the least work."""
+    """Returns the block size and the number of selected blocks that minimize the work."""
 
     def num_chosen(size):
         penalized = {token_id // size for token_id in penalized_token_ids}
@@ -82,7 +85,7 @@ def _sizes(vocabulary_size, beams, penalized_token_ids, count):
 
     def work(size):
         num_sorted = beams * -(-vocabulary_size // size) + num_chosen(size) * size
-        # Copying all tokens takes about a quarter of the time of sorting them.
+        # Padding copies all tokens, which takes about a quarter of the time of sorting them.
         return num_sorted + (beams * vocabulary_size / 4 if vocabulary_size % size else 0)
 
     size = min(range(1, math.isqrt(beams * vocabulary_size) + 1), key=work)

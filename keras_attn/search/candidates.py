@@ -1,4 +1,4 @@
-"""The continuations of the open beams that a beam search considers at a step."""
+"""Candidates: the best continuations of the open beams at a step of a beam search."""
 
 import dataclasses
 from collections.abc import Collection
@@ -17,21 +17,22 @@ from keras_attn.search.logits import IMPOSSIBLE
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """The best continuations of the K open beams of a batch entry, in the order of `beam_groups`.
+    """The 2K best continuations of the K open beams of each batch entry.
 
-    There are 2K candidates for each batch entry.
+    The module `beam_groups` documents their order. A dead end is a beam whose next tokens are all
+    impossible.
 
     Args:
-        log_probs: Float32 tensor of shape `(batch, 2 * beams)`, log probabilities of the hypotheses
-            with the new tokens.
-        parents: Int32 tensor of shape `(batch, 2 * beams)`, indices of the beams that they
-            continue.
+        log_probs: Float32 tensor of shape `(batch, 2 * beams)`, log probabilities of the
+            hypotheses, including the new tokens.
+        parents: Int32 tensor of shape `(batch, 2 * beams)`, indices of the beams that the
+            candidates continue.
         token_ids: Int32 tensor of shape `(batch, 2 * beams)`, the new tokens.
-        is_dead_end: Boolean tensor of shape `(batch, 2 * beams)`, `True` if a candidate is its
-            parent without a new token, because no token is possible. `None` if the search has no
-            dead ends.
+        is_dead_end: Boolean tensor of shape `(batch, 2 * beams)`. `True` if the parent is a dead
+            end; the candidate is then the parent without a new token. `None` if dead ends cannot
+            occur.
         token_log_probs: Float32 tensor of shape `(batch, 2 * beams)`, log probabilities of the new
-            tokens; `None` if they are not requested.
+            tokens, or `None` if they are not requested.
     """
 
     log_probs: Tensor
@@ -41,11 +42,11 @@ class Candidates:
     token_log_probs: Tensor | None = None
 
     def end_with(self, end_token_id: int) -> Tensor:
-        """Returns whether the new tokens are the end token, boolean `(batch, 2 * beams)`."""
+        """Returns a boolean tensor `(batch, 2 * beams)`: whether the new token is the end token."""
         is_end = self.token_ids == end_token_id
         if self.is_dead_end is None:
             return is_end
-        return is_end & ops.logical_not(self.is_dead_end)  # padding may be the end token
+        return is_end & ops.logical_not(self.is_dead_end)  # pad_token_id may equal end_token_id
 
 
 def find_candidates(
@@ -60,19 +61,19 @@ def find_candidates(
     dead_end_token_id: int | None = None,
     with_token_log_probs: bool = False,
 ) -> Candidates:
-    """Finds the best continuations of all beams.
+    """Finds the 2K best continuations of the K beams of each batch entry.
 
     Args:
         next_log_probs: Float32 tensor of shape `(batch * beams, V)`, log probabilities of the next
             tokens.
         beam_log_probs: Float32 tensor of shape `(batch, beams)`, log probabilities of the beams.
         penalties: Float32 tensor of shape `(V,)`, added to the log probabilities of the tokens.
-        penalized_token_ids: Set of ints, tokens with negative penalties.
-        forced: Next tokens of prefixes, the result of `prefix.forced_tokens`, or `None`.
+        penalized_token_ids: Set of ints, all tokens with a negative penalty.
+        forced: Result of `prefix.forced_tokens`, the next tokens of the prefixes, or `None`.
         num_groups: Int, see `BeamDecoder`.
         diversity_strength: Float, see `BeamDecoder`.
-        dead_end_token_id: Int, token of dead ends. Defaults to `None`: dead ends are not searched
-            for.
+        dead_end_token_id: Int, new token of a candidate whose parent is a dead end, usually the
+            padding. Defaults to `None`: the function assumes that dead ends cannot occur.
         with_token_log_probs: Bool, whether the result has `token_log_probs`. Defaults to `False`.
 
     Returns:
@@ -90,7 +91,7 @@ def find_candidates(
             values = values + gather.gather_beams(taken, tokens)
         if forced is not None:
             forced_tokens, forced_log_probs, is_forced = forced
-            # Until the prefix is over, only the first beam is possible.
+            # Within the prefix, all beams would be equal, so only the first beam may continue.
             only = (log_probs + forced_log_probs[:, first : first + size])[:, :1]  # (B, 1)
             is_first = ops.arange(2 * size, dtype="int32") == 0
             only = ops.where(is_first, only, 2 * IMPOSSIBLE)  # (B, 2M)
@@ -111,7 +112,8 @@ def find_candidates(
         log_probs = ops.where(is_dead_end, own_log_probs, log_probs)
     token_log_probs = None
     if with_token_log_probs:
-        # Not the difference of two sums, whose rounding error grows with the hypothesis.
+        # A difference of hypothesis log probabilities would have a rounding error that grows with
+        # the length.
         batch = ops.shape(beam_log_probs)[0]
         flat = ops.reshape(next_log_probs, (batch, num_beams * vocabulary_size))
         token_log_probs = gather.gather_beams(flat, parents * vocabulary_size + tokens)  # (B, 2K)
@@ -126,7 +128,7 @@ def find_candidates(
 def extend_histories(
     beams: TensorDict, candidates: Candidates, weights: Any, step: int | Tensor
 ) -> TensorDict:
-    """Appends the new tokens and their values to the histories of the parents.
+    """Appends the new tokens and their values to the histories of the parent beams.
 
     Args:
         beams: Dict of the open beams, with `token_ids` `(batch, beams, steps)` and optionally
@@ -135,10 +137,10 @@ def extend_histories(
         candidates: `Candidates`.
         weights: Float tensor of shape `(batch, beams, source)`, the attention weights of this step,
             or `None`.
-        step: Scalar int32 tensor, number of previous tokens.
+        step: Int or scalar int32 tensor, number of previous tokens.
 
     Returns:
-        Dict with the same keys for all candidates, with leaves of shape `(batch, 2 * beams, ...)`.
+        Dict with the same keys. Its tensors have the shape `(batch, 2 * beams, ...)`.
     """
     parents, histories = candidates.parents, {}
     if "coverage" in beams:

@@ -1,13 +1,13 @@
-"""Dead ends of a beam search: hypotheses for which every next token is impossible.
+"""Dead ends of a beam search. A dead end is a beam whose next tokens are all impossible.
 
-A beam without continuations is returned as if the maximum length had ended it, and ranks below all
-hypotheses that have ended. For this purpose, the pool sorts hypotheses by ranks:
+A dead end moves to the pool unchanged, and ranks below all finished hypotheses. For this purpose,
+the pool sorts hypotheses by ranks:
 
-    score                        of a hypothesis that has ended, above -5e8
-    (score - 2^-10) 2^40         of a dead end, below -1e9
-    NO_RANK                      of a missing hypothesis
+    finished hypothesis    score                    above -5e8
+    dead end               (score - 2^-10) 2^40     below -1e9
+    missing hypothesis     NO_RANK
 
-Scaling by a power of two is exact, and 2^-10 is more than the rounding error of a score of 0.
+Scaling by a power of two is exact. Subtracting 2^-10 also moves scores near 0 below -1e9.
 """
 
 import numpy as np
@@ -25,25 +25,26 @@ SHIFT = 2.0**-10
 def find_dead_ends(
     log_probs: Tensor, parents: Tensor, beam_log_probs: Tensor, num_groups: int
 ) -> tuple[Tensor, Tensor]:
-    """Finds the beams without continuations, and the candidates that can represent them.
+    """Finds the dead ends, and the candidates that represent them.
 
-    A group of M beams has 2M candidates, sorted by log probability. If at most M are possible, they
-    include all continuations of the group, so a beam that is the parent of none of them is a dead
-    end. The second half of the candidates is then free, and its m-th candidate represents the m-th
-    beam. If more than M are possible, M other beams continue, and dead ends are dropped like other
-    beams with lower scores.
+    A group of M beams has 2M candidates, sorted by log probability. If at most M candidates are
+    possible, they are all possible continuations of the group. A beam that is not the parent of a
+    possible candidate is then a dead end. The second half of the candidates is unused in this case,
+    so its m-th candidate represents the m-th beam. If more than M candidates are possible, M
+    hypotheses continue, and dead ends are dropped like beams with low scores.
 
     Args:
-        log_probs: Float32 tensor of shape `(batch, 2 * beams)`, the candidates in the order of
-            `candidates_of_groups`.
-        parents: Int32 tensor of shape `(batch, 2 * beams)`, their beams.
-        beam_log_probs: Float32 tensor of shape `(batch, beams)`, the beams before this step.
+        log_probs: Float32 tensor of shape `(batch, 2 * beams)`, log probabilities of the candidates
+            in the order of `candidates_of_groups`.
+        parents: Int32 tensor of shape `(batch, 2 * beams)`, indices of the beams that the
+            candidates continue.
+        beam_log_probs: Float32 tensor of shape `(batch, beams)`, log probabilities of the beams
+            before this step.
         num_groups: Int, number of groups.
 
     Returns:
         Tuple of a boolean tensor of shape `(batch, 2 * beams)`, whether a candidate represents a
-        dead end, and an int32 array of shape `(2 * beams,)`, the beam that each candidate
-        represents.
+        dead end, and an int32 array of shape `(2 * beams,)`, the index of the represented beam.
     """
     num_beams = beam_log_probs.shape[1]
     candidates = np.arange(2 * num_beams)
@@ -63,6 +64,6 @@ def ranks_of_dead_ends(scores: Tensor) -> Tensor:
 
 
 def ranks_to_scores(ranks: Tensor) -> Tensor:
-    """Returns the scores of hypotheses with the given ranks, `IMPOSSIBLE` if missing."""
+    """Returns the scores of hypotheses with the given ranks. Missing hypotheses: `IMPOSSIBLE`."""
     scores = ops.where(ranks > IMPOSSIBLE, ranks, ranks / SCALE + SHIFT)
     return ops.where(ranks > NO_RANK / 2, scores, IMPOSSIBLE)

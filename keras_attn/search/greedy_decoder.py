@@ -14,7 +14,7 @@ class GreedyDecoder(IndependentSearch):
 
         y_t = argmax_v p(v | y_1, ..., y_{t-1}, source)
 
-    The lower id wins a tie.
+    If several tokens are equally probable, the lowest id is selected.
 
     Args:
         decoder: `StepDecoder`.
@@ -26,7 +26,8 @@ class GreedyDecoder(IndependentSearch):
     Returns:
         {{returns}}
 
-        There is one hypothesis per batch entry. The length penalty only affects the `scores`.
+        The results contain one hypothesis per batch entry. The length penalty only affects the
+        `scores`.
 
     Raises:
         ValueError: If an argument is out of range.

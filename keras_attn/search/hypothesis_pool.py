@@ -1,4 +1,4 @@
-"""Pool of the ended hypotheses of a beam search, best first."""
+"""Pool of the finished hypotheses of a beam search, best first."""
 
 from keras import ops, tree
 
@@ -12,16 +12,16 @@ from keras_attn.search.logits import IMPOSSIBLE
 def new_pool(max_lengths: Tensor, num_hypotheses: int, capacity: int) -> TensorDict:
     """Creates an empty pool.
 
-    A batch entry with a maximum length of 0 has the empty hypothesis.
+    If the maximum length of a batch entry is 0, its pool contains the empty hypothesis.
 
     Args:
         max_lengths: Int32 tensor of shape `(batch,)`.
         num_hypotheses: Int, size of the pool.
-        capacity: Int, number of columns of buffers that cannot grow.
+        capacity: Int, number of columns if buffers cannot grow in a loop.
 
     Returns:
-        Dict of `token_ids` (int32, `(batch, hypotheses, columns)`), and `num_tokens` (int32),
-        `ranks` and `log_probs` (float32) of shape `(batch, hypotheses)`.
+        Dict of `token_ids` (int32) of shape `(batch, hypotheses, columns)`, and `num_tokens`
+        (int32), `ranks` and `log_probs` (float32) of shape `(batch, hypotheses)`.
     """
     rows = (ops.shape(max_lengths)[0], num_hypotheses)
     is_first = ops.arange(num_hypotheses, dtype="int32")[None, :] == 0  # (1, N)
@@ -37,14 +37,14 @@ def new_pool(max_lengths: Tensor, num_hypotheses: int, capacity: int) -> TensorD
 def add_to_pool(
     pool: TensorDict, found: TensorDict, step: int | Tensor, batch: int | Tensor
 ) -> TensorDict:
-    """Adds hypotheses to a pool and keeps the best.
+    """Adds hypotheses to a pool and keeps the best hypotheses.
 
     Args:
-        pool: Dict returned by `new_pool`, optionally with more buffers that have an axis of steps.
-        found: Dict with the same keys, the hypotheses of this step, with one more column.
-            Hypotheses with the rank `NO_RANK` are not added.
+        pool: Dict returned by `new_pool`, optionally with further buffers that have a step axis.
+        found: Dict with the same keys: the hypotheses of this step. Its buffers have one more
+            column. Hypotheses with the rank `NO_RANK` are not added.
         step: Scalar int32 tensor, number of previous tokens.
-        batch: Int or scalar int32 tensor, batch size, a constant of the loop.
+        batch: Int or scalar int32 tensor, batch size, which must not change in the loop.
 
     Returns:
         The new pool.

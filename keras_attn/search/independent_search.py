@@ -30,7 +30,7 @@ class IndependentSearch(Search):
     def scores(
         self, log_probs: Tensor, num_tokens: Tensor, is_end: Tensor, length_penalty: Tensor
     ) -> Tensor:
-        """Returns the scores `(batch, hypotheses)`; `num_tokens` includes the end token."""
+        """Returns the scores `(batch, hypotheses)`. `num_tokens` must include the end token."""
         return log_probs / divisor(num_tokens, is_end, length_penalty, self.length_penalty_form)
 
     def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
@@ -75,7 +75,7 @@ class IndependentSearch(Search):
         allowed = allowed + self.penalties(step_logits.shape[-1], step)
         chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry))
         tokens, values = prefix.follow(self.forced_tokens(carry, step_logits), *chosen)
-        # In a dead end, no token is possible, and the hypothesis ends unchanged.
+        # If every next token is impossible, the hypothesis ends unchanged.
         goes_on = is_open & (values > IMPOSSIBLE / 2)
         last = ops.where(goes_on, tokens, self.pad_token_id)
         values = ops.where(goes_on, values, 0.0)

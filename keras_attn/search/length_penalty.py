@@ -1,12 +1,12 @@
-"""Scores of hypotheses from log probabilities and lengths.
+"""Length penalties for the scores of hypotheses.
 
-`scores = log_probs / divisor`, plus the coverage penalty if there is one. Log probabilities are
-negative, so a larger length penalty favors longer hypotheses. The length L excludes the end token;
-the log probability includes it.
+The score of a hypothesis is `log_prob / divisor`, plus the coverage penalty of a beam search. Log
+probabilities are negative, so a larger length penalty a favors longer hypotheses. The length L
+excludes the end token, but the log probability includes it. The divisors are:
 
-    average            max(L, 1)^a        a = 1 is the mean per token
-    average_with_end   max(L + e, 1)^a    e is 1 if the hypothesis ended with the end token, else
-                                          0: CTranslate2 4.8, fairseq
+    average            max(L, 1)^a        a = 1: mean log probability per token
+    average_with_end   max(L + e, 1)^a    e = 1 with an end token, otherwise 0 (CTranslate2 4.8,
+                                          fairseq)
     gnmt               ((5 + L) / 6)^a    [Wu et al., 2016](https://arxiv.org/abs/1609.08144), (14)
     none               1
 """
@@ -24,7 +24,7 @@ def divisor(
     length_penalty: float | Tensor,
     form: str = "average",
 ) -> Tensor:
-    """Returns the divisor of the log probability.
+    """Returns the number by which a log probability is divided.
 
     Args:
         num_tokens: Int or int tensor, number of tokens including the end token.
@@ -33,7 +33,7 @@ def divisor(
         form: String, one of `FORMS`. Defaults to `"average"`.
 
     Returns:
-        Float32 tensor that broadcasts to the shape of both.
+        Float32 tensor. It can be broadcast to the shape of the log probabilities.
     """
     lengths = ops.cast(num_tokens, "float32")
     if form == "none":
@@ -52,13 +52,15 @@ def best_attainable(
     length_penalty: float | Tensor,
     form: str = "average",
 ) -> Tensor:
-    """Returns an upper bound of the score that an open hypothesis can still reach.
+    """Returns an upper bound of the final score of an open hypothesis.
 
-    Its log probability can only decrease, and its length will be between `length` and `max_length`.
-    The divisor is monotonic in the length, so the bound is at one of these two lengths.
+    The log probability of the hypothesis can only decrease, and its final length is between
+    `length` and `max_length`. The divisor either increases or decreases over this range, depending
+    on the sign of the length penalty. The largest score is therefore reached at one of the two
+    lengths.
 
     Args:
-        log_probs: Float32 tensor of shape `(batch,)`.
+        log_probs: Float32 tensor of shape `(batch,)`, log probabilities of the open hypotheses.
         length: Int or scalar tensor, number of tokens so far.
         max_length: Int tensor of shape `(batch,)`.
         length_penalty: Float or scalar tensor, the exponent a.

@@ -7,7 +7,8 @@ from keras import ops
 
 from keras_attn._types import Tensor
 
-# Log probability of impossible tokens. Finite, because conversion to ONNX loses infinities.
+# Log probability of impossible tokens. It is finite, because the conversion to ONNX does not
+# preserve infinity.
 IMPOSSIBLE = -1e9
 
 
@@ -18,11 +19,11 @@ def penalties(
     step: int | Tensor,
     min_length: int,
 ) -> Tensor:
-    """Returns the penalties of all tokens, which are added to their logits or log probabilities.
+    """Returns a penalty for each token. Searches add the penalties to log probabilities.
 
     Args:
         vocabulary_size: Int, number of tokens.
-        suppressed_token_ids: List of ints, tokens that are never possible.
+        suppressed_token_ids: List of ints, tokens that are always impossible.
         end_token_id: Int, token that is impossible before `min_length` tokens.
         step: Scalar int32 tensor, number of previous tokens.
         min_length: Int, minimum number of tokens without the end token.

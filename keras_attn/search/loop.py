@@ -1,4 +1,4 @@
-"""The loop over the steps of a search, with the while loop of the backend."""
+"""Loop over the steps of a search, implemented with the while loop of the backend."""
 
 from collections.abc import Callable
 
@@ -19,24 +19,26 @@ def run_search(
     max_lengths: Tensor,
     num_open_hypotheses: int,
 ) -> TensorDict:
-    """Advances all batch entries until each is done.
+    """Runs the steps of a search until all batch entries are done.
 
-    On backends where tensors can change their shape in a loop, batch entries that are done are
-    removed when they are more than a quarter of the rest, to save computation: an inner loop runs
-    the steps, an outer loop removes. The outer loop also calls the decoder's `archive`.
+    On backends where tensors can change their shape in a loop, there are two nested loops to save
+    computation. The inner loop runs the steps until more than a quarter of the batch entries are
+    done. The outer loop then removes the batch entries that are done, and calls the decoder's
+    `archive`.
 
     Args:
         advance: Function `(carry, memory, max_lengths) -> carry`, one step.
-        decoder: `StepDecoder`, for its `select`, `archive` and `cache_block_size`.
+        decoder: `StepDecoder`. The loop uses its `select`, `archive` and `cache_block_size`.
         carry: Nested dict with at least `step` (scalar int32), `done` (boolean `(batch,)`), `state`
-            (see `StepDecoder`) and `hypotheses` (leaves `(batch, n)`, or `(batch, n, steps, ...)`
-            if they grow). All other leaves have shape `(batch, ...)`.
-        memory: Nested dict with leaves of shape `(batch, ...)`.
-        max_lengths: Int32 tensor of shape `(batch,)`.
-        num_open_hypotheses: Int, number of open hypotheses of a batch entry.
+            (see `StepDecoder`) and `hypotheses`. The tensors in `hypotheses` have the shape
+            `(batch, n)`, or `(batch, n, steps, ...)` if they grow. All other tensors have the shape
+            `(batch, ...)`.
+        memory: Nested dict of tensors of shape `(batch, ...)`, see `StepDecoder`.
+        max_lengths: Int32 tensor of shape `(batch,)`, maximum lengths.
+        num_open_hypotheses: Int, number of open hypotheses per batch entry.
 
     Returns:
-        The `hypotheses` of all batch entries, each as it was when it was done.
+        Dict: for each batch entry, the `hypotheses` at the step at which the entry was done.
     """
     if not growing_buffer.supports_growth():
         carry = _take_steps(
@@ -48,10 +50,10 @@ def run_search(
         return _any_open(carry["done"])
 
     def take_steps_and_drop(carry, memory, max_lengths, rows, results):
-        # Unlike the size of the carry, this size is a constant of the inner loop.
+        # Take the batch size from max_lengths: it does not change in the inner loop.
         batch = ops.shape(max_lengths)[0]
         first_step, every = carry["step"], decoder.cache_block_size
-        # If more entries are done already, the loop must still take a step.
+        # The inner loop must take at least one step, even if many entries are already done.
         few = ops.maximum(batch, 4 * _num_done(carry["done"]))
 
         def go_on(carry):
@@ -76,7 +78,7 @@ def run_search(
     batch = ops.shape(max_lengths)[0]
     start = (carry, memory, max_lengths, ops.arange(batch, dtype="int32"))
     if isinstance(batch, int):
-        # A batch of known size could not shrink in the loop: its size must look unknown.
+        # A tensor with a static batch size cannot shrink in the loop, so make the size dynamic.
         (everyone,) = ops.nonzero(ops.ones((batch,), dtype="bool"))
         start = keep(*start, ops.cast(everyone, "int32"))
     return ops.while_loop(some_left, take_steps_and_drop, (*start, carry["hypotheses"]))[-1]
@@ -100,7 +102,7 @@ def _num_done(done):
 
 
 def _select(carry, rows, num_open_hypotheses):
-    """Selects batch entries of a carry."""
+    """Selects the batch entries `rows` of a carry."""
     first = rows[:, None] * num_open_hypotheses
     beams = ops.reshape(first + ops.arange(num_open_hypotheses, dtype="int32"), (-1,))
     return {
@@ -110,15 +112,15 @@ def _select(carry, rows, num_open_hypotheses):
 
 
 def _update(results, hypotheses, rows):
-    """Replaces rows of the results.
+    """Replaces the rows of some batch entries in the results.
 
-    Row indices are scattered into a vector, and the tensors are gathered, because TensorFlow cannot
-    scatter into an empty tensor, such as the alignments of an empty source.
+    TensorFlow cannot scatter into an empty tensor, such as the alignments of an empty source.
+    Therefore the function scatters row indices into a vector, and gathers the rows of the tensors.
 
     Args:
         results: Dict of tensors of shape `(batch, n)` or `(batch, n, steps, ...)`.
-        hypotheses: Dict of tensors of shape `(rows, n)` or `(rows, n, steps or more, ...)`, the new
-            rows. Old rows are padded with zeros.
+        hypotheses: Dict of tensors of shape `(rows, n)` or `(rows, n, new_steps, ...)` with
+            `new_steps >= steps`, the new rows. Old rows are padded with zeros.
         rows: Int32 tensor of shape `(rows,)`, indices of the new rows.
 
     Returns:

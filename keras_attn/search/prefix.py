@@ -1,4 +1,4 @@
-"""Prefixes: tokens with which all hypotheses of a batch entry begin."""
+"""Prefixes: tokens at the beginning of all hypotheses of a batch entry."""
 
 import numpy as np
 from keras import ops
@@ -10,17 +10,17 @@ from keras_attn.search.rows_or_one import check_rows_or_one
 
 
 def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | None) -> None:
-    """Raises a `ValueError` if prefix ids are not ids of the vocabulary.
+    """Raises a `ValueError` if prefix ids are not in the vocabulary.
 
     Symbolic tensors are not checked.
 
     Args:
         prefix_ids: Int tensor.
-        pad_token_id: Int, id of padding, which may be outside of the vocabulary.
+        pad_token_id: Int, id of padding. It may be outside of the vocabulary.
         vocabulary_size: Int, or `None` if it is unknown.
 
     Raises:
-        ValueError: If ids are not integers, negative, or not in the vocabulary.
+        ValueError: If ids are not integers, are negative, or are not in the vocabulary.
     """
     check_integers("prefix_ids", prefix_ids)
     ids = known_values(prefix_ids)
@@ -38,12 +38,12 @@ def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | N
 
 
 def free_behind(prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int) -> Tensor:
-    """Appends a column of padding to prefixes, as a search carries them.
+    """Broadcasts prefixes to the batch and appends a column of padding.
 
     Args:
         prefix_ids: Int tensor of shape `(batch, prefix)` or `(1, prefix)`, padded on the right.
-        max_lengths: Int32 tensor of shape `(batch,)`, for the batch size.
-        pad_token_id: Int, id of padding, which allows all tokens.
+        max_lengths: Int32 tensor of shape `(batch,)`, determines the batch size.
+        pad_token_id: Int, id of padding. After the prefix, all tokens are allowed.
 
     Returns:
         Int32 tensor of shape `(batch, prefix + 1)`.
@@ -55,25 +55,25 @@ def free_behind(prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int) -> T
     rows = ops.zeros_like(max_lengths)[:, None]  # (B, 1)
     prefix = ops.cast(prefix_ids, "int32") + rows  # (B, P)
     prefix = ops.concatenate([prefix, rows + pad_token_id], axis=1)  # (B, P+1)
-    # The batch size must be unknown, like that of all other tensors of the loop.
+    # All tensors of the loop need a dynamic batch size.
     return ops.reshape(prefix, (ops.shape(max_lengths)[0], ops.shape(prefix)[1]))
 
 
 def forced_tokens(
     carry: TensorDict, step_logits: Tensor, num_open_hypotheses: int, pad_token_id: int
 ) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Returns the next tokens of the prefixes.
+    """Returns the tokens of the prefixes at the current step.
 
     Args:
-        carry: Carry of a search, whose `prefix`, if any, was returned by `free_behind`.
+        carry: Carry of a search. Its optional entry `prefix` is a result of `free_behind`.
         step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
-        num_open_hypotheses: Int, number of open hypotheses of a batch entry.
+        num_open_hypotheses: Int, number of open hypotheses per batch entry.
         pad_token_id: Int, id of padding.
 
     Returns:
-        `None` without a prefix. Otherwise a tuple of the tokens, int32 `(batch, 1)`, their log
-        probabilities for each hypothesis, float32 `(batch, hypotheses)`, and whether the prefix
-        continues, boolean `(batch, 1)`.
+        `None` if there is no prefix. Otherwise a tuple of the tokens, int32 `(batch, 1)`, their log
+        probabilities for each hypothesis, float32 `(batch, hypotheses)`, and whether this step is
+        within the prefix, boolean `(batch, 1)`.
     """
     if "prefix" not in carry:
         return None
@@ -91,7 +91,7 @@ def forced_tokens(
 def follow(
     forced: tuple[Tensor, Tensor, Tensor] | None, tokens: Tensor, log_probs: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Replaces selected tokens by the tokens of the prefixes, as long as these continue.
+    """Replaces selected tokens by prefix tokens where the current step is within the prefix.
 
     Args:
         forced: Result of `forced_tokens`.

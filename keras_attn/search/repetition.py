@@ -13,27 +13,27 @@ def penalize_repetition(
 ) -> Tensor:
     """Makes the previous tokens of a hypothesis less probable.
 
-    For each previous token with the logit x, and the penalty p:
+    The logit x of each previous token is replaced, where p is `penalty`:
 
         x / p  if x > 0,  else  x p
 
-    Introduced by [Keskar et al., 2019](https://arxiv.org/abs/1909.05858), section 4.1, where x is
-    always divided, which would favor tokens with negative logits. The form here is also that of
-    CTranslate2, and of greedy search and sampling in Hugging Face Transformers. Beam search in
-    Hugging Face Transformers applies it to log probabilities, which are all negative, so the same
-    penalty has a different effect.
+    The penalty was introduced by [Keskar et al., 2019](https://arxiv.org/abs/1909.05858), section
+    4.1. The paper always divides x, which would make tokens with negative logits more probable.
+    CTranslate2 and the greedy search and sampling of Hugging Face Transformers use the same formula
+    as this function. The beam search of Hugging Face Transformers applies it to log probabilities
+    instead, so the same penalty has a different effect.
 
     Args:
         logits: Float32 tensor of shape `(batch * hypotheses, V)`.
         token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
-        step: Scalar int32 tensor, number of previous tokens; later columns are ignored.
-        penalty: Positive float; values above 1 make repetitions less probable.
+        step: Scalar int32 tensor, number of previous tokens. Later columns are ignored.
+        penalty: Positive float. Values above 1 make repetitions less probable.
 
     Returns:
         Float32 tensor of shape `(batch * hypotheses, V)`.
     """
     tokens, is_token = _of_rows(token_ids, step, logits)  # (rows, T)
-    tokens = ops.where(is_token, tokens, tokens[:, :1])  # repeated tokens have the same value
+    tokens = ops.where(is_token, tokens, tokens[:, :1])  # duplicate indices write the same value
     factor = ops.cast(ops.where(step > 0, penalty, 1.0), logits.dtype)
     values = gather.gather_beams(logits, tokens)  # (rows, T)
     values = ops.where(values > 0, values / factor, values * factor)
@@ -43,16 +43,16 @@ def penalize_repetition(
 def forbid_repeated_ngrams(
     log_probs: Tensor, token_ids: Tensor, step: int | Tensor, size: int
 ) -> Tensor:
-    """Makes tokens impossible that would repeat an n-gram of the hypothesis.
+    """Makes each token impossible that would repeat an n-gram of its hypothesis.
 
-    As in fairseq, no other log probability changes. Used for trigrams by [Paulus et al.,
-    2018](https://arxiv.org/abs/1705.04304), section 2.5.
+    As in fairseq, the log probabilities of all other tokens do not change. [Paulus et al.,
+    2018](https://arxiv.org/abs/1705.04304), section 2.5, used this method with trigrams.
 
     Args:
         log_probs: Float32 tensor of shape `(batch * hypotheses, V)`.
         token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
-        step: Scalar int32 tensor, number of previous tokens; later columns are ignored.
-        size: Int >= 1, number of tokens of an n-gram.
+        step: Scalar int32 tensor, number of previous tokens. Later columns are ignored.
+        size: Int >= 1, number of tokens in an n-gram.
 
     Returns:
         Float32 tensor of shape `(batch * hypotheses, V)`.
@@ -63,7 +63,7 @@ def forbid_repeated_ngrams(
     padded = ops.concatenate([before, tokens], axis=1)  # (rows, size - 1 + T)
     repeats = is_token
     for index in range(size - 1):
-        # Which previous n-grams have the same token as the new n-gram at this index?
+        # Find the previous n-grams that have the same token as the newest n-gram at this index.
         newest = ops.take(padded, step + index, axis=1)[:, None]  # (rows, 1)
         repeats = repeats & (padded[:, index : index + columns] == newest)
     penalties = ops.cast(ops.where(repeats, IMPOSSIBLE, 0.0), log_probs.dtype)

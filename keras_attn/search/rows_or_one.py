@@ -4,16 +4,16 @@ from keras_attn._types import Tensor
 
 
 def check_rows_or_one(name: str, axes: Sequence[str], values: Tensor, max_lengths: Tensor) -> None:
-    """Raises a `ValueError` unless a tensor has one entry per batch entry, or one for all.
+    """Raises a `ValueError` unless a tensor has one row per batch entry, or a single row.
 
     Args:
         name: String, name of the argument.
-        axes: Tuple of strings, names of the axes after the batch.
+        axes: Sequence of strings, names of the axes after the batch axis.
         values: Tensor of shape `(batch, ...)` or `(1, ...)`.
-        max_lengths: Tensor of shape `(batch,)`, for the batch size.
+        max_lengths: Tensor of shape `(batch,)`, determines the batch size.
 
     Raises:
-        ValueError: If `values` has another shape.
+        ValueError: If `values` has a different shape.
     """
     batch, shape = max_lengths.shape[0], tuple(values.shape)
     fits = len(shape) == 1 + len(axes) and (shape[0] in (1, batch) or None in (shape[0], batch))

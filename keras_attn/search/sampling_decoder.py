@@ -19,7 +19,7 @@ from keras_attn.search.rows_or_one import check_rows_or_one
 from keras_attn.search.search import Search
 
 STEPS = 2**16
-"""Number of tokens after which random numbers repeat, which bounds their memory."""
+"""Random numbers repeat after this number of tokens, to limit the memory that they need."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -27,32 +27,33 @@ STEPS = 2**16
 class SamplingDecoder(IndependentSearch):
     """Samples each token at random from the predicted distribution.
 
-        p(v) proportional to exp(logits[v] / temperature), for the tokens v that are kept
+        p(v) = exp(logits[v] / temperature) / sum over kept tokens w of exp(logits[w] / temperature)
 
-    `top_k` ([Fan et al., 2018](https://arxiv.org/abs/1805.04833)) keeps the most probable tokens.
-    `top_p`, nucleus sampling ([Holtzman et al., 2020](https://arxiv.org/abs/1904.09751)), keeps the
-    smallest set of most probable tokens whose probabilities sum to `top_p`, and tokens with the
-    same probability as the last of them. `min_p` ([Nguyen et al.,
-    2024](https://arxiv.org/abs/2407.01082)) keeps tokens with at least this fraction of the highest
-    probability. A token must pass all three; `top_p` is applied to the result of `top_k`.
+    `top_k` ([Fan et al., 2018](https://arxiv.org/abs/1805.04833)) keeps the `top_k` most probable
+    tokens. `top_p`, nucleus sampling ([Holtzman et al., 2020](https://arxiv.org/abs/1904.09751)),
+    keeps the smallest set of most probable tokens whose total probability is at least `top_p`. If
+    several tokens have the lowest probability in this set, all of them are kept. `min_p` ([Nguyen
+    et al., 2024](https://arxiv.org/abs/2407.01082)) keeps the tokens whose probability is at least
+    `min_p` times the highest probability. If several of these arguments are set, a token is kept if
+    it fulfills all conditions; `top_p` is applied to the result of `top_k`.
 
-    The result of a batch entry depends on its seed, and not on the rest of the batch. It is the
-    same in Keras and in an exported file, except if a random number falls between two tokens within
-    the resolution of float32. Random numbers repeat after 65,536 tokens.
+    The result of a batch entry depends on its seed, but not on the other batch entries. Keras and
+    exported files sample the same tokens, except for rare cases in which float32 rounding errors
+    change the selected token. Random numbers repeat after 65,536 tokens.
 
     Args:
         decoder: `StepDecoder`.
         num_hypotheses: Positive int, number of hypotheses that are sampled independently for each
             batch entry. Defaults to `1`.
-        temperature: Float >= 1e-30. Values below 1 make probable tokens more probable. Defaults to
-            `1.0`.
-        top_k: Positive int, maximum number of tokens to sample from. Defaults to `None`, no limit.
-        top_p: Float in (0, 1], probability of the tokens to sample from. Defaults to `1.0`, all
-            tokens.
+        temperature: Float >= 1e-30. Values below 1 increase the probabilities of the most probable
+            tokens. Defaults to `1.0`.
+        top_k: Positive int, maximum number of tokens to sample from. Defaults to `None`: no limit.
+        top_p: Float in (0, 1], total probability of the tokens to sample from. Defaults to `1.0`:
+            all tokens.
         min_p: Float in [0, 1], minimum probability relative to the most probable token. Defaults to
-            `0.0`, all tokens.
-        seed: Int, seed from which calls without `seeds` derive their seeds. Defaults to `None`, a
-            random seed.
+            `0.0`: all tokens.
+        seed: Int, seed of the generator that creates the seeds of calls without `seeds`. Defaults
+            to `None`: a random seed.
         {{arguments}}
 
     Call arguments:
@@ -61,9 +62,9 @@ class SamplingDecoder(IndependentSearch):
     Returns:
         {{returns}}
 
-        There are `num_hypotheses` hypotheses, in the order in which they were sampled. The `scores`
-        are the `log_probs`, which are those of the model for the whole vocabulary at temperature 1.
-        The length penalty has no effect.
+        The results contain `num_hypotheses` hypotheses per batch entry, in the order of sampling.
+        The `log_probs` are computed at temperature 1 over the whole vocabulary. The `scores` equal
+        the `log_probs`, so the length penalty has no effect.
 
     Raises:
         ValueError: If an argument is out of range, or `seeds` has the wrong shape.
@@ -124,7 +125,7 @@ class SamplingDecoder(IndependentSearch):
             **kwargs,
         )
         check_positive_integer("num_hypotheses", num_hypotheses)
-        check_number(  # less is 0 in float32
+        check_number(  # smaller values are 0 in float32
             *("temperature", temperature, lambda value: value >= 1e-30),
             *("of at least 1e-30", "Use GreedyDecoder for the limit of 0."),
         )
@@ -163,7 +164,8 @@ class SamplingDecoder(IndependentSearch):
         else:
             steps = min(max(1, self.max_length), STEPS)
         seeds = _for_each(seeds, max_lengths)  # (B,)
-        # Before the loop, because ONNX Runtime has no GPU kernels for bitwise operators.
+        # Draw the random numbers before the loop, because ONNX Runtime has no GPU kernels for
+        # bitwise operators.
         carry["uniforms"] = uniform_numbers(seeds, steps, self.num_hypotheses, 2)  # (B, T, N, 2)
         return carry, memory, max_lengths
 
@@ -178,7 +180,7 @@ class SamplingDecoder(IndependentSearch):
         return log_probs
 
     def _draw(self, allowed, uniforms):
-        """Samples one of the tokens that are kept.
+        """Samples one of the kept tokens of each row.
 
         Args:
             allowed: Float32 tensor of shape `(rows, V)`, logits.
@@ -208,11 +210,12 @@ class SamplingDecoder(IndependentSearch):
         """Returns the probabilities `(rows, V)` with 0 outside of the nucleus."""
         most = probs.shape[-1]
         if growing_buffer.supports_growth():
-            # The tokens below this bound sum to less than 1 - top_p, so only the others are sorted.
+            # Tokens below this bound have a total probability of less than 1 - top_p, so they are
+            # outside of the nucleus and need no sorting.
             may_be_inside = probs >= (1 - self.top_p) / most
             most = ops.max(sum_int32(may_be_inside, axis=-1), initial=1)
         best, _ = ops.top_k(probs, most)
-        # The token with which the sum reaches top_p is the last one.
+        # Keep tokens until the total probability reaches top_p.
         is_kept = ops.cumsum(best, axis=-1) - best < self.top_p
         least = ops.min(ops.where(is_kept, best, 1.0), axis=-1, keepdims=True)
         return ops.where(probs >= least, probs, 0.0)
@@ -235,5 +238,5 @@ def _for_each(seeds, max_lengths):
     check_integers("seeds", seeds)
     seeds = ops.cast(seeds, "int32")
     check_rows_or_one("seeds", (), seeds, max_lengths)
-    # The batch size must be unknown, like that of all other tensors of the loop.
+    # All tensors of the loop need a dynamic batch size.
     return ops.reshape(ops.zeros_like(max_lengths) + seeds, (ops.shape(max_lengths)[0],))

@@ -24,38 +24,39 @@ from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repeti
 
 
 class Search(Layer):
-    """Base class of searches, which generate sequences with a decoder.
+    """Base class of searches. A search generates sequences with a decoder.
 
-    A search consists of three functions of a *carry*, a nested dict of tensors. `prepare` creates
-    it (with the method `start` of the subclass), `advance` extends the hypotheses by one token, and
-    `finish` converts its `hypotheses` to results. `call` runs them with the loop in the graph;
-    `keras_attn.search.loop` documents the content of a carry. A host that runs the loop itself uses
-    `done` and `partial`.
+    The state of a search is the *carry*, a nested dict of tensors; `keras_attn.search.loop`
+    documents its content. `prepare` creates the carry (with the method `start` of the subclass),
+    `advance` extends the hypotheses by one token, and `finish` converts the hypotheses to results.
+    `call` runs these methods with a loop in the graph. A program that runs its own loop reads
+    `carry["done"]` and calls `partial` for intermediate results.
 
     Args:
         decoder: `StepDecoder`.
         max_length: Positive int, maximum number of tokens of a hypothesis, including the end token.
-            Decoders with learned positions may have a lower maximum. Defaults to `256`.
+            A decoder with learned positions may limit the length further. Defaults to `256`.
         relative_max_length: Tuple `(factor, margin)`: a hypothesis has at most `factor *
-            source_length + margin` tokens, or none if this is negative. `None` for no such limit.
-            Defaults to `(2, 10)`.
-        min_length: Int >= 0, minimum number of tokens of a hypothesis, without the end token.
+            source_length + margin` tokens, or no tokens if this number is negative. `None` for no
+            limit relative to the source. Defaults to `(2, 10)`.
+        min_length: Int >= 0, minimum number of tokens of a hypothesis, not counting the end token.
             Defaults to `0`.
-        length_penalty: Float, exponent of the length in the score. It should not be far below 0,
-            because scores below -1e9 are reserved for missing hypotheses. Defaults to `1.0`.
+        length_penalty: Float, exponent of the length in the score. Large negative values are not
+            supported, because scores below -1e9 are reserved for missing hypotheses. Defaults to
+            `1.0`.
         length_penalty_form: String, `"average"`, `"average_with_end"`, `"gnmt"` or `"none"`, see
             `keras_attn.search.length_penalty`. Defaults to `"average"`.
         start_token_id: Int >= 0, id of the start token. Defaults to `1`.
         end_token_id: Int >= 0, id of the end token. Defaults to `2`.
         pad_token_id: Int >= 0, id of padding. Defaults to `0`.
-        suppressed_token_ids: List of ids that are never generated. Defaults to `None`: padding and
-            start, unless they are the end token.
+        suppressed_token_ids: List of ids that are never generated. Defaults to `None`: the padding
+            and start tokens, except if they are also the end token.
         repetition_penalty: Positive float. Values above 1 make the previous tokens of a hypothesis
-            less probable, including those of a prefix but not those of a prompt. It changes the
-            logits, see `keras_attn.search.repetition`, and so the `log_probs`, except those of
-            prefix tokens. Defaults to `1.0`, no penalty.
+            less probable. Previous tokens include a prefix, but not a prompt. The penalty changes
+            the logits (see `keras_attn.search.repetition`) and therefore the `log_probs`, except
+            for prefix tokens. Defaults to `1.0`: no penalty.
         no_repeat_ngram_size: Int >= 0, size of the n-grams that a hypothesis may contain only once.
-            Defaults to `0`, no limit.
+            Defaults to `0`: no limit.
         return_alignments: Bool, whether to return the attention weights. Defaults to `False`.
         return_token_log_probs: Bool, whether to return the log probability of each token. Defaults
             to `False`.
@@ -66,48 +67,47 @@ class Search(Layer):
             decoder with `CombinedAttention`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
             attended to. A dict of masks if `encoder_outputs` is a dict. It is combined with the
-            implicit mask. Defaults to `None`, no masked positions.
+            implicit mask. Defaults to `None`: no masked positions.
         encoder_state: Nested lists of tensors of shape `(batch, units)`, the final state of the
             encoder. Defaults to `None`.
-        max_length: Int or scalar int32 tensor that replaces the constructor argument. If the state
-            of the decoder cannot grow in a loop (on JAX, and see
-            `StepDecoder.can_exceed_max_length`), the constructor argument is the upper limit.
-            Defaults to `None`.
+        max_length: Int or scalar int32 tensor that replaces the constructor argument. It cannot
+            exceed the constructor argument if `decoder.can_exceed_max_length` is `False`, for
+            example on JAX. Defaults to `None`: the constructor argument.
         length_penalty: Float or scalar float32 tensor that replaces the constructor argument.
-            Defaults to `None`.
+            Defaults to `None`: the constructor argument.
         query_features: Tensor of shape `(batch, features)`, for decoders whose queries contain
             features. Defaults to `None`.
-        prefix_ids: Int tensor of shape `(batch, prefix)`, tokens with which every hypothesis
-            begins, such as a language tag, padded on the right; shape `(1, prefix)` for one prefix
-            for all. Prefix tokens count for limits, lengths and log probabilities. Defaults to
-            `None`, no prefix.
-        seeds: Int32 tensor of shape `(batch,)`, seeds of a search with random sampling; shape
-            `(1,)` for one seed for all. Defaults to `None`.
-        mask: Boolean tensor of shape `(batch, source)`, or a dict of masks, the implicit mask of
-            `encoder_outputs`. Keras passes it if there is no other input.
-        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, or a dict of masks, the
-            implicit mask of `encoder_outputs`. Keras passes it.
+        prefix_ids: Int tensor of shape `(batch, prefix)`, padded on the right. Every hypothesis
+            begins with these tokens, for example a language tag. With the shape `(1, prefix)`, all
+            batch entries share one prefix. Length limits, lengths and log probabilities include the
+            prefix tokens. Defaults to `None`: no prefix.
+        seeds: Int32 tensor of shape `(batch,)`, seeds of a search with random sampling. With the
+            shape `(1,)`, all batch entries share one seed. Defaults to `None`.
+        mask: Boolean tensor of shape `(batch, source)`, or a dict of masks: the implicit Keras mask
+            of `encoder_outputs`. Keras passes this argument if `encoder_outputs` is the only input.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, or a dict of masks: the
+            implicit Keras mask of `encoder_outputs`. Keras passes this argument.
 
     Returns:
-        Dict of the hypotheses of each batch entry, the best one first:
+        Dict of the hypotheses of each batch entry, best first:
 
-        - `token_ids`: int32 `(batch, hypotheses, time)`, with the end token, if any, and padding.
-        - `lengths`: int32 `(batch, hypotheses)`, numbers of tokens without the end token.
-        - `scores`: float32 `(batch, hypotheses)`, natural-log probability divided by the length
-          penalty, plus the coverage penalty of a beam search.
-        - `log_probs`: float32 `(batch, hypotheses)`, natural-log probability of all tokens,
-          including the end token.
+        - `token_ids`: int32 `(batch, hypotheses, time)`, including the end token, if any, and
+          padding.
+        - `lengths`: int32 `(batch, hypotheses)`, number of tokens without the end token.
+        - `scores`: float32 `(batch, hypotheses)`, log probability divided by the length penalty,
+          plus the coverage penalty of a beam search.
+        - `log_probs`: float32 `(batch, hypotheses)`, natural logarithm of the probability of all
+          tokens, including the end token.
         - `alignments`: float `(batch, hypotheses, time, source)`, if `return_alignments=True`.
         - `token_log_probs`: float32 `(batch, hypotheses, time)`, if `return_token_log_probs=True`:
-          the natural-log probability of each token given the previous tokens, with the sum
-          `log_probs`.
+          log probability of each token given the previous tokens. Their sum is `log_probs`.
 
-        If fewer hypotheses are found than requested, the missing ones have the score and log
-        probability -1e9. A hypothesis for which every next token is impossible, a dead end, is
-        returned without an end token and ranks below all ended hypotheses.
+        If a search finds fewer hypotheses than requested, the missing hypotheses have the score and
+        log probability -1e9. If every next token of a hypothesis is impossible (a dead end), the
+        hypothesis is returned without an end token and ranks below all finished hypotheses.
 
     Attributes:
-        is_stochastic: Bool, whether tokens are sampled at random, with `seeds`.
+        is_stochastic: Bool, whether the search samples tokens at random and accepts `seeds`.
 
     Raises:
         ValueError: If an argument is out of range, or `seeds` are passed to a search without
@@ -218,7 +218,8 @@ class Search(Layer):
                 f"decoder={type(decoder).__name__}. Create the decoder first."
             )
         self.decoder = decoder
-        # Python integers, because NumPy integers have a dtype in graphs and no JSON.
+        # Convert to Python integers: NumPy integers keep their dtype in graphs and are not valid
+        # JSON.
         self.max_length = int(max_length)
         self.relative_max_length = relative_max_length
         self.min_length = int(min_length)
@@ -296,7 +297,7 @@ class Search(Layer):
         prefix_ids: TensorLike | None = None,
         **features: Any,
     ) -> tuple[TensorDict, TensorDict, Tensor]:
-        """Returns everything that the steps of a search need.
+        """Returns the arguments of the first call of `advance`.
 
         Args:
             encoder_outputs: See the call arguments.
@@ -304,11 +305,11 @@ class Search(Layer):
             encoder_state: See the call arguments.
             max_length: See the call arguments.
             prefix_ids: See the call arguments.
-            **features: Other call arguments, such as `query_features` and `seeds`.
+            **features: Further call arguments, such as `query_features` and `seeds`.
 
         Returns:
-            Tuple of the carry before the first token, the memory of the decoder, and the length
-            limits, int32 `(batch,)`: the arguments of `advance`.
+            Tuple of the carry before the first token, the memory of the decoder, and the maximum
+            lengths, int32 `(batch,)`.
         """
         if self.decoder.can_exceed_max_length and not growing_buffer.supports_growth():
             raise ValueError(
@@ -338,11 +339,11 @@ class Search(Layer):
     def compute_max_lengths(
         self, encoder_mask: Tensor, max_length: int | Tensor | None = None
     ) -> Tensor:
-        """Returns the maximum numbers of tokens of the hypotheses, including the end token.
+        """Returns the maximum lengths of the hypotheses, including the end token.
 
         Args:
             encoder_mask: Boolean tensor of shape `(batch, source)`.
-            max_length: Int or scalar int32 tensor. Defaults to `None`, the constructor argument.
+            max_length: Int or scalar int32 tensor. Defaults to `None`: the constructor argument.
 
         Returns:
             Int32 tensor of shape `(batch,)`.
@@ -362,18 +363,18 @@ class Search(Layer):
         if self.relative_max_length is not None:
             factor, margin = self.relative_max_length
             relative = factor * ops.cast(source_lengths, "float32") + margin
-            # A relative limit that is not lower may be too large for an integer.
+            # Cast only limits that are lower: others may be too large for int32.
             is_lower = relative < ops.cast(max_lengths, "float32")
             max_lengths = ops.where(is_lower, ops.cast(relative, "int32"), max_lengths)
         return ops.maximum(max_lengths, 0)
 
     @property
     def num_open_hypotheses(self) -> int:
-        """Int, number of open hypotheses of a batch entry."""
+        """Int, number of open hypotheses per batch entry."""
         return 1
 
     def alignments_dtype(self, state: TensorDict) -> Any:
-        """Returns the dtype of the attention weights in a state of the decoder.
+        """Returns the dtype of the attention weights in the decoder state.
 
         Args:
             state: State of the decoder.
@@ -400,7 +401,7 @@ class Search(Layer):
         raise NotImplementedError(f"{type(self).__name__} must override `advance`.")
 
     def finish(self, hypotheses: TensorDict) -> TensorDict:
-        """Converts hypotheses to the results of `call`; `num_tokens` include the end token."""
+        """Converts hypotheses to the results of `call`. `num_tokens` must include the end token."""
         tokens, num_tokens = hypotheses["token_ids"], hypotheses["num_tokens"][:, :, None]
         time = ops.arange(ops.shape(tokens)[2], dtype="int32")  # (T,)
         is_end = ops.equal(time + 1, num_tokens) & ops.equal(tokens, self.end_token_id)
@@ -421,14 +422,14 @@ class Search(Layer):
         return results
 
     def partial(self, carry: TensorDict) -> Tensor:
-        """Returns the best tokens so far of each batch entry, and its result when it is done.
+        """Returns the currently best hypothesis of each batch entry.
 
         Args:
             carry: Dict returned by `advance`.
 
         Returns:
-            Int32 tensor of shape `(batch, steps)`, with columns for all future steps if tensors
-            cannot grow. Ended hypotheses are followed by padding.
+            Int32 tensor of shape `(batch, steps)`. If tensors cannot grow in a loop, it has columns
+            for all future steps. Finished hypotheses are followed by padding.
         """
         return carry["hypotheses"]["token_ids"][:, 0]
 
@@ -454,24 +455,25 @@ class Search(Layer):
     def forced_tokens(
         self, carry: TensorDict, step_logits: Tensor
     ) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Returns the next tokens of the prefixes, see `prefix.forced_tokens`."""
+        """Returns the prefix tokens of the current step, see `prefix.forced_tokens`."""
         return prefix.forced_tokens(carry, step_logits, self.num_open_hypotheses, self.pad_token_id)
 
     def penalties(self, vocabulary_size: int, step: int | Tensor) -> Tensor:
-        """Returns the penalties that are added to the log probabilities, float32 `(V,)`."""
+        """Returns the penalties to add to the log probabilities, float32 `(V,)`."""
         return logits.penalties(
             vocabulary_size, self.suppressed_token_ids, self.end_token_id, step, self.min_length
         )
 
     @property
     def penalized_token_ids(self) -> set[int]:
-        """Set of ints, the tokens whose log probability `penalties` may lower."""
+        """Set of ints, tokens that can have a negative penalty in `penalties`."""
         return {*self.suppressed_token_ids, *([self.end_token_id] if self.min_length else [])}
 
     def may_reach_dead_end(self, vocabulary_size: int) -> bool:
-        """Returns whether a hypothesis may have no possible next token.
+        """Returns whether all next tokens of a hypothesis can be impossible (a dead end).
 
-        Only then, a beam search checks for dead ends, which needs about 20 operators per step.
+        A beam search only checks for dead ends if this is `True`. The check needs about 20
+        operators per step.
 
         Args:
             vocabulary_size: Int, number of tokens.
@@ -483,7 +485,7 @@ class Search(Layer):
         )
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # hypotheses have their own lengths
+        return None  # the results are not sequences with the source mask
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -1,7 +1,7 @@
-"""Checks of layers and decoders against their contracts, for any test runner.
+"""Checks that layers, decoders and searches satisfy their contracts, for any test runner.
 
-Each check takes a function that creates the object, because most checks need more than one. A
-check that fails raises an `AssertionError` whose message names the requirement that is not met.
+Each check takes a function that creates an object, because most checks need several objects. If a
+requirement is not satisfied, a check raises an `AssertionError` that names it.
 """
 
 from keras_attn.testing.decoder_checks import check_decoder

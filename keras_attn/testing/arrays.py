@@ -1,4 +1,4 @@
-"""NumPy values of nested tensors, and comparisons with error messages that name what differs."""
+"""Conversion of nested tensors to NumPy, and comparisons with helpful error messages."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def to_numpy(nested: Any) -> Any:
 
 
 def randomize(layer: Any, scale: Any = 0.5, seed: int | None = 0) -> Any:
-    """Assigns normally distributed values to all weights, including biases; returns the layer."""
+    """Assigns normally distributed values to all weights, including biases. Returns the layer."""
     generator = np.random.default_rng(seed)
     layer.set_weights([generator.normal(0, scale, w.shape) for w in layer.trainable_weights])
     return layer
@@ -35,14 +35,14 @@ def dtype_policy(policy: Any) -> Iterator[None]:
 
 
 def require(condition: Any, message: Any) -> None:
-    """Raises an `AssertionError` unless a condition holds, even with `python -O`."""
+    """Raises an `AssertionError` unless a condition is true, even with `python -O`."""
     if not condition:
         raise AssertionError(message)
 
 
 @contextlib.contextmanager
 def requirement(message: Any) -> Iterator[None]:
-    """Converts errors of the block to `AssertionError`s with a message at the beginning."""
+    """Converts errors in the block to `AssertionError`s whose text begins with `message`."""
     try:
         yield
     except Exception as error:
@@ -50,13 +50,13 @@ def requirement(message: Any) -> Iterator[None]:
 
 
 def assert_close(received: Any, expected: Any, tolerance: float = 1e-5, message: Any = "") -> None:
-    """Compares nested arrays, with one tolerance for relative and absolute differences.
+    """Compares nested arrays. `tolerance` applies to relative and absolute differences.
 
     Args:
         received: Nested arrays.
         expected: Nested arrays.
         tolerance: Float. Defaults to `1e-5`.
-        message: String, the beginning of the error message. Defaults to `""`.
+        message: String, beginning of the error message. Defaults to `""`.
 
     Raises:
         AssertionError: If structures, shapes or values differ.
@@ -72,13 +72,13 @@ def assert_close(received: Any, expected: Any, tolerance: float = 1e-5, message:
 
 
 def assert_identical(received: Any, expected: Any, message: Any = "") -> None:
-    """Compares nested arrays bit by bit; see `assert_close`."""
+    """Raises an `AssertionError` unless nested arrays are equal, see `assert_close`."""
     for one, other in zip(tree.flatten(received), tree.flatten(expected), strict=True):
         np.testing.assert_array_equal(one, other, err_msg=message, verbose=not message)
 
 
 def fill_masked_with_noise(array: Any, mask: Any, seed: int | None = 0) -> Any:
-    """Returns `(batch, time, features)` with large random values where the mask is False."""
+    """Replaces `(batch, time, features)` by large random values where the mask is `False`."""
     generator = np.random.default_rng(seed)
     noise = generator.normal(size=array.shape).astype(array.dtype) * 100
     return np.where(mask[:, :, None], array, noise)

@@ -22,14 +22,14 @@ BEAMS = 3
 def check_decoder(make_decoder: Any, encoded: Any, token_ids: Any, sum_to_one: Any = True) -> None:
     """Checks that a decoder satisfies the contract of `StepDecoder`.
 
-    - `call`, `prepare_memory`, `initial_state` and `step` return what the contract requires:
-      float32 logits, a memory with one row per batch entry, a state with one row per beam, and the
-      same structure and dtypes of the state after each step.
-    - `step` returns the logits of `call` at every position, also for beams that share a memory, for
-      batch entries selected by `select`, and after a search has reordered the state. It depends
-      only on its arguments, and can be traced.
-    - Padding of source and target, other sentences of the batch and later tokens have no effect.
-    - Alignments are weights of the unmasked source positions.
+    - `call`, `prepare_memory`, `initial_state` and `step` return float32 logits, a memory with one
+      row per batch entry, and a state with one row per beam. The structure and dtypes of the state
+      do not change.
+    - `step` returns the same logits as `call` at every position. This is also true for beams that
+      share a memory, for batch entries that `select` returned, and after a search has reordered the
+      state. The result of `step` only depends on its arguments, and `step` can be traced.
+    - Padding of source and target, other sentences of the batch, and later tokens have no effect.
+    - Alignments are 0 at masked source positions.
 
     Args:
         make_decoder: Function without arguments that returns a new `StepDecoder`.
@@ -38,11 +38,11 @@ def check_decoder(make_decoder: Any, encoded: Any, token_ids: Any, sum_to_one: A
             and optionally `encoder_state`. The batch size must be at least 2.
         token_ids: Int32 array of shape `(batch, time)` with at least three tokens, beginning with
             the start token, without padding.
-        sum_to_one: Bool, whether the alignments of a step sum to 1. Otherwise, they sum to at most
-            1. Defaults to `True`.
+        sum_to_one: Bool, whether the alignments of a step must sum to 1. If `False`, the sum must
+            be at most 1. Defaults to `True`.
 
     Raises:
-        ValueError: If the arguments are not sufficient for the checks.
+        ValueError: If `encoded` or `token_ids` is not sufficient for the checks.
         AssertionError: If a requirement is not satisfied. The message names it.
 
     Example:
@@ -84,7 +84,7 @@ def check_decoder(make_decoder: Any, encoded: Any, token_ids: Any, sum_to_one: A
 
 
 def check_rows(state: Any, batch: Any, beam_width: Any) -> None:
-    """Checks that leaves have one row per beam, and leaves of `shared` one row per batch entry."""
+    """Checks that state tensors have a row per beam (in `shared`: a row per batch entry)."""
     own = {name: leaf for name, leaf in state.items() if name != "shared"}
     rows = {tuple(leaf.shape)[:1] for leaf in tree.flatten(own)}
     require(
@@ -102,7 +102,7 @@ def check_rows(state: Any, batch: Any, beam_width: Any) -> None:
 
 def _check_call(decoder, encoded, token_ids, logits):
     """Checks that padding, other sentences and later tokens do not change the logits of `call`."""
-    # Tokens from the third position on must not be seen before it.
+    # Replace the tokens from the third position on: earlier logits must not change.
     other = np.where(np.arange(token_ids.shape[1]) >= 2, token_ids[::-1, ::-1], token_ids)
     assert_close(
         to_numpy(decoder(other, **encoded))[:, :2],
@@ -159,7 +159,7 @@ def _check_steps(decoder, encoded, token_ids, logits):
 
 
 def _take_step(decoder, tokens, state, memory, message):
-    """Takes a step, and checks that it returns float32 logits with one row per hypothesis."""
+    """Runs a step, and checks that it returns float32 logits with one row per hypothesis."""
     with requirement(message):
         results = decoder.step(tokens, state, memory)
     require(
@@ -176,7 +176,7 @@ def _take_step(decoder, tokens, state, memory, message):
 
 
 def _check_same_kind(new_state, state):
-    """Checks that structure, ranks and dtypes of the state do not change, as a loop requires."""
+    """Checks that structure, ranks and dtypes of the state do not change, as loops require."""
     message = "Expected `step` to return a state with the structure of the state that it is given."
     with requirement(message):
         tree.assert_same_structure(new_state, state)
@@ -201,7 +201,7 @@ def _check_select(decoder, encoded, token_ids, logits):
 
 
 def _check_beams(decoder, encoded, token_ids, sum_to_one):
-    """Checks that beams of one memory get the same results as separate batch entries."""
+    """Checks that beams that share a memory get the same results as separate batch entries."""
     batch, time = token_ids.shape
     beams = np.stack([np.roll(token_ids, k, axis=1) for k in range(BEAMS)], axis=1)
     beams[:, :, 0] = token_ids[:, :1]
@@ -241,7 +241,7 @@ def _check_alignments(weights, mask, sum_to_one):
 
 
 def _check_reordering(decoder, encoded, token_ids):
-    """Checks that each beam has the history of its parent after the state was reordered."""
+    """Checks that each beam continues the history of its parent after the state is reordered."""
     batch, start = len(token_ids), token_ids[0, 0]
     repeated = _rows_of(encoded, np.repeat(np.arange(batch), BEAMS))
     generator = np.random.default_rng(0)
@@ -264,7 +264,7 @@ def _check_reordering(decoder, encoded, token_ids):
 
 
 def _check_tracing(decoder, encoded, token_ids):
-    """Checks that a step does not need values of tensors, because searches and exports trace it."""
+    """Checks that a step can run with symbolic tensors, because searches and exports trace it."""
     memory = decoder.prepare_memory(**encoded)
     state = decoder.initial_state(memory, max_length=token_ids.shape[1])
     symbolic = tree.map_structure(

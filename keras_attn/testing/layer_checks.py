@@ -30,21 +30,21 @@ def check_layer(
     mixed_dtype: Any = "float16",
     without_gradient: Any = (),
 ) -> None:
-    """Checks what every Keras layer must do, independent of what it computes.
+    """Checks requirements that apply to every Keras layer.
 
     - `get_config` contains all arguments, and `from_config` creates an equal layer.
     - In a functional model, shapes and dtypes are the same as in an eager call, and the model
       returns the same results after `save` and `load_model`.
     - Masked positions do not affect the outputs.
-    - With the policy "mixed_float16", the outputs are close to those in float32, and the weights
+    - With the policy "mixed_float16", the outputs are close to the float32 outputs, and the weights
       are float32.
     - One step of `fit` changes every weight, and no weight becomes NaN.
 
     Args:
         make_layer: Function without arguments that returns a new layer.
-        inputs: Dict of the call arguments, nested NumPy arrays.
-        masked: Dict from names of arguments of shape `(batch, time, features)` to the names of
-            their masks of shape `(batch, time)`. Defaults to `None`, no masks.
+        inputs: Dict of call arguments, nested NumPy arrays.
+        masked: Dict from the names of arguments `(batch, time, features)` to the names of their
+            masks `(batch, time)`. Defaults to `None`: no masks.
         mixed_dtype: String, dtype of float outputs with the policy "mixed_float16". Defaults to
             `"float16"`.
         without_gradient: Names of weights that cannot affect the outputs. Defaults to `()`.
@@ -91,7 +91,7 @@ def _check_config(layer, inputs, outputs):
     require(not missing, f"Expected all arguments in `get_config`. Missing: {missing}.")
     copy: Any = None
     with requirement("Expected `from_config` to make a layer from `get_config`."):
-        for _ in range(2):  # making a layer must not change the config
+        for _ in range(2):  # `from_config` must not change the configuration
             copy = type(layer).from_config(layer.get_config())
     for text in (_config_text(layer), _config_text(copy)):
         require(
@@ -106,7 +106,7 @@ def _check_config(layer, inputs, outputs):
 
 
 def _config_text(layer):
-    """Returns the configuration without Keras' ids of shared objects, which are addresses."""
+    """Returns the configuration as text, without the ids of shared objects."""
 
     def settings(config):
         if isinstance(config, dict):
@@ -166,7 +166,7 @@ def _input_of_known_shape(array):
 
 
 def _symbolic_input(array):
-    """Returns a symbolic input with unknown axes, except the features of float values."""
+    """Returns a symbolic input. All sizes except the features of float inputs are unknown."""
     free = array.ndim - (array.dtype.kind == "f")
     return keras.Input((None,) * (free - 1) + array.shape[free:], dtype=str(array.dtype))
 
@@ -207,8 +207,8 @@ def _check_training(make_layer, inputs, without_gradient):
     targets = [generator.normal(size=each.shape) for each in outputs]
     before = {weight.path: to_numpy(weight) for weight in layer.trainable_weights}
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Gradients do not exist")  # is checked below
-        fit: Any = model.fit  # Keras' annotations of its arguments are incomplete.
+        warnings.filterwarnings("ignore", "Gradients do not exist")  # checked below
+        fit: Any = model.fit  # The annotations in Keras are incomplete.
         history = fit(inputs, targets, batch_size=len(targets[0]), verbose=0)
     loss = history.history["loss"][0]
     require(np.isfinite(loss), f"Expected a finite loss in training. Received: {loss}.")

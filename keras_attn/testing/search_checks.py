@@ -15,23 +15,24 @@ PAD, START, END = 0, 1, 2
 def check_search(
     make_decoder: Any, encoded: Any, vocabulary_size: Any = 5, max_length: Any = 4
 ) -> Any:
-    """Checks that searches with a decoder find its best hypotheses and score them correctly.
+    """Checks that searches with a decoder find the best hypotheses and score them correctly.
 
-    It enumerates all sequences of a small vocabulary with `call`, searches them in NumPy, and
-    checks:
+    The function computes the probabilities of all sequences of a small vocabulary with `call`, runs
+    reference searches in NumPy, and checks that:
 
-    - A sufficiently wide `BeamDecoder` finds the best of all hypotheses.
+    - A `BeamDecoder` with a sufficiently large beam finds the best of all hypotheses.
     - `GreedyDecoder` and a `BeamDecoder` with one beam find the greedy hypothesis.
-    - A `BeamDecoder` with three beams finds the hypotheses of a beam search in NumPy.
-    - Scores and log probabilities are those of the generated tokens. Alignments, if any, are those
-      of steps with these tokens.
-    - Neither padding of the source nor other sentences of the batch change the results.
+    - A `BeamDecoder` with three beams finds the same hypotheses as the reference.
+    - Scores and log probabilities match the generated tokens. Alignments, if any, are equal to the
+      alignments of steps with these tokens.
+    - Padding of the source and other sentences of the batch do not change the results.
 
     Args:
         make_decoder: Function without arguments that returns a new `StepDecoder` with
             `vocabulary_size` tokens: 0 is padding, 1 the start token and 2 the end token.
         encoded: Dict of NumPy arrays, see `check_decoder`.
-        vocabulary_size: Int, small, because all sequences are enumerated. Defaults to `5`.
+        vocabulary_size: Int, number of tokens. It must be small, because the function enumerates
+            all sequences. Defaults to `5`.
         max_length: Int, maximum number of tokens of a hypothesis. Defaults to `4`.
 
     Raises:
@@ -98,7 +99,7 @@ def check_search(
 
 
 def check_padding_and_batch(search: Any, encoded: Any) -> None:
-    """Checks that the results of a sentence depend neither on padding nor on other sentences."""
+    """Checks that results do not depend on padding or on other sentences of the batch."""
     results = to_numpy(search(**encoded))
     columns = 3
     padded = to_numpy(search(**pad_source(encoded, columns)))
@@ -118,7 +119,7 @@ def check_padding_and_batch(search: Any, encoded: Any) -> None:
         for name, values in results.items():
             same = values[row : row + 1]
             if name in ("token_ids", "alignments"):
-                require(not same[:, :, time:].any(), message)  # others may need more steps
+                require(not same[:, :, time:].any(), message)  # other sentences may need more steps
                 same = same[:, :, :time]
             assert_close(alone[name], same, message=message)
 
@@ -130,10 +131,11 @@ def assert_found(
 
     Args:
         results: Dict of NumPy arrays, the results of a search.
-        expected: List with a list for each sentence of tuples of tokens, length, score and log
-            probability, best first. Missing hypotheses must be marked as missing in the results.
+        expected: List with one list of hypotheses per sentence, best first. A hypothesis is a tuple
+            of tokens, length, score and log probability. If a list has fewer hypotheses than the
+            results, the remaining results must be marked as missing.
         tolerance: Float. Defaults to `1e-4`.
-        search: String, name of the search in messages.
+        search: String, name of the search in error messages.
 
     Raises:
         AssertionError: If hypotheses or scores differ.
@@ -174,7 +176,7 @@ def assert_found(
 
 
 def _teacher_forced(decoder, encoded, vocabulary_size, max_length):
-    """Returns the log probabilities (V,) after every prefix, for each sentence."""
+    """Returns a dict from prefixes to log probabilities `(V,)` for each sentence."""
     inner = range(END + 1, vocabulary_size)
     sequences = list(itertools.product(inner, repeat=max_length - 1))
     token_ids = np.array([(START, *sequence) for sequence in sequences], "int32")
@@ -194,7 +196,7 @@ def _teacher_forced(decoder, encoded, vocabulary_size, max_length):
 
 
 def _check_alignments(decoder, encoded, results):
-    """Checks that alignments are those of steps with the tokens of the hypothesis."""
+    """Checks that alignments equal the alignments of steps with the tokens of a hypothesis."""
     alignments = results["alignments"]
     for rank in range(alignments.shape[1]):
         token_ids = results["token_ids"][:, rank]

@@ -1,7 +1,8 @@
-"""Searches over one sentence in NumPy, without batches, buffers or masks: slow and easy to read.
+"""Simple reference searches for one sentence in NumPy, without batches, buffers and masks.
 
-`log_probs_after(prefix)` gives the log probabilities `(V,)` of the token that follows a tuple of
-tokens. A hypothesis is a tuple of tokens, length, score and log probability.
+The argument `log_probs_after` is a function: `log_probs_after(prefix)` returns the log
+probabilities `(V,)` of the next token after a tuple of tokens. A hypothesis is a tuple of tokens,
+length, score and log probability.
 """
 
 import collections
@@ -47,10 +48,10 @@ def allowed_tokens(
 def without_repetition(
     logits_after: Any, repetition_penalty: Any = 1.0, no_repeat_ngram_size: Any = 0
 ) -> Any:
-    """Returns a `log_probs_after` with repetition penalty and n-gram blocking.
+    """Returns a function `log_probs_after` with repetition penalty and n-gram blocking.
 
-    The formulas are those of Keskar et al., 2019, and Paulus et al., 2018. Tokens that would repeat
-    an n-gram get a log probability of minus infinity.
+    It implements Keskar et al., 2019, and Paulus et al., 2018. Tokens that would repeat an n-gram
+    get a log probability of minus infinity.
     """
 
     size = no_repeat_ngram_size
@@ -73,7 +74,7 @@ def without_repetition(
 
 
 def with_prefix(log_probs_after: Any, forced: Any) -> Any:
-    """Returns a `log_probs_after` in which only the tokens `forced` are possible at first."""
+    """Returns a function `log_probs_after` in which all sequences begin with `forced`."""
 
     def only_forced(prefix):
         log_probs = np.array(log_probs_after(prefix))
@@ -87,7 +88,7 @@ def with_prefix(log_probs_after: Any, forced: Any) -> Any:
 def greedy_search(
     log_probs_after: Any, limit: Any, min_length: Any = 0, end: Any = 2, suppressed: Any = (0, 1)
 ) -> Any:
-    """Returns the tokens and their log probability. In a dead end, these are the tokens so far."""
+    """Returns the tokens and their log probability. Stops if all next tokens are impossible."""
     prefix, total = (), 0.0
     while len(prefix) < limit and prefix[-1:] != (end,):
         log_probs = log_probs_after(prefix)
@@ -115,16 +116,16 @@ def beam_search(
     num_groups: Any = 1,
     diversity_strength: Any = 0.5,
 ) -> Any:
-    """Beam search with a pool of ended hypotheses, the `num_hypotheses` best first.
+    """Runs a beam search. Returns the best `num_hypotheses` finished hypotheses, best first.
 
-    A beam without continuations, a dead end, moves to the pool too if its group has at most as many
-    possible continuations as beams. Dead ends come last.
+    A dead end is a beam whose next tokens are all impossible. If the group of a dead end has at
+    most as many possible continuations as beams, the dead end is also returned, after all finished
+    hypotheses.
 
-    `more(tokens)` is added to the score of a hypothesis. The groups are those of Vijayakumar et
-    al., 2018, with Hamming diversity.
+    `more(tokens)` is added to the score of a hypothesis. Groups implement diverse beam search with
+    Hamming diversity (Vijayakumar et al., 2018).
 
-    Sorting is stable, so that ties stay in the order in which they were found: by beam, then by
-    token.
+    Sorting is stable, so ties are ordered by beam, then by token.
     """
     if limit <= 0:
         return [((), 0, 0.0, 0.0)]
@@ -188,9 +189,10 @@ def every_hypothesis(
     end: Any = 2,
     suppressed: Any = (0, 1),
 ) -> Any:
-    """Returns all hypotheses, best first: those that end, and those that the length limit ends.
+    """Returns all hypotheses that end with the end token or reach the limit, best first.
 
-    They are followed by the dead ends, which no token may follow, best first.
+    They are followed by the dead ends, best first. A dead end is a sequence without possible next
+    tokens.
     """
     found, dead_ends, open_ones = [], [], [((), 0.0)]
     while open_ones:

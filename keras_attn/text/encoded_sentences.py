@@ -13,14 +13,14 @@ class EncodedSentences:
     """Stores sentences of token ids in two arrays with random access.
 
     Sentence `i` is `ids[offsets[i]:offsets[i + 1]]`, without start, end and padding ids. `load`
-    memory-maps both arrays: only pages that are read need memory, so a corpus may be larger than
-    the memory.
+    memory-maps both arrays, so the corpus may be larger than the main memory.
 
     Args:
         ids: Int32 array of shape `(num_tokens,)`.
-        offsets: Int64 array of shape `(num_sentences + 1,)`, non-decreasing from 0 to `num_tokens`.
-        special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`: those of
-            tokenizers that `SentencePieceTokenizer.train` creates.
+        offsets: Int64 array of shape `(num_sentences + 1,)`. The first offset is 0, the last offset
+            is `num_tokens`, and the offsets do not decrease.
+        special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`: the ids that
+            `SentencePieceTokenizer.train` uses.
 
     Raises:
         ValueError: If `offsets` does not range from 0 to the number of ids.
@@ -40,7 +40,8 @@ class EncodedSentences:
         special_token_ids: SpecialTokenIds | None = None,
     ) -> None:
         self.special_token_ids = special_token_ids or SpecialTokenIds()
-        # A plain array over the same pages: slices of np.memmap create an additional Python object.
+        # Speed: convert np.memmap to a plain array, because each slice of a memmap creates an
+        # additional Python object.
         self.ids = np.asarray(ids)
         self.offsets = np.asarray(offsets)
         if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != len(self.ids):
@@ -55,7 +56,7 @@ class EncodedSentences:
         sentences: Sequence[Sequence[int]],
         special_token_ids: SpecialTokenIds | None = None,
     ) -> "EncodedSentences":
-        """Creates an instance in memory from lists of ids.
+        """Creates `EncodedSentences` in memory from lists of ids.
 
         Args:
             sentences: List of lists of ids.
@@ -80,7 +81,7 @@ class EncodedSentences:
             special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`.
         """
         ids_path, offsets_path = file_paths(directory, name)
-        # An empty file cannot be mapped.
+        # np.memmap cannot map an empty file.
         ids = np.memmap(ids_path, "<i4", "r") if ids_path.stat().st_size else np.zeros(0, "<i4")
         return cls(ids, np.memmap(offsets_path, "<i8", "r"), special_token_ids)
 
@@ -92,7 +93,7 @@ class EncodedSentences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Int32 array `(num_sentences,)`, number of ids of every sentence, without special ids."""
+        """Int32 array `(num_sentences,)`, number of ids of each sentence, without special ids."""
         return np.diff(self.offsets).astype(np.int32)
 
     def padded(
@@ -102,14 +103,14 @@ class EncodedSentences:
         start_token_id: int | None = None,
         end_token_id: int | None = None,
     ) -> np.ndarray:
-        """Gathers sentences into one array, padded on the right with the id of padding.
+        """Gathers sentences into one array, padded on the right.
 
         Args:
             rows: Int array of shape `(batch,)`, sentence indices.
-            width: Int, number of columns; at least the length of the longest sentence with its
-                special ids.
-            start_token_id: Int, id inserted before every sentence. Defaults to `None`.
-            end_token_id: Int, id appended to every sentence. Defaults to `None`.
+            width: Int, number of columns. It must be at least the length of the longest sentence,
+                including its special ids.
+            start_token_id: Int, id inserted before every sentence. Defaults to `None`: no id.
+            end_token_id: Int, id appended to every sentence. Defaults to `None`: no id.
 
         Returns:
             Int32 array of shape `(batch, width)`.
@@ -118,7 +119,7 @@ class EncodedSentences:
         lengths = self.offsets[rows + 1] - starts  # (B,)
         first = 0 if start_token_id is None else 1
         position = np.arange(width) - first  # (T,)
-        # `take` needs at least one id, also if all sentences are empty.
+        # `take` needs at least one id, even if all sentences are empty.
         pool = self.ids if len(self.ids) else np.zeros(1, np.int32)
         ids = pool.take(starts[:, None] + position, mode="clip")  # (B, T)
         is_piece = (position >= 0) & (position < lengths[:, None])  # (B, T)

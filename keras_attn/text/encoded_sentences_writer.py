@@ -1,4 +1,4 @@
-"""Writer of sentences of token ids to files that can be memory-mapped."""
+"""Writes sentences of token ids to files that can be memory-mapped."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -11,12 +11,11 @@ from keras_attn.text.encoded_sentences import file_paths
 
 
 class EncodedSentencesWriter:
-    """Appends sentences of ids to the two files that `EncodedSentences.load` maps.
+    """Appends sentences of ids to the two files that `EncodedSentences.load` reads.
 
     Args:
         directory: Path of an existing directory.
-        name: String, name of the sentences, such as `"source"`, from which the file names are
-            derived.
+        name: String, name of the sentences, such as `"source"`. The file names contain it.
     """
 
     def __init__(self, directory: str | PathLike, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Batches of sentence pairs with similar lengths, in an order given by the seed and the epoch."""
+"""Batches of sentence pairs with similar lengths. Seed and epoch determine their order."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -14,59 +14,63 @@ from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# Maximum length of a sampled sentence, relative to the longest sentence of the corpus.
+# Maximum length of a sampled segmentation, relative to the longest sentence of the corpus.
 _MOST_GROWTH = 1.25
-# Pairs that are sampled at a time. More need more memory, fewer give batches with more padding.
+# Number of pairs that are sampled at a time. A larger number needs more memory, and a smaller
+# number results in more padding.
 _PAIRS_PER_CHUNK = 2**15
 
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 class LengthBucketedBatches:
-    """Batches of a corpus with about the same number of tokens, and little padding.
+    """Batches of sentence pairs with about the same number of tokens and little padding.
 
-    The pairs are sorted by the padded length of their longer side, then by the difference of their
-    lengths, and divided into buckets of a few batches each. Each epoch shuffles the pairs inside of
-    each bucket, cuts the buckets into batches, and shuffles the batches. Every pair is used exactly
-    once per epoch. Buckets and batch sizes depend on the lengths alone, so all epochs have the same
-    number of steps. The content of step n depends on `(seed, n)` alone, so a training can resume at
-    any step, also in the middle of an epoch. Memory: 8 bytes per pair (about 32 while the buckets
-    are created, and 16 after an epoch was shuffled); the ids remain in their files.
+    The pairs are sorted by the padded length of the longer sentence, then by the difference of the
+    two lengths, and divided into buckets of a few batches. Each epoch shuffles the pairs in each
+    bucket, divides the buckets into batches, and shuffles the batches. Every pair occurs exactly
+    once per epoch. The buckets and batch sizes only depend on the lengths, so all epochs have the
+    same number of steps. The content of step n only depends on the seed and n, so a training can
+    resume at any step, even in the middle of an epoch. The object needs 8 bytes of memory per pair
+    (about 32 bytes while it creates the buckets, and 16 bytes after it has shuffled an epoch). The
+    ids remain in their files.
 
-    With `tokenizers`, the lengths differ in each epoch. An epoch then processes the corpus in
-    chunks of up to 32,768 randomly selected pairs: it samples their segmentations, sorts them, and
-    cuts them into the number of batches of the first chunk of epoch 0. The ids of one chunk are in
-    memory.
+    With `tokenizers`, the lengths are different in each epoch. An epoch then processes the corpus
+    in chunks of up to 32,768 randomly selected pairs. For each chunk, it samples the segmentations,
+    sorts the pairs, and divides them into batches. All chunks have the same number of batches as
+    the first chunk of epoch 0. The ids of one chunk are in memory.
 
     Args:
         corpus: `ParallelCorpus`.
-        tokens_per_batch: Positive int, maximum number of tokens of a batch: number of pairs times
-            the padded length of the longer side, with its end (or start) id. With `tokenizers`, it
-            is approximate.
-        seed: Int >= 0, seed of the shuffles. Defaults to `0`.
-        shuffle: Bool. If `False`, every epoch has the same batches, in order of their lengths (with
-            `tokenizers`: the same chunks). Defaults to `True`.
-        batches_per_bucket: Int >= 1. A larger value mixes the pairs more, a smaller value pads
-            less; with `1`, only the order of the batches is shuffled. Without `shuffle`, it is 1.
-            Defaults to `4`.
-        length_multiple: Int >= 1. Padded lengths are rounded up to a multiple of it, for hardware
-            that prefers multiples of 8 or a compiler that should get few shapes. Defaults to `1`.
-        batch_multiple: Int >= 1. Batches are filled up to a multiple of it with empty pairs, whose
-            source is an end id, whose target is a start id, and which have no label. Set it to the
-            number of replicas, so that all replicas get rows: Keras requires parts of equal size in
-            the first batch. Defaults to `1`.
-        tokenizers: Pair of `SentencePieceTokenizer`, for source and target, to sample the
-            segmentation of each sentence in each epoch (subword regularization, see
-            `SentencePieceTokenizer.sample`). Defaults to `None`: the ids of the corpus.
-        sampling_alpha: Float, argument `alpha` of `sample`. Sampled segmentations are longer, so an
-            epoch has more steps. A sentence keeps the ids of the corpus if its sample exceeds 1.25
-            times the longest sentence of its side or the size of a batch, or if it contains an
+        tokens_per_batch: Positive int, maximum number of tokens of a batch. The number of tokens is
+            the number of pairs times the padded length of the longer side, including the end or
+            start id. With `tokenizers`, the limit is approximate.
+        seed: Int >= 0, seed of the random order. Defaults to `0`.
+        shuffle: Bool, whether to shuffle. If `False`, every epoch has the same batches, sorted by
+            length (with `tokenizers`: the same chunks). Defaults to `True`.
+        batches_per_bucket: Int >= 1. A larger value shuffles the pairs more, and a smaller value
+            results in less padding. With `1`, only the order of the batches is shuffled. If
+            `shuffle=False`, the value is ignored. Defaults to `4`.
+        length_multiple: Int >= 1. Padded lengths are rounded up to a multiple of this value, for
+            example because multiples of 8 are faster, or to limit the number of shapes that are
+            compiled. Defaults to `1`.
+        batch_multiple: Int >= 1. The number of pairs of a batch is rounded up to a multiple of this
+            value with empty pairs. The source of an empty pair is an end id, its target is a start
+            id, and its labels are padding. Set it to the number of replicas, because Keras requires
+            that all replicas get the same number of rows of the first batch. Defaults to `1`.
+        tokenizers: Pair of `SentencePieceTokenizer`s for source and target. If it is given, the
+            segmentation of each sentence is sampled again in each epoch (subword regularization,
+            see `SentencePieceTokenizer.sample`). Defaults to `None`: the ids of the corpus.
+        sampling_alpha: Float, argument `alpha` of `SentencePieceTokenizer.sample`. Sampled
+            segmentations are longer, so an epoch has more steps. A sentence keeps its ids in the
+            corpus if the sampled segmentation is longer than 1.25 times the longest sentence of the
+            source or target, if it does not fit into a batch, or if the sentence contains an
             unknown id. Defaults to `0.1`.
         source_start: Bool, whether sources begin with the start id, for an encoder with a
             `start_token_id`. Defaults to `False`.
 
     Attributes:
-        steps_per_epoch: Int, number of batches of an epoch, equal for all epochs.
+        steps_per_epoch: Int, number of batches per epoch. It is the same for all epochs.
 
     Raises:
         ValueError: If the corpus is empty, an argument is out of range, or a pair is longer than
@@ -123,7 +127,7 @@ class LengthBucketedBatches:
         self.tokenizers = tokenizers
         self.sampling_alpha = sampling_alpha
         self.source_start = source_start
-        # Special ids of a sentence of each side.
+        # Number of special ids of a source sentence and of a target sentence.
         self._num_special = (2 if source_start else 1), 1
 
         widest = self._widths(corpus).max()
@@ -152,7 +156,7 @@ class LengthBucketedBatches:
         self.steps_per_epoch = self._num_chunks * self._steps_per_chunk
 
     def rows(self, step: int) -> np.ndarray:
-        """Returns the corpus indices of the pairs of a global step, ints `(batch,)`."""
+        """Returns the corpus indices `(batch,)` of the pairs of a global step."""
         chunk, batch = self._find(step)
         return chunk.rows[batch]
 
@@ -164,10 +168,10 @@ class LengthBucketedBatches:
 
         Returns:
             Tuple `({"source_ids", "target_ids"}, labels)` of int32 arrays, padded on the right.
-            `source_ids` `(batch, source_length)` ends with the end id, and begins with the start id
-            if `source_start`. `target_ids` `(batch,
-            target_length)` begins with the start id. `labels` `(batch, target_length)` ends with
-            the end id. All special ids are those of the side, see `EncodedSentences`.
+            `source_ids` `(batch, source_length)` ends with the end id. It begins with the start id
+            if `source_start` is `True`. `target_ids` `(batch, target_length)` begins with the start
+            id. `labels` `(batch, target_length)` ends with the end id. The special ids of source
+            and target can be different, see `EncodedSentences`.
         """
         chunk, batch = self._find(step)
         rows, source, target = chunk.order[batch], chunk.pairs.source, chunk.pairs.target
@@ -190,7 +194,7 @@ class LengthBucketedBatches:
                     (labels, of_target),
                 )
             )
-            # One real id: a row that is all padding would disable the fused GPU kernel of an RNN.
+            # Insert one id: a row of padding only would disable the fused GPU kernel of an RNN.
             source_ids[len(rows) :, 0] = of_source.end
             target_ids[len(rows) :, 0] = of_target.start
         return {"source_ids": source_ids, "target_ids": target_ids}, labels
@@ -200,23 +204,24 @@ class LengthBucketedBatches:
         return islice(self.stream(epoch * self.steps_per_epoch), self.steps_per_epoch)
 
     def stream(self, start_step: int = 0) -> Iterator[Batch]:
-        """Yields batches without end, beginning at any global step."""
+        """Yields an infinite sequence of batches, beginning at a global step."""
         _check_at_least("start_step", start_step, 0)
         return map(self.batch, count(start_step))
 
     def dataset(self, start_step: int = 0, num_steps: int | None = None) -> "tf.data.Dataset":
         """Returns the batches as a prefetched `tf.data.Dataset`.
 
-        The batches are global: under `MirroredStrategy`, `fit` divides each of them among the
-        replicas (set `batch_multiple`). The auto-shard policy is DATA: under a strategy with
-        several workers, each worker creates all batches and keeps its part. Call `fit` with
-        `shuffle=False`; otherwise Keras warns that it does not shuffle a dataset.
+        The batches are global: with `MirroredStrategy`, `fit` divides each batch among the replicas
+        (set `batch_multiple`). The auto-shard policy is DATA: with several workers, each worker
+        creates all batches and keeps its rows of each batch. Call `fit` with `shuffle=False`,
+        otherwise Keras warns that it does not shuffle a dataset.
 
         Args:
             start_step: Int >= 0, first global step. Defaults to `0`.
-            num_steps: Int, number of batches. Defaults to `None`, an endless dataset: pass
-                `steps_per_epoch` to `fit`, and each epoch continues where the previous one ended.
-                For validation data, pass `num_steps=batches.steps_per_epoch`.
+            num_steps: Int, number of batches. For validation data, pass
+                `num_steps=batches.steps_per_epoch`. Defaults to `None`: an infinite dataset. In
+                this case, pass `steps_per_epoch` to `fit`; each epoch continues where the previous
+                epoch ended.
 
         Returns:
             Dataset of `({"source_ids", "target_ids"}, labels)`, int32 tensors of shape `(None,
@@ -250,22 +255,22 @@ class LengthBucketedBatches:
         data_policy = tf.data.experimental.AutoShardPolicy.DATA
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = data_policy
-        # Without autotune: there is nothing to tune, and the end of the dataset would wait for the
-        # sleeping autotune thread, in each validation and after the last epoch.
+        # Speed: disable autotune. There is nothing to tune, and at the end of each validation, the
+        # dataset would wait for the sleeping autotune thread.
         options.autotune.enabled = False
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
-        # A large buffer hides the shuffle between two epochs.
+        # Speed: shuffling between two epochs takes time, so use a large buffer.
         return dataset.prefetch(64).with_options(options)
 
     def _find(self, step: int) -> tuple["_Chunk", slice]:
-        """Returns the chunk of a global step, and the slice of its order that is the batch."""
+        """Returns the chunk of a global step, and the slice of `chunk.order` of the batch."""
         chunk, index = divmod(step, self._steps_per_chunk)
         chunk = self._chunk(*divmod(chunk, self._num_chunks))
         batch = chunk.batch_order[index]
         return chunk, slice(chunk.batch_starts[batch], chunk.batch_starts[batch + 1])
 
     def _chunk(self, epoch: int, index: int) -> "_Chunk":
-        # Read once, because another thread may replace it.
+        # Read the attribute only once, because another thread may replace it.
         last = self._last_chunk
         if last is not None and last[0] == (epoch, index):
             return last[1]
@@ -279,7 +284,7 @@ class LengthBucketedBatches:
             generator = np.random.default_rng((self.seed, epoch, index))
             order = order.copy()
             for bucket in np.split(order, cut.bucket_starts[1:-1]):
-                generator.shuffle(bucket)  # a view: shuffles order
+                generator.shuffle(bucket)  # a view of `order`
             batch_order = generator.permutation(cut.num_batches)
         rows = order if rows is None else rows[order]
         chunk = _Chunk(pairs, order, rows, cut.batch_starts, batch_order)
@@ -287,7 +292,7 @@ class LengthBucketedBatches:
         return chunk
 
     def _drawn_chunk(self, epoch: int, index: int) -> tuple[ParallelCorpus, np.ndarray]:
-        """Returns pairs with segmentations sampled for an epoch, and their corpus indices."""
+        """Returns the pairs of a chunk with sampled segmentations, and their corpus indices."""
         rows = np.array_split(self._order_of_pairs(epoch), self._num_chunks)[index]
         seeds = np.random.SeedSequence((self.seed, epoch, index)).generate_state(2)
         sides = []
@@ -302,35 +307,36 @@ class LengthBucketedBatches:
             special = sentences.special_token_ids
             drawn = tokenizer.sample(tokenizer.decode(known), self.sampling_alpha, int(seed))
             for row, pieces in enumerate(drawn):
-                # The text of an unknown id is lost, so such a sentence cannot be sampled.
+                # Unknown ids cannot be decoded, so do not sample sentences that contain them.
                 if len(pieces) <= longest and special.unknown not in known[row]:
                     known[row] = pieces
             sides.append(EncodedSentences.from_lists(known, special))
         return ParallelCorpus(*sides), rows
 
     def _order_of_pairs(self, epoch: int) -> np.ndarray:
-        """Returns the random order in which an epoch assigns the pairs to chunks."""
+        """Returns the random order of the pairs, which assigns them to the chunks of an epoch."""
         rows = np.arange(len(self.corpus))
         if self._num_chunks == 1:
             return rows
-        seed = self.seed, epoch if self.shuffle else 0, self._num_chunks  # differs from all chunks
-        last = self._last_order  # read once, as in `_chunk`
+        seed = self.seed, epoch if self.shuffle else 0, self._num_chunks  # no chunk has this seed
+        last = self._last_order  # read only once, see `_chunk`
         if last is None or last[0] != seed:
             last = self._last_order = seed, np.random.default_rng(seed).permutation(rows)
         return last[1]
 
     def _cut(self, pairs: ParallelCorpus, num_batches: int | None = None) -> "_Cut":
-        """Cuts pairs into batches of `tokens_per_batch`, or evenly into `num_batches`."""
+        """Divides pairs into batches of `tokens_per_batch`, or evenly into `num_batches`."""
         widths = self._widths(pairs)  # (N,)
         differences = pairs.source.lengths - pairs.target.lengths  # (N,)
-        # Reverse the differences for every second width, so that neighbours are similar.
+        # Reverse the order of the differences for every second width, so that adjacent pairs at the
+        # boundary of two widths are similar.
         differences[widths // self.length_multiple % 2 == 1] *= -1
         order = np.lexsort((differences, widths))  # (N,)
-        widths = widths[order].astype("int64")  # which many pairs of a bucket fit into
+        widths = widths[order].astype("int64")  # avoid overflows
 
         def cut(tokens_per_batch):
-            pairs_per_batch = tokens_per_batch // widths  # (N,), never rising
-            # Round down, so that a full batch needs no empty pairs.
+            pairs_per_batch = tokens_per_batch // widths  # (N,), not increasing
+            # Round down to a multiple, so that a full batch needs no empty pairs.
             too_many = pairs_per_batch % self.batch_multiple
             pairs_per_batch -= np.where(pairs_per_batch > self.batch_multiple, too_many, 0)
             bucket_starts = _bucket_starts(pairs_per_batch, self.batches_per_bucket)
@@ -344,7 +350,7 @@ class LengthBucketedBatches:
         return whole._replace(batch_starts=_split_largest(whole.batch_starts, num_batches))
 
     def _widths(self, pairs: ParallelCorpus) -> np.ndarray:
-        """Returns the padded length of the longer side of every pair, ints `(N,)`."""
+        """Returns the padded length `(N,)` of the longer side of every pair."""
         of_source, of_target = self._num_special
         return self._padded_length(
             np.maximum(pairs.source.lengths + of_source, pairs.target.lengths + of_target)
@@ -363,7 +369,7 @@ class LengthBucketedBatches:
 
 
 class _Cut(NamedTuple):
-    """Order of the pairs by length, and the boundaries of buckets and batches."""
+    """Sorted order of the pairs, and the boundaries of buckets and batches."""
 
     order: np.ndarray  # (N,)
     bucket_starts: np.ndarray  # (buckets + 1,)
@@ -375,29 +381,29 @@ class _Cut(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """Pairs of an epoch that are cut and shuffled together."""
+    """Pairs of an epoch that are divided into batches and shuffled together."""
 
     pairs: ParallelCorpus
-    order: np.ndarray  # (N,), of the pairs
-    rows: np.ndarray  # (N,), their numbers in the corpus, in this order
-    batch_starts: np.ndarray  # (batches + 1,), in this order
+    order: np.ndarray  # (N,), indices into `pairs`
+    rows: np.ndarray  # (N,), indices into the corpus, in the same order
+    batch_starts: np.ndarray  # (batches + 1,), indices into `order`
     batch_order: np.ndarray  # (batches,)
 
 
 def _bucket_starts(pairs_per_batch: np.ndarray, batches_per_bucket: int) -> np.ndarray:
-    """Returns the starts of all buckets, and the end."""
+    """Returns the start indices of all buckets, followed by the end index."""
     starts = [0]
     while starts[-1] < len(pairs_per_batch):
         start = starts[-1]
         most = batches_per_bucket * pairs_per_batch[start]
-        # Each added pair needs room and, if it is longer, reduces the pairs per batch.
+        # Add pairs while they fit. A longer pair reduces the number of pairs per batch.
         room = batches_per_bucket * pairs_per_batch[start : start + most]
         starts.append(start + int(np.count_nonzero(np.arange(1, len(room) + 1) <= room)))
     return np.array(starts)
 
 
 def _batch_starts(pairs_per_batch: np.ndarray, bucket_starts: np.ndarray) -> np.ndarray:
-    """Returns the starts of all batches, and the end. Each bucket is cut evenly."""
+    """Divides each bucket evenly. Returns the start indices of all batches and the end index."""
     starts = [np.zeros(1, int)]
     for start, end in pairwise(bucket_starts):
         num_batches = -(-(end - start) // pairs_per_batch[end - 1])
@@ -406,7 +412,7 @@ def _batch_starts(pairs_per_batch: np.ndarray, bucket_starts: np.ndarray) -> np.
 
 
 def _split_largest(starts: np.ndarray, num_batches: int) -> np.ndarray:
-    """Halves the batches with the most pairs until there are `num_batches`."""
+    """Divides the largest batches into halves until there are `num_batches`."""
     while len(starts) - 1 < num_batches:
         sizes = np.diff(starts)
         largest = sizes.argmax()

@@ -14,33 +14,36 @@ def mask_tokens(
     special_token_ids: Sequence[int] = (0, 1, 2),
     pad_token_id: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Masks random tokens for masked language modeling.
+    """Selects random tokens and masks them for masked language modeling.
 
-    Introduced by [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section 3.1. Most of the
-    selected tokens are replaced by the mask, some by a random token, and the rest are unchanged, so
-    that a model must predict all tokens. Use a different `seed` in each epoch to mask different
-    tokens.
+    The method was introduced by [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section
+    3.1. Most of the selected tokens are replaced by the mask token, some are replaced by a random
+    token, and the rest are unchanged. The model cannot tell which unmasked tokens were selected, so
+    it must learn a representation of every token. Use a different `seed` in each epoch to mask
+    different tokens.
 
     Args:
         token_ids: Int array of shape `(batch, time)`.
         vocabulary_size: Positive int, number of ids.
-        mask_token_id: Int, id of the mask.
-        seed: Int, or tuple of ints such as `(seed, epoch, step)`. Equal seeds mask the same tokens.
-        rate: Float in [0, 1], fraction of the tokens that are selected. Defaults to `0.15`.
-        mask_rate: Float in [0, 1], fraction of the selected tokens that are replaced by the mask.
+        mask_token_id: Int, id of the mask token.
+        seed: Int, or tuple of ints such as `(seed, epoch, step)`. Calls with the same seed mask the
+            same tokens.
+        rate: Float in [0, 1], probability that a token is selected. Defaults to `0.15`.
+        mask_rate: Float in [0, 1], probability that a selected token is replaced by the mask token.
             Defaults to `0.8`.
-        random_rate: Float in [0, 1], fraction of the selected tokens that are replaced by a random
-            token, which is neither special nor the mask. Defaults to `0.1`.
-        special_token_ids: Tuple of ints that are never selected. Defaults to `(0, 1, 2)`, the ids
-            of padding, start and end.
+        random_rate: Float in [0, 1], probability that a selected token is replaced by a random
+            token. Special tokens and the mask token are not used as random tokens. Defaults to
+            `0.1`.
+        special_token_ids: Tuple of ints, ids that are never selected. Defaults to `(0, 1, 2)`:
+            padding, start and end.
         pad_token_id: Int, label of tokens that are not selected. Defaults to `0`.
 
     Returns:
         Tuple of two int32 arrays of shape `(batch, time)`: the ids with masked tokens, and the
-        labels, which are `pad_token_id` for tokens that are not selected.
+        labels. A label is the original id of a selected token, and `pad_token_id` elsewhere.
 
     Raises:
-        ValueError: If a rate is out of range, or the mask is not in the vocabulary.
+        ValueError: If a rate is out of range, or the mask token is not in the vocabulary.
 
     Example:
 

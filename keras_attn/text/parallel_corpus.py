@@ -20,10 +20,10 @@ _REPORT = "corpus.json"
 
 
 class ParallelCorpus:
-    """Sentence pairs as token ids, for instance of two parallel text files.
+    """Sentence pairs as token ids, for example the lines of two parallel text files.
 
-    The text is encoded once. Training then has random access to the ids, which makes it cheap to
-    shuffle the whole corpus and to resume exactly.
+    The text is encoded only once. Training then has random access to the ids, so it can shuffle the
+    whole corpus and resume exactly at low cost.
 
     Args:
         source: `EncodedSentences` of the source side.
@@ -86,20 +86,22 @@ class ParallelCorpus:
         max_target_length: int,
         directory: str | PathLike,
     ) -> "ParallelCorpus":
-        """Encodes two text files into a new directory, with bounded memory, and opens it.
+        """Encodes two text files into a new directory, with bounded memory, and loads it.
 
-        The directory appears when it is complete. An error removes partial files. Partial files of
-        a killed process are removed by the next call.
+        The directory is created atomically when all files are complete. If an error occurs, partial
+        files are removed. If the process is killed, the next call removes its partial files.
 
         Args:
             source_path: Path of a UTF-8 text file, plain or `.gz`, with one sentence per line.
-            target_path: Path of the file whose line i translates line i of the source.
+            target_path: Path of the target file. Line i must be the translation of line i of the
+                source file.
             source_tokenizer: `Tokenizer` of the source.
-            target_tokenizer: `Tokenizer` of the target; it may be the same.
-            max_source_length: Positive int, maximum number of tokens of a source, without start and
-                end ids. Longer pairs are dropped and counted. Pairs with more than 32 characters
-                per allowed token are dropped without encoding.
-            max_target_length: Positive int, maximum number of tokens of a target, likewise.
+            target_tokenizer: `Tokenizer` of the target. It may be the same object.
+            max_source_length: Positive int, maximum number of tokens of a source sentence, without
+                start and end ids. Pairs with longer sentences are dropped and counted. Sentences
+                with more than `32 * max_source_length` characters are dropped without encoding.
+            max_target_length: Positive int, maximum number of tokens of a target sentence, with the
+                same rules.
             directory: Path of the directory to create.
 
         Returns:
@@ -154,14 +156,14 @@ class ParallelCorpus:
                 report[f"{side}_special_token_ids"] = SpecialTokenIds.of(tokenizer)._asdict()
             Path(encoded, _REPORT).write_text(json.dumps(report, indent=2) + "\n")
             flush_to_disk(encoded)
-            _refuse_existing(directory)  # another process may have been faster
+            _refuse_existing(directory)  # another process may have created it
             os.rename(encoded, directory)
             flush_directory(directory.parent)
         return cls.load(directory)
 
     @classmethod
     def load(cls, directory: str | PathLike) -> "ParallelCorpus":
-        """Opens a directory created by `encode`.
+        """Loads a directory that `encode` created.
 
         Args:
             directory: Path of the directory.
@@ -206,7 +208,7 @@ def _refuse_existing(directory: Path) -> None:
 
 
 def _read_pairs(source_path, target_path) -> Iterator[tuple[str, str]]:
-    """Yields the pairs of lines. Raises a `ValueError` if the numbers of lines differ."""
+    """Yields pairs of lines. Raises a `ValueError` if the files have different numbers of lines."""
     count = 0
     lines = zip_longest(read_lines(source_path), read_lines(target_path))
     for count, (source, target) in enumerate(lines, start=1):

@@ -16,26 +16,28 @@ from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
 if TYPE_CHECKING:
     from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
 
-# The sums of unigram training depend on the number of threads. A fixed number, independent of the
-# cores, gives the same model on every machine.
+# The sums in unigram training depend on the number of threads. Use a fixed number, so that training
+# creates the same model on every machine.
 _NUM_THREADS = 16
 _SEED_LOCK = Lock()
 
 
 class SentencePieceTokenizer:
-    """Subword tokenizer for raw text, with lossless detokenization.
+    """Subword tokenizer for raw text with lossless detokenization.
 
-    [Kudo and Richardson, 2018](https://arxiv.org/abs/1808.06226) introduced SentencePiece. The
-    model type `"unigram"` is by [Kudo, 2018](https://arxiv.org/abs/1804.10959), `"bpe"` by
-    [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909). The same model bytes give the same
-    ids here, in a TensorFlow graph (`to_tensorflow`) and in the runtime.
+    SentencePiece was introduced by [Kudo and Richardson, 2018](https://arxiv.org/abs/1808.06226),
+    the model type `"unigram"` by [Kudo, 2018](https://arxiv.org/abs/1804.10959), and `"bpe"` by
+    [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909). With the same model bytes, this
+    class, a TensorFlow graph (`to_tensorflow`) and `keras_attn_runtime` compute the same ids.
 
     Args:
-        model: Bytes of a SentencePiece model, as `train` or `spm_train` creates it.
-        pad_token_id: Int, id of padding. Defaults to `None`: that of the model, if it has one.
-        start_token_id: Int, first input of a decoder. Defaults to `None`: that of the model, if it
-            has one.
-        end_token_id: Int, end of a sentence. Defaults to `None`: that of the model, if it has one.
+        model: Bytes of a SentencePiece model that `train` or `spm_train` created.
+        pad_token_id: Int, id of padding. Required if the model has no padding id. Defaults to
+            `None`: the padding id of the model.
+        start_token_id: Int, first input of a decoder. Required if the model has no start id.
+            Defaults to `None`: the start id of the model.
+        end_token_id: Int, id of the end of a sentence. Required if the model has no end id.
+            Defaults to `None`: the end id of the model.
 
     Attributes:
         model: Bytes of the model. Tokenizers with equal bytes have the same vocabulary.
@@ -46,8 +48,8 @@ class SentencePieceTokenizer:
         unknown_token_id: Int; 3 for a model created by `train`.
 
     Raises:
-        ValueError: If the bytes are not a complete model, the model lacks a special id that is not
-            given, or an id is outside of the vocabulary.
+        ValueError: If the bytes are not a complete model, a required special id is missing, or an
+            id is outside of the vocabulary.
         ImportError: If `sentencepiece` is not installed.
 
     Example:
@@ -115,27 +117,30 @@ class SentencePieceTokenizer:
         max_sentences: int = 1_000_000,
         user_defined_symbols: Sequence[str] = (),
     ) -> "SentencePieceTokenizer":
-        """Trains a vocabulary on text files. The same files always give the same bytes.
+        """Trains a vocabulary on text files. The result is deterministic.
 
-        The files are streamed. At most `max_sentences` lines, sampled evenly, are held in memory.
+        The files are streamed. At most `max_sentences` lines, a uniform sample, are in memory.
 
         Args:
             files: Path or list of paths of text files, plain or `.gz`, with one sentence per line.
                 Pass the files of both languages for a shared vocabulary.
-            vocabulary_size: Positive int, maximum number of ids, including the four special ids. A
-                small text may give a smaller vocabulary: see the attribute `vocabulary_size`.
+            vocabulary_size: Positive int, maximum number of ids, including the four special ids.
+                With a small text, the vocabulary can be smaller, see the attribute
+                `vocabulary_size`.
             model_type: String, `"unigram"`, `"bpe"` or `"char"`. Defaults to `"unigram"`.
             byte_fallback: Bool, whether characters outside of the vocabulary are encoded as bytes
-                (256 additional ids) instead of one unknown id. Defaults to `False`.
-            normalizer: String, `"nmt_nfkc"` (Unicode NFKC, white space collapsed) or `"identity"`
-                for text whose spaces, tabs and newlines are significant and survive `encode` and
-                `decode`. Defaults to `"nmt_nfkc"`.
-            character_coverage: Float in (0, 1], fraction of the characters of the text that get an
-                id. Use a lower value such as 0.9995 for Chinese, Japanese or noisy text, where rare
-                characters would fill the vocabulary. Defaults to `1.0`.
-            max_sentences: Positive int, number of lines used for training. Defaults to `1_000_000`.
-            user_defined_symbols: String or list of strings that are always one piece, such as
-                `("<2de>",)`. Defaults to `()`.
+                (256 additional ids) instead of the unknown id. Defaults to `False`.
+            normalizer: String. `"nmt_nfkc"` applies Unicode NFKC and collapses white space.
+                `"identity"` preserves all spaces, tabs and newlines in `encode` and `decode`.
+                Defaults to `"nmt_nfkc"`.
+            character_coverage: Float in (0, 1], fraction of the characters of the text that the
+                vocabulary covers. Use a lower value such as 0.9995 for Chinese, Japanese or noisy
+                text, because rare characters would otherwise fill the vocabulary. Defaults to
+                `1.0`.
+            max_sentences: Positive int, maximum number of lines that are used for training.
+                Defaults to `1_000_000`.
+            user_defined_symbols: String or list of strings, such as `("<2de>",)`. Each string is
+                always encoded as one piece. Defaults to `()`.
 
         Returns:
             A `SentencePieceTokenizer`.
@@ -157,7 +162,7 @@ class SentencePieceTokenizer:
                 "remove_extra_whitespaces": False,
                 "allow_whitespace_only_pieces": True,
             }
-            # The trainer sees neither newlines nor tabs, so both are defined as symbols.
+            # The training text contains no newlines and tabs, so define both as symbols.
             symbols += [symbol for symbol in ("\n", "\t") if symbol not in symbols]
         sentences, special = TrainingSentences(files), SpecialTokenIds()
         model = io.BytesIO()
@@ -199,7 +204,7 @@ class SentencePieceTokenizer:
 
         Args:
             path: Path of the file.
-            **special_ids: Special ids, as in the constructor.
+            **special_ids: Special ids, see the arguments of the class.
 
         Returns:
             A `SentencePieceTokenizer`.
@@ -213,7 +218,7 @@ class SentencePieceTokenizer:
             raise ValueError(f"{error} The file is {str(path)!r}.") from error
 
     def save(self, path: str | PathLike) -> None:
-        """Writes the model file atomically: a killed process or a full disk leaves no partial file.
+        """Writes the model file atomically.
 
         Args:
             path: Path of the file.
@@ -233,30 +238,31 @@ class SentencePieceTokenizer:
     def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
         """Encodes texts with random segmentations (subword regularization).
 
-        A model that sees a text in many segmentations learns the composition of its pieces. It
-        needs longer training.
+        A model that is trained on many segmentations of the same text learns how pieces are
+        composed. It needs longer training.
 
         Args:
             texts: List of strings.
             alpha: Float in [0, 1]. For a `"bpe"` model, the probability of skipping a merge
-                (BPE-dropout, [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267), who use
-                0.1): 0 is `encode`, 1 splits into characters. For `"unigram"`, the exponent of the
-                probability of a segmentation ([Kudo, 2018](https://arxiv.org/abs/1804.10959), who
-                uses 0.1 to 0.5): 0 samples all segmentations uniformly, larger values favor the
-                best one.
-            seed: Int in [0, 2**32). The same seed gives the same segmentations.
+                (BPE-dropout, [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267); the paper
+                uses 0.1). 0 is equal to `encode`, and 1 splits the text into characters. For a
+                `"unigram"` model, the exponent of the probability of a segmentation ([Kudo,
+                2018](https://arxiv.org/abs/1804.10959); the paper uses 0.1 to 0.5). 0 samples all
+                segmentations uniformly, and larger values prefer the best segmentation.
+            seed: Int in [0, 2**32). Calls with the same seed return the same segmentations.
 
         Returns:
             One list of ids per text, without start, end and padding ids.
 
         Raises:
-            ValueError: If the model has only one segmentation (`"char"`), or `alpha` is out of
-                range.
+            ValueError: If the model type is `"char"`, which has only one segmentation, or `alpha`
+                is out of range.
         """
         _check_texts(texts)
         if not 0.0 <= alpha <= 1.0:
             raise ValueError(f"Expected alpha to be in [0, 1]. Received: alpha={alpha}.")
-        # The generator is thread-local and takes the seed at its first use in a thread.
+        # The random generator of SentencePiece is thread-local. It reads the seed when a thread
+        # uses it for the first time, so use a new thread.
         with _SEED_LOCK, ThreadPoolExecutor(1) as new_thread:
             ids = new_thread.submit(self._sample, list(texts), alpha, seed).result()
         if any(ids) or not any(self.encode(texts)):
@@ -273,7 +279,7 @@ class SentencePieceTokenizer:
         )
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Returns one text per row of ids. Special ids are removed; unknown ids become `⁇`.
+        """Returns one text per row of ids. Special ids are removed, and unknown ids become `⁇`.
 
         Args:
             ids: List of lists of ids, or an int array of shape `(batch, length)`.
@@ -299,7 +305,7 @@ class SentencePieceTokenizer:
         return self._processor.decode(rows) if rows else []
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Returns the piece of each id of one row, such as `▁house`."""
+        """Returns the piece of each id, such as `▁house`, for one row of ids."""
         return self._processor.id_to_piece([int(token) for token in ids])
 
     def to_tensorflow(
@@ -311,9 +317,11 @@ class SentencePieceTokenizer:
         """Returns the tokenizer as a `tf.Module`, for use inside a SavedModel.
 
         Args:
-            start_token_id: Int, id that `encode` inserts before the pieces. Defaults to `None`.
-            end_token_id: Int, id that `encode` appends to the pieces. Defaults to `None`.
-            pad_token_id: Int, id of padding. Defaults to `None`: that of this tokenizer.
+            start_token_id: Int, id that `encode` inserts before the pieces. Defaults to `None`: no
+                id.
+            end_token_id: Int, id that `encode` appends to the pieces. Defaults to `None`: no id.
+            pad_token_id: Int, id of padding. Defaults to `None`: the `pad_token_id` of this
+                tokenizer.
 
         Returns:
             A `keras_attn.text.tensorflow_tokenizer.TensorFlowTokenizer`.

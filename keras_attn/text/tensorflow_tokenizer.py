@@ -13,18 +13,18 @@ except ImportError as error:
 
 
 class TensorFlowTokenizer(tf.Module):
-    """SentencePiece tokenizer in a TensorFlow graph: strings to padded ids, and ids to strings.
+    """SentencePiece tokenizer in a TensorFlow graph.
 
-    Assign it to an attribute of the `tf.Module` that is saved, so that the SavedModel contains the
-    vocabulary. A process that loads the SavedModel must `import tensorflow_text`, which registers
-    the operations.
+    Assign the tokenizer to an attribute of the `tf.Module` that you save, so that the SavedModel
+    contains the vocabulary. A process that loads the SavedModel must import `tensorflow_text`,
+    because this package registers the operations.
 
     Args:
         model: Bytes of a SentencePiece model.
         unknown_token_id: Int, id that replaces ids outside of the vocabulary in `decode`.
         pad_token_id: Int, id of padding.
-        start_token_id: Int, id that `encode` inserts before the pieces. Defaults to `None`.
-        end_token_id: Int, id that `encode` appends to the pieces. Defaults to `None`.
+        start_token_id: Int, id that `encode` inserts before the pieces. Defaults to `None`: no id.
+        end_token_id: Int, id that `encode` appends to the pieces. Defaults to `None`: no id.
         name: String, name of the module. Defaults to `None`.
 
     Example:
@@ -55,7 +55,8 @@ class TensorFlowTokenizer(tf.Module):
         self._start_token_id = start_token_id
         self._end_token_id = end_token_id
         self._pad_token_id = pad_token_id
-        # Loaded tokenizers with the same name share one resource, so the name depends on the model.
+        # Loaded tokenizers with the same name share one resource, so derive the name from the
+        # model.
         self._tokenizer = tensorflow_text.SentencepieceTokenizer(
             model=model,
             out_type=tf.int32,
@@ -83,7 +84,7 @@ class TensorFlowTokenizer(tf.Module):
         return tf.concat(parts, axis=1).to_tensor(self._pad_token_id)  # (B, S)
 
     def has_tokens(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns whether each string of shape `(batch,)` has any pieces, boolean `(batch,)`."""
+        """Returns a boolean tensor `(batch,)`: whether each string `(batch,)` has pieces."""
         return self._tokenizer.tokenize(_vector(texts)).row_lengths() > 0
 
     def decode(self, ids: tf.Tensor, lengths: tf.Tensor | None = None) -> tf.Tensor:
@@ -95,8 +96,8 @@ class TensorFlowTokenizer(tf.Module):
 
         Args:
             ids: Int32 tensor of shape `(..., length)`.
-            lengths: Int32 tensor of shape `(...)`, number of ids of each row that are text.
-                Defaults to `None`, all ids.
+            lengths: Int32 tensor of shape `(...)`, number of ids to decode in each row. Defaults to
+                `None`: all ids.
 
         Returns:
             String tensor of shape `(...)`.
@@ -108,7 +109,7 @@ class TensorFlowTokenizer(tf.Module):
         if ids.shape.rank == 0:
             raise ValueError("Expected ids of shape (..., length). Received: a scalar.")
         shape = tf.shape(ids)
-        # Not -1, which cannot be inferred for empty tensors.
+        # Do not use -1, because it cannot be inferred for empty tensors.
         rows = tf.reshape(ids, (tf.reduce_prod(shape[:-1]), shape[-1]))  # (product of ..., T)
         is_known = (rows >= 0) & (rows < self._tokenizer.vocab_size())
         rows = tf.where(is_known, rows, self._unknown_token_id)

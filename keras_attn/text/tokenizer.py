@@ -1,18 +1,18 @@
-"""The interface of tokenizers, and their special ids."""
+"""Interface of tokenizers, and special token ids."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class SpecialTokenIds(NamedTuple):
-    """Special ids of one side of a corpus.
+    """Special token ids of the source or the target of a corpus.
 
-    The defaults are those of `SentencePieceTokenizer.train`.
+    The default values are the ids that `SentencePieceTokenizer.train` uses.
 
     Args:
-        pad: Int, id that pads rows on the right. Defaults to `0`.
+        pad: Int, id of the padding on the right of rows. Defaults to `0`.
         start: Int, first input of a decoder. Defaults to `1`.
-        end: Int, id that ends every source sentence and every row of labels. Defaults to `2`.
+        end: Int, last id of every source sentence and every row of labels. Defaults to `2`.
         unknown: Int, id of text outside of the vocabulary. Defaults to `3`.
 
     Example:
@@ -39,21 +39,21 @@ class SpecialTokenIds(NamedTuple):
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Interface of tokenizers, which convert texts to ids and back.
+    """Interface of tokenizers. A tokenizer converts texts to ids and ids to texts.
 
-    A class needs these attributes and methods, but no base class. Exporting a vocabulary, and
-    sampling segmentations in each epoch, require a `SentencePieceTokenizer`.
+    A tokenizer class needs the following attributes and methods, but no base class. The export of a
+    vocabulary and the sampling of segmentations in each epoch require a `SentencePieceTokenizer`.
 
     Attributes:
         vocabulary_size: Int, number of ids. Every id is in `[0, vocabulary_size)`.
-        pad_token_id: Int, id that pads rows on the right and marks labels that do not count.
+        pad_token_id: Int, id of the padding on the right of rows, and label that losses ignore.
         start_token_id: Int, first input of a decoder.
-        end_token_id: Int, id that ends every source sentence and every row of labels.
+        end_token_id: Int, last id of every source sentence and every row of labels.
         unknown_token_id: Int, id of text outside of the vocabulary.
 
-    Source and target may have tokenizers with different special ids. Pass those of the source to
-    the encoder (`pad_token_id`, `end_token_id`), those of the target to the search, and the padding
-    of the target to the loss, as its `ignore_class`.
+    Source and target may have tokenizers with different special ids. Pass the ids of the source
+    tokenizer to the encoder (`pad_token_id`, `end_token_id`), and the ids of the target tokenizer
+    to the search. Pass the padding id of the target tokenizer to the loss as `ignore_class`.
 
     Example:
 

@@ -1,23 +1,23 @@
-"""Training text of a SentencePiece tokenizer."""
+"""Training text for SentencePiece tokenizers."""
 
 from collections.abc import Iterator
 
 from keras_attn._files.lines import read_lines
 
 LONGEST_LINE = 2**16
-"""Maximum number of bytes of a line; the trainer drops longer lines. Its default is 4,192."""
+"""Maximum number of bytes of a line. The trainer drops longer lines (by default 4,192)."""
 
 RESERVED = ("<s>", "</s>", "<unk>", "\u2581", "\ufffd")
-"""Text that the trainer treats specially: special tokens, its space, and U+FFFD."""
+"""Text that is not training text for the trainer: special tokens, its space symbol, U+FFFD."""
 
 
 class TrainingSentences:
-    """Streams the lines of text files to the SentencePiece trainer, and stores errors.
+    """Streams the lines of text files to the SentencePiece trainer and stores errors.
 
-    Lines that the trainer would drop because of their length are split, at spaces if possible.
+    Lines that are too long for the trainer are split, at spaces if possible.
 
-    The trainer is a C++ extension, in which an exception of its input would be lost. So an error
-    ends the input, and `check`, which is called after training, raises it.
+    The trainer is a C++ extension that loses exceptions of its input iterator. Therefore an error
+    ends the iteration and is stored. Call `check` after training to raise it.
 
     Args:
         files: List of paths of text files, plain or `.gz`.
@@ -32,7 +32,7 @@ class TrainingSentences:
         try:
             for file in self.files:
                 for line in read_lines(file):
-                    # The trainer drops lines with a tab, which it reserves.
+                    # The trainer drops lines that contain a tab.
                     for sentence in line.split("\t"):
                         for part in _parts(sentence, LONGEST_LINE // 4):  # 4 bytes per character
                             if _is_text(part):
@@ -42,7 +42,7 @@ class TrainingSentences:
             self.error = error
 
     def check(self) -> None:
-        """Raises the error that ended the input, or a `ValueError` if there was no text."""
+        """Raises the stored error, or a `ValueError` if there was no text."""
         if self.error is not None:
             raise self.error
         if not self.found_text:
@@ -53,14 +53,14 @@ class TrainingSentences:
 
 
 def _is_text(part):
-    """Returns whether a line has text for the trainer, which aborts the process if no line has."""
+    """Returns whether a line contains training text. The trainer aborts if no line does."""
     for reserved in RESERVED:
         part = part.replace(reserved, "")
     return any(c.isprintable() and not c.isspace() for c in part)
 
 
 def _parts(text, longest):
-    """Splits a text into parts of at most `longest` characters, after spaces if possible."""
+    """Splits a text into parts of at most `longest` characters, if possible after spaces."""
     while len(text) > longest:
         end = text.rfind(" ", 0, longest) + 1 or longest
         yield text[:end]

@@ -19,16 +19,17 @@ from keras_attn.training.finite_weights import FiniteWeights
 class AverageWeights(keras.callbacks.Callback):
     """Averages the weights of the last epochs.
 
-        weights = 1/n sum over the last n epochs e of weights_e
+        weights = (weights_1 + ... + weights_n) / n
 
-    Introduced for Transformers by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section
-    6.1. It often improves BLEU by some tenths of a point at no cost, most of all with little data.
-    Epochs that end with NaN or infinite weights do not count. During training, the directory is
-    locked for other trainings.
+    Here `weights_1` to `weights_n` are the weights at the end of each of the last n epochs.
+    [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1, introduced this average
+    for Transformers. It often improves BLEU by some tenths of a point, especially with little
+    training data. Epochs that end with NaN or infinite weights are skipped. During training, the
+    callback locks the directory, so no other training can write to it.
 
     Args:
-        directory: Path of the directory for the weights, one file for each kept epoch, and one for
-            the epoch before these.
+        directory: Path of the directory for the weights. It contains one file for each of the last
+            `num_epochs + 1` epochs.
         num_epochs: Positive int, number of epochs to average. Defaults to `5`.
 
     Raises:
@@ -59,8 +60,10 @@ class AverageWeights(keras.callbacks.Callback):
         self._finite_weights = FiniteWeights.of(model, self._finite_weights)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # This also fails now, and not after the first epoch, if the path cannot be written.
-        self._release_at_end = is_chief(self.model) and self.lock.acquire()  # False: `fit` holds it
+        # The lock needs write access, so an unwritable path fails here and not after the first
+        # epoch.
+        # `acquire` returns False if `fit` already holds the lock.
+        self._release_at_end = is_chief(self.model) and self.lock.acquire()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._release_at_end:
@@ -71,9 +74,9 @@ class AverageWeights(keras.callbacks.Callback):
             return
         if is_chief(self.model):
             write_checkpoint(self._path(epoch), self.model.get_weights(), {"epoch": epoch})
-        # A second training in the same process may have an epoch of the same number.
+        # If the model is trained twice, the same epoch number can occur again.
         self.kept_epochs = [kept for kept in self.kept_epochs if kept != epoch] + [epoch]
-        # Keep one more, because a resumed training may begin before the end of this epoch.
+        # Keep one additional epoch: a training that resumes may repeat the last epoch.
         while len(self.kept_epochs) > self.num_epochs + 1:
             former = self.kept_epochs.pop(0)
             if is_chief(self.model):
@@ -83,10 +86,10 @@ class AverageWeights(keras.callbacks.Callback):
         """Sets the weights to the mean of the kept epochs.
 
         Args:
-            model: Model to change. Defaults to `None`, the trained model.
+            model: Model whose weights are set. Defaults to `None`: the trained model.
 
         Raises:
-            ValueError: If there is no kept epoch, or a file is damaged.
+            ValueError: If no epoch with finite weights has finished, or a file is damaged.
         """
         if not self.kept_epochs:
             raise ValueError(
@@ -94,7 +97,7 @@ class AverageWeights(keras.callbacks.Callback):
                 "Received: kept_epochs=[]. Train the model first."
             )
         changed: Any = self.model if model is None else model
-        wait_for_workers(changed)  # for the chief, which writes the files
+        wait_for_workers(changed)  # the chief worker writes the files
         kept = self.kept_epochs[-self.num_epochs :]
         epochs = [read_checkpoint(self._path(epoch))[0] for epoch in kept]
         changed.set_weights(

@@ -17,26 +17,27 @@ from keras_attn.training.finite_weights import FiniteWeights
 class BestCheckpoint(keras.callbacks.Callback):
     """Saves a model after each epoch with the best monitored value so far.
 
-    The file is replaced atomically, so a killed process leaves the previous best model. Unlike
-    `keras.callbacks.ModelCheckpoint`, it can save another model than the trained one, such as a
-    `GenerationModel` with the same layers, and `fit` restores the best value when it resumes.
-    Epochs that end with NaN or infinite weights do not count. During training, the path is locked
-    for other trainings.
+    The file is replaced atomically, so a killed process leaves the previous best model. There are
+    two differences from `keras.callbacks.ModelCheckpoint`: the saved model can be different from
+    the trained model, for example a `GenerationModel` with the same layers, and `fit` restores the
+    best value when a training resumes. Epochs that end with NaN or infinite weights are skipped.
+    During training, the callback locks the path, so no other training can write to it.
 
     Args:
         path: Path that ends with `.keras` (to save the model) or `.weights.h5` (to save its
             weights).
         monitor: String, key in the logs of an epoch. Defaults to `"val_perplexity"`.
-        mode: String, `"min"`, `"max"` or `"auto"`, which is `"max"` if the key ends with `bleu` or
-            `accuracy`, otherwise `"min"`. Defaults to `"auto"`.
-        saved_model: `keras.Model` to save. Defaults to `None`, the trained model.
+        mode: String, `"min"`, `"max"` or `"auto"`. With `"auto"`, the mode is `"max"` if the key
+            ends with `bleu` or `accuracy`, otherwise `"min"`. Defaults to `"auto"`.
+        saved_model: `keras.Model` to save. Defaults to `None`: the trained model.
 
     Attributes:
         best: Float, best value so far; `None` before the first epoch.
-        best_epoch: Int, its epoch, counted from 0; `None` before the first epoch.
+        best_epoch: Int, epoch of the best value, counted from 0; `None` before the first epoch.
 
     Raises:
-        ValueError: If `path` or `mode` is invalid, or the logs of an epoch have no such key.
+        ValueError: If `path` or `mode` is invalid, or the logs of an epoch do not contain
+            `monitor`.
         OSError: If the path cannot be written when training begins.
 
     Example:
@@ -86,8 +87,10 @@ class BestCheckpoint(keras.callbacks.Callback):
                 f"Expected path to be a file. Received: path={str(self.path)!r}, a directory. "
                 "Append the name of a file."
             )
-        # This also fails now, and not after the first epoch, if the path cannot be written.
-        self._release_at_end = is_chief(self.model) and self.lock.acquire()  # False: `fit` holds it
+        # The lock needs write access, so an unwritable path fails here and not after the first
+        # epoch.
+        # `acquire` returns False if `fit` already holds the lock.
+        self._release_at_end = is_chief(self.model) and self.lock.acquire()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._release_at_end:
@@ -104,7 +107,8 @@ class BestCheckpoint(keras.callbacks.Callback):
         value = float(logs[self.monitor])
         if not self._is_better(value):
             return
-        model = self.model  # Also for `saved_model`: on JAX this updates the variables of both.
+        # On JAX, this access updates the variables, also those that `saved_model` shares.
+        model = self.model
         if self.saved_model is not None:
             model = self.saved_model
         if self._finite_weights.first_nonfinite(model) is not None:
@@ -119,9 +123,9 @@ class BestCheckpoint(keras.callbacks.Callback):
 
     @contextlib.contextmanager
     def _file(self):
-        """Yields the file to write. Only that of the chief stays.
+        """Yields the path of a file to write. Only the chief worker keeps its file.
 
-        All workers save the model, because on JAX Keras communicates while it saves.
+        All workers must save the model, because on JAX saving is a collective operation.
         """
         if is_chief(self.model):
             with atomic_replace(self.path) as partial:

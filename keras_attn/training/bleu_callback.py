@@ -9,14 +9,16 @@ class BleuCallback(keras.callbacks.Callback):
 
         BLEU = min(1, exp(1 - r / c)) * (p_1 p_2 p_3 p_4)^(1/4)
 
-    with the lengths c of the translations and r of the references, and the n-gram precisions p_n.
-    Introduced by [Papineni et al., 2002](https://aclanthology.org/P02-1040). Computed by sacreBLEU
-    ([Post, 2018](https://aclanthology.org/W18-6319)) with its defaults: 13a tokenization, cased, on
-    detokenized text. The score is between 0 and 100. Callbacks that monitor it must come after this
-    callback in the list.
+    Here c is the total length of the translations, r is the total length of the references, and p_n
+    are the n-gram precisions. BLEU was introduced by [Papineni et al.,
+    2002](https://aclanthology.org/P02-1040). The callback computes it with sacreBLEU ([Post,
+    2018](https://aclanthology.org/W18-6319)) and its default settings: 13a tokenization,
+    case-sensitive, on detokenized text. The logged score is between 0 and 100. In the list of
+    callbacks, a callback that monitors the score must come after this one.
 
     Args:
-        translate: Function from a list of source strings to a list of as many translations.
+        translate: Function that takes a list of source strings and returns a list with one
+            translation for each.
         sources: List of strings, the source sentences.
         references: List of strings, one correct translation for each source.
         name: String, key in the logs. Defaults to `"val_bleu"`.
@@ -28,7 +30,7 @@ class BleuCallback(keras.callbacks.Callback):
 
     Example:
 
-    In a training, `translate` is usually `lambda sources: translator.generate(sources,
+    For a trained model, `translate` is usually `lambda sources: translator.generate(sources,
     source_tokenizer, target_tokenizer)`.
 
     >>> def translate(sources):

@@ -15,14 +15,16 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         m = beta_1 m + (1 - beta_1) g,    v = beta_2 v + (1 - beta_2) g^2
         w = w - learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(v) + epsilon)
 
-    It has the arguments of `keras.optimizers.Adam` ([Kingma and Ba,
-    2015](https://arxiv.org/abs/1412.6980)), but differs from it on TensorFlow in three ways:
+    The optimizer has the arguments of `keras.optimizers.Adam` ([Kingma and Ba,
+    2015](https://arxiv.org/abs/1412.6980)). On TensorFlow, it differs from that class in three
+    ways:
 
-    - Keras clips on each replica of a strategy, before it sums the gradients. Here the sum is
-      clipped, so training on two devices equals training on one.
-    - Keras squares the gradients of an embedding separately for each occurrence of a token, both in
-      the global norm and in the second moment. Here the occurrences are summed first.
-    - An update takes about half the time, because it is one operator instead of ten.
+    - Keras clips the gradients of each replica, and sums them afterwards. `ClippedAdam` clips the
+      sum, so training on two devices gives the same result as training on one device.
+    - If a token occurs several times in a batch, Keras squares the gradient of its embedding
+      separately for each occurrence, both in the global norm and in the second moment.
+      `ClippedAdam` sums the gradients of all occurrences first.
+    - An update takes about half the time, because one operator replaces ten.
 
     Clipping by the global norm is algorithm 1 of [Pascanu et al.,
     2013](https://arxiv.org/abs/1211.5063).
@@ -34,21 +36,21 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         beta_2: Float in [0, 1), decay rate of the second moment v. Defaults to `0.999`.
         epsilon: Float, added to the denominator. Defaults to `1e-7`.
         amsgrad: Bool, whether to use the AMSGrad variant. Defaults to `False`.
-        weight_decay: Float, decoupled weight decay. Defaults to `None`, none.
-        clipnorm: Float, maximum norm of the gradient of each weight. Defaults to `None`, no limit.
-        clipvalue: Float, maximum absolute value of each gradient element. Defaults to `None`, no
+        weight_decay: Float, decoupled weight decay. Defaults to `None`: no weight decay.
+        clipnorm: Float, maximum norm of the gradient of each weight. Defaults to `None`: no limit.
+        clipvalue: Float, maximum absolute value of each gradient element. Defaults to `None`: no
             limit.
         global_clipnorm: Float, maximum norm of the gradient of all weights together. Defaults to
-            `None`, no limit.
+            `None`: no limit.
         use_ema: Bool, whether to keep an exponential moving average of the weights. Defaults to
             `False`.
-        ema_momentum: Float, momentum of this average. Defaults to `0.99`.
-        ema_overwrite_frequency: Int, number of steps after which the weights are replaced by their
-            average. Defaults to `None`, at the end of the training.
-        loss_scale_factor: Float, factor by which the loss is scaled and the gradients are divided.
-            Defaults to `None`, no scaling.
-        gradient_accumulation_steps: Int, number of steps over which gradients are averaged before
-            each update. Defaults to `None`, no accumulation.
+        ema_momentum: Float, momentum of the moving average. Defaults to `0.99`.
+        ema_overwrite_frequency: Int, the weights are replaced by their moving average every this
+            many steps. Defaults to `None`: only at the end of the training.
+        loss_scale_factor: Float, the loss is multiplied by this factor and the gradients are
+            divided by it. Defaults to `None`: no scaling.
+        gradient_accumulation_steps: Int, number of steps whose gradients are averaged before each
+            update. Defaults to `None`: no accumulation.
         name: String, name of the optimizer. Defaults to `None`.
         **kwargs: Further arguments of `keras.optimizers.Adam`.
 
@@ -76,11 +78,11 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         if replicas == 1 or not (self.clipnorm or self.global_clipnorm or self.clipvalue):
             return super().clip_gradients(gradients)
         clipped = super().clip_gradients(sum_over_replicas(gradients))
-        # Keras sums the gradients of the replicas afterwards.
+        # Keras sums the gradients over the replicas afterwards, so each replica returns its share.
         return [gradient / replicas for gradient in clipped]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Updates one variable like Keras, on TensorFlow with a single operator."""
+        """Updates one variable. On TensorFlow, the update is a single operator."""
         if keras.backend.backend() != "tensorflow" or self.amsgrad:
             return super().update_step(gradient, variable, learning_rate)
         import tensorflow as tf
@@ -104,7 +106,7 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
 
 
 def _dense(gradient):
-    """Converts a gradient to a dense tensor; on TensorFlow, an embedding has sparse gradients."""
+    """Converts the sparse gradient of an embedding on TensorFlow to a dense tensor."""
     if keras.backend.backend() != "tensorflow":
         return gradient
     import tensorflow as tf

@@ -23,39 +23,42 @@ def compile_for_training(
 ) -> keras.Model:
     """Compiles a model with token logits for training.
 
-    - Optimizer: `ClippedAdam`, inside of a `LossScaleOptimizer` if a layer has the policy
-      `mixed_float16`.
+    - Optimizer: `ClippedAdam`. If a layer has the policy `mixed_float16`, the optimizer is wrapped
+      in a `LossScaleOptimizer`.
     - Loss: `SequenceCrossentropy`.
-    - Metrics: `TokenAccuracy` and `Perplexity`. If no layer adds losses, also a `TokenCrossentropy`
-      named `loss`, which replaces the `loss` of Keras in the logs. That of Keras weighs batches by
-      their number of sentences; `evaluate` without `return_dict=True` returns both, that of Keras
-      first. The `TokenCrossentropy` excludes losses that are added in training only, such as
-      `coverage_loss`, and is the only one of the metrics that uses a `sample_weight`.
-    - On TensorFlow, XLA is off, because it would compile the step again for each length of a batch.
+    - Metrics: `TokenAccuracy` and `Perplexity`. If no layer adds losses, there is also a
+      `TokenCrossentropy` with the name `loss`. It replaces the `loss` of Keras in the logs, because
+      Keras weights the loss of each batch by the number of sentences instead of tokens. `evaluate`
+      without `return_dict=True` returns both values, the `loss` of Keras first. The
+      `TokenCrossentropy` excludes losses that are only added during training, such as
+      `coverage_loss`. It is the only one of these metrics that uses `sample_weight`.
+    - XLA is off on TensorFlow, because XLA would compile the training step again for each sequence
+      length.
 
-    Call it in the scope of the strategy in which the model was built.
+    If the model was built in the scope of a strategy, call this function in the same scope.
 
     Args:
-        model: Built `keras.Model` from any inputs to logits of shape `(batch, target, V)`.
+        model: Built `keras.Model` that returns logits of shape `(batch, target, V)`.
         learning_rate: Float or `keras.optimizers.schedules.LearningRateSchedule`. Defaults to
             `0.001`.
-        global_clipnorm: Positive float, maximum L2 norm of the gradient of all weights; `None` for
-            no limit. Defaults to `1.0`.
-        label_smoothing: Float in [0, 1), see `SequenceCrossentropy`. Defaults to `0.1`.
-        ignore_class: Int, label of padding, which may be outside of the vocabulary, such as -100.
-            All other labels must be in [0, V), otherwise loss and weights become NaN. Defaults to
-            `0`.
-        fused_loss: Bool, whether a `TrainingModel` may compute the loss without the logits, see
-            `SequenceCrossentropy`. Defaults to `True`.
+        global_clipnorm: Positive float, maximum L2 norm of the gradient of all weights together, or
+            `None` for no limit. Defaults to `1.0`.
+        label_smoothing: Float in [0, 1), total probability of the wrong classes, see
+            `SequenceCrossentropy`. Defaults to `0.1`.
+        ignore_class: Int, label of padding. It may be outside of the vocabulary, such as -100. All
+            other labels must be in [0, V), otherwise the loss and the weights become NaN. Defaults
+            to `0`.
+        fused_loss: Bool, whether a `TrainingModel` may compute the loss without storing all logits,
+            see `SequenceCrossentropy`. Defaults to `True`.
         **kwargs: Further arguments of `ClippedAdam`, such as `beta_2`.
 
     Returns:
         The model.
 
     Raises:
-        ValueError: If the model has weights in half precision, in which small updates are lost, or
-            if `gradient_accumulation_steps` is used under a `tf.distribute` strategy, which Keras
-            does not support.
+        ValueError: If the model has weights in half precision, because they would lose small
+            updates. Also if `gradient_accumulation_steps` is used with a `tf.distribute` strategy,
+            because Keras does not support this combination.
 
     Example:
 
@@ -73,11 +76,11 @@ def compile_for_training(
             f"'mixed_{halves[0].dtype}', which has weights in float32."
         )
     optimizer = ClippedAdam(learning_rate, global_clipnorm=global_clipnorm, **kwargs)
-    # The policy of a functional model is the global policy, so check its layers.
+    # A functional model has the global policy, so check the policies of its layers.
     if any(part.dtype_policy.name == "mixed_float16" for part in flatten_layers([model])):
         optimizer = LossScaleOptimizer(optimizer)
     mean_loss = TokenCrossentropy(label_smoothing, ignore_class, name="loss")
-    compile_model: Any = model.compile  # Keras' annotations of its arguments are incomplete.
+    compile_model: Any = model.compile  # The annotations in Keras are incomplete.
     compile_model(
         optimizer,
         loss=SequenceCrossentropy(label_smoothing, ignore_class, fused=fused_loss),

@@ -18,26 +18,27 @@ def crossentropy_per_token(labels: Tensor, logits: Tensor, label_smoothing: floa
         log p = log_softmax(x)
         loss  = -(1 - e) log p[y] - e / (V - 1) * sum over v != y of log p[v]
 
-    with the logits x, the label y, V classes and e = `label_smoothing`. Label smoothing was
-    introduced by [Szegedy et al., 2016](https://arxiv.org/abs/1512.00567), section 7. As in OpenNMT
-    and fairseq, the probability e is distributed over the other `V - 1` classes;
-    `keras.losses.CategoricalCrossentropy` gives a part of it to the label too.
+    Here x are the logits, y is the label, V is the number of classes, and e is `label_smoothing`.
+    Label smoothing was introduced by [Szegedy et al., 2016](https://arxiv.org/abs/1512.00567),
+    section 7. As in OpenNMT and fairseq, the probability e is distributed over the `V - 1` wrong
+    classes. `keras.losses.CategoricalCrossentropy` instead distributes it over all V classes.
 
-    Logits are the largest tensors of a training step, so the function reads them rarely: softmax
-    and normalizer are computed once per graph, even if several losses and metrics use them, and the
+    The logits are the largest tensor of a training step, so the function avoids reading them
+    repeatedly. In a graph, several losses and metrics share the same softmax and normalizer. The
     gradient `softmax(x) - target` is implemented directly.
 
     Args:
-        labels: Int tensor of shape `(...)`, in [0, V). The loss of any other label is NaN, and so
-            is its gradient.
-        logits: Float tensor of shape `(..., V)`, V >= 2. Computed in float32.
-        label_smoothing: Float in [0, 1), probability of the wrong classes. Defaults to `0.0`.
+        labels: Int tensor of shape `(...)`, in [0, V). Any other label results in a loss and a
+            gradient of NaN.
+        logits: Float tensor of shape `(..., V)`, V >= 2. The loss is computed in float32.
+        label_smoothing: Float in [0, 1), total probability of the wrong classes. Defaults to `0.0`.
 
     Returns:
         Float32 tensor of shape `(...)`, in nats.
 
     Raises:
-        ValueError: If `logits` does not have the shape of `labels` with one more axis, or V < 2.
+        ValueError: If the shape of `logits` is not the shape of `labels` plus a last axis, or V <
+            2.
 
     Example:
 

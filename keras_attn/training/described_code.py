@@ -1,4 +1,4 @@
-"""Descriptions of Python functions and objects that are the same in every process."""
+"""Describes Python functions and objects. The descriptions are equal in every process."""
 
 import base64
 import dis
@@ -17,25 +17,26 @@ import keras
 import numpy as np
 
 CODE = "code"
-"""Key of checksums of byte code, by the version of Python. Those of other versions differ."""
+"""Key for checksums of byte code: a dict by Python version, because byte code depends on it."""
 
 LONG = 64
-"""Longer collections are described by a checksum."""
+"""Collections with more items than this are described by a checksum."""
 
 _LIBRARIES = {"keras", "keras_attn", "tensorflow", "jax", "jaxlib", "torch", "numpy", "ml_dtypes"}
-"""Packages whose functions and classes are described by their name alone."""
+"""Packages whose functions and classes are described only by their name."""
 
 _DEEPEST = 8
 _VERSION = ".".join(platform.python_version_tuple()[:2])
 
 
 def described(value: Any, _parents: tuple[Any, ...] = ()) -> Any:
-    """Describes a value so that the description changes if the value computes something else.
+    """Describes a value. The description changes if the behavior of the value changes.
 
     The description of a function consists of its name, the checksum of its byte code and constants,
-    its defaults, and the values that it uses of enclosing functions and its module: numbers,
-    strings, arrays and other functions. It excludes files, line numbers, docstrings and addresses,
-    and the values of a `keras.Variable`, because training may change them.
+    its default arguments, and the numbers, strings, arrays and functions that it uses from
+    enclosing functions and from its module. The description excludes file names, line numbers,
+    docstrings and memory addresses. It also excludes the values of a `keras.Variable`, because
+    training changes them.
 
     Args:
         value: Any object.
@@ -90,7 +91,7 @@ def is_of_library(value: Any) -> bool:
 
 
 def functions_of_user(attributes: Any) -> Any:
-    """Describes the functions among the attributes of a library object, such as an activation.
+    """Describes the user's functions among the attributes of a library object, e.g. an activation.
 
     Args:
         attributes: Dict from names to values, such as `vars(layer)`.
@@ -104,7 +105,7 @@ def functions_of_user(attributes: Any) -> Any:
 
 
 def methods_checksum(cls: type, names: Iterable[str]) -> Any:
-    """Returns checksums, by the version of Python, of methods that classes of the user define."""
+    """Returns a checksum of the methods that user-defined classes implement, by Python version."""
     classes = [each for each in cls.__mro__ if not is_of_library(each)]
     found = [
         described(vars(each)[name])
@@ -116,7 +117,7 @@ def methods_checksum(cls: type, names: Iterable[str]) -> Any:
 
 
 def described_dump(code: Any) -> Any:
-    """Describes the code of a lambda in a Keras configuration, without its file and lines."""
+    """Describes the code of a lambda in a Keras configuration, without file name and lines."""
     try:
         code = marshal.loads(base64.b64decode(code))
     except (ValueError, EOFError, TypeError):
@@ -163,7 +164,7 @@ def _contents(cell):
 
 
 def _of_code(code):
-    """Returns the parts of byte code that affect its results, without names of files and lines."""
+    """Returns the parts of byte code that affect results, without file names and line numbers."""
     constants = [
         _of_code(each) if isinstance(each, types.CodeType) else _of_constant(each)
         for each in code.co_consts
@@ -174,7 +175,7 @@ def _of_code(code):
 
 
 def _of_constant(constant):
-    """Returns the text of a constant, with sorted sets: their order differs between processes."""
+    """Returns the text of a constant. Sets are sorted, because their order differs by process."""
     if isinstance(constant, frozenset):
         return sorted(map(repr, constant))
     return repr(constant)
@@ -182,7 +183,7 @@ def _of_constant(constant):
 
 def _has_docstring(code):
     flag = getattr(inspect, "CO_HAS_DOCSTRING", None)
-    if flag is not None:  # before Python 3.14 the first constant of a function is the docstring
+    if flag is not None:  # Python 3.14 and later
         return bool(code.co_flags & flag)
     first = code.co_consts[0] if code.co_consts else None
     return isinstance(first, str) and not code.co_name.startswith("<")
@@ -195,7 +196,7 @@ def _global_names(code):
 
 
 def _is_constant(value):
-    """Returns whether a global is described: not if a program may change it while it runs."""
+    """Returns whether a global has a type that programs usually do not modify at run time."""
     if isinstance(value, tuple):
         return all(map(_is_constant, value))
     if isinstance(value, types.FunctionType):
@@ -219,7 +220,7 @@ def _of_object(value, parents):
 def _of_array(value):
     try:
         array = np.asarray(keras.ops.convert_to_numpy(value))
-    except Exception:  # a tensor of a graph or with freed memory, which has no value
+    except Exception:  # symbolic or deleted tensors have no value
         return type(value).__qualname__
     content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
     return f"{array.dtype} {array.shape} {hashlib.sha256(content).hexdigest()}"

@@ -6,15 +6,16 @@ import numpy as np
 
 
 class FiniteWeights:
-    """Finds NaN and infinite values in the variables of a model and of its optimizer.
+    """Finds NaN and infinite values in the variables of a model and its optimizer.
 
-    It checks all float variables, including those without a gradient, such as the moving variance
-    of `BatchNormalization`. The exception are constants: variables that are not trained, had
-    infinite values before the training, such as a mask of 0 and -inf, and still have the same
-    values.
+    The check covers all float variables, including non-trainable variables such as the moving
+    variance of `BatchNormalization`. It excludes constants, for example a mask that contains 0 and
+    -inf: a non-trainable variable is a constant if it had infinite values before the training and
+    its values have not changed.
 
     Args:
-        model: `keras.Model` before the training and before a saved state is restored.
+        model: `keras.Model`. Create the object before the model is trained and before a saved state
+            is restored.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -36,14 +37,16 @@ class FiniteWeights:
         """Returns the path of the first weight with NaN or infinity, or `None`.
 
         Args:
-            model: The same model. In a callback, pass `self.model`: on JAX, this access updates the
-                variables.
+            model: The model that was passed to `FiniteWeights`. In a callback, pass `self.model`,
+                because on JAX reading this attribute updates the variables.
         """
         return self._first(model.variables)
 
     def problem(self, model: keras.Model) -> str | None:
-        """Returns a text that names the first NaN or infinite variable, or `None`. See
-        `first_nonfinite`.
+        """Returns a message that names the first NaN or infinite variable, or `None`.
+
+        Args:
+            model: See `first_nonfinite`.
         """
         path, what = self.first_nonfinite(model), "Weights"
         if path is None:
@@ -69,7 +72,7 @@ def warn_of_nonfinite_weights(problem: str, where: str) -> None:
 
     Args:
         problem: String, see `FiniteWeights.problem`.
-        where: String, the step or epoch.
+        where: String, names the step or the epoch.
     """
     warnings.warn(
         f"{problem}, {where}. Lower the learning rate, check the inputs for NaN and very large "

@@ -31,76 +31,81 @@ def fit(
     verbose: int | str = "auto",
     on_mismatch: str = "error",
 ) -> keras.callbacks.History:
-    """Trains like `model.fit`, and resumes a training that was interrupted.
+    """Trains a model like `model.fit`, and resumes interrupted trainings.
 
-    With a `directory`, the state is saved during training (see `TrainingCheckpoint`). After an
-    interruption, call `fit` again with the same arguments: it restores the last state and runs the
-    rest of that epoch and the following epochs. On a CPU, the final weights equal those of an
-    uninterrupted training; on a GPU, this also requires deterministic operations (in TensorFlow,
-    `tf.config.experimental.enable_op_determinism()`). The logs of the interrupted epoch cover only
-    its remaining steps. After the end of the training, another call restores the weights and does
-    not train, unless `epochs` is increased. If a callback stopped the training at the end of an
-    epoch, it is never continued; if it was stopped within an epoch, it continues from the last
-    state.
+    With a `directory`, `fit` saves the state during training (see `TrainingCheckpoint`). After an
+    interruption, call `fit` again with the same arguments: it restores the last saved state,
+    finishes the interrupted epoch and runs the remaining epochs. On a CPU, the final weights equal
+    those of an uninterrupted training; on a GPU, this also requires deterministic operations (in
+    TensorFlow, `tf.config.experimental.enable_op_determinism()`). The logs of the interrupted epoch
+    only cover the steps after the restored state. If the training has ended, another call only
+    restores the weights, unless you increase `epochs`. If a callback stopped the training at the
+    end of an epoch, the training has ended, and `fit` never continues it. If a callback stopped it
+    within an epoch, the next call continues from the last saved state.
 
-    The state contains the learning rate of the optimizer, so a numeric rate of a new `compile` has
-    no effect. A schedule, or Keras' `LearningRateScheduler`, does have an effect.
+    The state contains the learning rate of the optimizer, so a new numeric rate in `compile` has no
+    effect. To change the rate, use a schedule or the callback
+    `keras.callbacks.LearningRateScheduler`.
 
-    The state also contains a fingerprint: the configuration of the model, the optimizer and its
-    settings, the loss and its weights, the number of steps of an epoch, and checksums of two
-    batches. Functions are described by their code and the values that they use. If one of these has
-    changed, the error names it. The number of epochs, the directory, other callbacks and metrics,
-    and a numeric learning rate may change.
+    The state also contains a fingerprint of the training: the configuration of the model, the
+    optimizer and its settings, the loss and its weights, the number of steps per epoch, and
+    checksums of two batches. The fingerprint describes functions by their code and the values that
+    they use. If the fingerprint has changed when a training resumes, `fit` raises an error that
+    names the differences. You may change the number of epochs, the directory, the callbacks, the
+    metrics and a numeric learning rate.
 
-    If several workers train the model (see `strategy`), all of them call `fit` with the same
+    If several workers train the model (see `strategy`), every worker must call `fit` with the same
     arguments. Worker 0 writes the files and shows the progress. The other workers read the files,
-    so all machines must share the directory. If a worker is lost, `fit` raises an error in the
-    others. Started again, all workers resume from the last state.
+    so all machines must share the directory. If a worker fails, `fit` raises an error in the other
+    workers. Start all workers again to resume from the last saved state.
 
-    Only one training at a time can use the directory and the paths of callbacks. They are locked;
-    the lock names its process, and is released if the process ends for any reason.
+    Only one training at a time can use the directory and the paths of callbacks, so `fit` locks
+    them. The lock file names the process that holds the lock. The operating system releases the
+    lock when this process ends for any reason.
 
-    Keras' own callbacks with counters, such as `EarlyStopping`, start from the beginning when a
-    training resumes; the callbacks of this package do not.
+    When a training resumes, the callbacks of this package restore their state. The callbacks of
+    Keras do not: for example, `EarlyStopping` resets its counter.
 
-    If variables of the model or the optimizer become NaN or infinite, `fit` warns once, and such a
-    state is not saved.
+    If variables of the model or the optimizer become NaN or infinite, `fit` warns once and does not
+    save the state.
 
     Args:
         model: Built and compiled `keras.Model`, see `compile_for_training`.
         batches: Object with `steps_per_epoch`, `dataset(start_step)` (on TensorFlow: an infinite
             `tf.data.Dataset`) and `stream(start_step)` (on other backends: an infinite iterator),
             such as `keras_attn.text.LengthBucketedBatches`. The content of a batch must depend only
-            on the number of the step. Under a strategy of TensorFlow or a
-            `keras.distribution.DataParallel` of JAX, batches that the replicas cannot divide evenly
-            are padded with rows whose labels are the `ignore_class` of the loss, by default 0. Loss
-            and metrics must ignore this label, as those of this package do.
-        epochs: Positive int, number of epochs of the whole training, including earlier calls.
-        directory: Path of the directory for the state. Defaults to `None`: nothing is saved.
+            on the number of the step. With a strategy of TensorFlow or
+            `keras.distribution.DataParallel` on JAX, the size of a batch must be a multiple of the
+            number of replicas. `fit` pads other batches with rows whose labels are the
+            `ignore_class` of the loss, by default 0. The loss and the metrics must ignore this
+            label. The losses and metrics of this package do.
+        epochs: Positive int, total number of epochs, including those of earlier calls.
+        directory: Path of the directory for the saved state. Defaults to `None`: the state is not
+            saved.
         save_steps: Positive int, number of steps between two saves. The state is also saved at the
             end of each epoch. Defaults to `1000`.
-        validation_batches: Object like `batches`, whose first epoch is the validation set. Defaults
-            to `None`.
+        validation_batches: Object with the same methods as `batches`. The batches of its first
+            epoch are the validation set. Defaults to `None`: no validation.
         callbacks: List of callbacks. Defaults to `()`.
         verbose: As in `model.fit`. Defaults to `"auto"`.
         on_mismatch: String, `"error"` or `"warn"`, what to do if the fingerprint of the saved state
-            differs. With `"warn"`, the training continues if the variables have the same shapes; if
-            the number of steps of an epoch has changed, it continues after the last finished epoch.
+            differs. With `"warn"`, the training continues if the variables have the same shapes. If
+            the number of steps per epoch has changed, it continues after the last finished epoch.
             Defaults to `"error"`.
 
     Returns:
-        `keras.callbacks.History` of all epochs, including earlier calls.
+        `keras.callbacks.History` of all epochs, including those of earlier calls.
 
     Raises:
         ValueError: If `epochs` is not a positive integer, `batches` or `callbacks` have the wrong
-            type, the model is not compiled, its `steps_per_execution` does not divide
-            `batches.steps_per_epoch`, its optimizer accumulates gradients under a strategy, or the
-            saved state does not fit. With a `directory`, also if the optimizer has `use_ema` (use
-            `AverageWeights`) or a callback has `restore_best_weights` (use `BestCheckpoint`),
-            because they set the weights at the end of each `model.fit`.
+            type, the model is not compiled, `batches.steps_per_epoch` is not a multiple of the
+            model's `steps_per_execution`, the optimizer accumulates gradients with a strategy, or
+            the saved state does not fit. With a `directory`, `fit` also rejects an optimizer with
+            `use_ema=True` (use `AverageWeights`) and callbacks with `restore_best_weights=True`
+            (use `BestCheckpoint`), because both change the weights at the end of each `model.fit`.
         OSError: If the `directory` cannot be written, or is a file.
-        RuntimeError: If another training uses the `directory` or the path of a callback, a
-            worker was lost, or the workers see different saved states.
+        RuntimeError: If another training uses the `directory` or the path of a callback, a worker
+            failed, or the workers find different saved states.
 
     Example:
 
@@ -131,7 +136,7 @@ def fit(
     history = keras.callbacks.History()
     all_callbacks: list[Any] = [*callbacks, history]
     for callback in all_callbacks:
-        callback.set_model(model)  # Like Keras, but also if nothing is left to train.
+        callback.set_model(model)  # needed even if no epoch is left
     if directory is None:
         checkpoint = None
         all_callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
@@ -174,7 +179,7 @@ def _check_batches(name, batches):
 
 
 def _list_of_callbacks(callbacks):
-    """Returns the callbacks as a list. `None`, the default of `model.fit`, means no callbacks."""
+    """Returns the callbacks as a list. `None`, the default of `model.fit`, is an empty list."""
     callbacks = () if callbacks is None else callbacks
     if not isinstance(callbacks, (list, tuple)) or not all(
         isinstance(each, keras.callbacks.Callback) for each in callbacks
@@ -187,7 +192,7 @@ def _list_of_callbacks(callbacks):
 
 
 def _refuse_other_weights(model, callbacks):
-    """Raises a `ValueError` if something sets the weights at the end of each `model.fit`."""
+    """Raises a `ValueError` if the optimizer or a callback changes weights after `model.fit`."""
     if getattr(model.optimizer, "inner_optimizer", model.optimizer).use_ema:
         raise ValueError(
             "Expected an optimizer with use_ema=False, because a training with use_ema=True cannot "
@@ -234,14 +239,14 @@ def _train(model, batches, epochs, step, validation_batches, callbacks, verbose)
 
 
 def _numbered(history):
-    """Numbers all epochs; Keras numbers only those of its last `fit`."""
+    """Sets `history.epoch` to all epochs. Keras only lists those of the last `model.fit`."""
     history.epoch = list(range(max(map(len, history.history.values()), default=0)))
     return history
 
 
 def _training_data(model, batches, start_step):
     if keras.backend.backend() != "tensorflow":
-        # Keras accepts generators, but no other iterators.
+        # Keras accepts generators, but not other iterators.
         return (_for_replicas(model, batch) for batch in batches.stream(start_step))
     return _dataset_for_replicas(model, batches.dataset(start_step))
 
@@ -252,7 +257,7 @@ def _validation_data(model, batches):
     import tensorflow as tf
 
     steps = batches.steps_per_epoch
-    # Keras would read a dataset of unknown size beyond the last epoch.
+    # If the cardinality is unknown, Keras reads beyond the last step.
     dataset = batches.dataset(0).take(steps).apply(tf.data.experimental.assert_cardinality(steps))
     return _dataset_for_replicas(model, dataset)
 
@@ -260,7 +265,7 @@ def _validation_data(model, batches):
 def _dataset_for_replicas(model, dataset):
     import tensorflow as tf
 
-    # Workers divide the rows of each batch; by default TensorFlow may divide files or batches.
+    # Each worker gets rows of each batch. By default, TensorFlow may distribute files instead.
     options = tf.data.Options()
     policy = tf.data.experimental.AutoShardPolicy.DATA
     options.experimental_distribute.auto_shard_policy = policy
@@ -280,7 +285,7 @@ def _ignore_class(model):
 
 
 class _OneEpoch(keras.utils.PyDataset):
-    """The first epoch of batches, as a dataset that can be read repeatedly."""
+    """Dataset of the batches of the first epoch, for repeated reading."""
 
     def __init__(self, model: keras.Model, batches: Any) -> None:
         super().__init__()
@@ -295,7 +300,7 @@ class _OneEpoch(keras.utils.PyDataset):
 
 
 class _WarnOfNonfiniteWeights(keras.callbacks.Callback):
-    """Checks the variables after each epoch, as `TrainingCheckpoint` does before it saves them."""
+    """Warns once if a variable is NaN or infinite at the end of an epoch."""
 
     def __init__(self, finite_weights: Any) -> None:
         super().__init__()

@@ -13,19 +13,20 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 
         learning_rate = peak * min(s / w, sqrt(w / s)),    s = step + 1,  w = warmup_steps
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 3, where the
-    peak depends on the width of the model; see `noam`. With `total_steps` and `decay_steps`, the
-    rate is also multiplied by `(total_steps - step) / decay_steps` during the last `decay_steps`,
-    so that it ends near 0, which improves short trainings.
+    The schedule was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762),
+    equation 3. In that paper, the peak depends on the width of the model; see `noam`. With
+    `total_steps` and `decay_steps`, the rate of the last `decay_steps` steps is also multiplied by
+    `(total_steps - step) / decay_steps`. The rate then ends near 0. This decay improves short
+    trainings.
 
     Args:
-        peak_learning_rate: Positive float, learning rate after `warmup_steps`.
-        warmup_steps: Positive int, number of steps of the warmup.
-        total_steps: Int, number of steps of the training, after which the rate is 0. Defaults to
-            `None`, no final decay.
+        peak_learning_rate: Positive float, learning rate at the end of the warmup.
+        warmup_steps: Positive int, number of warmup steps.
+        total_steps: Int, total number of training steps. The rate is 0 after them. Defaults to
+            `None`: no final decay.
         decay_steps: Int in [1, `total_steps`], number of steps of the final decay. Required with
             `total_steps`. Defaults to `None`.
-        name: String. Defaults to `"inverse_square_root_schedule"`.
+        name: String, name of the schedule. Defaults to `"inverse_square_root_schedule"`.
 
     Raises:
         ValueError: If an argument is out of range, or only one of `total_steps` and `decay_steps`
@@ -75,13 +76,15 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 
     @classmethod
     def noam(cls, model_dim: int, warmup_steps: int, scale: float = 1.0, **kwargs: Any) -> Self:
-        """Returns the schedule of Vaswani et al.: `scale * d^-0.5 * min(s^-0.5, s * w^-1.5)`.
+        """Returns the schedule of Vaswani et al.
+
+            learning_rate = scale * d^-0.5 * min(s^-0.5, s * w^-1.5),    s = step + 1
 
         Args:
-            model_dim: Int d, width of the model.
-            warmup_steps: Int w.
-            scale: Float. Defaults to `1.0`.
-            **kwargs: Other arguments of the class.
+            model_dim: Int, width d of the model.
+            warmup_steps: Int, number w of warmup steps.
+            scale: Float, factor of the rate. Defaults to `1.0`.
+            **kwargs: Further arguments of the class.
         """
         return cls(scale / math.sqrt(model_dim * warmup_steps), warmup_steps, **kwargs)
 

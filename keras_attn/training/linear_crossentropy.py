@@ -17,13 +17,13 @@ from keras_attn.training.token_statistics import (
     weighted,
 )
 
-# Chunk size: the logits of a chunk fit into the cache of a processor (8 MiB); but a chunk has at
-# least this many tokens per feature, so that summing the kernel gradients takes less time than the
-# products.
+# Upper bound of the number of logits in a chunk. 8 MiB of logits fit into the cache of a processor.
 LOGITS_PER_CHUNK = 2**21
+# Lower bound of the tokens in a chunk, divided by the number of features. With fewer tokens, adding
+# the kernel gradients of the chunks would take longer than the matrix products.
 TOKENS_PER_FEATURE = 2
 
-# Statistics of each chunk. The sum of the logits is computed without logits.
+# Statistics that need the logits of a chunk. `of_all` does not: it is h^T (sum over v of E[v]).
 STATISTICS = ("normalizer", "of_labels", "largest")
 
 
@@ -35,45 +35,48 @@ def linear_crossentropy(
     label_smoothing: float = 0.0,
     mask: Mask | None = None,
 ) -> Any:
-    """Weighted sum of the cross-entropy of tokens, without storing the logits of all tokens.
+    """Weighted sum of the cross-entropy of tokens, computed without storing all logits.
 
         x    = E h
         loss = sum over tokens of w * crossentropy_per_token(y, x, label_smoothing)
 
-    with the features h of a token, the kernel E, and the weight w of the token. The logits x of
-    some tokens at a time are computed, used for loss and gradient, and discarded, as in [Hsu et
-    al., 2024](https://arxiv.org/abs/2410.10989) (Liger Kernel, "fused linear cross entropy").
-    Nothing of the size of all logits is written to memory. With `p = softmax(x)`, `e =
-    label_smoothing / (V - 1)` and `a = 1 - label_smoothing - e`, the gradient is
+    Here h are the features of a token, E is the kernel, y is the label and w is the weight of the
+    token. The function processes the tokens in chunks: it computes the logits x of a chunk, uses
+    them for the loss and the gradient, and discards them, as in [Hsu et al.,
+    2024](https://arxiv.org/abs/2410.10989) (Liger Kernel, "fused linear cross entropy"). The logits
+    of all tokens never exist at the same time. With `p = softmax(x)`, `e = label_smoothing / (V -
+    1)` and `a = 1 - label_smoothing - e`, the gradient is:
 
         g  = p - a * onehot(y)
         dh = w * (E^T g - e * sum over v of E[v])
         dE = sum over tokens of w * (g - e) h^T
 
-    Only the terms with g are expensive. They are always computed together with the loss, so
-    `crossentropy_per_token` is faster if the gradient is not needed.
+    Only the terms with g are expensive. The function always computes them together with the loss,
+    so `crossentropy_per_token` is faster if no gradient is needed.
 
     Args:
         labels: Int tensor of shape `(...)`, in [0, V).
-        features: Float tensor of shape `(..., D)`, in the dtype of the products. In float16, the
-            sum over the tokens of a chunk, some hundreds, must not overflow.
-        kernel: Float tensor of shape `(V, D)`, V >= 2, in the same dtype. For a bias, append it to
-            the kernel as a column and append a feature that is always 1.
-        weights: Float32 tensor of shape `(...)`, factors of the losses. A token with the weight 0
-            may have any label.
-        label_smoothing: Float in [0, 1), probability of the wrong classes. Defaults to `0.0`.
-        mask: Boolean tensor of shape `(...)`; `True` marks tokens that count. All other tokens must
-            have the weight 0. On backends with dynamic shapes they are skipped. Defaults to `None`:
-            all tokens count.
+        features: Float tensor of shape `(..., D)`. Its dtype is the dtype of the matrix products.
+            In float16, the gradient sum over a chunk of some hundred tokens must not overflow.
+        kernel: Float tensor of shape `(V, D)`, V >= 2, in the dtype of `features`. To use a bias,
+            append it to the kernel as a column, and append a feature that is always 1.
+        weights: Float32 tensor of shape `(...)`, the weight of each token. A token with the weight
+            0 may have any label.
+        label_smoothing: Float in [0, 1), total probability of the wrong classes. Defaults to `0.0`.
+        mask: Boolean tensor of shape `(...)`; `True` marks tokens that contribute to the loss. All
+            other tokens must have the weight 0. Backends with dynamic shapes skip them. Defaults to
+            `None`: all tokens contribute.
 
     Returns:
-        Tuple of the loss, a float32 scalar in nats with gradients for features, kernel and weights;
-        and a dict of statistics without gradients, float32 tensors of shape `(...)`: `normalizer`
-        (log of the sum of `exp x`), `of_labels` (logit of the label), `of_all` (sum of the logits)
-        and `largest` (largest logit). The statistics are undefined where the mask is `False`.
+        Tuple of the loss and a dict of statistics. The loss is a float32 scalar in nats, with
+        gradients for features, kernel and weights. The statistics are float32 tensors of shape
+        `(...)` without gradients: `normalizer` (log of the sum of `exp x`), `of_labels` (logit of
+        the label), `of_all` (sum of the logits) and `largest` (largest logit). They are undefined
+        where the mask is `False`.
 
     Raises:
-        ValueError: If `features` does not have the shape of `labels` with one more axis, or V < 2.
+        ValueError: If the shape of `features` is not the shape of `labels` plus a last axis, or V <
+            2.
 
     Example:
 
@@ -127,10 +130,10 @@ def linear_crossentropy(
 
 
 def _of_counted(labels, features, kernel, weights, of_label, mask):
-    """Calls `_in_chunks` only with the tokens for which the mask is true, if the backend can select
-    them.
+    """Calls `_in_chunks` for the tokens of the mask.
 
-    The results of all other tokens are then 0.
+    On backends with dynamic shapes, tokens whose mask is `False` are skipped, and their results are
+    0. Other backends process all tokens.
     """
     if mask is None or not dynamic_shapes():
         return _in_chunks(labels, features, kernel, weights, of_label)
@@ -152,18 +155,18 @@ def _of_counted(labels, features, kernel, weights, of_label, mask):
 
 
 def _in_chunks(labels, features, kernel, weights, of_label):
-    """Computes everything that needs logits, for a chunk of tokens at a time.
+    """Computes all results that need logits, in chunks of tokens.
 
     Args:
         labels: Int32 tensor of shape `(N,)`.
         features: Tensor of shape `(N, D)`.
         kernel: Tensor of shape `(V, D)`.
         weights: Float32 tensor of shape `(N,)`.
-        of_label: Float, the factor a of the label.
+        of_label: Float, the factor a in `linear_crossentropy`.
 
     Returns:
-        Dict of float32 tensors: `features` `(N, D)` and `kernel` `(V, D)`, the terms of their
-        gradients with g, and `normalizer`, `of_labels` and `largest`, `(N,)`.
+        Dict of float32 tensors. `features` `(N, D)` and `kernel` `(V, D)` are the terms of the
+        gradients that contain g. `normalizer`, `of_labels` and `largest` have the shape `(N,)`.
     """
     num_classes, size = kernel.shape
     num_tokens = ops.shape(labels)[0]
@@ -173,7 +176,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
     padding = num_chunks * rows - num_tokens
 
     def chunks(values):
-        """`(N, ...)` to `(C, R, ...)`."""
+        """Reshapes `(N, ...)` to `(C, R, ...)`, with padding."""
         values = ops.pad(values, [(0, padding)] + [(0, 0)] * (len(values.shape) - 1))
         return ops.reshape(values, (num_chunks, rows, *values.shape[1:]))
 
@@ -181,7 +184,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
         labels, features, weights = chunk
         logits = ops.cast(ops.matmul(features, ops.transpose(kernel)), "float32")  # (R, V)
         statistics, probabilities = token_statistics(labels, logits)
-        # Subtract before rounding to half precision, which would round values near 1.
+        # Subtract in float32: half precision would round probabilities near 1.
         difference = at_labels(probabilities, labels) - of_label  # (R,)
         difference = nan_where_unknown(difference, statistics, weights)
         logit_gradient = put_at_labels(probabilities, labels, difference)  # (R, V)

@@ -8,21 +8,22 @@ from keras_attn._backend.replicas import sum_over_replicas
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
-    """Loss scaling for training in float16, also with several replicas of a strategy.
+    """Loss scaling for training in float16, on one or several replicas.
 
         g = gradients(scale * loss) / scale
         update the weights with g if it is finite, otherwise halve the scale
 
-    Introduced by [Micikevicius et al., 2018](https://arxiv.org/abs/1710.03740), section 3.2. It has
-    the arguments of `keras.optimizers.LossScaleOptimizer`. On TensorFlow, that class only checks
-    the gradients of the first replica, so an overflow in another replica turns all weights into
-    NaN. Here a step is skipped if the gradients of any replica overflow.
+    Loss scaling was introduced by [Micikevicius et al., 2018](https://arxiv.org/abs/1710.03740),
+    section 3.2. The class has the arguments of `keras.optimizers.LossScaleOptimizer`. On
+    TensorFlow, the class of Keras only checks the gradients of the first replica, so an overflow in
+    another replica sets all weights to NaN. This class skips a step if the gradients of any replica
+    overflow.
 
     Args:
         inner_optimizer: `keras.optimizers.Optimizer` that updates the weights.
-        initial_scale: Float, initial scale of the loss. Defaults to `32768.0`.
-        dynamic_growth_steps: Int, number of steps with finite gradients after which the scale is
-            doubled. Defaults to `2000`.
+        initial_scale: Float, initial factor of the loss. Defaults to `32768.0`.
+        dynamic_growth_steps: Int, the scale is doubled after this number of steps with finite
+            gradients. Defaults to `2000`.
         name: String, name of the optimizer. Defaults to `None`.
         **kwargs: Further arguments of `keras.optimizers.LossScaleOptimizer`.
 

@@ -5,15 +5,17 @@ import dataclasses
 class ModelCard:
     """Describes a model for the users of an exported file.
 
-    Exporters write these strings to the metadata of the file. `keras_attn_runtime` shows them in
-    the `settings` of a `Translator`.
+    The export functions write these strings to the metadata of the file. In `keras_attn_runtime`,
+    the attribute `settings` of a `Translator` contains them.
 
     Args:
-        source_language: String, a BCP 47 tag such as `"en"`. Defaults to `None`, unknown.
-        target_language: String, a BCP 47 tag. Defaults to `None`, unknown.
-        license: String, an SPDX expression such as `"Apache-2.0"`. Defaults to `None`, unknown.
-        data: String, the training data and their license. Defaults to `None`, unknown.
-        recipe: String, how the model was trained, such as the command. Defaults to `None`, unknown.
+        source_language: String, a BCP 47 tag such as `"en"`. Defaults to `None`: unknown.
+        target_language: String, a BCP 47 tag. Defaults to `None`: unknown.
+        license: String, an SPDX license expression such as `"Apache-2.0"`. Defaults to `None`:
+            unknown.
+        data: String, the training data and their license. Defaults to `None`: unknown.
+        recipe: String, how the model was trained, for example the command. Defaults to `None`:
+            unknown.
 
     Raises:
         ValueError: If a value is not a string.

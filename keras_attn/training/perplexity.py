@@ -13,9 +13,10 @@ class Perplexity(TokenMetric):
 
         perplexity = exp(mean cross-entropy of the tokens)
 
-    without label smoothing. A model that spreads its probability evenly over n tokens has the
-    perplexity n. Without any tokens the result is 1. Tokens with the label `ignore_class` do not
-    count. The mean is over the tokens of all batches since the last reset and of all replicas.
+    The cross-entropy does not use label smoothing. A model that predicts a uniform distribution
+    over n tokens has the perplexity n. The metric ignores tokens with the label `ignore_class`. The
+    mean is over all other tokens of all batches and replicas since the last reset. If there are no
+    such tokens, the result is 1.
 
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.

@@ -21,29 +21,33 @@ METHODS = (
     "attend",
     "align",
 )
-"""Methods, with `build`, in which layers create variables and operations."""
+"""Methods in which layers create operations. Variables are created in `build`."""
 
 
 def place_parts(encoder: Any, decoder: Any, devices: Mapping[str, str]) -> None:
-    """Places the encoder, the attention and the decoder of a model on devices of their own.
+    """Places the encoder, the attention and the decoder of a model on different devices.
 
-    Models that do not fit on one device can so be divided. The device of a part has its variables,
-    the moments of the optimizer that belong to them, and its operations, in training, in searches
-    and in `predict`. The results are those of one device. The devices work one after the other.
-    Call this function before the layers are built, which is when a model is made of them, and train
-    without `jit_compile`, as `compile_for_training` does: XLA compiles for one device.
+    Use this function for a model that does not fit into the memory of one device. Each device
+    stores the variables of its part and the optimizer moments of these variables, and runs the
+    operations of its part in training, in searches and in `predict`. The results are the same as on
+    one device. The devices work one after the other, not in parallel.
+
+    Call this function before the layers are built, that is, before you create a model from them.
+    Compile the model with `jit_compile=False`, as `compile_for_training` does, because XLA compiles
+    for a single device.
 
     Args:
-        encoder: layer of this package that is not built yet, or `None`.
-        decoder: `StepDecoder` that is not built yet.
-        devices: dict from `"encoder"`, `"attention"` and `"decoder"` to names of devices such as
-            `"GPU:1"`. `"attention"` is the attention of an RNN decoder; by default it is where the
-            decoder is, as that of a Transformer always is. Parts that are not named stay on the
-            default device.
+        encoder: Layer of this package, not built yet, or `None`.
+        decoder: `StepDecoder`, not built yet.
+        devices: Dict from part names to device names, such as `{"decoder": "GPU:1"}`. The parts are
+            `"encoder"`, `"decoder"` and `"attention"`, the attention layers of an RNN decoder.
+            Without `"attention"`, these layers are placed with the decoder. The attention of a
+            Transformer is always placed with the decoder. An encoder or decoder that is not in the
+            dict stays on the default device.
 
     Raises:
-        ValueError: an unknown part or device, a part that is built already, or another backend than
-            TensorFlow. On JAX use `keras.distribution.ModelParallel`.
+        ValueError: If a part or device is unknown, a part is already built, or the backend is not
+            TensorFlow. On JAX, use `keras.distribution.ModelParallel`.
 
     Example:
 
@@ -89,16 +93,17 @@ def place_parts(encoder: Any, decoder: Any, devices: Mapping[str, str]) -> None:
 
 
 def device_report(model: keras.Model) -> dict[str, dict[str, int]]:
-    """Counts the bytes of variables and the operations of a model on each device.
+    """Counts the bytes of the variables and the operations of a model on each device.
 
     Args:
-        model: built model on TensorFlow. If it is compiled, the variables of its optimizer count.
+        model: Built model on TensorFlow. If the model is compiled, the bytes include the variables
+            of the optimizer.
 
     Returns:
         Dict from names of devices, such as `"CPU:1"`, to dicts with the ints `"bytes"` and
-        `"operations"`. Operations are those of the model's call, also inside of loops, that were
-        placed on the device explicitly; TensorFlow shows each decision of a run after
-        `tf.debugging.set_log_device_placement(True)`.
+        `"operations"`. `"operations"` is the number of operations of `model.call`, including loop
+        bodies, that were placed on a device explicitly. To see where TensorFlow places all
+        operations of a run, call `tf.debugging.set_log_device_placement(True)`.
 
     Example:
 
@@ -132,7 +137,7 @@ def device_report(model: keras.Model) -> dict[str, dict[str, int]]:
 
 
 def _checked_device(device):
-    """The name of a device that exists, such as "CPU:1"."""
+    """Returns the short name of a device, such as "CPU:1", and checks that it exists."""
     import tensorflow as tf
 
     known = [_short_name(each.name) for each in tf.config.list_logical_devices()]
@@ -154,14 +159,14 @@ def _check_layer(part, layer):
     if layer.built:
         raise ValueError(
             f"Expected layers that are not built yet, because variables stay where they were "
-            f"created. Received: {layer.name!r}, which is built. Place the parts before a model is "
-            "made of them."
+            f"created. Received: {layer.name!r}, which is built. Call place_parts before you "
+            "create a model from the layers."
         )
 
 
 @functools.cache
 def _placed_class(layer_class):
-    """A subclass of a layer's class whose methods run on the device that the layer is placed on."""
+    """Returns a subclass of a layer class whose methods run on the device `placed_on`."""
     if getattr(layer_class, "is_placed", False):
         return layer_class
     methods = {
@@ -171,7 +176,8 @@ def _placed_class(layer_class):
     }
     names = {name: getattr(layer_class, name) for name in ("__module__", "__qualname__", "__doc__")}
     placed = type(layer_class.__name__, (layer_class,), {**names, **methods, "is_placed": True})
-    # A saved layer is one of the original class, so both have its name, and the name stands for it.
+    # Saved files must contain the name of the original class, and loading must create that class.
+    # So register both classes under this name, the original class last.
     package, _, name = keras.saving.get_registered_name(layer_class).rpartition(">")
     if package:
         for each in (placed, layer_class):
@@ -192,7 +198,7 @@ def _on_device(method):
     @functools.wraps(method)
     def placed(self, *args, **kwargs):
         device = self.__dict__.get("placed_on")
-        if device is None:  # of a clone
+        if device is None:  # a copy of a placed layer has no device
             return method(self, *args, **kwargs)
         with keras.device(device):
             return method(self, *args, **kwargs)

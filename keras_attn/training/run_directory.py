@@ -19,29 +19,29 @@ IDS = ("pad_token_id", "start_token_id", "end_token_id")
 class RunDirectory:
     """Directory of a training run: a model, its tokenizers, and `run.json`.
 
-    A training writes it, and the commands read it:
+    Training programs write the directory, and the commands of `keras-attn` read it. It contains:
 
-        run.json                  kind, names of the files, special ids of each side, model card
+        run.json                  kind, file names, special token ids, model card
         model.keras               the model
         source.spm, target.spm    the tokenizers, if any
 
     `run.json` is a JSON object with `format` (1), `kind`, `model` (a file name), `source` and
     `target` (`{"tokenizer": "sentencepiece", "file", "pad_token_id", "start_token_id",
     "end_token_id"}`, or `{"tokenizer": "none"}`), `files` (names of other files by their purpose)
-    and `card` (see `ModelCard`). Readers ignore other keys.
+    and `card` (see `ModelCard`). `RunDirectory` ignores other keys.
 
     Args:
         path: Path of the directory.
 
     Attributes:
         path: `Path` of the directory.
-        kind: String, `"generation"` for a `GenerationModel`, which the commands export. Any other
-            string, such as `"classification"`, for other models.
-        model_path: `Path` of the model, which may not exist before the end of the training.
+        kind: String, type of the model: `"generation"` for a `GenerationModel`, which `keras-attn
+            export` accepts, or any other string, such as `"classification"`.
+        model_path: `Path` of the model. The file may not exist before the end of the training.
         source_tokenizer: `SentencePieceTokenizer`, or `None`.
-        target_tokenizer: `SentencePieceTokenizer`, or `None`, also if both sides share that of the
-            source.
-        files: Dict from the purposes of other files to their `Path`s.
+        target_tokenizer: `SentencePieceTokenizer`, or `None` if the run has no target tokenizer or
+            the target uses `source_tokenizer`.
+        files: Dict from the purpose of each additional file to its `Path`.
         card: `ModelCard`.
 
     Raises:
@@ -90,17 +90,17 @@ class RunDirectory:
         files: Mapping[str, str] | None = None,
         card: ModelCard | None = None,
     ) -> Self:
-        """Writes the tokenizers and `run.json`. Save the model with `save_model` afterwards.
+        """Writes the tokenizers and `run.json`. Call `save_model` afterwards to save the model.
 
         Args:
-            path: Path of the directory, which is created if necessary.
-            kind: String, see the attributes.
-            source_tokenizer: `SentencePieceTokenizer`. Defaults to `None`, no tokenizer.
-            target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: no tokenizer, or that of
-                the source.
-            files: Dict from the purposes of other files to their names in the directory, for
-                instance `{"vocabulary": "vocabulary.txt"}`. Defaults to `None`, no other files.
-            card: `ModelCard`. Defaults to `None`, nothing is known.
+            path: Path of the directory. It is created if it does not exist.
+            kind: String, type of the model, see the attributes.
+            source_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: no tokenizer.
+            target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: no tokenizer, or the
+                target uses `source_tokenizer`.
+            files: Dict from the purpose of each additional file to its name in the directory, for
+                example `{"vocabulary": "vocabulary.txt"}`. Defaults to `None`: no additional files.
+            card: `ModelCard`. Defaults to `None`: an empty card.
 
         Returns:
             The `RunDirectory`.
@@ -129,15 +129,15 @@ class RunDirectory:
         """Loads the model, without its optimizer and loss.
 
         Args:
-            kind: String, the required kind of the run. Defaults to `None`, any kind.
+            kind: String, the required `kind` of the run. Defaults to `None`: any kind.
 
         Returns:
             The Keras model.
 
         Raises:
-            FileNotFoundError: If there is no model, for instance because the training has not
+            FileNotFoundError: If the model does not exist, for example because the training has not
                 ended.
-            ValueError: If the run has another kind, or the file is damaged.
+            ValueError: If the run has a different kind, or the file is damaged.
         """
         if kind not in (None, self.kind):
             raise ValueError(
@@ -159,7 +159,7 @@ class RunDirectory:
             ) from error
 
     def _tokenizer_arguments(self, side):
-        """Returns the file name and the special ids of a side, or `None` without a tokenizer."""
+        """Returns file name and special token ids of a tokenizer, or `None` without a tokenizer."""
         kind = side.get("tokenizer", "none")
         if kind == "none":
             return None

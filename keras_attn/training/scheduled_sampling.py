@@ -17,20 +17,21 @@ from keras_attn.masks import join
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class ScheduledSampling(Layer):
-    """Trains a decoder partly on its own predictions instead of the target tokens.
+    """Trains a decoder with some target tokens replaced by its own predictions.
 
         x^0 = y
         z^i_t ~ p(. | x^{i-1}_{<t}, source)
         x^i_t = z^i_t with probability e, otherwise y_t        (i = 1 .. num_passes)
         logits = decoder(x^{num_passes})
 
-    With teacher forcing alone, a decoder never learns to continue after its own errors. Introduced
-    by [Bengio et al., 2015](https://arxiv.org/abs/1506.03099). This is the parallel form of
-    [Duckworth et al., 2019](https://arxiv.org/abs/1906.04331), which needs no loop over time and
-    works with every decoder: each pass i runs the decoder once without gradient and dropout.
-    Outside of training, the layer is equal to the decoder.
+    Here y are the target tokens, z are sampled tokens, and e is `probability`. With teacher forcing
+    alone, a decoder does not learn to continue after its own errors. Scheduled sampling was
+    introduced by [Bengio et al., 2015](https://arxiv.org/abs/1506.03099). This layer implements the
+    parallel form of [Duckworth et al., 2019](https://arxiv.org/abs/1906.04331). It needs no loop
+    over time steps and supports every decoder: each pass i runs the decoder once, without gradient
+    and dropout. Outside of training, the layer returns the output of the decoder.
 
-    Use it in place of the decoder for training, and pass the decoder itself to the search:
+    Use this layer in place of the decoder for training, and pass the decoder itself to the search:
 
     ```python
     trainer = TrainingModel(encoder, ScheduledSampling(decoder, 0.25))
@@ -39,31 +40,33 @@ class ScheduledSampling(Layer):
 
     Args:
         decoder: `StepDecoder` of token ids.
-        probability: Float in [0, 1], the probability e; or a function from the number of previous
-            training steps (int32 scalar) to it, such as a
+        probability: Float in [0, 1], the probability e of a replacement. Or a function of the
+            number of previous training steps (int32 scalar) that returns e, such as a
             `keras.optimizers.schedules.LearningRateSchedule`: `PolynomialDecay(0.0, 10_000, 0.25)`
-            rises linearly from 0 to 0.25 in 10,000 steps. The results of the function are clipped
+            increases linearly from 0 to 0.25 in 10,000 steps. The result of the function is clipped
             to [0, 1].
-        num_passes: Positive int, how often tokens are sampled. The second pass samples given the
+        num_passes: Positive int, number of sampling passes. The second pass runs the decoder on the
             tokens of the first pass. Defaults to `1`.
-        pad_token_id: Int, id of padding, which is neither replaced nor sampled. Defaults to `0`.
-        seed: Int, seed of the random numbers. Defaults to `None`, a random seed.
+        pad_token_id: Int, id of the padding token. Padding is not replaced and never replaces a
+            token. Defaults to `0`.
+        seed: Int, seed of the random numbers. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         token_ids: Int32 tensor of shape `(batch, target)`, the target tokens, beginning with the
             start token.
-        encoder_outputs: Tensor of shape `(batch, source, features)`, or what else the decoder
-            accepts. Defaults to `None`, for language models.
+        encoder_outputs: Tensor of shape `(batch, source, features)`, or any other value that the
+            decoder accepts. Defaults to `None`, for language models.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
-            attended to. It is combined with the implicit mask. Defaults to `None`.
+            attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
         encoder_state: Nested lists of tensors, the final state of the encoder. Defaults to `None`.
-        query_features: Tensor of shape `(batch, features)`, see the decoder. Defaults to `None`.
-        training: Bool, whether tokens are sampled and dropout is active. Defaults to `False`.
-        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
-            `encoder_outputs`. Keras passes it.
-        return_features: Bool, whether to return the inputs of the output layer instead of logits,
-            if the decoder supports it. Defaults to `False`.
+        query_features: Tensor of shape `(batch, features)`, see the class of the decoder. Defaults
+            to `None`.
+        training: Bool, whether to replace tokens and apply dropout. Defaults to `False`.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit Keras mask of
+            `encoder_outputs`. Keras passes this argument.
+        return_features: Bool, whether to return the inputs of the output layer instead of logits.
+            Not all decoders support this argument. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(batch, target, vocabulary)`.
@@ -93,7 +96,7 @@ class ScheduledSampling(Layer):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # the decoder casts to its own precision
+        kwargs.setdefault("autocast", False)  # the decoder casts its inputs
         super().__init__(**kwargs)
         is_share = is_number(probability) and 0 <= probability <= 1
         if not is_share and not callable(probability):
@@ -175,10 +178,10 @@ class ScheduledSampling(Layer):
         return self.decoder(token_ids, **given, training=training)
 
     def _mix(self, token_ids, logits, probability):
-        """Replaces random tokens by samples from the logits of the previous position.
+        """Replaces random tokens by tokens that are sampled from the previous position's logits.
 
         Args:
-            token_ids: Int tensor of shape `(B, T)`, the target.
+            token_ids: Int tensor of shape `(B, T)`, the target tokens.
             logits: Tensor of shape `(B, T, V)`.
             probability: Float or scalar tensor, probability of a replacement.
 
@@ -196,7 +199,7 @@ class ScheduledSampling(Layer):
         return ops.concatenate([token_ids[:, :1], ops.where(replaced, before, known)], axis=1)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # as the decoder's
+        return None  # like the mask of the decoder
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -23,16 +23,16 @@ class SequenceCrossentropy(keras.losses.Loss):
 
         loss = sum over tokens of crossentropy_per_token(y, logits) / number of tokens
 
-    Only labels decide which tokens count: those with the label `ignore_class` do not. Masks of the
-    logits are not used. A batch of padding only has the loss 0.
+    The loss ignores tokens with the label `ignore_class`. It does not use Keras masks. If a batch
+    only contains padding, its loss is 0.
 
     The global batch consists of the batches of all replicas of a `tf.distribute` strategy. A step
     on two devices has the same loss and gradient as the same step on one device, even if the
-    replicas have different numbers of tokens. Losses of Keras average on each replica first, which
-    gives the tokens of a replica with more padding a higher weight.
+    replicas have different numbers of tokens. The losses of Keras first compute a mean on each
+    replica, so the tokens of a replica with more padding have a higher weight.
 
-    With `fused=True`, a training step of a `TrainingModel` or of `masked_language_model` does not
-    compute the logits:
+    With `fused=True`, a training step of a `TrainingModel` or a `masked_language_model` does not
+    store the logits of all tokens:
 
         features (B, T, D) ----+
                                +--> linear_crossentropy --> loss and its gradient
@@ -41,34 +41,36 @@ class SequenceCrossentropy(keras.losses.Loss):
 
     `TrainingModel.compute_loss` passes the features and the output layer to `from_features`, which
     calls `linear_crossentropy`. This is faster, needs less memory, and skips positions without a
-    label, such as most tokens of a masked language model. The logits are not part of such a step,
-    so they have no gradient. If a metric of Keras needs logits, they are computed for the metrics.
-    The logits are computed as usual on other backends than TensorFlow, with `run_eagerly` or
-    `loss_weights`, in float16, and if the output layer has an activation.
+    label, which are most positions of a masked language model. The model output has no gradient in
+    such a step. If a metric of Keras needs logits, the step computes them for the metric. The loss
+    is computed from logits despite `fused=True` in these cases: the backend is not TensorFlow, the
+    model is compiled with `run_eagerly` or `loss_weights`, the dtype is float16, or the output
+    layer has an activation.
 
     Args:
-        label_smoothing: Float in [0, 1), probability of the wrong classes, each of which gets
-            `label_smoothing / (V - 1)`. Defaults to `0.0`.
+        label_smoothing: Float in [0, 1), total probability of the wrong classes. Each wrong class
+            has the probability `label_smoothing / (V - 1)`. Defaults to `0.0`.
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the loss. Defaults to `"sequence_crossentropy"`.
         fused: Bool, whether `TrainingModel` and `masked_language_model` may compute the loss
-            without the logits, see above. Defaults to `True`.
+            without storing all logits, see above. Defaults to `True`.
         **kwargs: Arguments of `keras.losses.Loss`.
 
     Call arguments:
         y_true: Int labels of shape `(batch, target)`.
-        y_pred: Float logits of shape `(batch, target, V)`, V >= 2. Computed in float32.
-        sample_weight: Float weights of the tokens, of shape `(batch, target)` or `(batch, 1)`. They
-            do not change the number of tokens by which the sum is divided. Defaults to `None`.
+        y_pred: Float logits of shape `(batch, target, V)`, V >= 2. The loss is computed in float32.
+        sample_weight: Float weights of the tokens, of shape `(batch, target)` or `(batch, 1)`. The
+            weighted sum is still divided by the number of tokens, not by the sum of the weights.
+            Defaults to `None`.
 
     Returns:
-        Float32 scalar, in nats. In a replica of a strategy, it is the global loss divided by the
-        number of replicas (Keras multiplies by that number before it shows the loss). Its gradient
-        is the share of the replica, so the sum over the replicas is correct for both.
+        Float32 scalar, in nats. With a strategy, each replica returns the global loss divided by
+        the number of replicas, with the gradient of the replica's own tokens. The sum over the
+        replicas is therefore the global loss and its gradient.
 
     Raises:
         ValueError: If `label_smoothing` is out of range, or the shapes of labels, logits and
-            weights do not fit.
+            weights do not match.
 
     Example:
 
@@ -98,7 +100,7 @@ class SequenceCrossentropy(keras.losses.Loss):
 
     @property
     def is_fused(self) -> bool:
-        """Whether `from_features` may replace a call. It may not if a subclass overrides `call`."""
+        """Whether `from_features` may replace `call`. False if a subclass overrides `call`."""
         return self.fused and type(self).call is SequenceCrossentropy.call
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Any:
@@ -114,18 +116,18 @@ class SequenceCrossentropy(keras.losses.Loss):
         bias: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> tuple[Any, TokenStatistics]:
-        """Computes the loss of the logits `output_layer(features) + bias` block by block.
+        """Computes the loss of the logits `output_layer(features) + bias` in chunks of tokens.
 
         Args:
             y_true: See the call arguments.
             features: Float tensor of shape `(batch, target, features)`.
             output_layer: `keras.layers.Dense` without activation, or a
-                `keras.layers.ReversibleEmbedding`, which is used in reverse.
-            bias: Tensor of shape `(V,)`, added to the results of the layer, or `None`.
+                `keras.layers.ReversibleEmbedding`, called with `reverse=True`.
+            bias: Tensor of shape `(V,)`, added to the output of `output_layer`, or `None`.
             sample_weight: See the call arguments.
 
         Returns:
-            Tuple of the loss, as from a call, and the `TokenStatistics` for metrics.
+            Tuple of the loss, equal to the result of a call, and the `TokenStatistics` for metrics.
         """
         labels, is_real, weights, num_tokens = self._weigh(y_true, sample_weight)
         features, kernel = projection_operands(features, output_layer, bias)
@@ -141,8 +143,9 @@ class SequenceCrossentropy(keras.losses.Loss):
         return is_of_tokens and metric.ignore_class == self.ignore_class
 
     def _weigh(self, y_true, sample_weight):
-        """Returns labels, whether they count and their weights, all `(B, T)`, and the number that
-        count.
+        """Returns labels, mask, weights, and the number of labels that are not padding.
+
+        Labels, mask and weights have the shape `(B, T)`. The mask is `False` at padding.
         """
         labels = ops.convert_to_tensor(y_true)
         is_real = ops.not_equal(labels, self.ignore_class)
@@ -166,7 +169,7 @@ class SequenceCrossentropy(keras.losses.Loss):
 
 
 def _global_mean(loss_sum, num_tokens):
-    """Returns the mean over the tokens of all replicas, with the gradient of this replica."""
+    """Returns the global mean divided by the number of replicas, with this replica's gradient."""
     global_sum, global_tokens = sum_over_replicas([ops.stop_gradient(loss_sum), num_tokens])
     global_tokens = ops.maximum(global_tokens, 1.0)
     share = loss_sum / global_tokens

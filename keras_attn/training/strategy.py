@@ -14,7 +14,7 @@ DEFAULT_JOIN_TIMEOUT = 300
 
 
 class SingleDevice:
-    """Strategy for a single device; its scope does nothing."""
+    """Strategy for a single device. Its scope has no effect."""
 
     num_replicas_in_sync = 1
 
@@ -23,7 +23,7 @@ class SingleDevice:
 
 
 class DataParallelScope:
-    """Stands for a strategy on JAX, where a `keras.distribution` applies to the whole program."""
+    """Strategy for JAX. Its scope has no effect: a `keras.distribution` applies to the process."""
 
     def __init__(self, distribution: Any) -> None:
         self.distribution = distribution
@@ -39,39 +39,40 @@ def strategy(
     *,
     join_timeout: float = DEFAULT_JOIN_TIMEOUT,
 ) -> Any:
-    """Returns the strategy for the devices of a training. Build and compile the model in its scope.
+    """Returns a strategy for training. Build and compile the model in its scope.
 
-    For `"multi_worker"` every process runs the same program, and creates the strategy before
-    anything is computed. `keras-attn launch` starts the processes of one machine. Elsewhere each
-    process needs `TF_CONFIG` on TensorFlow, and `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
+    With `"multi_worker"`, every process (worker) runs the same program and must create the strategy
+    before it computes anything. `keras-attn launch` starts the processes on one machine and sets
+    the environment variables that name the workers. If you start the processes yourself, set
+    `TF_CONFIG` on TensorFlow, or `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
     `KERAS_DISTRIBUTION_NUM_PROCESSES` and `KERAS_DISTRIBUTION_PROCESS_ID` on JAX.
 
     Args:
-        name: String. `"none"`: the default device. `"mirrored"`: `tf.distribute.MirroredStrategy`,
-            in which each device holds all weights and computes a part of each batch.
-            `"multi_worker"`: the same with the devices of several processes on one or more
-            machines, by `tf.distribute.MultiWorkerMirroredStrategy` on TensorFlow and
-            `keras.distribution.DataParallel` on JAX. `"auto"`: `"multi_worker"` in a process that
-            was started as one of several workers, `"mirrored"` if there are several GPUs,
+        name: String. `"none"`: the default device. `"mirrored"`: `tf.distribute.MirroredStrategy`;
+            each device holds all weights and computes a part of each batch. `"multi_worker"`: like
+            `"mirrored"`, with the devices of several processes on one or more machines. It uses
+            `tf.distribute.MultiWorkerMirroredStrategy` on TensorFlow and
+            `keras.distribution.DataParallel` on JAX. `"auto"`: `"multi_worker"` if the environment
+            variables name several workers, otherwise `"mirrored"` if TensorFlow finds several GPUs,
             otherwise `"none"`. Defaults to `"auto"`.
         devices: List of strings such as `["GPU:0", "GPU:1"]`, for `"mirrored"` only. Defaults to
-            `None`, all GPUs.
-        join_timeout: Float > 0, seconds that `"multi_worker"` waits until all workers have
-            started. Defaults to `300`.
+            `None`: all GPUs.
+        join_timeout: Positive float, number of seconds that `"multi_worker"` waits for all workers
+            to start. Defaults to `300`.
 
     Returns:
-        An object with `scope()` and `num_replicas_in_sync`. The same devices always result in the
-        same object, because TensorFlow supports only one `MirroredStrategy` in a process.
+        An object with `scope()` and `num_replicas_in_sync`. Calls with the same devices return the
+        same `MirroredStrategy`, because TensorFlow supports only one per process.
 
     Raises:
-        ValueError: If `name` or a device is unknown, a device is repeated, `devices` are given
-            without `"mirrored"`, `"mirrored"` is used without GPUs or on another backend than
-            TensorFlow, or `"multi_worker"` is used on PyTorch or without the variables that name
-            the workers.
+        ValueError: If `name` or a device is unknown, a device is repeated, `devices` is given
+            without `"mirrored"`, `"mirrored"` is used without GPUs or on a backend other than
+            TensorFlow, or `"multi_worker"` is used on PyTorch or without the environment variables
+            that name the workers.
         TimeoutError: If a worker did not start within `join_timeout` seconds.
         OSError: If the port of this worker is in use.
-        RuntimeError: If `"multi_worker"` is created after something was computed, or two workers
-            have the same number.
+        RuntimeError: If the process computed something before it created the `"multi_worker"`
+            strategy, or two workers have the same number.
 
     Example:
 
@@ -106,11 +107,11 @@ def strategy(
 
 
 _multi_worker_strategies: list[Any] = []
-"""The strategy of several workers of this process: none or one."""
+"""Cache of the multi-worker strategy of this process. It has at most one item."""
 
 
 def _multi_worker(cluster, join_timeout):
-    """Returns the strategy of several workers, which a process can create once."""
+    """Returns the multi-worker strategy. A process can create it only once."""
     if cluster is None:
         raise ValueError(
             "Expected a process that was started as one of several workers. Received: "
@@ -126,7 +127,7 @@ def _multi_worker(cluster, join_timeout):
             created = multi_worker_strategy()
         else:
             keras.distribution.initialize()
-            # `fit` passes each process its own rows.
+            # `keras_attn.training.fit` selects the rows of each process.
             distribution = keras.distribution.DataParallel(auto_shard_dataset=False)
             keras.distribution.set_distribution(distribution)
             created = DataParallelScope(distribution)
@@ -159,9 +160,9 @@ def _mirrored(devices):
 
 
 def refuse_gradient_accumulation(model: keras.Model) -> None:
-    """Raises a `ValueError` if a model accumulates gradients under a `tf.distribute` strategy.
+    """Raises a `ValueError` if a model accumulates gradients with a `tf.distribute` strategy.
 
-    Keras would fail in the first step, even with one replica.
+    Keras fails in the first step of such a training, even with one replica.
     """
     if keras.backend.backend() != "tensorflow":
         return

@@ -8,13 +8,14 @@ from keras_attn.training.token_metric import TokenMetric
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TokenAccuracy(TokenMetric):
-    """Fraction of the tokens with the label that has the highest logit.
+    """Fraction of the tokens whose label has the highest logit.
 
         accuracy = mean over the tokens of [logits[label] = max logits]
 
-    A tie counts as correct. The previous tokens are those of the target (teacher forcing), so this
-    is not an accuracy of generated sequences. Tokens with the label `ignore_class` do not count.
-    The mean is over the tokens of all batches since the last reset and of all replicas.
+    A tie counts as correct. The decoder predicts each token from the previous target tokens
+    (teacher forcing), so the metric does not measure the accuracy of generated sequences. It
+    ignores tokens with the label `ignore_class`. The mean is over all other tokens of all batches
+    and replicas since the last reset.
 
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.
@@ -27,7 +28,7 @@ class TokenAccuracy(TokenMetric):
         sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
 
     Returns:
-        Float32 scalar in [0, 1]; 0 without tokens.
+        Float32 scalar in [0, 1]; 0 if there are no tokens.
 
     Raises:
         ValueError: If `sample_weight` or `y_pred` has the wrong shape.
@@ -44,6 +45,6 @@ class TokenAccuracy(TokenMetric):
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
 
     def values(self, statistics: Any, num_classes: int) -> Any:
-        # On CPU an argmax over the vocabulary is many times slower than a maximum.
+        # Speed: on CPUs, an argmax over the vocabulary is many times slower than a maximum.
         is_best = ops.equal(statistics["of_labels"], statistics["largest"])  # (B, T)
         return ops.cast(is_best, "float32")

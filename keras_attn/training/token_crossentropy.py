@@ -12,13 +12,14 @@ class TokenCrossentropy(TokenMetric):
 
         mean over the tokens of crossentropy_per_token(labels, logits, label_smoothing)
 
-    With the label smoothing of `SequenceCrossentropy`, it is the exact loss of an epoch. The `loss`
-    that Keras reports is different: it weighs the loss of each batch by the number of sentences,
-    not of tokens. Tokens with the label `ignore_class` do not count. The mean is over the tokens of
-    all batches since the last reset and of all replicas.
+    If `label_smoothing` has the same value as in `SequenceCrossentropy`, this metric is the exact
+    loss of an epoch. The `loss` that Keras reports is different: Keras weights the loss of each
+    batch by the number of sentences instead of tokens. The metric ignores tokens with the label
+    `ignore_class`. The mean is over all other tokens of all batches and replicas since the last
+    reset.
 
     Args:
-        label_smoothing: Float in [0, 1), probability of the wrong classes, as in
+        label_smoothing: Float in [0, 1), total probability of the wrong classes, as in
             `SequenceCrossentropy`. Defaults to `0.0`.
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `"token_crossentropy"`.
@@ -30,7 +31,7 @@ class TokenCrossentropy(TokenMetric):
         sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
 
     Returns:
-        Float32 scalar; 0 without tokens.
+        Float32 scalar; 0 if there are no tokens.
 
     Raises:
         ValueError: If `sample_weight` or `y_pred` has the wrong shape.

@@ -16,10 +16,11 @@ from keras_attn.training.token_statistics import (
 
 
 class TokenMetric(keras.metrics.Metric):
-    """Base class of metrics: the mean of a value over all tokens since the last reset.
+    """Base class of metrics that compute the mean of a value over all tokens.
 
-    It is the mean over the tokens of all batches and all replicas, not a mean of means. The result
-    is the same on every replica, even on a replica without tokens. A subclass implements `values`.
+    The mean is over the tokens of all batches and replicas since the last reset, not over the means
+    of the batches. The result is the same on every replica, even on a replica without tokens.
+    Subclasses implement `values`.
 
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.
@@ -28,12 +29,12 @@ class TokenMetric(keras.metrics.Metric):
 
     Call arguments (of `update_state`):
         y_true: Int labels of shape `(batch, target)`.
-        y_pred: Float logits of shape `(batch, target, classes)`, or the `TokenStatistics` of a
-            fused loss with the same `ignore_class`.
+        y_pred: Float logits of shape `(batch, target, classes)`. Or the `TokenStatistics` of a
+            `SequenceCrossentropy` with `fused=True` and the same `ignore_class`.
         sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`, or `None`.
 
     Returns (of `result`):
-        Float32 scalar; 0 without tokens.
+        Float32 scalar; 0 if there are no tokens.
 
     Raises:
         ValueError: If `sample_weight` has the wrong rank.
@@ -46,11 +47,14 @@ class TokenMetric(keras.metrics.Metric):
         self.num_tokens = self.add_variable(shape=(), initializer="zeros", name="num_tokens")
 
     def values(self, statistics: Any, num_classes: int) -> Any:
-        """Returns the value of each token, float32 `(batch, target)`; that of padding is ignored.
+        """Returns the value of each token. The metric ignores the values of padding.
 
         Args:
             statistics: Dict, see `token_statistics`.
             num_classes: Int, number of classes.
+
+        Returns:
+            Float32 tensor of shape `(batch, target)`.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `values`.")
 

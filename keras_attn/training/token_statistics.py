@@ -9,7 +9,7 @@ from keras_attn._types import Tensor, TensorLike
 
 @dataclass(frozen=True)
 class TokenStatistics:
-    """Statistics that a loss without logits passes to the metrics of the same tokens.
+    """Statistics of the logits of tokens, for metrics that do not receive the logits.
 
     Attributes:
         values: Dict of float32 tensors of shape `(batch, target)`, see `token_statistics`.
@@ -21,9 +21,10 @@ class TokenStatistics:
 
 
 def token_statistics(labels: Tensor, logits: Tensor) -> Any:
-    """Computes the statistics of logits that losses and metrics of tokens need.
+    """Computes the statistics of logits that the losses and metrics of this package need.
 
-    The normalizer is computed from the most probable class, whose probability cannot vanish:
+    The normalizer is computed from the largest logit and the largest probability, which is at least
+    1/V and therefore has a finite logarithm:
 
         log sum over v of exp x[v] = max x - log max softmax(x)
 
@@ -32,15 +33,15 @@ def token_statistics(labels: Tensor, logits: Tensor) -> Any:
         logits: Float32 tensor of shape `(..., V)`.
 
     Returns:
-        Tuple of a dict of float32 tensors of shape `(...)` and the probabilities, float32 `(...,
-        V)`. The dict contains `normalizer` (log of the sum of `exp x`), `of_labels` (logit of the
-        label; NaN for a label outside of [0, V)), `of_all` (sum of the logits) and `largest` (their
-        maximum).
+        Tuple of a dict of float32 tensors of shape `(...)` and the probabilities, a float32 tensor
+        of shape `(..., V)`. The dict contains `normalizer` (log of the sum of `exp x`), `of_labels`
+        (logit of the label; NaN for a label outside of [0, V)), `of_all` (sum of the logits) and
+        `largest` (largest logit).
     """
     num_classes = logits.shape[-1]
     known = ops.logical_and(labels >= 0, labels < num_classes)  # (...)
     probabilities = ops.softmax(logits)  # (..., V)
-    # The initial values are for batches without tokens.
+    # Without the initial values, a maximum fails for batches without tokens.
     largest = ops.max(logits, axis=-1, initial=-math.inf)  # (...)
     of_largest = ops.max(probabilities, axis=-1, initial=0.0)  # (...)
     statistics = {
@@ -54,13 +55,13 @@ def token_statistics(labels: Tensor, logits: Tensor) -> Any:
 
 def at_labels(values: Tensor, labels: Tensor) -> Any:
     """Selects the value of each label: `(..., V)` and `(...)` to `(...)`."""
-    # A gather outside its bounds fails on some devices and is silent on others.
+    # An index out of bounds is an error on some devices only, so clip the labels.
     labels = ops.expand_dims(ops.clip(labels, 0, values.shape[-1] - 1), -1)  # (..., 1)
     return ops.squeeze(ops.take_along_axis(values, labels, axis=-1), axis=-1)
 
 
 def put_at_labels(values: Tensor, labels: Tensor, of_labels: Any) -> Any:
-    """Replaces the values of labels: values `(..., V)`, labels and new values `(...)`."""
+    """Replaces the value of each label: `values` `(..., V)`, `labels` and `of_labels` `(...)`."""
     rows = ops.reshape(values, (-1, values.shape[-1]))  # (N, V)
     flat = ops.clip(ops.reshape(labels, (-1,)), 0, values.shape[-1] - 1)  # (N,)
     indices = ops.stack([ops.arange(ops.shape(flat)[0], dtype="int32"), flat], axis=-1)  # (N, 2)
@@ -69,7 +70,7 @@ def put_at_labels(values: Tensor, labels: Tensor, of_labels: Any) -> Any:
 
 
 def nan_where_unknown(values: Any, statistics: Any, weights: Any) -> Any:
-    """Replaces values by NaN where a label outside of [0, V) has a weight other than 0."""
+    """Replaces values by NaN where the label is outside of [0, V) and the weight is not 0."""
     unknown = ops.logical_and(ops.isnan(statistics["of_labels"]), ops.not_equal(weights, 0.0))
     return ops.where(unknown, float("nan"), values)
 
@@ -111,12 +112,12 @@ def weights_of_tokens(sample_weight: Any) -> Any:
     """Returns float32 weights `(batch, target)` or `(batch, 1)`.
 
     Raises:
-        ValueError: If the weights have another rank. Weights of sentences with shape `(batch,)`
-            would be broadcast as weights of positions. Keras also converts a `class_weight` to this
-            shape, with the class of the position with the largest label.
+        ValueError: If the rank is not 2. Sentence weights of shape `(batch,)` would be broadcast
+            along the wrong axis. Keras converts a `class_weight` to sentence weights of this shape.
+            These weights depend on the position of the largest label.
     """
     weights = ops.cast(sample_weight, "float32")
-    # In TensorFlow, the rank is unknown if the step was traced before with another rank.
+    # In TensorFlow, the rank is unknown if the step was traced with different ranks.
     weights_shape: Any = weights.shape
     rank = weights_shape.rank if hasattr(weights_shape, "rank") else len(weights_shape)
     if rank != 2:
@@ -130,7 +131,7 @@ def weights_of_tokens(sample_weight: Any) -> Any:
 
 
 def weighted(values: Tensor, weights: Any) -> Any:
-    """Multiplies values `(...)` by their weights. A value with the weight 0 may be NaN."""
+    """Multiplies values `(...)` by their weights. The result is 0 where the weight is 0."""
     return ops.where(ops.equal(weights, 0.0), 0.0, weights * values)
 
 

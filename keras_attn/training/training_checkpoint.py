@@ -25,43 +25,46 @@ from keras_attn.training.training_fingerprint import (
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
-    """Saves the complete state of a training, so that it can resume after a crash.
+    """Saves the complete state of a training, so that the training can resume after a crash.
 
-    The state consists of all variables of the model (including the seeds of dropout) and of the
-    optimizer, the number of steps, the logs of the finished epochs, the state of other callbacks,
-    and a fingerprint of model, optimizer, loss and data (see `keras_attn.training.fit`). It is
-    saved every `save_steps` steps and at the end of each epoch, after validation, unless a variable
-    of the model or of the optimizer is NaN or infinite. The file is replaced atomically, and the
-    previous file is kept. If several workers train the model, the chief writes the files, and
-    `restore` reads them in all workers.
+    The state consists of all variables of the model (including the seeds of dropout) and the
+    optimizer, the number of steps, the logs of the finished epochs, the states of `callbacks`, and
+    a fingerprint of model, optimizer, loss and data (see `keras_attn.training.fit`). The callback
+    saves the state every `save_steps` steps and at the end of each epoch after validation. It does
+    not save states with NaN or infinite variables. The file is replaced atomically, and the
+    previous file is kept. If several workers train the model, the chief worker writes the files,
+    and all workers read them in `restore`.
 
-    `keras_attn.training.fit` adds this callback. In `model.fit` it must be the last callback, so
-    that it saves the changes of the others. During training, the directory is locked for other
-    trainings.
+    `keras_attn.training.fit` adds this callback. In `model.fit`, it must be the last callback in
+    the list, so that it saves the changes of all other callbacks. During training, the callback
+    locks the directory, so no other training can write to it.
 
-    Random numbers of Keras' global generator (`keras.random` without a `SeedGenerator`) are not
-    part of the state: they start again from the beginning.
+    The state does not include Keras' global random generator (`keras.random` without a
+    `SeedGenerator`). Its random numbers start again from the beginning.
 
     Args:
-        directory: Path of the directory of `training.npz` and `training-previous.npz`.
-        steps_per_epoch: Positive int, number of batches of an epoch.
-        epochs: Positive int, number of epochs of the whole training.
+        directory: Path of the directory for `training.npz` and `training-previous.npz`.
+        steps_per_epoch: Positive int, number of batches per epoch.
+        epochs: Positive int, total number of epochs.
         save_steps: Positive int, number of steps between two saves. Defaults to `1000`.
-        callbacks: List of callbacks to save: those that have the methods `get_state()`, which
-            returns what JSON can represent, and `set_state(state)`. A callback that is missing in
-            the saved state keeps its initial state. Defaults to `()`.
-        batches: Batches of `fit`, which are added to the fingerprint. Defaults to `None`.
+        callbacks: List of callbacks whose state is saved. Callbacks without the methods
+            `get_state()` and `set_state(state)` are ignored. `get_state` must return a value that
+            JSON can represent. A callback that is missing in the saved state keeps its initial
+            state. Defaults to `()`.
+        batches: The `batches` of `fit`, for the fingerprint. Defaults to `None`: the fingerprint
+            does not include the data.
         on_mismatch: String, `"error"` or `"warn"`: what `restore` does if the fingerprint of the
             saved state differs. Defaults to `"error"`.
 
     Attributes:
         step: Int, number of steps since the beginning of the training.
         stopped: Bool, whether a callback stopped the training early (`model.stop_training`).
-        finished: Bool, whether all epochs are done or the training was stopped.
+        finished: Bool, whether all epochs have finished or the training was stopped.
         history: Dict from names to lists, the logs of the finished epochs.
 
     Raises:
-        ValueError: If `save_steps` or `on_mismatch` is invalid, or an epoch has too few batches.
+        ValueError: If `save_steps` or `on_mismatch` is invalid, or an epoch has fewer than
+            `steps_per_epoch` batches.
         OSError: If the directory cannot be written.
         RuntimeError: If another training uses the directory.
 
@@ -121,16 +124,18 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         return self.stopped or self.step >= self.epochs * self.steps_per_epoch
 
     async_safe = True
-    """Keras need not wait for the device before it calls `on_train_batch_end`."""
+    """Allows Keras to call `on_train_batch_end` without waiting for the device."""
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
         self._finite_weights = FiniteWeights.of(model, self._finite_weights)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # This also fails now, and not after an hour, if the directory cannot be written.
-        self._release_at_end = is_chief(self.model) and self.lock.acquire()  # False: `fit` holds it
-        self._current_fingerprint()  # before the training changes attributes of losses
+        # The lock needs write access, so an unwritable directory fails here and not at the first
+        # save.
+        # `acquire` returns False if `fit` already holds the lock.
+        self._release_at_end = is_chief(self.model) and self.lock.acquire()
+        self._current_fingerprint()  # compute it before training changes attributes of losses
         self._warned = False
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
@@ -141,13 +146,13 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._first_step = self.step
         self._ended_batches = []
 
-    # Not on_train_batch_end, which Keras may call from another thread, later.
+    # Save here and not in on_train_batch_end, because Keras may call that later in another thread.
     def on_train_batch_begin(self, batch: int | Tensor, logs: dict[str, Any] | None = None) -> None:
         self.step = self._first_step + batch
         if self.step - self._saved_step >= self.save_steps:
             self.save()
 
-    # Keras calls on_train_batch_begin even if there is no further batch.
+    # Count the batches here, because Keras also calls on_train_batch_begin after the last batch.
     def on_train_batch_end(self, batch: int | Tensor, logs: dict[str, Any] | None = None) -> None:
         self._ended_batches.append(batch)
 
@@ -156,7 +161,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         end = (epoch + 1) * self.steps_per_epoch
         if self._first_step + max(self._ended_batches, default=-1) + 1 < end:
             if model.stop_training:
-                return  # Stopped within an epoch, as by TerminateOnNaN: do not save this state.
+                return  # Stopped within an epoch, e.g. by TerminateOnNaN: do not save.
             raise ValueError(
                 f"Expected {self.steps_per_epoch} batches in an epoch. Received: "
                 f"{max(self._ended_batches, default=-1) + 1} batches. Use a dataset that repeats, "
@@ -169,7 +174,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self.save()
 
     def save(self) -> None:
-        """Saves the state if all variables are finite. See the class for when it is called."""
+        """Saves the state, unless a variable is NaN or infinite."""
         problem = self._finite_weights.problem(self.model)
         if problem is not None:
             if not self._warned:
@@ -203,19 +208,19 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     def restore(self, model: keras.Model) -> bool:
         """Restores the last saved state of the model, its optimizer and the callbacks.
 
-        If the newest file is damaged, it warns and uses the previous file.
+        If the newest file is damaged, the method warns and reads the previous file.
 
         Args:
             model: Built and compiled `keras.Model`.
 
         Returns:
-            Bool, whether there was a saved state.
+            Bool, whether a saved state was found.
 
         Raises:
-            ValueError: If all files are damaged, or the state is of another model, optimizer, loss
-                or data. With `on_mismatch="warn"`, only the shapes of the variables must be the
-                same.
-            RuntimeError: If the workers that train the model see different states.
+            ValueError: If all files are damaged, or the model, optimizer, loss or data differ from
+                the saved state. With `on_mismatch="warn"`, only the shapes of the variables must
+                match.
+            RuntimeError: If the workers that train the model find different states.
         """
         self.set_model(model)
         restored = self._restore()
@@ -230,7 +235,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         return restored
 
     def _restore(self):
-        # After an interrupted save, only the previous file may exist.
+        # If a save was interrupted, only the previous file may exist.
         paths = [path for path in self._paths() if path.exists()]
         for path in paths:
             try:
@@ -250,7 +255,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     def _set_state(self, path, arrays, facts):
         optimizer = self.model.optimizer
-        if not optimizer.built:  # Keras' optimizer for float16 would create its variables again
+        if not optimizer.built:  # LossScaleOptimizer.build does not check this itself
             with _scope_of(self.model):
                 optimizer.build(self.model.trainable_variables)
         variables = self._variables()
@@ -268,14 +273,14 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 states.remove(state)
                 callback.set_state(state[1])
         self.step = facts["step"]
-        if facts["steps_per_epoch"] != self.steps_per_epoch:  # resume after the last finished epoch
+        if facts["steps_per_epoch"] != self.steps_per_epoch:  # after the last finished epoch
             self.step = self.step // facts["steps_per_epoch"] * self.steps_per_epoch
         self._saved_step = self.step
         self.stopped = facts["stopped"]
         self.history = facts["history"]
 
     def _compare(self, path, facts):
-        """Raises an error or warns if the fingerprint of a saved state differs."""
+        """Raises an error or warns if the fingerprint differs from the saved state."""
         saved = facts.get("fingerprint")
         differences = []
         if facts["steps_per_epoch"] != self.steps_per_epoch:
@@ -330,7 +335,7 @@ def _check(path, name, expected, received):
 
 
 def _scope_of(model):
-    """Returns the scope of the model's strategy, which creates variables of the optimizer."""
+    """Returns the scope of the model's strategy, in which the optimizer must be built."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.scope()
     return contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""Fingerprint of a training: its model, optimizer, loss and data."""
+"""Fingerprint of a training: model, optimizer, loss and data."""
 
 import hashlib
 import json
@@ -21,31 +21,31 @@ from keras_attn.training.described_code import (
 )
 
 _LEFT_OUT = {"module", "registered_name", "build_config", "compile_config", "seed", "quantization"}
-"""Keys that do not change what a training with the same weights computes."""
+"""Keys of a configuration that do not affect the results of a training with given weights."""
 
 _REFERENCES = {"name", "keras_history", "input_layers", "output_layers"}
-"""Keys under which a configuration names its layers."""
+"""Keys of a configuration whose values contain layer names."""
 
 _MOST_SHOWN = 5
 
 
 def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, Any]:
-    """Describes a training so that changes between two runs can be named.
+    """Describes a training, for the comparison of two runs.
 
-    The fingerprint excludes a learning rate that is a number, metrics, callbacks, the seeds and
-    initializers of layers (they only matter for the variables, which are saved), and numbers that
-    Keras appends to names. Functions, such as a loss or an activation, are described by their code
-    and the values that they use, see `described`.
+    The fingerprint excludes a numeric learning rate, the metrics, the callbacks, and the numbers
+    that Keras appends to layer names. It also excludes the seeds and initializers of layers,
+    because they only affect the variables, and these are saved. Functions, such as a loss or an
+    activation, are described by their code and the values that they use, see `described`.
 
     Args:
         model: Compiled `keras.Model`.
-        batches: Batches as for `keras_attn.training.fit`, or `None`. They are described by the
-            SHA-256 of the first batch and of the batch in the middle of the first epoch, and by the
-            number of steps of an epoch.
+        batches: The `batches` of `keras_attn.training.fit`, or `None`. The fingerprint contains the
+            SHA-256 of the first batch and of the middle batch of the first epoch, and the number of
+            steps per epoch.
 
     Returns:
-        Dict with the keys `"model"`, `"optimizer"`, `"loss"`, `"loss_weights"` and, with batches,
-        `"data"`, which JSON can represent.
+        JSON-compatible dict with the keys `"model"`, `"optimizer"`, `"loss"`, `"loss_weights"` and,
+        if `batches` is given, `"data"`.
     """
     parts = {
         "model": _model_config(model),
@@ -55,7 +55,7 @@ def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, A
     }
     if batches is not None:
         parts["data"] = _data(batches)
-    # As it will be read: JSON has lists for tuples, and strings for keys.
+    # Convert to the values that will be read from a file: JSON has no tuples and only string keys.
     return json.loads(json.dumps(parts, default=repr))
 
 
@@ -64,7 +64,8 @@ def fingerprint_differences(saved: dict[str, Any], current: dict[str, Any]) -> l
 
     Args:
         saved: Dict, see `training_fingerprint`.
-        current: Dict, see `training_fingerprint`. Keys that only one of them has are not compared.
+        current: Dict, see `training_fingerprint`. Top-level keys that only one of the dicts has are
+            not compared.
 
     Returns:
         List of strings such as `"model.hidden.activation: saved 'tanh', now 'relu'"`.
@@ -76,7 +77,7 @@ def fingerprint_differences(saved: dict[str, Any], current: dict[str, Any]) -> l
 
 
 def differences_in_one_line(differences: Sequence[str]) -> str:
-    """Returns the first difference, and the number of further differences."""
+    """Returns the first differences and the number of further differences."""
     shown = "; ".join(differences[:_MOST_SHOWN])
     more = len(differences) - _MOST_SHOWN
     return f"{shown}; and {more} more" if more > 0 else shown
@@ -85,7 +86,7 @@ def differences_in_one_line(differences: Sequence[str]) -> str:
 def _model_config(model):
     config = {"class_name": type(model).__name__, "config": _config_of(model)}
     if not isinstance(config["config"], dict) or "layers" not in config["config"]:
-        # The configuration of a subclass need not have its layers.
+        # The configuration of a subclassed model may not contain its layers.
         config["layers"] = [
             {"class_name": type(layer).__name__, "config": _config_of(layer)}
             for layer in model.layers
@@ -97,33 +98,33 @@ def _model_config(model):
         for layer in flatten_layers([model])
         for name, description in functions_of_user(_attributes(layer)).items()
     ]
-    if functions:  # a configuration contains only their names
+    if functions:  # the configuration of a layer only contains their names
         config["functions"] = functions
     return _normalized(_plain(config))
 
 
 def _attributes(layer):
-    """Returns the attributes of a layer, without methods that Keras wraps, such as `build`."""
+    """Returns the attributes of a layer without the methods that Keras wraps, such as `build`."""
     return {name: value for name, value in vars(layer).items() if not hasattr(type(layer), name)}
 
 
 def _config_of(layer):
     try:
         return layer.get_config()
-    except Exception:  # whatever a subclass does in get_config
+    except Exception:  # get_config of a subclass can raise any error
         return None
 
 
 def _optimizer_config(optimizer):
     try:
         config = keras.optimizers.serialize(optimizer)
-    except Exception:  # whatever a subclass, or a schedule without get_config, does
+    except Exception:  # get_config of a subclass or a schedule can raise any error
         return _optimizer_attributes(optimizer)
     return _without_rates(_plain(config))
 
 
 def _optimizer_attributes(optimizer):
-    """Returns the attributes that describe an optimizer without a configuration."""
+    """Describes an optimizer that has no configuration by its attributes."""
     attributes = {
         name: _optimizer_attributes(value) if isinstance(value, keras.Optimizer) else value
         for name, value in vars(optimizer).items()
@@ -155,7 +156,7 @@ def _without_rates(value):
 
 
 def _loss_config(loss):
-    """Describes a loss, or nested losses, as passed to `model.compile`."""
+    """Describes the loss or the nested losses that were passed to `model.compile`."""
     if loss is None or isinstance(loss, str):
         return loss
     if isinstance(loss, dict):
@@ -182,8 +183,8 @@ def _loss_config(loss):
 
 def _loss_weights(model):
     """Returns the `loss_weights` of `model.compile`, or `None` if all are 1."""
-    # Private in Keras since 3.0. Its public get_compile_config() serializes all metrics and losses,
-    # which warns of each lambda and fails for some.
+    # A private attribute of Keras since 3.0. The public get_compile_config() also serializes all
+    # metrics and losses. It warns about each lambda and fails for some objects.
     compiled = getattr(model, "_compile_loss", None)
     weights = getattr(compiled, "_user_loss_weights", None)
     if all(each == 1 for each in keras.tree.flatten(weights)):
@@ -209,7 +210,7 @@ def _checksum_of_batch(batches, step):
             content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
             checksum.update(content)
         return checksum.hexdigest()
-    return None  # it ended before
+    return None  # fewer batches than this step
 
 
 def _plain(value):
@@ -228,12 +229,12 @@ def _plain(value):
         return value.item()
     try:
         return _plain(keras.saving.serialize_keras_object(value))
-    except Exception:  # whatever an object does in get_config
+    except Exception:  # get_config of an object can raise any error
         return type(value).__name__
 
 
 def _without_files(config):
-    """Removes names of files and lines from the code of a lambda in a configuration."""
+    """Removes file names and line numbers from the code of a lambda in a configuration."""
     if config.keys() == {"code", "defaults", "closure"}:
         return {**config, CODE: described_dump(config[CODE])}
     value = config.get("value")
@@ -247,13 +248,13 @@ def _checksum(array):
 
 
 def _normalized(config):
-    """Renames layers that Keras named in a configuration, so that all runs have the same names."""
+    """Renames layers with generated names in a configuration, so that all runs use equal names."""
     names, objects = {}, {}
     _collect_names(config, names)
 
     def walk(key, value):
         if isinstance(value, dict):
-            if value.get("class_name") == "__keras_tensor__":  # its shape follows
+            if value.get("class_name") == "__keras_tensor__":  # its shape follows from the layers
                 value = {"keras_history": value["config"]["keras_history"]}
             return {
                 name: walk(key if key in _REFERENCES else name, each)
@@ -272,7 +273,7 @@ def _normalized(config):
 
 
 def _collect_names(value, names):
-    """Adds a new name, with numbers from 0, to a dict for each layer name that Keras generated."""
+    """Collects layer names that Keras generated, each with a new name that is numbered from 0."""
     if isinstance(value, dict):
         name = value["config"].get("name") if isinstance(value.get("config"), dict) else None
         if isinstance(name, str) and isinstance(value.get("class_name"), str):
@@ -296,7 +297,7 @@ def _snake_case(name):
 def _differences(path, saved, current):
     if isinstance(saved, dict) and isinstance(current, dict):
         keys = saved.keys() | current.keys()
-        if path.endswith(f".{CODE}"):  # byte code of other versions of Python cannot be compared
+        if path.endswith(f".{CODE}"):  # compare only the same Python version
             keys = saved.keys() & current.keys()
         return [
             difference
@@ -317,7 +318,7 @@ def _differences(path, saved, current):
 
 
 def _label(one, other, index):
-    """Returns the name of a list item if it is the same in all runs, otherwise its number."""
+    """Returns the name of a list item if both runs have the same name, otherwise its index."""
     names = [each.get("name") if isinstance(each, dict) else None for each in (one, other)]
     return names[0].removesuffix("#0") if names[0] and names[0] == names[1] else index
 

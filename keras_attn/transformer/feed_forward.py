@@ -19,17 +19,17 @@ class FeedForward(Layer):
         relu, gelu, ...   y = W_2 f(W_1 x + b_1) + b_2
         swiglu            y = W_2 (silu(W_g x + b_g) * (W_1 x + b_1)) + b_2
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation 2; swiglu by
-    [Shazeer, 2020](https://arxiv.org/abs/2002.05202), equation 6.
+    The network was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation
+    2. Swiglu was introduced by [Shazeer, 2020](https://arxiv.org/abs/2002.05202), equation 6.
 
     Args:
-        intermediate_dim: Positive int, size between the two layers.
-        activation: String or function: `"relu"`, `"gelu"`, `"swiglu"`, or any activation of Keras.
-            Gelu is exact, x P(X <= x) for a standard normal X. Defaults to `"relu"`.
+        intermediate_dim: Positive int, size of the hidden layer.
+        activation: String or function: `"relu"`, `"gelu"` (the exact form with erf), `"swiglu"`, or
+            any activation of Keras. Defaults to `"relu"`.
         dropout: Float in [0, 1), dropout rate after the activation. Defaults to `0.0`.
         use_bias: Bool, whether the layers have biases. Defaults to `True`.
         kernel_initializer: Initializer of the matrices. Defaults to `"glorot_uniform"`.
-        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -117,10 +117,10 @@ class FeedForward(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 def erf_gelu(x: Tensor) -> Tensor:
-    """Gelu, 0.5 x (1 + erf(x / sqrt(2))).
+    """Exact gelu: 0.5 x (1 + erf(x / sqrt(2))).
 
-    Introduced by [Hendrycks and Gimpel, 2016](https://arxiv.org/abs/1606.08415). Keras computes it
-    with erfc, which ONNX does not have.
+    The function was introduced by [Hendrycks and Gimpel, 2016](https://arxiv.org/abs/1606.08415).
+    The gelu of Keras uses erfc, an operator that ONNX does not have.
     """
     return 0.5 * x * (1.0 + ops.erf(x * 0.5**0.5))
 

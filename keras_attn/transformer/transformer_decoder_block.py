@@ -17,21 +17,22 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     """Transformer decoder block: causal self-attention, cross-attention, feed-forward network.
 
         pre-norm    y = x + f(norm(x))
-        post-norm   y = norm(x + f(x))              (f: self-attention, cross-attention,
-        feed-forward)
+        post-norm   y = norm(x + f(x))
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1. With
-    `cross_attention=False`, it is the block of a causal language model.
+    Here f is one of three sublayers, applied one after the other: self-attention, cross-attention
+    and the feed-forward network. The block was introduced by [Vaswani et al.,
+    2017](https://arxiv.org/abs/1706.03762), section 3.1. Causal language models use the block with
+    `cross_attention=False`.
 
-    `call` processes all positions at once. `prepare_memory`, `initial_state` and `step` process
-    them one by one, as in `StepDecoder`.
+    `call` processes all positions at once. To process positions one by one, use `prepare_memory`,
+    `initial_state` and `step`, as in `StepDecoder`.
 
     Args:
         num_heads: Positive int, number of query heads.
-        intermediate_dim: Positive int, size between the two layers of the feed-forward network.
-        cross_attention: Bool, whether the block attends to a memory. Defaults to `True`.
-        **kwargs: Other arguments of `TransformerEncoderBlock`. `num_key_value_heads`,
-            `sliding_window` and `rotary` apply to the self-attention only.
+        intermediate_dim: Positive int, hidden size of the feed-forward network.
+        cross_attention: Bool, whether the block attends to encoder outputs. Defaults to `True`.
+        **kwargs: Further arguments of `TransformerEncoderBlock`. `num_key_value_heads`,
+            `sliding_window` and `rotary` only apply to the self-attention.
 
     Call arguments:
         inputs: Tensor of shape `(batch, target, features)`.
@@ -39,24 +40,24 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
             cross-attention. Defaults to `None`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
             attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
-        attention_mask: Boolean tensor of shape `(batch, target)` or `(batch, target, target)`, mask
-            of the self-attention. It is combined with the causal mask and the implicit mask of
-            `inputs`. Defaults to `None`.
-        position_bias: Bias of the scores of the self-attention, see `MultiHeadAttention`. Defaults
-            to `None`.
+        attention_mask: Boolean tensor of shape `(batch, target)` or `(batch, target, target)`,
+            additional mask of the self-attention. It is combined with the causal mask and the
+            implicit mask of `inputs`. Defaults to `None`.
+        position_bias: Bias of the self-attention scores, see `MultiHeadAttention`. Defaults to
+            `None`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
-            `encoder_outputs`. Keras passes it.
+            `encoder_outputs`. Keras passes this argument.
         mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Wrappers of
-            Keras pass it.
+            Keras pass this argument.
         inputs_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Keras
-            passes it.
+            passes this argument.
 
     Returns:
         Tensor of shape `(batch, target, features)`.
 
     Masking:
-        A position attends neither to later positions nor to masked positions of the source. Padding
-        on the right of the target does not affect previous positions.
+        A position does not attend to later positions or to masked source positions. Padding on the
+        right of the target does not affect previous positions.
 
     Raises:
         ValueError: If an argument is out of range, or `encoder_outputs` is missing.
@@ -118,19 +119,19 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         position_bias: PositionBias | None = None,
         padding: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
-        """Processes all positions at once, given a prepared memory.
+        """Processes all positions at once with a prepared memory.
 
         Args:
             inputs: Tensor of shape `(batch, target, features)`.
             memory: Dict returned by `prepare_memory`.
             attention_mask: Mask of the self-attention, see the call arguments. Defaults to `None`.
             position_bias: Bias of the self-attention, see the call arguments. Defaults to `None`.
-            padding: Boolean tensor of shape `(batch, target)`; `True` marks real positions.
-                Defaults to `None`.
+            padding: Boolean tensor of shape `(batch, target)`; `False` marks padding. Defaults to
+                `None`.
 
         Returns:
-            Tuple of the outputs `(batch, target, features)` and the weights `(batch, heads, target,
-            source)` of the cross-attention, `None` without cross-attention.
+            Tuple of the outputs `(batch, target, features)` and the cross-attention weights
+            `(batch, heads, target, source)`. The weights are `None` without cross-attention.
         """
 
         def attend(x):
@@ -147,14 +148,14 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     def prepare_memory(
         self, encoder_outputs: Tensor | None, encoder_mask: Mask | None = None
     ) -> TensorDict:
-        """Returns keys, values and mask of the cross-attention.
+        """Returns the keys, values and mask for the cross-attention.
 
         Args:
             encoder_outputs: Tensor of shape `(batch, source, encoder_features)`.
             encoder_mask: Boolean tensor of shape `(batch, source)`. Defaults to `None`.
 
         Returns:
-            Dict, which is empty without cross-attention.
+            Dict. It is empty without cross-attention.
         """
         if not self.cross_attention:
             return {}
@@ -175,12 +176,11 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         view: CacheView,
         position_bias: PositionBias | None = None,
     ) -> tuple[Tensor, Any, TensorDict]:
-        """Processes new positions, given the cached previous positions.
+        """Processes new positions with a cache of the previous positions.
 
         Args:
-            inputs: Tensor of shape `(rows, new_positions, features)`, or `(rows, features)` for a
-                single position. It has one row for each row of the state or, with beams in the
-                view, for each beam.
+            inputs: Tensor of shape `(batch, new_positions, features)`, or `(batch, features)` for a
+                single position. With beams in the view: `(batch * beams, features)`.
             state: Dict returned by `initial_state` or by the previous step.
             memory: Dict returned by `prepare_memory`.
             view: `CacheView` with the slots of the new positions and the slots that may be attended
@@ -188,9 +188,9 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
             position_bias: Bias of the self-attention, see `MultiHeadAttention`. Defaults to `None`.
 
         Returns:
-            Tuple of the outputs, with the shape of `inputs`, the weights `(batch, heads, beams *
-            new_positions, source)` of the cross-attention, `None` without cross-attention, and the
-            new state.
+            Tuple of the outputs with the shape of `inputs`, the cross-attention weights `(batch,
+            heads, beams * new_positions, source)` (`None` without cross-attention), and the new
+            state.
         """
         new_state = {}
 
@@ -203,7 +203,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         return outputs, weights, new_state
 
     def _rest(self, inputs, memory):
-        """Applies cross-attention and feed-forward network; returns outputs and weights."""
+        """Applies cross-attention and feed-forward network. Returns the outputs and the weights."""
         outputs, found = inputs, [cast(Tensor | None, None)]
         if self.cross_attention:
 

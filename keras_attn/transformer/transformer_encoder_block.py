@@ -37,41 +37,44 @@ class TransformerEncoderBlock(Layer):
     """Transformer encoder block: self-attention and a feed-forward network.
 
         pre-norm    y = x + f(norm(x))
-        post-norm   y = norm(x + f(x))              (f: attention, then feed-forward)
+        post-norm   y = norm(x + f(x))
 
-    Introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1 (post-norm);
-    pre-norm by [Wang et al., 2019](https://arxiv.org/abs/1906.01787). A stack of pre-norm blocks
-    needs a normalization after the last block.
+    Here f is one of two sublayers, applied one after the other: self-attention and the feed-forward
+    network. The block was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762),
+    section 3.1, with post-norm. Pre-norm is described by [Wang et al.,
+    2019](https://arxiv.org/abs/1906.01787). A stack of pre-norm blocks needs a normalization after
+    the last block.
 
     Args:
         num_heads: Positive int, number of query heads.
-        intermediate_dim: Positive int, size between the two layers of the feed-forward network.
-        key_dim: Positive int, size of each head. Defaults to features / num_heads.
-        num_key_value_heads: Positive int, number of heads of keys and values, which groups of query
-            heads share; see `MultiHeadAttention`. Defaults to `num_heads`.
+        intermediate_dim: Positive int, hidden size of the feed-forward network.
+        key_dim: Positive int, size of each head. Defaults to the number of features divided by
+            `num_heads`.
+        num_key_value_heads: Positive int, number of key and value heads. Each of them is shared by
+            a group of query heads, see `MultiHeadAttention`. Defaults to `num_heads`.
         activation: Activation of the feed-forward network: `"relu"`, `"gelu"`, `"swiglu"`, or any
             activation of Keras. Defaults to `"relu"`.
         normalization: String, `"layer"` ([Ba et al., 2016](https://arxiv.org/abs/1607.06450)) or
             `"rms"` ([Zhang and Sennrich, 2019](https://arxiv.org/abs/1910.07467)). Defaults to
             `"layer"`.
         normalize_first: Bool, `True` for pre-norm, `False` for post-norm. Defaults to `True`.
-        dropout: Float in [0, 1), dropout rate of the outputs of attention and feed-forward network.
-            Defaults to `0.0`.
+        dropout: Float in [0, 1), dropout rate of the outputs of the attention and the feed-forward
+            network. Defaults to `0.0`.
         attention_dropout: Float in [0, 1), dropout rate of the attention weights. Defaults to
             `dropout`.
-        activation_dropout: Float in [0, 1), dropout rate inside of the feed-forward network.
-            Defaults to `dropout`.
+        activation_dropout: Float in [0, 1), dropout rate after the activation of the feed-forward
+            network. Defaults to `dropout`.
         use_bias: Bool, whether the projections and the dense layers have biases. Defaults to
             `True`.
-        sliding_window: Positive int: a query attends only to keys that are fewer positions away.
-            Defaults to `None`, no limit.
-        flash_attention: Bool, whether attention is computed blockwise, with memory linear in the
-            length; see `MultiHeadAttention`. It requires `attention_dropout=0`. Defaults to `None`,
-            no.
+        sliding_window: Positive int. A query at position t only attends to keys at positions s with
+            `|t - s| < sliding_window`. Defaults to `None`: no limit.
+        flash_attention: Bool, whether attention is computed in blocks, with memory that is linear
+            in the length, see `MultiHeadAttention`. It requires `attention_dropout=0`. Defaults to
+            `None`: not in blocks.
         rotary: `RotaryPositions` layer that rotates queries and keys. Defaults to `None`.
         epsilon: Positive float, added to the variance in the normalizations. Defaults to `1e-5`.
         kernel_initializer: Initializer of the matrices. Defaults to `"glorot_uniform"`.
-        seed: Int, seed of the dropout. Defaults to `None`, a random seed.
+        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -81,9 +84,9 @@ class TransformerEncoderBlock(Layer):
             to `None`.
         position_bias: Bias of the attention scores, see `MultiHeadAttention`. Defaults to `None`.
         mask: Boolean tensor of shape `(batch, time)`, the implicit mask of `inputs`. Wrappers of
-            Keras pass it.
+            Keras pass this argument.
         inputs_mask: Boolean tensor of shape `(batch, time)`, the implicit mask of `inputs`. Keras
-            passes it.
+            passes this argument.
 
     Returns:
         Tensor of shape `(batch, time, features)`.
@@ -171,7 +174,7 @@ class TransformerEncoderBlock(Layer):
 
     @property
     def activation(self) -> Any:
-        """The activation of the feed-forward network."""
+        """Activation of the feed-forward network."""
         return self.feed_forward.activation
 
     def build(self, inputs_shape: StaticShape) -> None:
@@ -215,11 +218,11 @@ class TransformerEncoderBlock(Layer):
         return norm(inputs + self.residual_dropout(sublayer(inputs)))
 
     def new_norm(self, name: str) -> keras.layers.Layer:
-        """Creates a normalization layer of the kind that the block uses."""
+        """Creates a normalization layer of the type `normalization`."""
         norm = NORMALIZATIONS[self.normalization](
             epsilon=self.epsilon, dtype=self.dtype_policy, name=name
         )
-        norm.supports_masking = True  # Keras' RMSNormalization does not set it
+        norm.supports_masking = True  # RMSNormalization of Keras does not set this
         return norm
 
     def _attention(self, name, features, **kwargs):
@@ -242,9 +245,9 @@ class TransformerEncoderBlock(Layer):
         )
 
     def _seed(self, part):
-        """Returns a seed for a part of the block, so that the parts drop different features."""
+        """Returns a different dropout seed for each part of the block."""
         parts = ("residual", "feed_forward", "self_attention", "cross_attention_layer")
-        # Offsets of 1000, because the blocks of a stack have consecutive seeds.
+        # The offset is 1000, because the blocks of a stack have consecutive seeds.
         return None if self.seed is None else self.seed + 1000 * parts.index(part)
 
     def compute_output_shape(self, inputs_shape: StaticShape, *args: Any) -> tuple[int | None, ...]:

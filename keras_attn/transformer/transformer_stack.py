@@ -18,7 +18,7 @@ from keras_attn.attention.cache_view import CacheView
 
 
 def check_block(block: object) -> None:
-    """Raises a `ValueError` unless a stack can copy the block."""
+    """Raises a `ValueError` if a block cannot be the template of a stack."""
     needed = ("normalize_first", "new_norm", "seed")
     if not isinstance(block, keras.layers.Layer) or not all(hasattr(block, x) for x in needed):
         kind = f"the class {block.__name__}" if isinstance(block, type) else repr(block)
@@ -30,16 +30,16 @@ def check_block(block: object) -> None:
 
 
 class TransformerStack(Layer):
-    """Embedding, positions, Transformer blocks and final normalization of encoders and decoders.
+    """Stack of an embedding, positions, Transformer blocks and a final normalization.
 
     Args:
-        block: Transformer block, the template of all blocks. Each layer is a new block with the
-            same configuration.
-        embedding: Layer that turns ids into vectors; `None` if the inputs are vectors.
+        block: Transformer block, the template of all blocks. Each of the `num_layers` blocks is a
+            new block with the same configuration.
+        embedding: Layer that maps ids to vectors, or `None` if the inputs are vectors.
         num_layers: Positive int, number of blocks.
-        positions: Layer that adds positions to `(vectors, start_index)`, such as
-            `SinusoidalPositions`, or `None`.
-        position_bias: Layer that computes a bias of the attention scores of all blocks, such as
+        positions: Layer that is called with `(vectors, start_index)` and adds positions to the
+            vectors, such as `SinusoidalPositions`, or `None`.
+        position_bias: Layer that computes a bias for the attention scores of all blocks, such as
             `AlibiBias`, or `None`.
         scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
         dropout: Float in [0, 1), dropout rate of the embedded inputs.
@@ -47,7 +47,7 @@ class TransformerStack(Layer):
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
-        ValueError: If an argument is out of range or of the wrong kind.
+        ValueError: If an argument is out of range or has the wrong type.
     """
 
     is_container = True
@@ -82,7 +82,8 @@ class TransformerStack(Layer):
             self.block_template.new_layer(
                 name=f"block_{index}",
                 dtype=self.dtype_policy,
-                # Different seeds, so that the blocks and the input drop different features.
+                # Use different seeds, so that the blocks and the input have independent dropout
+                # masks.
                 seed=None if block.seed is None else block.seed + 1 + index,
             )
             for index in range(num_layers)
@@ -108,7 +109,7 @@ class TransformerStack(Layer):
 
         Args:
             inputs_shape: Tuple, shape of the inputs.
-            *memory_shapes: The other arguments of the `build` method of the blocks.
+            *memory_shapes: Further arguments of the `build` method of the blocks.
         """
         shape = build_embedding(self.embedding, inputs_shape)
         if self.positions is not None:
@@ -123,7 +124,7 @@ class TransformerStack(Layer):
 
     @property
     def max_length(self) -> int | None:
-        """Int, number of positions if they are learned, otherwise `None`."""
+        """Int, maximum length for learned positions, otherwise `None`."""
         return getattr(self.positions, "max_length", None)
 
     def embed(self, inputs: Tensor, start_index: int | Tensor = 0) -> Tensor:
@@ -131,9 +132,9 @@ class TransformerStack(Layer):
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         vectors = ops.cast(vectors, self.compute_dtype)
         if getattr(self.embedding, "supports_masking", True):
-            # Copy to remove the implicit mask, which would only reach the first block. Encoders
-            # pass their mask to each block. Decoders have none: the start token may have the id 0,
-            # and steps have no padding.
+            # Copy the vectors to remove the implicit mask: Keras would only pass it to the first
+            # block. Encoders pass their mask to each block explicitly. Decoders need no mask: the
+            # start token may have the id 0, and steps have no padding.
             vectors = ops.copy(vectors)
         if self.scale_embedding:
             vectors = vectors * vectors.shape[-1] ** 0.5
@@ -145,8 +146,8 @@ class TransformerStack(Layer):
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """Returns the bias of the attention scores, or `None`.
 
-        With blockwise attention, it is the layer itself, which is called for each block of the
-        scores.
+        With `flash_attention=True`, it returns the layer `position_bias` instead, which the
+        attention then calls.
         """
         if self.position_bias is None or self.blocks[0].flash_attention:
             return self.position_bias
@@ -160,19 +161,19 @@ class TransformerStack(Layer):
         view: CacheView,
         position_bias: PositionBias | None = None,
     ) -> tuple[Tensor, Any, TensorDict]:
-        """Processes new positions, given the cached previous positions.
+        """Processes new positions with caches of the previous positions.
 
         Args:
-            vectors: Vectors returned by `embed`, or one vector for each beam.
-            shared: Dict with a list of `caches` and optionally a list of `archives`, one for each
-                block; see `keras_attn._decoding_state.kv_cache`.
-            memories: List with the memory of each block.
-            view: `CacheView` of the caches, which all have the same slots. The stack sets its
-                `archive`.
+            vectors: Vectors returned by `embed`, or one vector per beam.
+            shared: Dict with a list `caches` and optionally a list `archives`, with one item per
+                block, see `keras_attn._decoding_state.kv_cache`.
+            memories: Sequence with the memory of each block.
+            view: `CacheView` for all caches, because they have the same slots. `archive` is set by
+                this method.
             position_bias: Bias returned by `bias`. Defaults to `None`.
 
         Returns:
-            Tuple of the outputs of the last block, the weights of its cross-attention, and `shared`
+            Tuple of the outputs and the cross-attention weights of the last block, and `shared`
             with the new caches.
         """
         archives = shared.get("archives", [None] * self.num_layers)
@@ -190,7 +191,7 @@ class TransformerStack(Layer):
         return outputs if self.final_norm is None else self.final_norm(outputs)
 
     def serialize_arguments(self) -> dict[str, Any]:
-        """Returns the serialized arguments, for the config of an encoder or decoder."""
+        """Returns the serialized arguments for the configuration of an encoder or decoder."""
         return {
             "block": self.block_template.config(),
             "embedding": serialize_shared(self.embedding),
@@ -204,7 +205,7 @@ class TransformerStack(Layer):
 
     @staticmethod
     def deserialize_arguments(config: dict[str, Any]) -> dict[str, Any]:
-        """Returns the config of an encoder or decoder with deserialized layers."""
+        """Deserializes the layers in the configuration of an encoder or decoder."""
         layers = {
             name: deserialize_shared(config[name])
             for name in ("embedding", "positions", "position_bias")

@@ -7,14 +7,14 @@ import numpy as np
 
 from keras_attn._types import TensorLike
 
-WORD_START = "\u2581"  # SentencePiece's symbol for the space before a word
+WORD_START = "\u2581"  # symbol of SentencePiece for the space before a word
 VISIBLE_SPACE = "\u2423"
 
 
 def checked_alignments(
     alignments: TensorLike, source_tokens: Sequence[Any], target_tokens: Sequence[Any]
 ) -> np.ndarray:
-    """Returns attention weights as a float32 matrix `(target_length, source_length)`.
+    """Checks attention weights, and converts them to a float32 matrix.
 
     Args:
         alignments: Array-like of shape `(target_length, source_length)`.
@@ -34,7 +34,7 @@ def checked_alignments(
             f"{expected[0]} target tokens and {expected[1]} source tokens. Select one hypothesis "
             "and remove the padding."
         )
-    # The condition also fails for NaN. Sums of float16 weights may slightly exceed 1.
+    # The condition is also false for NaN. Sums of float16 weights may slightly exceed 1.
     if not np.all((alignments >= 0.0) & (alignments <= 1.001)):
         raise ValueError(
             "Expected alignments to be attention weights in [0, 1], after the softmax. "
@@ -44,6 +44,6 @@ def checked_alignments(
 
 
 def label_of(token: Any) -> str:
-    """Returns a readable label of a token, which is never empty."""
+    """Returns a readable, non-empty label of a token."""
     text = token.replace(WORD_START, " ").replace("\n", "\\n").replace("\t", "\\t")
     return text.strip() or VISIBLE_SPACE

@@ -19,25 +19,25 @@ def plot_alignments(
 ) -> Any:
     """Plots the attention weights of one output sequence as a heat map.
 
-    Row t shows the weights over the source at the step that produced target token t:
+    Row t shows the weights over the source at the step that generated target token t:
 
         pixel (t, s) = alpha_ts        (black: 0, white: 1)
 
-    as in figure 3 of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473): the source runs from
-    left to right along the top, the output from top to bottom.
+    As in figure 3 of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), the source tokens
+    are above the columns, and the target tokens are to the left of the rows.
 
-    The marks of word starts are removed from the labels; spaces, line breaks and tabs are shown as
-    visible characters. If Matplotlib's default font lacks a character, an installed font that has
-    it is used.
+    Labels do not contain the word start symbol of SentencePiece. They show spaces, line breaks and
+    tabs as visible characters. If the default font of Matplotlib does not contain a character, an
+    installed font that contains it is used.
 
     Args:
         alignments: Array-like of shape `(target_length, source_length)` with numbers in [0, 1],
             without padding. Tensors of any backend that NumPy can read are accepted.
         source_tokens: List of `source_length` strings: words, characters or SentencePiece pieces.
-        target_tokens: List of `target_length` strings, with the end token if `alignments` includes
-            it.
-        ax: `matplotlib.axes.Axes` to draw on. Defaults to `None`: a new figure, sized by the number
-            of tokens.
+        target_tokens: List of `target_length` strings, including the end token if `alignments`
+            includes it.
+        ax: `matplotlib.axes.Axes` to draw on. Defaults to `None`: a new figure whose size depends
+            on the number of tokens.
         title: String, title above the picture. Defaults to `None`.
         cmap: Matplotlib color map, or its name. Defaults to `"gray"`, as in the paper.
 
@@ -64,18 +64,18 @@ def plot_alignments(
         raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
 
     if ax is None:
-        # In inches: one cell per token, and space for the labels.
+        # Size in inches: one cell per token, and space for the labels.
         size = [min(1.2 + 0.32 * len(labels), 30.0) for labels in (source_labels, target_labels)]
         _, ax = plt.subplots(figsize=size, layout="constrained")
     ax.imshow(alignments, cmap=cmap, vmin=0.0, vmax=1.0, interpolation="nearest", aspect="equal")
 
-    # parse_math=False: a "$" is a dollar sign, not the start of a formula.
+    # parse_math=False, so that "$" does not begin a formula.
     text = {"parse_math": False, "family": _font_families(source_labels + target_labels)}
     ax.set_xticks(range(len(source_labels)), source_labels, **text)
     ax.set_yticks(range(len(target_labels)), target_labels, **text)
     ax.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
     for label in ax.get_xticklabels():
-        # Labels that are wider than a cell are vertical.
+        # Rotate labels that are wider than a cell.
         label.set_rotation(90 if len(label.get_text()) > 2 else 0)
     if title is not None:
         ax.set_title(title, parse_math=False, family=_font_families([title]))
@@ -94,7 +94,7 @@ def plot_attention_grid(
     Args:
         scores: Dict from layer names to array-likes of shape `(heads, target_length,
             source_length)`, or `(target_length, source_length)` for attention with one head, with
-            numbers in [0, 1], without padding. For instance one batch entry of the result of
+            numbers in [0, 1], without padding. For example, use one batch entry of the result of
             `keras_attn.record_attention_scores`.
         source_tokens: List of `source_length` strings, see `plot_alignments`.
         target_tokens: List of `target_length` strings, see `plot_alignments`.
@@ -129,7 +129,8 @@ def plot_attention_grid(
         raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
 
     rows, columns = len(scores), max(len(heads) for heads in scores.values())
-    # In inches: cells of a third of the size in `plot_alignments`, labels on the outside only.
+    # Size in inches: cells have about a third of the size in `plot_alignments`, and only the outer
+    # plots have labels.
     width = columns * (0.4 + 0.12 * len(source_tokens)) + 1.2
     height = rows * (0.4 + 0.12 * len(target_tokens)) + 1.2
     figure, axes = plt.subplots(
@@ -155,15 +156,10 @@ def plot_attention_grid(
 
 
 def _font_families(texts):
-    """Returns the default fonts, and installed fonts for characters that the default font lacks.
+    """Returns the default fonts, followed by installed fonts for missing characters.
 
-    Matplotlib searches the fonts in this order. If no installed font has a character, Matplotlib
-    draws a box and warns.
-    <<<*
-    raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
-    ===>
-    raise ImportError("Expected Matplotlib: `pip install keras-attn[plot]`.") from error
-    >>>
+    Matplotlib searches the fonts in this order. If no installed font contains a character,
+    Matplotlib draws a box and warns.
     """
     import matplotlib
     from matplotlib import font_manager

@@ -17,11 +17,11 @@ TEMPLATE = Path(__file__).with_name("alignments.html")
 def write_alignment_html(
     path: str | PathLike[str], examples: Iterable[Mapping[str, Any]], title: str = "Attention"
 ) -> None:
-    """Writes an interactive HTML page that shows the attention of each word.
+    """Writes an interactive HTML page that shows the attention weights of each word.
 
-    The page is a single file without external resources. Pointing at a word highlights the words
-    that it attends to. A heat map is shown below. The page supports keyboard navigation,
-    right-to-left scripts, and the selection of heads and layers.
+    The page is a single file without external resources. If you point at a word, the page
+    highlights the words to which it attends. The page also shows a heat map. It supports keyboard
+    navigation, right-to-left scripts, and the selection of heads and layers.
 
     Args:
         path: Path of the file. An existing file is replaced.
@@ -52,7 +52,7 @@ def write_alignment_html(
         raise ValueError("Expected at least one example. Received: examples=[].")
     parts = {
         "title": html.escape(title),
-        # Escaped, because "<" could end the script element.
+        # Escape "<", because "</script>" would end the script element.
         "examples": json.dumps(examples, separators=(",", ":")).replace("<", "\\u003c"),
     }
     template = TEMPLATE.read_text(encoding="utf-8")
@@ -88,7 +88,7 @@ def _page_data(example):
 
 
 def _heads(layer, matrices):
-    """Returns the names and matrices of a layer: the mean of several heads, then each head."""
+    """Returns names and matrices of a layer: the mean over the heads, followed by each head."""
     matrices = np.asarray(matrices, dtype="float32")
     if matrices.ndim != 3:
         return [(layer, matrices)]
