@@ -121,7 +121,7 @@ class Call:
         self._notes.put(None)
 
     def wait(self, is_ready: Callable[[], bool]) -> None:
-        """Blocks until `is_ready()` is true, or raises an error if the call ends before.
+        """Blocks until `is_ready()` is true. Raises an error if the call is cancelled or times out.
 
         Args:
             is_ready: function without arguments that returns a bool. It is called at the start and

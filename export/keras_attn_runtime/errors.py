@@ -57,8 +57,9 @@ class DeadlineExceeded(TimeoutError):
     Attributes:
         index: int, position of the first unfinished sentence in the input, counted from 0.
         translations: list. For a method that returns a list, it has one item for each sentence that
-            was read: the `Translation`, or `None` if the translation is not finished. For an
-            iterator it is empty, because the iterator has yielded the translations before `index`.
+            was read: the `Translation`, or `None` if the translation is not finished. For a
+            method that returns an iterator, the list is empty, because the iterator has already
+            yielded the translations of the sentences before number `index`.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:

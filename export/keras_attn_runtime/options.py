@@ -51,8 +51,8 @@ class Options:
             Default: True.
         timeout: float of at least 0, limit of the whole call in seconds, including reading the
             input and waiting for other calls. After this time the call raises `DeadlineExceeded`.
-            With a timeout or a token, an iterable that is not a list, tuple or array is read in a
-            separate thread. Default: no limit.
+            With a `timeout` or a `cancel_token`, an iterable input that is not a list, tuple or
+            array is read in a separate thread. Default: no limit.
         cancel_token: `CancelToken` with which another thread can end the call. The call then raises
             `Cancelled`. Default: none.
 

@@ -25,9 +25,9 @@ TYPES = {
 def config(model: ExportedModel, name: str) -> str:
     """Returns the configuration of an exported file, as protobuf text of Triton's `ModelConfig`.
 
-    `max_batch_size` is 0, so that `dims` lists all axes, including the batch axis: the scalars
-    `max_length` and `length_penalty` have no batch axis. Triton requires a scalar to be a tensor
-    with one element.
+    `max_batch_size` is 0, because the scalars `max_length` and `length_penalty` have no batch axis,
+    which Triton would otherwise add to every input. With 0, `dims` lists all axes, including the
+    batch axis. Triton requires a scalar to be a tensor with one element.
 
     Args:
         model: `ExportedModel`.

@@ -97,8 +97,9 @@ def _acquire(directory):
 
     Raises:
         Timeout: If another process holds the lock.
-        FileNotFoundError: If another process has removed the directory.
-        FileExistsError: If another process has removed the directory.
+        FileNotFoundError: If another process removed the directory. The moment of the removal
+            decides which of the two errors is raised.
+        FileExistsError: See `FileNotFoundError`.
         OSError: If the file system does not support locks.
     """
     lock = filelock.FileLock(directory / _LOCK, timeout=0, thread_local=False)

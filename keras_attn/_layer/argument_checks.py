@@ -235,8 +235,8 @@ def check_compute_dtype(layer: keras.layers.Layer, **parts: object) -> None:
 
     Args:
         layer: Outer Keras layer.
-        **parts: Layers, with the names of the arguments. `None` and objects without a
-            `compute_dtype` are valid.
+        **parts: Inner layers. The keywords are the names of the arguments of the outer layer, for
+            the error message. `None` and objects without a `compute_dtype` are valid.
     """
     for name, part in parts.items():
         if isinstance(part, type):

@@ -188,7 +188,7 @@ class StepDecoder(Layer):
         encoder_mask_shape: StaticShape | None = None,
         encoder_state_shape: StaticShape | None = None,
     ) -> None:
-        """Creates all weights. The default calls `call` with symbolic inputs.
+        """Creates all weights. By default, it runs `call` on symbolic inputs.
 
         Args:
             token_ids_shape: Tuple, `(B, T)`.

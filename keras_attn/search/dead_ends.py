@@ -1,7 +1,7 @@
 """Dead ends of a beam search. A dead end is a beam whose next tokens are all impossible.
 
-A dead end moves to the pool unchanged, and ranks below all finished hypotheses. For this purpose,
-the pool sorts hypotheses by ranks:
+A dead end is added to the pool of finished hypotheses with its tokens and its score, and ranks
+below all finished hypotheses. For this purpose, the pool sorts hypotheses by ranks:
 
     finished hypothesis    score                    above -5e8
     dead end               (score - 2^-10) 2^40     below -1e9

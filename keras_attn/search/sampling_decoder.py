@@ -180,7 +180,7 @@ class SamplingDecoder(IndependentSearch):
         return log_probs
 
     def _draw(self, allowed, uniforms):
-        """Samples one of the kept tokens of each row.
+        """Filters the tokens of each row by top-k, top-p and min-p, and samples one of the rest.
 
         Args:
             allowed: Float32 tensor of shape `(rows, V)`, logits.

@@ -470,7 +470,7 @@ class Search(Layer):
         return {*self.suppressed_token_ids, *([self.end_token_id] if self.min_length else [])}
 
     def may_reach_dead_end(self, vocabulary_size: int) -> bool:
-        """Returns whether all next tokens of a hypothesis can be impossible (a dead end).
+        """Returns whether a hypothesis can have no possible next token (a dead end).
 
         A beam search only checks for dead ends if this is `True`. The check needs about 20
         operators per step.

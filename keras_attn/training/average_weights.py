@@ -40,7 +40,7 @@ class AverageWeights(keras.callbacks.Callback):
     ```python
     average = AverageWeights("run/average", num_epochs=5)
     fit(trainer, batches, epochs=20, directory="run", callbacks=[average])
-    average.apply()  # changes the weights of all models that share these layers
+    average.apply()  # also changes other models that share layers with the trained model
     ```
     """
 

@@ -15,7 +15,7 @@ from keras_attn.training.finite_weights import FiniteWeights
 
 
 class BestCheckpoint(keras.callbacks.Callback):
-    """Saves a model after each epoch with the best monitored value so far.
+    """Saves a model whenever an epoch improves on the best monitored value so far.
 
     The file is replaced atomically, so a killed process leaves the previous best model. There are
     two differences from `keras.callbacks.ModelCheckpoint`: the saved model can be different from
@@ -101,13 +101,14 @@ class BestCheckpoint(keras.callbacks.Callback):
         if self.monitor not in logs:
             raise ValueError(
                 f"Expected monitor to be one of {sorted(logs)}. "
-                f"Received: monitor={self.monitor!r}. Pass validation data for keys with `val_`, "
-                "or move the callback that logs the key before this one."
+                f"Received: monitor={self.monitor!r}. Pass validation data for keys that begin "
+                "with `val_`. If another callback logs the key, list that callback before this one."
             )
         value = float(logs[self.monitor])
         if not self._is_better(value):
             return
-        # On JAX, this access updates the variables, also those that `saved_model` shares.
+        # On JAX, reading `self.model` copies the trained values to its variables, including those
+        # that it shares with `saved_model`.
         model = self.model
         if self.saved_model is not None:
             model = self.saved_model

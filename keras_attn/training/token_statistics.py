@@ -113,8 +113,9 @@ def weights_of_tokens(sample_weight: Any) -> Any:
 
     Raises:
         ValueError: If the rank is not 2. Sentence weights of shape `(batch,)` would be broadcast
-            along the wrong axis. Keras converts a `class_weight` to sentence weights of this shape.
-            These weights depend on the position of the largest label.
+            along the wrong axis. A `class_weight`
+            is refused too: Keras converts it to weights of shape `(batch,)`, with the position of
+            the largest label in each row as the class.
     """
     weights = ops.cast(sample_weight, "float32")
     # In TensorFlow, the rank is unknown if the step was traced with different ranks.

@@ -23,7 +23,7 @@ def fuse_normalization(model: "onnx.ModelProto") -> Any:
     """Rewrites normalizations over the last axis so that each runs as one operator.
 
     Layer normalization becomes `LayerNormalization`. Opset 18 has no operator for RMS
-    normalization; this pass rewrites it in a form that ONNX Runtime fuses to one.
+    normalization, so this pass rewrites it to nodes that ONNX Runtime fuses into one operator.
 
     Args:
         model: `onnx.ModelProto` with unique names and all constants in the main graph; changed in

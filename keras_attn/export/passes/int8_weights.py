@@ -107,11 +107,11 @@ ROW_CONSTANTS = {name: f"int8_rows/{name}" for name in ("axis", "least", "step",
 
 
 def _product_of_rows(product, weight, scales, inputs):
-    """Like `_product_of_tensor`, with one scale for each row.
+    """Like `_product_of_tensor`, but scales each row of the input separately.
 
-    Each row is divided by its largest absolute value, so that all rows have the same constant
-    scale. ONNX Runtime does not accept different scales or zero points for the rows of a
-    `MatMulInteger`.
+    `MatMulInteger` of ONNX Runtime accepts only one scale and one zero point for all rows.
+    Therefore each row is first divided by its largest absolute value, all rows are quantized with
+    the same constant scale, and the product is multiplied by the largest absolute values.
     """
     from onnx import TensorProto, helper
 

@@ -7,7 +7,9 @@ if TYPE_CHECKING:
 
 
 def lower_constants(model: "onnx.ModelProto") -> None:
-    """Moves constants that only a nested loop reads into the outer loop.
+    """Moves constants of the main graph into the loop that reads them.
+
+    A constant that only a loop inside another loop reads moves into the body of the outer loop.
 
     ONNX Runtime prepacks the weight of a matrix product only if the weight is a constant of the
     graph of the product, or of the graph directly around it. Therefore initializers, and nodes that

@@ -21,8 +21,8 @@ def replace_products(model: "onnx.ModelProto", nodes_of_product: Any) -> None:
         model: `onnx.ModelProto` with unique names; changed in place.
         nodes_of_product: Function `(product, graph, made)`. `product` is the `MatMul` node, and
             `graph` is its graph, to which the function may add constants. `made` is a dict in which
-            the function can store values that several products of the graph share. It returns the
-            list of new nodes, or `None` to keep the product.
+            the function can store values that several products of the graph share. The
+            function returns the list of new nodes, or `None` to keep the product.
     """
     graphs = list(nested_graphs(model.graph))
     for graph in reversed(graphs):  # outer graphs copy changed inner graphs

@@ -15,9 +15,9 @@ def fold_time(*layers: Any) -> None:
 
     The results do not change if the inner layer processes all rows independently. If the number of
     steps is unknown, Keras 3.15 and earlier use the batch size as the number of steps, because they
-    read the size before they transpose the input. The result is wrong in every graph, and contains
-    operators that tf2onnx cannot convert. If the number of steps is known, Keras traces the inner
-    layer once for each step.
+    read the size before they transpose the input. So every traced graph returns wrong values, and
+    has operators that tf2onnx cannot convert. If the number of steps is known, Keras traces the
+    inner layer once for each step.
 
     Args:
         *layers: Copies of Keras layers or models; all nested layers are changed.

@@ -10,11 +10,11 @@ from keras_attn.export.trace.recurrent_operator import recurrent_operator
 def fuse_recurrence(*layers: Any) -> None:
     """Represents LSTM and GRU layers as ONNX operators, instead of loops, when they are traced.
 
-    The traced function can be converted to ONNX but not run. The converted model returns the
-    results of Keras for every mask. The mask becomes the input `sequence_lens` of the operator: the
-    real positions of each row are moved to the start of the row, in the order in which the layer
-    reads them. After the operator, each output is moved back to its position. Each move is one
-    Gather, which also performs the transposition that the operator requires.
+    The traced function can be converted to ONNX but not run. For every mask, the converted model
+    returns the same results as Keras. The mask becomes the input `sequence_lens` of the operator:
+    the real positions of each row are moved to the start of the row, in the order in which the
+    layer reads them. After the operator, each output is moved back to its position. Each move is
+    one Gather, which also performs the transposition that the operator requires.
 
     The following layers keep their loop: layers with other activations than the default, another
     type than float32, or a mask that is not `(batch, time)`; layers with other cells than
@@ -71,7 +71,10 @@ def _inner_loop(layer, sequences, initial_state, mask, training=False):
 
 
 def _fused_loop(layer, sequences, initial_state, mask):
-    """Returns outputs and states of `_inner_loop` for a mask, int32 `(B, T)`, 1 if real."""
+    """Returns the outputs and states of `_inner_loop` for a mask.
+
+    The mask is an int32 tensor of shape `(B, T)`: 1 at real positions, 0 elsewhere.
+    """
     import tensorflow as tf
 
     batch, time = tf.shape(mask)[0], tf.shape(mask)[1]
@@ -84,7 +87,8 @@ def _fused_loop(layer, sequences, initial_state, mask):
     # Concat instead of Pad, because ONNX Runtime has no CUDA kernel that pads integers.
     is_real = tf.concat([mask, tf.zeros((batch, more_steps), tf.int32)], 1)  # (B, S)
     is_real = tf.concat([is_real, tf.zeros((more_rows, steps), tf.int32)], 0)  # (R, S)
-    # The keys to sort are unique: real positions come first, in their order, then all others.
+    # Sorts the positions: the real ones first, then the others, both in their order. No two sort
+    # keys of a row are equal, so the order is unique.
     positions = tf.math.top_k(is_real * steps - tf.range(steps), steps).indices  # (R, S)
     if layer.go_backwards:
         positions = steps - 1 - positions

@@ -27,8 +27,8 @@ class Trace:
     def constants(self) -> Any:
         """Dict from the names of graph inputs to the constants that they represent.
 
-        TensorFlow creates an input for each eager tensor that a function reads, such as the operand
-        of `x * keras.ops.convert_to_tensor([1.0, 2.0])`, unless it is very small.
+        TensorFlow creates a graph input for each eager tensor that a function reads, for instance
+        for `table` in `x * table`. It stores very small tensors in the graph instead.
         """
         import tensorflow as tf
 
@@ -43,8 +43,9 @@ class Trace:
 def trace(function: Any, signature: Any, weights: Any) -> Any:
     """Traces a function of tensors, with its weights as further inputs.
 
-    tf2onnx copies and serializes the graph for each of its optimizers, so the weights are inputs of
-    the graph during the conversion. Afterwards, these inputs become initializers.
+    Each optimization pass of tf2onnx copies and serializes the whole graph. To keep these copies
+    small, the weights are inputs of the graph during the conversion. Afterwards, these inputs
+    become initializers.
 
     Args:
         function: Function that takes the tensors of `signature` in this order, and returns a dict
