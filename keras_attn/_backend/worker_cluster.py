@@ -11,6 +11,8 @@ from typing import Any, Self
 import keras
 
 RETRY_SECONDS = 0.2
+ANSWER_SECONDS = 5
+"""Time for an answer of worker 0 after the deadline of the others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +194,8 @@ class WorkerCluster:
             with contextlib.suppress(OSError):
                 with socket.create_connection((host, int(port)), remaining) as connection:
                     _send(connection, {"worker": self.index, "num_workers": self.num_workers})
-                    answer = _receive(connection, deadline)
+                    # Worker 0 may give up at the same deadline, and then says why.
+                    answer = _receive(connection, deadline + ANSWER_SECONDS)
             if not answer:
                 time.sleep(RETRY_SECONDS)
         if "error" in answer:

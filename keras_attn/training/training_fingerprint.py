@@ -104,8 +104,17 @@ def _model_config(model):
 
 
 def _attributes(layer):
-    """Returns the attributes of a layer without the methods that Keras wraps, such as `build`."""
-    return {name: value for name, value in vars(layer).items() if not hasattr(type(layer), name)}
+    """Returns the attributes of a layer, except for two kinds.
+
+    These are the methods that Keras wraps, such as `build`, and the loss of a compiled model, which
+    has its own part of the fingerprint.
+    """
+    compiled = ("loss",) if isinstance(layer, keras.Model) else ()
+    return {
+        name: value
+        for name, value in vars(layer).items()
+        if not hasattr(type(layer), name) and name not in compiled
+    }
 
 
 def _config_of(layer):
