@@ -21,6 +21,14 @@ def all_slow_but(*fast, cases, on_jax=None):
     return [each if each in fast else _slow(each) for each in cases]
 
 
+def slow_on_jax(test):
+    """Leaves a test to `make test-slow` on JAX, where it compiles for long.
+
+    Use it for code that has no branches for backends and is tested on TensorFlow.
+    """
+    return pytest.mark.slow(test) if keras.backend.backend() == "jax" else test
+
+
 def _slow(case):
     values = case if isinstance(case, tuple) else (case,)
     return pytest.param(*values, marks=pytest.mark.slow)

@@ -35,6 +35,7 @@ from keras_attn import (
 )
 from tests.contracts import assert_identical, numpy, plain
 from tests.public_layers import LAYERS, layer_and_inputs
+from tests.slow_cases import slow_on_jax
 
 X = np.random.default_rng(0).normal(size=(2, 3, 8)).astype("float32")
 
@@ -145,6 +146,7 @@ def with_numpy_numbers(arguments):
     return {name: convert(value) for name, value in arguments.items()}
 
 
+@slow_on_jax
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_layer_takes_numbers_of_numpy(name):
     """All numbers of its configuration may be NumPy's."""

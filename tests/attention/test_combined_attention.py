@@ -17,6 +17,7 @@ from keras_attn import (
 from keras_attn.testing import check_decoder, check_layer
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, assert_identical, numpy, randomize
+from tests.slow_cases import slow_on_jax
 
 GENERATOR = np.random.default_rng(0)
 QUERY = GENERATOR.normal(size=(2, 3, 4)).astype("float32")
@@ -133,6 +134,7 @@ def decoder_of(attention):
     return RNNDecoder(cell, keras.layers.Embedding(7, 3), keras.layers.Dense(7))
 
 
+@slow_on_jax
 @pytest.mark.parametrize("combination", ["concatenate", "gate"])
 def test_a_decoder_that_sees_the_source_and_its_own_past(combination):
     def make_decoder():

@@ -20,7 +20,7 @@ from keras_attn.encoders.prompt_encoder import PromptEncoder
 from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import oracles
 from tests.contracts import assert_close, numpy, randomize
-from tests.slow_cases import all_slow_but
+from tests.slow_cases import all_slow_but, slow_on_jax
 
 GENERATOR = np.random.default_rng(0)
 VOCABULARY_SIZE = 5
@@ -80,6 +80,7 @@ def test_it_keeps_the_contract_of_a_decoder(name):
     check_decoder(ENSEMBLES[name], ENCODED, TOKEN_IDS)
 
 
+@slow_on_jax
 @pytest.mark.parametrize(
     "name", all_slow_but("of two kinds", cases=["of two kinds", "of two archives", "of ensembles"])
 )

@@ -22,7 +22,7 @@ from keras_attn import (
 )
 from keras_attn.training import compile_for_training
 from tests.contracts import assert_close, assert_identical, numpy
-from tests.slow_cases import all_slow_but
+from tests.slow_cases import all_slow_but, slow_on_jax
 
 SOURCE_IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 TARGET_IDS = np.array([[1, 4, 5], [1, 6, 0]], "int32")
@@ -93,6 +93,7 @@ def test_a_shared_embedding_is_one_layer_also_after_loading(tmp_path):
     assert loaded.encoder.embedding is loaded.decoder.embedding
 
 
+@slow_on_jax
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize(
     ("attention", "kind"),

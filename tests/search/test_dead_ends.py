@@ -19,6 +19,7 @@ from tests import oracles
 from tests.contracts import assert_close, assert_found, assert_identical, numpy
 from tests.search.table_decoder import TableDecoder, node_after, random_tables
 from tests.search.test_host_loop import run_on_the_host
+from tests.slow_cases import slow_on_jax
 
 LIMIT = 6
 TABLES = random_tables(3, batch=6, vocabulary_size=6)  # of 6 tokens, 3 are words
@@ -234,6 +235,7 @@ def test_dead_ends_have_the_coverage_of_their_tokens_alone():
     assert_found(numpy(search(TABLES)), expected)
 
 
+@slow_on_jax
 @pytest.mark.parametrize("name", SEARCHES)
 def test_dead_ends_in_the_loop_of_a_host_show_the_tokens_so_far(name):
     tables, rules = CASES["no token may repeat, none may end"]

@@ -9,6 +9,7 @@ from keras import ops
 from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder
 from tests.contracts import assert_close, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, random_tables
+from tests.slow_cases import slow_on_jax
 
 TABLES = random_tables(1, batch=6, end_logit=1.0)
 
@@ -25,6 +26,7 @@ def run_on_the_host(search, tables):
     return numpy(search.finish(carry["hypotheses"])), shown, done
 
 
+@slow_on_jax
 @pytest.mark.parametrize(
     "make",
     [

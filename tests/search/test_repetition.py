@@ -7,6 +7,7 @@ from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repeti
 from keras_attn.testing import search_oracles
 from tests.contracts import assert_close, assert_found, assert_identical, numpy
 from tests.search.table_decoder import TableDecoder, node_after, random_tables
+from tests.slow_cases import slow_on_jax
 
 LIMIT = 12
 # Few tokens and rare ends: what is not kept from it repeats itself.
@@ -60,6 +61,7 @@ def test_greedy_search_equals_a_loop_over_each_sentence(settings):
     assert_found(found(GreedyDecoder, **settings), expected)
 
 
+@slow_on_jax
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("more", [{}, {"stop": "exact"}, {"min_length": 4}], ids=str)
 def test_beam_search_equals_a_slow_search_of_each_sentence(settings, more):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from keras_attn.testing import check_search
+from tests.slow_cases import slow_on_jax
 from tests.testing import wrong_decoders
 from tests.testing.small_decoder import SmallDecoder
 
@@ -26,6 +27,7 @@ def test_check_search_accepts_a_decoder_that_keeps_the_contract():
     check_search(SmallDecoder, ENCODED, max_length=3)
 
 
+@slow_on_jax
 @pytest.mark.parametrize("name", WRONG)
 def test_check_search_names_what_is_wrong(name):
     with pytest.raises(AssertionError) as error:

@@ -18,6 +18,7 @@ from keras_attn.training import (
     strategy,
 )
 from tests.backend import precision, requires_tensorflow
+from tests.slow_cases import slow_on_jax
 from tests.training.toy_training import ToyBatches, toy_model, toy_translator
 
 STEPS = 4
@@ -428,6 +429,7 @@ def saved_state(tmp_path_factory):
     return directory
 
 
+@slow_on_jax
 @pytest.mark.parametrize("change", CHANGES)
 def test_resume_names_what_changed(saved_state, tmp_path, change):
     make, batches, message = CHANGES[change]

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.slow_cases import slow_on_jax
+
 HERE = Path(__file__).parent
 
 
@@ -38,6 +40,7 @@ def runs(tmp_path_factory):
     return result(process, unbroken), result(start(killed, 0), killed)
 
 
+@slow_on_jax
 def test_weights_equal_those_of_the_unbroken_run(runs):
     (unbroken, _), (resumed, _) = runs
     # Weights and seeds; of Adam two moments of each weight and two scalars.

@@ -16,6 +16,7 @@ from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.training import ScheduledSampling, compile_for_training
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, numpy
+from tests.slow_cases import slow_on_jax
 
 TOKENS = 50
 SOURCE_IDS = np.array([[5, 6, 7, 2], [8, 2, 0, 0]])
@@ -112,6 +113,7 @@ def test_a_schedule_is_asked_for_each_step_of_training():
     assert int(sampling.num_steps) == 3
 
 
+@slow_on_jax
 @pytest.mark.parametrize(
     "make",
     [
