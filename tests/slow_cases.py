@@ -22,7 +22,7 @@ def all_slow_but(*fast, cases, on_jax=None):
 
 
 def slow_on_jax(test):
-    """Leaves a test to `make test-slow` on JAX, where it compiles for long.
+    """Marks a test as slow on JAX only, where compiling takes most of its time.
 
     Use it for code that has no branches for backends and is tested on TensorFlow.
     """
