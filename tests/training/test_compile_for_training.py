@@ -96,8 +96,9 @@ def test_weights_of_half_precision_are_refused(policy):
 @requires_tensorflow("JAX has float64 only with a flag")
 @pytest.mark.parametrize("fused_loss", [True, False])
 def test_training_step_works_where_floatx_is_float64(fused_loss):
-    before = keras.config.floatx()
+    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
     try:
         encoder, decoder = rnn_seq2seq(9, 9, units=4, embedding_dim=4, dropout=0.1)
         trainer = TrainingModel(encoder, decoder)
@@ -105,6 +106,7 @@ def test_training_step_works_where_floatx_is_float64(fused_loss):
         inputs = {"source_ids": np.array([[5, 6, 2]]), "target_ids": np.array([[1, 4, 5]])}
         logs = trainer.train_on_batch(inputs, np.array([[4, 5, 2]]), return_dict=True)
     finally:
-        keras.config.set_floatx(before)
+        keras.config.set_floatx(floatx)
+        keras.config.set_dtype_policy(policy)
     assert {weight.dtype for weight in trainer.trainable_weights} == {"float64"}
     assert logs["loss"] == pytest.approx(np.log(9), rel=0.2)
