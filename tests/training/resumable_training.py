@@ -7,8 +7,6 @@ DIRECTORY/report.json at the end. It kills itself at KILL_STEP (0: never).
 """
 
 import json
-import os
-import signal
 import sys
 from pathlib import Path
 
@@ -23,19 +21,7 @@ from keras_attn.training import (
     compile_for_training,
     fit,
 )
-from tests.training.toy_training import ToyBatches, toy_translator
-
-
-class KillAt(keras.callbacks.Callback):
-    def __init__(self, step):
-        super().__init__()
-        self.step = step
-        self.steps_run = 0
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.steps_run += 1
-        if self.steps_run == self.step:
-            os.kill(os.getpid(), signal.SIGKILL)
+from tests.training.toy_training import KillAt, ToyBatches, toy_translator
 
 
 def main(directory, kill_step):

@@ -1,11 +1,28 @@
 """Small sequence models and their batches, for the tests of training."""
 
+import os
+import signal
+
 import keras
 import numpy as np
 
 import keras_attn
 
 VOCABULARY_SIZE = 12
+
+
+class KillAt(keras.callbacks.Callback):
+    """Kills the process after a number of steps, and counts the steps."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+        self.steps_run = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.steps_run += 1
+        if self.steps_run == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class ToyBatches:

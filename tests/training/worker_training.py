@@ -8,8 +8,6 @@ DIRECTORY/report-I.json. Worker 1 kills itself at KILL_STEP (0: never).
 """
 
 import json
-import os
-import signal
 import sys
 from pathlib import Path
 
@@ -25,23 +23,11 @@ from keras_attn.training import (
     fit,
     strategy,
 )
-from tests.training.toy_training import ToyBatches, toy_translator
+from tests.training.toy_training import KillAt, ToyBatches, toy_translator
 
 # The workers cannot halve most batches, and a batch of one sentence leaves one without sentences.
 SIZES = (1, 5, 4, 3, 7, 1, 2, 3, 6, 5)
 NUM_EPOCHS = 5  # of ten steps
-
-
-class KillAt(keras.callbacks.Callback):
-    def __init__(self, step):
-        super().__init__()
-        self.step = step
-        self.steps_run = 0
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.steps_run += 1
-        if self.steps_run == self.step:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def translator():
