@@ -2,7 +2,7 @@
 
     python examples/pretrain_classifier.py
 
-This command uses generated sentences, of which only 40 have labels. To use your own data, run:
+This command uses generated sentences. Only 40 of them have labels. To use your own data, run:
 
     python examples/pretrain_classifier.py --data DIR [--labelled COUNT]
 

@@ -18,7 +18,7 @@ UNFINISHED: Final = Unfinished.UNFINISHED
 
 @dataclass(frozen=True, repr=False)
 class Hypothesis:
-    """One result of the search for a sentence.
+    """One hypothesis of a search, a possible output for one sentence.
 
     Attributes:
         text: string, the detokenized output; None if the file has no tokenizer.

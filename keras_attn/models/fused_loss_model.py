@@ -60,7 +60,7 @@ class FusedLossModel(ModelOfParts):
 
     @property
     def is_loss_fused(self) -> bool:
-        """Whether a training step computes the loss without storing all logits."""
+        """Bool, whether training steps compute the loss without storing all logits."""
         return (
             self.compiled
             and getattr(self.loss, "is_fused", False)

@@ -22,6 +22,6 @@ def check_rows_or_one(name: str, axes: Sequence[str], values: Tensor, max_length
             f"({', '.join([first, *axes])}{'' if axes else ','})" for first in ("batch", "1")
         )
         raise ValueError(
-            f"Expected {name} of shape {each}, or {alike} for the same row in the whole batch. "
+            f"Expected {name} of shape {each}, or {alike} for all batch entries. "
             f"Received: {name} with shape {shape}, batch={batch}. Pass one row per batch entry."
         )

@@ -100,7 +100,7 @@ class SequenceCrossentropy(keras.losses.Loss):
 
     @property
     def is_fused(self) -> bool:
-        """Whether `from_features` may replace `call`. False if a subclass overrides `call`."""
+        """Bool, whether `from_features` can replace `call`. A subclass must not override `call`."""
         return self.fused and type(self).call is SequenceCrossentropy.call
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Any:

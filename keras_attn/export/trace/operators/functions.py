@@ -37,7 +37,7 @@ def _log1p(graph, node, name, args):
 
 
 def _bitcast(graph, node, name, args):
-    """Converts a float to an integer of which `keras.ops.signbit` reads only the sign bit."""
+    """Converts a float to an integer with the same sign bit. `keras.ops.signbit` reads that bit."""
     from onnx import TensorProto
 
     readers = graph.find_output_consumers(node.output[0])
