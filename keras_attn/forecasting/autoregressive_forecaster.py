@@ -20,7 +20,7 @@ from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 from keras_attn.forecasting.distribution_head import DistributionHead
-from keras_attn.forecasting.series_scale import SCALINGS, series_scale
+from keras_attn.forecasting.series_scale import Scaling, checked_scaling, series_scale
 from keras_attn.masks import join
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.cell_states import state_sizes
@@ -64,9 +64,11 @@ class AutoregressiveForecaster(Layer):
         lags: List of ints, at least `horizon`. Each step also reads the value of this many steps
             before, for instance of the previous season. The past window has at least as many steps
             as the largest lag. Defaults to `()`.
-        scaling: String. `"std"`: shift and scale are mean and standard deviation of the past
-            window. `"mean_abs"`: the scale is the mean absolute value, and the shift is 0.
-            `"none"`: values are not scaled. Defaults to `"std"`.
+        scaling: `"std"`: shift and scale are mean and standard deviation of the past window.
+            `"mean_abs"`: the scale is the mean absolute value, and the shift is 0. `"none"`: values
+            are not scaled. For windows of a single series, a tuple of two lists of D numbers:
+            shift and scale, for instance mean and standard deviation of the training data.
+            Defaults to `"std"`.
         bridge: String, `"dense"`, `"copy"` or `"zero"`, method that computes the initial state of
             the cell, see `StateBridge`. Defaults to `"dense"`.
         dropout: Float in [0, 1), dropout rate of the outputs of the cell. Defaults to `0.0`.
@@ -127,7 +129,7 @@ class AutoregressiveForecaster(Layer):
         num_past_covariates: int = 0,
         num_future_covariates: int = 0,
         lags: Sequence[int] = (),
-        scaling: str = "std",
+        scaling: Scaling = "std",
         bridge: str = "dense",
         dropout: float = 0.0,
         sampling_probability: float | Callable[..., Any] = 0.0,
@@ -152,10 +154,6 @@ class AutoregressiveForecaster(Layer):
         for name, value in counts.items():
             if value != 0:
                 check_positive_integer(name, value)
-        if scaling not in SCALINGS:
-            raise ValueError(
-                f"Expected scaling to be one of {SCALINGS}. Received: scaling={scaling!r}."
-            )
         self.lags = [*lags]
         if any(not isinstance(lag, int) or lag < horizon for lag in self.lags):
             raise ValueError(
@@ -175,7 +173,7 @@ class AutoregressiveForecaster(Layer):
         self.horizon = horizon
         self.num_past_covariates = num_past_covariates
         self.num_future_covariates = num_future_covariates
-        self.scaling = scaling
+        self.scaling = checked_scaling(scaling, head.num_targets)
         self.bridge = bridge
         self.dropout = dropout
         self.sampling_probability = sampling_probability

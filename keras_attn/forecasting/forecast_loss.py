@@ -56,10 +56,9 @@ class ForecastLoss(keras.losses.Loss):
         num_values = ops.sum(weights)
         losses = self.call(targets, y_pred) * weights
         if sample_weight is not None:
-            sample_weight = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
-            while len(sample_weight.shape) < 3:
-                sample_weight = sample_weight[..., None]
-            losses = losses * sample_weight
+            factors = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
+            missing_axes = len(losses.shape) - len(factors.shape)
+            losses = losses * ops.reshape(factors, (*ops.shape(factors), *[1] * missing_axes))
         return global_mean(ops.sum(losses), num_values)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Any:
