@@ -59,6 +59,7 @@ class DistributionHead(Layer):
     """Int, number of parameters of the distribution of z."""
 
     def __init__(self, num_targets: int = 1, **kwargs: Any) -> None:
+        kwargs.setdefault("autocast", False)  # half precision would round shift and scale
         super().__init__(**kwargs)
         check_positive_integer("num_targets", num_targets)
         self.num_targets = num_targets

@@ -42,8 +42,8 @@ def plot_forecast(
     Example:
 
     >>> figure = plot_forecast([1.0, 2.0, 3.0], [[3.0, 4.0, 5.0]], attention=[[0.1, 0.2, 0.7]])
-    >>> len(figure.axes)
-    2
+    >>> len(figure.axes)  # forecast, attention, color bar
+    3
     """
     past, quantiles = np.asarray(past, "float32"), np.asarray(quantiles, "float32")
     horizon = len(quantiles)
@@ -89,7 +89,7 @@ def plot_forecast(
             quantiles[:, low],
             quantiles[:, high],
             color="tab:blue",
-            alpha=0.25,
+            alpha=0.2 + 0.15 * low,
             linewidth=0,
             label=name,
         )
@@ -99,11 +99,11 @@ def plot_forecast(
     if actual is not None:
         ax.plot(future_steps, actual, color="tab:red", linewidth=1.2, label="true values")
     ax.axvline(0.5, color="gray", linewidth=0.8, linestyle=":")
-    ax.legend(loc="upper left", fontsize=8, framealpha=0.9)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, fontsize=8, frameon=False)
     if label is not None:
         ax.set_ylabel(label, parse_math=False)
     if title is not None:
-        ax.set_title(title, parse_math=False)
+        figure.suptitle(title, parse_math=False)
     if attention is not None:
         below = axes[1, 0]
         extent = (past_steps[0] - 0.5, past_steps[-1] + 0.5, horizon + 0.5, 0.5)

@@ -2,7 +2,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn import RNNEncoder
+from keras_attn import (
+    AttentionRNNCell,
+    BahdanauAttention,
+    RNNCell,
+    RNNEncoder,
+    SinusoidalPositions,
+    TransformerEncoder,
+    TransformerEncoderBlock,
+)
 from keras_attn.forecasting import AutoregressiveForecaster, GaussianHead
 from keras_attn.testing import check_layer
 from tests.contracts import assert_close, assert_identical, numpy, randomize
@@ -114,6 +122,17 @@ def test_forecaster_without_attention_and_covariates():
         keras.layers.LSTMCell(4), GaussianHead(2), encoder, HORIZON, scaling="mean_abs"
     )
     assert tuple(layer(PAST["past_targets"], FUTURE).shape) == (4, HORIZON, 2, 4)
+
+
+def test_forecaster_with_a_transformer_encoder():
+    block, positions = TransformerEncoderBlock(2, 8), SinusoidalPositions()
+    encoder = TransformerEncoder(block, keras.layers.Dense(4), num_layers=1, positions=positions)
+    cell = AttentionRNNCell(RNNCell(4), BahdanauAttention(3))
+    layer = AutoregressiveForecaster(cell, GaussianHead(2), encoder, HORIZON)
+    past = PAST["past_targets"].copy()
+    past[0, 2] = np.nan
+    parameters, weights = layer(past, FUTURE, return_attention_scores=True)
+    assert np.isfinite(numpy(parameters)).all() and not numpy(weights)[0, :, 2].any()
 
 
 def test_forecaster_with_wrong_arguments_raises_an_error():

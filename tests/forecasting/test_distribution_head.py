@@ -10,7 +10,7 @@ from keras_attn.forecasting import (
     StudentTHead,
 )
 from keras_attn.testing import check_layer
-from tests.backend import gradients_of
+from tests.backend import gradients_of, precision
 from tests.contracts import assert_close, numpy, randomize
 
 GENERATOR = np.random.default_rng(0)
@@ -93,6 +93,14 @@ def test_gradient_of_the_loss_equals_finite_differences(name):
         difference = (values[0] - values[1]) / (2 * step)
         np.testing.assert_allclose(gradient[place], difference, rtol=0.05, atol=2e-4)
     assert not gradient[0, 1, 0].any()  # the missing value
+
+
+def test_half_precision_does_not_round_shift_and_scale():
+    shift = np.array([[123_456.0, 7.125]], "float32")
+    with precision("mixed_float16"):
+        parameters = numpy(GaussianHead(2)(INPUTS["inputs"], shift, 3 * shift))
+    assert_close(parameters[..., -2], np.broadcast_to(shift, (2, 3, 2)), 1e-7)
+    assert_close(parameters[..., -1], np.broadcast_to(3 * shift, (2, 3, 2)), 1e-7)
 
 
 def test_head_with_wrong_arguments_raises_an_error():
