@@ -22,7 +22,6 @@ parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("run", type=Path, help="folder with test.npz")
 parser.add_argument("--name", required=True, help="of the results file")
 parser.add_argument("--command", required=True, help="how the run was made")
-parser.add_argument("--model", default="AutoregressiveForecaster")
 parser.add_argument("--seed", type=int, default=1, help="of the run")
 parser.add_argument("--max-series", type=int, help="number of series to compare. Default: all")
 
@@ -77,7 +76,7 @@ def main():
                         forecast.append(make_model().forecast(past, h=horizon)["mean"])
                 errors.append(mase(index, target, np.concatenate(forecast)))
             theirs = float(np.mean(errors))
-            model = args.model if targets == 1 else f"{args.model}, target {target}"
+            model = f"AutoregressiveForecaster of {run['targets'][target]}"
             row = {"model": model, "ours": float(ours), "peer": name, "theirs": theirs}
             rows.append({**row, "unit": "MASE", "ratio": float(ours) / theirs})
             print(rows[-1])

@@ -238,7 +238,7 @@ plot_forecast(
     label=args.targets[0],
 ).savefig(args.out / "forecast.png", dpi=120)
 sizes = {name: getattr(args, name) for name in ("horizon", "origins", "season")}
-np.savez(args.out / "test.npz", series=series, median=median, **sizes)
+np.savez(args.out / "test.npz", series=series, median=median, targets=args.targets, **sizes)
 
 last = slice(length - args.horizon - args.window, length if known_names else -args.horizon)
 rows = series[0, last].copy()
