@@ -782,7 +782,7 @@ add(
 add("ops.jvp", lambda a: ops.jvp(ops.sin, (a,), (a,))[0], x())
 
 NOT_IN_A_MODEL = {
-    "ops.convert_to_numpy": "leaves the graph",
+    "ops.convert_to_numpy": "returns a NumPy array, outside of the graph",
     "ops.dtype": "a string",
     "ops.is_tensor": "a Python bool",
     "layers.FlaxLayer": "JAX only",
@@ -791,8 +791,8 @@ NOT_IN_A_MODEL = {
     "layers.TFSMLayer": "needs a SavedModel; its function is the graph that is exported",
     "layers.Layer": "base class",
     "layers.Wrapper": "base class",
-    "layers.InputLayer": "made by `keras.Input`",
-    "layers.InputSpec": "no layer",
+    "layers.InputLayer": "created by `keras.Input`",
+    "layers.InputSpec": "not a layer",
     "layers.GRUCell": "inside `RNN`",
     "layers.LSTMCell": "inside `RNN`",
     "layers.SimpleRNNCell": "inside `RNN`",

@@ -516,7 +516,7 @@ def document(results):
         "",
         *(f"- `{name}`: {why}." for name, why in sorted(NOT_IN_A_MODEL.items())),
         *(
-            f"- `layers.{alias}`: another name of `layers.{name}`."
+            f"- `layers.{alias}`: alias of `layers.{name}`."
             for alias, name in sorted(layer_cases.ALIASES.items())
         ),
     ]
@@ -528,27 +528,27 @@ PACKAGES = ("keras", "tensorflow", "tf2onnx", "onnxruntime")
 INTRODUCTION = """\
 # Keras operations in exported files
 
-What `export_functional_onnx` does with every function of `keras.ops` and every layer of
-`keras.layers`. `tests/export/sweep_keras_operations.py` writes this page: it exports {cases} small
-models of {operations} functions and {layers} layers, runs each file in ONNX Runtime at three sets
-of sizes, and compares values, dtypes and shapes with Keras. {ours} are exported and equal to Keras;
-the others are refused with an error, and no file is written. Keras' own
-`model.export(format="onnx")` gets {theirs} right. By name: {kinds}. Versions: {versions}.
+This page lists how `export_functional_onnx` handles each function of `keras.ops` and each layer of
+`keras.layers`. `tests/export/sweep_keras_operations.py` generates it. The script exports {cases}
+small models of {operations} functions and {layers} layers, runs each file in ONNX Runtime with
+three sets of sizes, and compares values, dtypes and shapes with Keras. {ours} models are exported
+and equal to Keras; for the others, the export raises an error and writes no file. Keras' own
+`model.export(format="onnx")` exports {theirs} correctly. By name: {kinds}. Versions: {versions}.
 
-- *exported*: tf2onnx converts it. *rewritten*: this project converts one of its TensorFlow
+- *exported*: tf2onnx converts it. *rewritten*: this project converts at least one of its TensorFlow
   operators.
-- *refused (...)*: these dtypes or arguments are refused, with the reason; the others work.
-  *caught*: the file would have been wrong, and the comparison with Keras refused it.
-- *Keras' own*: *right* in the same comparison, *wrong* without an error, or *fails*. Numbers count
-  the models of a row.
-- *Differs from Keras at*: inputs for which the file gives something else than Keras. It is equal at
-  all other values that were tried: ties, zeros of both signs, halves, the largest and smallest
-  integers, NaN and infinities, no rows, and empty axes.
+- *refused (...)*: the export raises an error for these dtypes or arguments, for the given reason;
+  the others work. *caught*: the converted file was wrong, and the comparison with Keras rejected it.
+- *Keras' own*: in the same comparison, the file of `model.export` is *right*, is *wrong* (without
+  an error), or the export *fails*. The numbers count the models of a row.
+- *Differs from Keras at*: inputs for which the results differ from Keras. The results are equal for
+  all other tested values: ties, zeros of both signs, halves, the largest and smallest integers,
+  NaN and infinities, empty batches (*no rows*), and empty axes.
 
-Most of these differences come from ONNX Runtime, and are not worked around: maxima, minima, sorts
-and top-k ignore or move NaN; sums and products of integers are exact up to 2**53 and saturate where
-Keras' wrap around; the mean of nothing is 0, not NaN; a `Reshape` or a pooling of an empty axis
-fails. A division of integers by 0 gives 0, where Keras raises an error."""
+ONNX Runtime causes most of these differences, and the export does not work around them. Maxima,
+minima, sorts and top-k ignore or move NaN. Sums and products of integers are exact up to 2**53,
+and saturate where those of Keras wrap around. The mean of no elements is 0 instead of NaN. `Reshape` and pooling fail for an empty axis. Dividing an integer by 0 gives 0,
+whereas Keras raises an error."""
 
 
 def version(package):
