@@ -27,7 +27,13 @@ def main():
     short_rows = [line for path, results in files for line in in_short(path, results)]
     lines = [before + START, "", *table(IN_SHORT, short_rows), "", END + after]
     readme.write_text("\n".join(lines), encoding="utf-8")
-    lines = ["# All results", "", "`report.py` generates this page. Do not edit it.", "", *table(ALL, all_rows)]
+    lines = [
+        "# All results",
+        "",
+        "`report.py` generates this page. Do not edit it.",
+        "",
+        *table(ALL, all_rows),
+    ]
     (RESULTS / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -55,7 +61,7 @@ def cells(path, results, row):
 
 
 def in_short(path, results):
-    """Yields the cells of a summary row: BLEU, or the ratio of each model and peer over all sizes."""
+    """Yields the cells of summary rows: BLEU, or the mean ratio of each model and peer."""
     link = f"[{path.stem}](results/{path.name})"
     end = (machine_of(results), results["date"])
     ratios = {}

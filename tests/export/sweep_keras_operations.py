@@ -538,7 +538,8 @@ and equal to Keras; for the others, the export raises an error and writes no fil
 - *exported*: tf2onnx converts it. *rewritten*: this project converts at least one of its TensorFlow
   operators.
 - *refused (...)*: the export raises an error for these dtypes or arguments, for the given reason;
-  the others work. *caught*: the converted file was wrong, and the comparison with Keras rejected it.
+  the others work. *caught*: the converted file was wrong, and the comparison with Keras detected
+  it.
 - *Keras' own*: in the same comparison, the file of `model.export` is *right*, is *wrong* (without
   an error), or the export *fails*. The numbers count the models of a row.
 - *Differs from Keras at*: inputs for which the results differ from Keras. The results are equal for
@@ -547,8 +548,9 @@ and equal to Keras; for the others, the export raises an error and writes no fil
 
 ONNX Runtime causes most of these differences, and the export does not work around them. Maxima,
 minima, sorts and top-k ignore or move NaN. Sums and products of integers are exact up to 2**53,
-and saturate where those of Keras wrap around. The mean of no elements is 0 instead of NaN. `Reshape` and pooling fail for an empty axis. Dividing an integer by 0 gives 0,
-whereas Keras raises an error."""
+and saturate where those of Keras wrap around. The mean of no elements is 0 instead of NaN.
+`Reshape` and pooling fail for an empty axis. Dividing an integer by 0 gives 0, whereas Keras raises
+an error."""
 
 
 def version(package):
