@@ -21,7 +21,7 @@ from keras_attn_runtime.progress import Progress
 from keras_attn_runtime.translation import Translation
 from keras_attn_runtime.translator import Translator
 
-SUCCESS, FAILURE = 0, 1  # argparse uses 2 for a wrong command line
+SUCCESS, FAILURE = 0, 1  # argparse uses 2 for an invalid command line
 
 T = TypeVar("T", bound=Translation | None)
 Translate: TypeAlias = Callable[[Translator, Iterator[str], CallOptions, ExitStack], Iterator[T]]
@@ -51,7 +51,7 @@ def run_lines(
             with interruption:
                 _run(arguments, translate, format_line, progress, interruption)
         except Exception:
-            # An extension module can replace the KeyboardInterrupt of a signal by another error.
+            # An extension module can replace the KeyboardInterrupt of a signal with another error.
             if interruption.number is not None:
                 raise KeyboardInterrupt from None
             raise
@@ -64,7 +64,7 @@ def run_lines(
         )
         return TIMED_OUT
     except BrokenPipeError:
-        return FAILURE  # the reader has closed the pipe, as in `| head`: no message is needed
+        return FAILURE  # the reader closed the pipe, as in `| head`; print no message
     except (SentenceError, BatchError) as error:
         line = "" if error.index is None else f"line {error.index + 1}: "
         progress.message(f"error: {line}{error.reason}")
@@ -106,14 +106,14 @@ def _run(
             "or `export_onnx(..., alignments=True)`, which needs a decoder with attention."
         )
     for stream in (sys.stdin, sys.stdout):
-        # Another program may have made the stream non-blocking: lines could then be read or written
-        # in part. `set_blocking` raises an error for a stream without a file descriptor and, on
+        # Another program may have made the stream non-blocking; lines could then be read or written
+        # partially. `set_blocking` raises an error for a stream without a file descriptor and, on
         # Windows, for anything but a pipe.
         with suppress(OSError, AttributeError):
             os.set_blocking(stream.fileno(), True)
     window = arguments.window
     if window is None and sys.stdin.isatty():
-        window = 1  # a user types and waits for each answer
+        window = 1  # an interactive user waits for each answer
     errors = "strict" if arguments.invalid_utf8 == "error" else "replace"
     lines = read_lines(sys.stdin.buffer, errors, translator.max_source_characters)
     lines = interruption.lines(lines)

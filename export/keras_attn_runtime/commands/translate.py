@@ -16,8 +16,8 @@ from keras_attn_runtime.translator import Translator
 
 HELP = "translate standard input, line by line"
 DESCRIPTION = (
-    "Translates standard input, one sentence per line, to standard output: as many lines come out "
-    "as go in, in the same order. Only \\n ends a line."
+    "Translates standard input, one sentence per line, and writes one line to standard output for "
+    "each input line, in the same order. Only \\n ends a line."
 )
 
 
@@ -27,26 +27,27 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--target-prefix",
         metavar="TEXT",
-        help="beginning of every translation, such as the tag of a language. Default: none",
+        help="prefix of each translation, such as a language tag. Default: none",
     )
     parser.add_argument(
         "--max-length",
         type=integer,
         metavar="N",
-        help="limit of output tokens, in addition to the limit that the file derives from the "
-        "input. Default: the limit in the file",
+        help="maximum number of output tokens, in addition to the limit that the file derives from "
+        "the input. Default: the limit in the file",
     )
     parser.add_argument(
         "--num-hypotheses",
         type=positive_integer,
         metavar="N",
-        help="translations of each line, best first. Above 1, --format jsonl is needed. Default: 1",
+        help="number of translations of each line, best first. Values above 1 need --format jsonl. "
+        "Default: 1",
     )
     parser.add_argument(
         "--seed",
         type=integer,
         metavar="N",
-        help="seed of a search that samples: the same seed gives the same lines. Default: random",
+        help="seed of a sampling search; the same seed gives the same output. Default: random",
     )
     add_line_arguments(parser)
 
@@ -75,7 +76,7 @@ def run(arguments: Namespace) -> int:
         if arguments.format == "text":
             if translation.text is None:
                 raise ModelFileError(
-                    "Expected a file with a target tokenizer of SentencePiece, because of --format "
+                    "Expected a file with a SentencePiece target tokenizer, because of --format "
                     f"text. Received: model={arguments.model!r}. Use --format jsonl, which writes "
                     "ids."
                 )
