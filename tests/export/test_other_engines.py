@@ -1,6 +1,6 @@
-"""Exported files in other engines than ONNX Runtime, whose ids must be equal.
+"""Exported files return the same ids in engines other than ONNX Runtime.
 
-Install OpenVINO with `pip install -e '.[openvino]'`; without it its tests are skipped.
+Install OpenVINO with `pip install -e '.[openvino]'`. Its tests are skipped if it is missing.
 """
 
 import numpy as np
@@ -50,7 +50,7 @@ def exported(tmp_path_factory):
 
 
 def batches(sentences, size):
-    """The inputs for random sentences of 1 to 9 tokens, in batches."""
+    """Yields batches of inputs for random sentences of 1 to 9 tokens."""
     rng = np.random.default_rng(0)
     for begin in range(0, sentences, size):
         lengths = rng.integers(1, 10, min(size, sentences - begin))
@@ -65,12 +65,12 @@ def batches(sentences, size):
 
 
 def share_of_equal_hypotheses(path, run, sentences, size=8):
-    """By the ids of ONNX Runtime; scores must agree where the ids do.
+    """Returns the fraction of hypotheses with the ids of ONNX Runtime, and compares their scores.
 
     Args:
-        path: of the file.
-        run: function from inputs to a list of outputs, by another engine.
-        sentences, size: ints, how many, and how many at a time.
+        path: path of the exported file.
+        run: function that runs another engine; maps inputs to a list of outputs.
+        sentences, size: ints, number of sentences and batch size.
     """
     opened, equal = session(path), []
     names = [each.name for each in opened.get_outputs()]

@@ -1,4 +1,4 @@
-"""Exports of models whose encoder reads no ids: an image, features of any length, two inputs."""
+"""Export of models whose inputs are not ids: images, features of any length, two inputs."""
 
 import json
 
@@ -96,7 +96,7 @@ def test_onnx_file_of_an_image_model_writes_captions(captioner, exported, tokeni
     assert captions[0].alignments.shape == (
         len(captions[0].token_ids),
         5,
-    )  # of the class and the patches
+    )  # class token and patches
     assert [each.text for each in captions] == captioner.generate(
         {"image": IMAGES}, target_tokenizer=tokenizers[1]
     )
@@ -132,7 +132,7 @@ def test_saved_model_of_an_image_model_writes_captions(captioner, tokenizers, tm
 
 
 class TwoInputs(keras.layers.Layer):
-    """Features, each with the vector of a domain added."""
+    """Encoder of features; adds the embedding of a domain to each of them."""
 
     def __init__(self):
         super().__init__()
@@ -161,7 +161,7 @@ def test_onnx_file_of_two_inputs_reads_both_by_name(two_inputs, tmp_path):
     kinds = {name: each.kind for name, each in translator.settings.inputs.items()}
     assert kinds == {"features": "features", "domain": "ids"}
     assert translator.settings.inputs["features"].shape == ("batch", "features_1", 4)
-    # Rows of different lengths, which are searched apart.
+    # Rows of different lengths run in separate searches.
     rows = [FEATURES[0], FEATURES[1, :3], FEATURES[2]]
     found = translator.generate({"features": rows, "domain": DOMAINS})
     for row, domain, result in zip(rows, DOMAINS, found, strict=True):

@@ -12,7 +12,7 @@ from tests.export.small_graphs import loop_bodies, operators, optimized_operator
 
 
 def export(directory, num_layers, cache_block_size=None, **options):
-    """The graph of a step of the search, and the report of the export."""
+    """Returns the graph of a search step and the report of the export."""
     encoder, decoder = transformer_seq2seq(
         20, 20, num_layers=num_layers, num_heads=2, embedding_dim=8, intermediate_dim=16, seed=1
     )
@@ -24,7 +24,7 @@ def export(directory, num_layers, cache_block_size=None, **options):
 
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory):
-    """The graph of a step of the search, by the number of layers."""
+    """Returns the graph of a search step, by number of layers."""
     directory = tmp_path_factory.mktemp("transformer")
     graphs = {}
     for num_layers in (1, 2):
@@ -35,7 +35,7 @@ def steps(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_step_has_few_operators(steps):
-    """Each takes a few microseconds, whatever it computes."""
+    """Each operator takes at least a few microseconds."""
     one, two = len(steps[1].node), len(steps[2].node)
     assert two - one <= 40 and one <= 159
 
@@ -43,8 +43,8 @@ def test_a_step_has_few_operators(steps):
 @pytest.mark.slow
 def test_the_products_of_a_layer_are_as_few_as_they_can_be(steps):
     products = [[node.op_type for node in steps[n].node].count("MatMul") for n in (1, 2)]
-    # Queries, keys and values together; the queries of the memory; two outputs, two layers of the
-    # feed-forward network; and four of attention.
+    # Joint queries, keys and values; queries of the cross-attention; two outputs; two layers of the
+    # feed-forward network; and four products of attention.
     assert products[1] - products[0] == 10
     assert products[0] == 10 + 1
 
@@ -53,7 +53,7 @@ def test_the_products_of_a_layer_are_as_few_as_they_can_be(steps):
 def test_a_step_copies_what_the_last_ones_left_and_no_archive(steps, tmp_path):
     step, report = export(tmp_path, 2, cache_block_size=3)
     assert not report.cuda.missing and report.best_equal == report.all_equal == 1.0
-    # Keys and values of a layer grow; those in its archive are read in the place where they are.
+    # Keys and values of a layer grow; the archived ones are read without a copy.
     assert len(step.input) == len(steps[2].input)
     products = [[node.op_type for node in each.node].count("MatMul") for each in (step, steps[2])]
     assert products[0] - products[1] == 2 * 2
@@ -63,7 +63,7 @@ def test_a_step_copies_what_the_last_ones_left_and_no_archive(steps, tmp_path):
 def test_half_precision_converts_little_and_runs_on_a_gpu(steps, tmp_path):
     step, report = export(tmp_path, 1, precision="float16")
     assert not report.cuda.missing
-    # Positions; scores and weights of both attentions; logits.
+    # Positions; scores and weights of self- and cross-attention; logits.
     casts = [[node.op_type for node in each.node].count("Cast") for each in (step, steps[1])]
     assert casts[0] - casts[1] == 1 + 2 * 2 + 1
 
@@ -84,4 +84,4 @@ def test_the_file_tells_how_many_positions_the_model_has_learned():
     )
     model = GenerationModel(encoder, BeamDecoder(decoder, beam_width=2))
     settings = json.loads(describe(SearchFunction(model))["keras_attn.settings"])
-    assert settings["source"]["max_length"] == 19  # and the end token
+    assert settings["source"]["max_length"] == 19  # plus the end token

@@ -1,4 +1,4 @@
-"""The command `keras-attn-runtime translate`, mostly as a process with pipes."""
+"""Tests `keras-attn-runtime translate`, mostly as a process with pipes."""
 
 import io
 import json
@@ -27,7 +27,7 @@ def test_lines_in_are_lines_out(start_command, model_path):
     assert lines[:4] == ["two dogs", "", "some text", ""]
     assert lines[4].startswith("a") and lines[4].endswith("dog")
     assert lines[5:] == ["no end", ""]
-    assert (status, messages) == (0, "")  # silent where stderr is no terminal
+    assert (status, messages) == (0, "")  # no progress, because stderr is not a terminal
 
 
 def test_empty_input_gives_empty_output(start_command, model_path):
@@ -242,7 +242,7 @@ def test_provider_options_reach_the_session(model_path, monkeypatch, capsys):
 
 
 def handle_interrupts():
-    """In the new process: as in a terminal, also where the tests run in the background."""
+    """Enables Ctrl-C in the new process, also if the tests run in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -265,11 +265,11 @@ def test_signal_while_waiting_for_lines(start_command, model_path, number, expec
 def test_signal_in_the_middle_of_a_file(
     start_command, write_model, tmp_path, monkeypatch, number, expected
 ):
-    # Lines longer than any pipe holds, and a reader that does not read: the signal comes inside of
-    # one. Without buffers in Python, the system then writes a part of the line.
+    # The lines exceed the size of a pipe and the reader does not read, so the signal arrives inside
+    # a line. Without buffers in Python, the system then writes a part of the line.
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     line = b"some text " * 2000
-    path = write_model(alignments=False)  # they would be large
+    path = write_model(alignments=False)  # alignments would be large
     (tmp_path / "in.txt").write_bytes((line + b"\n") * 50)
     options = ["--max-source-length", 30_000, "--max-length", 30_000, "--window", 8]
     with open(tmp_path / "in.txt", "rb") as lines:
@@ -281,7 +281,7 @@ def test_signal_in_the_middle_of_a_file(
         rest, messages = process.communicate(timeout=30)
     assert (process.returncode, messages) == (expected, b"")
     *results, end = (begin + rest).split(b"\n")
-    assert end == b"" and len(results) == 8  # the whole window, which was translated already
+    assert end == b"" and len(results) == 8  # the whole window, which is already translated
     for result in results:
         assert json.loads(result)["text"].encode() == line.strip()
 
@@ -305,7 +305,7 @@ def test_non_blocking_input_is_read_to_its_end(start_command, model_path):
     os.set_blocking(reader, False)
     os.write(writer, b"two ")
     process = start_command(model_path, stdin=reader)
-    while select.select([reader], [], [], 0)[0]:  # until the command has read it
+    while select.select([reader], [], [], 0)[0]:  # wait until the command has read it
         assert process.poll() is None
     os.write(writer, b"dogs\n")
     os.close(writer)

@@ -1,4 +1,4 @@
-"""Files of both formats, and settings whose sides differ."""
+"""Files of both formats, and different settings of source and target."""
 
 import json
 from pathlib import Path
@@ -57,13 +57,13 @@ def test_settings_of_format_1_take_the_ids_of_the_target_for_the_source():
 
 
 def test_source_has_its_own_special_ids(tokenizer_model, tmp_path):
-    """The file copies what it reads: the ids that the runtime gives it are seen."""
+    """The file copies its input, so its output shows the ids that the runtime passes."""
     special = {"start_token_id": 9, "end_token_id": 8, "pad_token_id": 5, "add_start": True}
     special = {f"source__{name}": value for name, value in special.items()}
     properties = metadata(tokenizer_model, **special)
     onnx.save(build_model(properties), tmp_path / "model.onnx")
     translator = Translator(tmp_path / "model.onnx", num_threads=1)
-    # Whatever is given is read with start and end once; rows are padded with the source's id.
+    # The runtime adds start and end once, and pads rows with the padding id of the source.
     sentences = [[20, 21, 22], [9, 20, 8], [20, 5, 5], [9, 8]]
     found = [each.hypotheses[0].token_ids for each in translator.translate_ids(sentences)]
     assert found[:3] == [[9, 20, 21, 22, 8], [9, 20, 8, 5, 5], [9, 20, 8, 5, 5]]

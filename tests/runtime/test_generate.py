@@ -1,4 +1,4 @@
-"""Files whose inputs are not ids: `Translator.generate`."""
+"""`Translator.generate`, for files whose inputs are not ids."""
 
 import numpy as np
 import onnx
@@ -12,7 +12,7 @@ IMAGE = {"kind": "image", "dtype": "float32", "shape": ["batch", "height", 2]}
 
 
 def write_image_model(path, tokenizer_model, **settings):
-    """A file whose best hypothesis has the pixels of the image as its ids, row by row."""
+    """Writes a file whose best hypothesis contains the pixels of the image, row by row."""
     settings = {"inputs": {"image": IMAGE}, "source": None, **settings}
     properties = metadata(tokenizer_model, ["prefix_ids"], **settings)
     model = build_model(properties, prefix=True)
@@ -91,7 +91,7 @@ def test_generate_refuses_other_arrays(captions, arrays, error, message):
 
 
 def test_generate_checks_rows_and_ids_of_several_inputs(tokenizer_model, tmp_path):
-    """Ids beside an image are limited by the vocabulary of the source."""
+    """With an image and ids, the source vocabulary limits the ids."""
     inputs = {"image": IMAGE, "question": {"kind": "ids", "dtype": "int32", "shape": ["batch", 2]}}
     source = {"vocabulary_size": 64, "pad_token_id": 0}
     path = write_image_model(tmp_path / "m.onnx", tokenizer_model, inputs={"image": IMAGE})

@@ -1,4 +1,4 @@
-"""The tokenizer inside the file."""
+"""The tokenizer in the file."""
 
 from keras_attn_runtime.tokenizer import Tokenizer
 from sentencepiece import sentencepiece_model_pb2
@@ -15,7 +15,7 @@ def test_special_ids_have_no_text(tokenizer_model):
 
 
 def test_tie_is_broken_as_in_training():
-    """Canary: sentencepiece 0.2.2 makes it ". ..", tensorflow_text ".. .", hence the pin."""
+    """Reason for the version pin: sentencepiece 0.2.2 returns ". ..", tensorflow_text ".. ."."""
     model = sentencepiece_model_pb2.ModelProto()
     kinds = model.SentencePiece
     for name in ("<pad>", "<s>", "</s>"):

@@ -19,7 +19,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture
 def run(tokenizer, tmp_path):
-    """A run whose source has a padding of its own."""
+    """Returns a run directory with a different padding id of the source."""
     source = SentencePieceTokenizer(tokenizer.model, pad_token_id=3)
     card = ModelCard("en", "de", license="MIT")
     return RunDirectory.create(tmp_path / "a" / "run", "generation", source, tokenizer, card=card)
