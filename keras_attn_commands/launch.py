@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the workers. Returns the exit status of the first worker that failed, or 0."""
     refuse = arguments.parser.error
     if arguments.addresses is not None and arguments.workers is not None:
-        refuse("--workers and --addresses both set the number of workers: pass only one of them")
+        refuse("--workers and --addresses both set the number of workers: pass one of them")
     if arguments.restarts < 0:
         refuse(f"expected --restarts of 0 or more, received {arguments.restarts}")
     if not os.path.isfile(arguments.program):
