@@ -127,7 +127,7 @@ def test_all_forms_go_on_behind_a_text_and_not_behind_its_end(
 
 @pytest.mark.slow
 def test_all_forms_know_a_search_with_other_special_ids(tokenizer, tmp_path):
-    """As in GPT, the end token is an ordinary piece and is also the padding token."""
+    """The end token is an ordinary piece and also the padding token, as in GPT."""
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
     texts = ["abc", "f", "cad fed"]
     space, start, end = (tokenizer.encode([f"b{piece}b"])[0][-2] for piece in " ad")

@@ -1,7 +1,7 @@
 """Exported files return the same ids in engines other than ONNX Runtime.
 
-Both engines ignore the input `sequence_lens` of LSTM and GRU operators, which contains the lengths of
-the sentences: the reference of onnx 1.23 always, OpenVINO 2026.4 if the sizes of the inputs are
+Both engines ignore the input `sequence_lens` of LSTM and GRU operators, which contains the lengths
+of the sentences: the reference of onnx 1.23 always, OpenVINO 2026.4 if the sizes of the inputs are
 dynamic. So recurrent encoders get batches without padding.
 
 Install OpenVINO with `pip install -e '.[openvino]'`. Its tests are skipped if it is missing.

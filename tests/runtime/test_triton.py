@@ -95,7 +95,7 @@ def test_full_disk_is_one_line_and_leaves_nothing(model_path, tmp_path, capsys):
 
 
 def test_what_a_killed_process_left_is_removed(model_path, tmp_path):
-    """Also files of a process with the same id, as in containers; not of a running process."""
+    """Includes files of a process with the same id, as in containers, but not of a running one."""
     killed, alive = (tmp_path / f".partial-{each}-en-de" for each in (os.getpid(), "abcdefgh"))
     (killed / "1").mkdir(parents=True)
     alive.mkdir()
