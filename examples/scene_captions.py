@@ -194,7 +194,7 @@ _NAMES = {
 
 
 def write_files(directory, several):
-    """Writes images `0000.png`, ... and files `captions.en` and `captions.de` with their captions.
+    """Writes `images/0000.png`, ..., and the captions to `captions.en` and `captions.de`.
 
     Args:
         directory: path; it is created if it is missing.
@@ -202,10 +202,10 @@ def write_files(directory, several):
     """
     from PIL import Image
 
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
+    images = Path(directory) / "images"
+    images.mkdir(parents=True, exist_ok=True)
     for number, scene in enumerate(several):
-        Image.fromarray(scenes.draw(scene)).save(directory / f"{number:04}.png")
+        Image.fromarray(scenes.draw(scene)).save(images / f"{number:04}.png")
     for language in LANGUAGES:
         lines = [f"{caption(scene, language)}\n" for scene in several]
-        (directory / f"captions.{language}").write_text("".join(lines), encoding="utf-8")
+        (images.parent / f"captions.{language}").write_text("".join(lines), encoding="utf-8")

@@ -81,7 +81,7 @@ def test_files_contain_images_and_captions(tmp_path):
     image = pytest.importorskip("PIL.Image")
     scene_captions.write_files(tmp_path / "test", SCENES[:3])
     for number, scene in enumerate(SCENES[:3]):
-        with image.open(tmp_path / f"test/{number:04}.png") as picture:
+        with image.open(tmp_path / f"test/images/{number:04}.png") as picture:
             np.testing.assert_array_equal(np.array(picture), scenes.draw(scene))
     lines = (tmp_path / "test/captions.de").read_text(encoding="utf-8").splitlines()
     assert lines == [scene_captions.caption(scene, "de") for scene in SCENES[:3]]
