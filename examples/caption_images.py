@@ -150,13 +150,13 @@ def make_model(args, image, vocabulary_size):
         cell = keras_attn.AttentionRNNCell(
             layers.LSTMCell(192),
             keras_attn.BahdanauAttention(64),
-            query="previous_state",
+            query=("previous_state", "inputs"),
             input_feeding=False,
             context_gate=True,
         )
         embedding = layers.Embedding(vocabulary_size, 64)
         decoder = keras_attn.RNNDecoder(
-            cell, embedding, layers.Dense(vocabulary_size), doubly_stochastic_loss=0.002
+            cell, embedding, layers.Dense(vocabulary_size), doubly_stochastic_loss=0.001
         )
     return keras.Model(image, outputs, name="encoder"), decoder
 

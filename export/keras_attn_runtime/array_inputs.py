@@ -1,7 +1,7 @@
 """Reads inputs other than token ids, such as images, from NumPy arrays."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -65,11 +65,11 @@ class ArrayReader:
                 f"Received: type={type(arrays).__name__}."
             )
 
-    def read_rows(self, rows: Iterable[Mapping[str, npt.ArrayLike]]) -> Iterator[Source]:
+    def read_rows(self, rows: Iterable[object]) -> Iterator[Source]:
         """Converts dicts of arrays without a batch axis to `Source`s, lazily; see `read`."""
         for index, row in enumerate(rows):
-            if not isinstance(row, Mapping) or set(row) != set(self.inputs):
-                received = sorted(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
+            if not _is_row(row) or set(row) != set(self.inputs):
+                received = sorted(map(str, row)) if _is_row(row) else type(row).__name__
                 raise SentenceError(
                     index,
                     f"expected a dict with arrays for the inputs {sorted(self.inputs)}. Received: "
@@ -121,6 +121,10 @@ class ArrayReader:
         if expected.kind == "image":
             _require_image(index, name, array)
         return array
+
+
+def _is_row(value: object) -> TypeGuard[Mapping[str, npt.ArrayLike]]:
+    return isinstance(value, Mapping)
 
 
 def _require_image(index: int, name: str, image: Array) -> None:

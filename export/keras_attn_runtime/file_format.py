@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.image_format import CHANNELS, FILTERS, ImageFormat
-from keras_attn_runtime.json_values import is_object
+from keras_attn_runtime.json_values import is_list, is_object
 from keras_attn_runtime.options import LARGEST_INT32
 
 FORMATS = ("1", "2")
@@ -338,7 +338,7 @@ class _Reader:
     def numbers(self, name: str, count: int, default: float) -> tuple[float, ...]:
         """Returns `count` finite numbers; a number instead of a list is repeated."""
         value = self.get(name, (int, float, list), default)
-        values = value if isinstance(value, list) else [value] * count
+        values: list[Any] = value if is_list(value) else [value] * count
         are_numbers = all(
             isinstance(each, (int, float)) and not isinstance(each, bool) and math.isfinite(each)
             for each in values

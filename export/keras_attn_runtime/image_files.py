@@ -1,7 +1,7 @@
 """Reads image files with Pillow, in the format that the metadata of a model file define."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,7 +87,9 @@ def read_image(path: str | os.PathLike[str], expected: Input) -> Array:
     pixels = pixels.reshape(*pixels.shape[:2], -1)  # (height, width, channels)
     if image_format.channels == "bgr":
         pixels = pixels[..., ::-1]
-    scale, offset = np.float32(image_format.scale), np.float32(image_format.offset)
+    scale, offset = (
+        np.asarray(each, "float32") for each in (image_format.scale, image_format.offset)
+    )
     return (scale * pixels.astype("float32") + offset).astype(expected.dtype)
 
 
@@ -155,7 +157,7 @@ def _decode(path: str | os.PathLike[str]) -> "Image":
 
 
 @contextmanager
-def _decoder_errors() -> Iterator[None]:
+def _decoder_errors() -> Generator[None, None, None]:
     """Converts the exceptions of Pillow's decoders, which have no common base class."""
     try:
         yield
