@@ -50,10 +50,10 @@ def run_lines(
 
     Args:
         arguments: namespace with the arguments of `add_model` and `add_line_arguments`.
-        translate: function `(translator, items, options, stack)` of a `Translator`, an iterator of
-            items, a dict of keyword arguments for a method of the translator, and a
-            `contextlib.ExitStack` that closes opened files. It returns an iterator with a
-            `Translation` or `None` for each item.
+        translate: function that is called as `translate(translator, items, options, stack)`: a
+            `Translator`, an iterator of items, a dict of keyword arguments for one of its methods,
+            and a `contextlib.ExitStack` for the files that the function opens. It returns an
+            iterator with a `Translation` or `None` for each item.
         format_line: function that converts an item of this iterator to a line without line end.
         items: `Items`, what the command reads. Default: the lines of standard input.
 
