@@ -30,7 +30,7 @@ def plot_attention_over_image(
 
     where a_t is the weights of word t, interpolated from the grid of the encoder to the pixels of
     the image. All words have the same scale, so that the picture of a word without a focus is dark.
-    A frame marks the position with the largest weight.
+    A frame marks the position with the largest weight if that is at least twice the mean.
 
     Pieces of SentencePiece are joined to words, with the mean of their weights.
 
@@ -98,7 +98,8 @@ def plot_attention_over_image(
         black = np.zeros((height, width, 4))
         black[..., 3] = np.clip(opacity, 0.0, 1.0)
         ax.imshow(black, extent=extent)
-        ax.add_patch(_frame(plt, each, height, width))
+        if each.max() >= 2 * each.mean():
+            ax.add_patch(_frame(plt, each, height, width))
         ax.set_title(word, fontsize=9, pad=3, **style)
     if title is not None:
         figure.suptitle(title, fontsize=10, **style)

@@ -47,6 +47,7 @@ def test_words_share_one_scale():
     np.testing.assert_allclose(
         brightness(figure.axes[2]), 200 / 255 * (0.2 + 0.8 * 0.25 / 0.7), rtol=1e-4
     )
+    assert [len(ax.patches) for ax in figure.axes] == [0, 1, 0]  # only "star" has a focus
 
 
 def test_pieces_are_joined_to_words():

@@ -55,8 +55,8 @@ class ImageDirectory:
         return self._rows(name, expected)
 
     def name(self, index: int) -> str:
-        """Returns the name of a file."""
-        return self._paths[index].name
+        """Returns the name of a file in messages, also for the index after the last file."""
+        return self._paths[index].name if index < len(self._paths) else f"image {index + 1}"
 
     def _rows(self, name: str, expected: Input) -> Iterator[dict[str, Array]]:
         for index, path in enumerate(self._paths):
