@@ -32,8 +32,9 @@ MODES = {"gray": "L", "rgb": "RGB", "bgr": "RGB", "rgba": "RGBA"}
 EIGHT_BITS = tuple("1 L LA La P PA RGB RGBA RGBX RGBa CMYK HSV LAB YCbCr".split())
 """Modes of Pillow with at most 8 bits per channel."""
 
-MOST_PIXELS = 100_000_000
-"""Limit of the pixels of a file. A small file can contain billions of pixels."""
+MOST_PIXELS = 80_000_000
+"""Limit of the pixels of a file, because a small file can contain billions of pixels. Above this
+limit, Pillow warns."""
 
 
 def read_image(path: str | os.PathLike[str], expected: Input) -> Array:
@@ -146,9 +147,9 @@ def _decode(path: str | os.PathLike[str]) -> "Image":
                 "expected an image of at most 8 bits per channel. Received: "
                 f"mode={image.mode!r}. Convert it."
             )
-        if image.width * image.height > MOST_PIXELS:
+        if not 0 < image.width * image.height <= MOST_PIXELS:
             raise ValueError(
-                f"expected at most {MOST_PIXELS:,} pixels. Received: {image.width} x "
+                f"expected 1 to {MOST_PIXELS:,} pixels. Received: {image.width} x "
                 f"{image.height} pixels. Resize it."
             )
         with _decoder_errors():
@@ -166,7 +167,7 @@ def _decoder_errors() -> Generator[None, None, None]:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(
-            f"expected a complete image. Received: a damaged file ({reason})."
+            f"expected a complete image. Received: a file that cannot be decoded ({reason})."
         ) from error
 
 
