@@ -103,7 +103,7 @@ def parse_arguments():
     parser.add_argument("--decoder", choices=("rnn", "transformer"), default="rnn")
     parser.add_argument("--scenes", type=int, default=20_000, help="training scenes")
     parser.add_argument("--test", type=int, default=1000, help="test scenes")
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=1)
