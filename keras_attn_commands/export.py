@@ -162,6 +162,8 @@ def _export(arguments, choices):
                 f"Expected a file of sentences. Received: an empty {arguments.sentences}."
             )
     choices = {**choices, "card": run.card}
+    if run.image_format is not None and arguments.format != "onnx-text":
+        choices = {**choices, "image_format": run.image_format}
     if arguments.sample is not None:
         choices = {**choices, "sample_inputs": _sample(arguments.sample)}
     tokenizers = run.source_tokenizer, run.target_tokenizer

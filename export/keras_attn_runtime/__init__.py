@@ -8,6 +8,7 @@ from keras_attn_runtime.errors import (
     ProviderError,
     SentenceError,
 )
+from keras_attn_runtime.image_files import read_image
 from keras_attn_runtime.stepped_model import SteppedModel
 from keras_attn_runtime.streaming_translator import StreamingTranslator
 from keras_attn_runtime.translation import Hypothesis, Translation
@@ -27,4 +28,5 @@ __all__ = [
     "StreamingTranslator",
     "Translation",
     "Translator",
+    "read_image",
 ]

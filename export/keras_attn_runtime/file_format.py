@@ -5,12 +5,14 @@ that other modules need not distinguish the formats.
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.json_values import is_object
+from keras_attn_runtime.image_format import CHANNELS, FILTERS, ImageFormat
+from keras_attn_runtime.json_values import is_list, is_object
 from keras_attn_runtime.options import LARGEST_INT32
 
 FORMATS = ("1", "2")
@@ -67,11 +69,14 @@ class Input:
         kind: string, "ids", "image", "features", "audio" or "series".
         dtype: string, a NumPy dtype such as "int32".
         shape: tuple of ints and strings; a string names an axis of any size.
+        image: `ImageFormat`, how image files become this input, or `None` if the file does not
+            define it.
     """
 
     kind: str
     dtype: str
     shape: tuple[int | str, ...]
+    image: ImageFormat | None = None
 
 
 @dataclass(frozen=True)
@@ -246,7 +251,26 @@ def _input(reader: "_Reader") -> Input:
     shape = reader.get("shape", list)
     if not all(isinstance(size, (int, str)) and not isinstance(size, bool) for size in shape):
         reader.refuse("shape", "that is a list of numbers and names")
-    return Input(reader.get("kind", str), reader.get("dtype", str), tuple(shape))
+    image = None
+    if reader.get("image", (dict, type(None)), None) is not None:
+        image = _image_format(reader.part("image"))
+        if len(shape) != 4 or shape[-1] != image.num_channels:
+            reader.refuse("shape", f"with 4 axes, the last of size {image.num_channels}")
+    return Input(reader.get("kind", str), reader.get("dtype", str), tuple(shape), image)
+
+
+def _image_format(reader: "_Reader") -> ImageFormat:
+    channels = reader.get("channels", str, "rgb")
+    if channels not in CHANNELS:
+        reader.refuse("channels", f"in {list(CHANNELS)}")
+    resize = reader.get("resize", (str, type(None)), None)
+    if resize is not None and resize not in FILTERS:
+        reader.refuse("resize", f"in {list(FILTERS)}, or null,")
+    scale, offset = (
+        reader.numbers(name, CHANNELS[channels], default)
+        for name, default in (("scale", 1.0), ("offset", 0.0))
+    )
+    return ImageFormat(channels, scale, offset, resize)
 
 
 def _side(reader: "_Reader") -> Side:
@@ -310,6 +334,18 @@ class _Reader:
         if not 0 <= value <= LARGEST_INT32:  # false for nan too
             self.refuse(name, f"in [0, {LARGEST_INT32}]")
         return value
+
+    def numbers(self, name: str, count: int, default: float) -> tuple[float, ...]:
+        """Returns `count` finite numbers; a number instead of a list is repeated."""
+        value = self.get(name, (int, float, list), default)
+        values: list[Any] = value if is_list(value) else [value] * count
+        are_numbers = all(
+            isinstance(each, (int, float)) and not isinstance(each, bool) and math.isfinite(each)
+            for each in values
+        )
+        if not are_numbers or len(values) != count:
+            self.refuse(name, f"that is a finite number or a list of {count} of them")
+        return tuple(float(each) for each in values)
 
     def refuse(self, name: str, expected: str) -> NoReturn:
         """Raises the error for a value that is not as expected."""

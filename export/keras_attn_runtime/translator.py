@@ -4,6 +4,8 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, Unpack
 
+import numpy.typing as npt
+
 from keras_attn_runtime.array_inputs import ArrayReader, Rows
 from keras_attn_runtime.array_types import Ids
 from keras_attn_runtime.batch_runner import BatchRunner
@@ -285,23 +287,36 @@ class Translator(PickledArguments):
             Translator("captions.onnx").generate({"image": images})[0].text    # 'a red house'
         """
         checked, call = self._begin(options)
-        if self._reader is not None:
-            raise ModelFileError(
-                "Expected a file whose inputs are arrays. Received: inputs="
-                f"{list(self.settings.inputs)}. Give texts to `translate`, or ids to "
-                "`translate_ids`."
-            )
-        sources = ArrayReader(self.settings.inputs, self.settings.source).read(inputs)
-        if target_prefix is not None:
-            self._require_target_prefix()
-            several = target_prefix if isinstance(target_prefix, (list, tuple)) else [target_prefix]
-            prefix = read_prefix(target_prefix, call)
-            if any(isinstance(each, str) for each in several):
-                tokenizer = self._require_tokenizer("target")
-                sources = self._prefixes.of_texts(sources, prefix, tokenizer)
-            else:
-                sources = self._prefixes.of_ids(sources, prefix)
+        sources = self._array_reader().read(inputs)
+        sources = self._with_prefix(sources, target_prefix, call)
         return collect_results(sources, lambda sources: self._run(sources, checked, call))
+
+    @list_options
+    def generate_iterable(
+        self,
+        rows: Iterable[Mapping[str, npt.ArrayLike]],
+        target_prefix: str | Ids | Iterable[str | Ids] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Iterator[Translation]:
+        """Generates lazily, in constant memory: for any number of inputs that are not text.
+
+        Args:
+            rows: iterable of dicts from the name of each input of the file to an array without a
+                batch axis, read at most one window ahead.
+            target_prefix: see `generate`. An iterable is also read at most one window ahead.
+            **options: see `Options`; they are checked at once, not at the first result.
+
+        Returns:
+            Iterator of `Translation`, one for each row, in the same order. If a row cannot be read,
+            the iterator first yields all earlier results and then raises the error.
+
+        Raises:
+            See `generate`.
+        """
+        checked, call = self._begin(options)
+        sources = self._array_reader().read_rows(read(rows, call))
+        sources = self._with_prefix(sources, target_prefix, call)
+        return yield_finished(self._run(sources, checked, call))
 
     @list_options
     def score(
@@ -437,9 +452,36 @@ class Translator(PickledArguments):
         if self._reader is None:
             raise ModelFileError(
                 "Expected a file with the input 'source_ids'. Received: inputs="
-                f"{list(self.settings.inputs)}. Give arrays to `generate`."
+                f"{list(self.settings.inputs)}. Give arrays to `generate`, or image files to the "
+                "command with `--images`."
             )
         return self._reader
+
+    def _array_reader(self) -> ArrayReader:
+        if self._reader is not None:
+            raise ModelFileError(
+                "Expected a file whose inputs are arrays. Received: inputs="
+                f"{list(self.settings.inputs)}. Give texts to `translate`, or ids to "
+                "`translate_ids`."
+            )
+        return ArrayReader(self.settings.inputs, self.settings.source)
+
+    def _with_prefix(
+        self,
+        sources: Iterable[Source],
+        target_prefix: str | Ids | Iterable[str | Ids] | None,
+        call: Call,
+    ) -> Iterable[Source]:
+        """Adds prefixes to sources: texts if any of them is a string, otherwise ids."""
+        if target_prefix is None:
+            return sources
+        self._require_target_prefix()
+        several = target_prefix if isinstance(target_prefix, (list, tuple)) else [target_prefix]
+        prefix = read_prefix(target_prefix, call)
+        if any(isinstance(each, str) for each in several):
+            tokenizer = self._require_tokenizer("target")
+            return self._prefixes.of_texts(sources, prefix, tokenizer)
+        return self._prefixes.of_ids(sources, prefix)
 
     def _require_tokenizer(self, side: Literal["source", "target"]) -> Tokenizer:
         model = self._model

@@ -10,6 +10,7 @@ from keras_attn.training.compile_for_training import compile_for_training
 from keras_attn.training.consecutive_windows import ConsecutiveWindows
 from keras_attn.training.crossentropy_per_token import crossentropy_per_token
 from keras_attn.training.fit import fit
+from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.inverse_square_root_schedule import InverseSquareRootSchedule
 from keras_attn.training.linear_crossentropy import linear_crossentropy
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
@@ -33,6 +34,7 @@ __all__ = [
     "ConsecutiveWindows",
     "InverseSquareRootSchedule",
     "LossScaleOptimizer",
+    "ImageFormat",
     "ModelCard",
     "Perplexity",
     "RunDirectory",

@@ -7,6 +7,7 @@ from typing import Any, Self
 import keras
 
 from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.model_card import ModelCard
 
 FORMAT = 1
@@ -28,7 +29,8 @@ class RunDirectory:
     `run.json` is a JSON object with `format` (1), `kind`, `model` (a file name), `source` and
     `target` (`{"tokenizer": "sentencepiece", "file", "pad_token_id", "start_token_id",
     "end_token_id"}`, or `{"tokenizer": "none"}`), `files` (names of other files by their purpose)
-    and `card` (see `ModelCard`). `RunDirectory` ignores other keys.
+    and `card` (see `ModelCard`), and for a model that reads images `image_format` (see
+    `ImageFormat`). `RunDirectory` ignores other keys.
 
     Args:
         path: Path of the directory.
@@ -43,6 +45,7 @@ class RunDirectory:
             the target uses `source_tokenizer`.
         files: Dict from the purpose of each additional file to its `Path`.
         card: `ModelCard`.
+        image_format: `ImageFormat`, or `None`.
 
     Raises:
         FileNotFoundError: If the directory, its `run.json` or a tokenizer is missing.
@@ -70,6 +73,8 @@ class RunDirectory:
             self.files = {name: self.path / _string(file) for name, file in files.items()}
             card = description.get("card", {})
             self.card = ModelCard(**{name: card.get(name) for name in vars(ModelCard())})
+            image = description.get("image_format")
+            self.image_format = None if image is None else ImageFormat.from_entries(image)
             sides = [self._tokenizer_arguments(description.get(side, {})) for side in SIDES]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
@@ -89,6 +94,7 @@ class RunDirectory:
         target_tokenizer: Any = None,
         files: Mapping[str, str] | None = None,
         card: ModelCard | None = None,
+        image_format: ImageFormat | None = None,
     ) -> Self:
         """Writes the tokenizers and `run.json`. Call `save_model` afterwards to save the model.
 
@@ -101,6 +107,8 @@ class RunDirectory:
             files: Dict from the purpose of each additional file to its name in the directory, for
                 example `{"vocabulary": "vocabulary.txt"}`. Defaults to `None`: no additional files.
             card: `ModelCard`. Defaults to `None`: an empty card.
+            image_format: `ImageFormat` of the images that the model reads, for the exported file.
+                Defaults to `None`.
 
         Returns:
             The `RunDirectory`.
@@ -116,6 +124,8 @@ class RunDirectory:
                 description[side] = {"tokenizer": "sentencepiece", "file": f"{side}.spm", **ids}
         description["files"] = dict(files or {})
         description["card"] = {} if card is None else card.entries()
+        if image_format is not None:
+            description["image_format"] = image_format.entries()
         with atomic_replace(path / DESCRIPTION) as partial:
             partial.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
         return cls(path)

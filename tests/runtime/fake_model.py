@@ -192,3 +192,35 @@ def build_model(
     helper.set_model_props(model, metadata)
     onnx.checker.check_model(model)
     return model
+
+
+IMAGE = {"kind": "image", "dtype": "float32", "shape": ["batch", "height", 2]}
+
+
+def write_image_model(path, tokenizer_model, image=IMAGE, **settings):
+    """A file whose best hypothesis has the pixels of the image as its ids, row by row.
+
+    Args:
+        path: path of the file.
+        tokenizer_model: bytes of a SentencePiece model.
+        image: dict, the entry of the image in the settings.
+        **settings: see `metadata`.
+    """
+    settings = {"inputs": {"image": image}, "source": None, **settings}
+    model = build_model(metadata(tokenizer_model, ["prefix_ids"], **settings), prefix=True)
+    graph = model.graph
+    del graph.input[0]
+    graph.initializer.append(helper.make_tensor("flat", TensorProto.INT64, [2], [0, -1]))
+    graph.input.append(
+        helper.make_tensor_value_info("image", TensorProto.FLOAT, list(image["shape"]))
+    )
+    nodes = [
+        helper.make_node("Reshape", ["image", "flat"], ["pixels"]),
+        helper.make_node("Cast", ["pixels"], ["source_ids"], to=TensorProto.INT32),
+    ]
+    nodes += list(graph.node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path

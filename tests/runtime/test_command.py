@@ -349,7 +349,8 @@ def test_closed_streams(start_command, model_path, closed):
         assert (process.returncode, output) == (0, b"two dogs\n")
     else:
         assert (process.returncode, output) == (1, b"")
-        assert messages.startswith(b"error: Expected standard input and standard output.")
+        name = [b"standard input. Received: stdin", b"standard output. Received: stdout"][closed]
+        assert messages.startswith(b"error: Expected " + name)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

@@ -32,6 +32,7 @@ def export_saved_model(
     max_source_characters: int | None = None,
     allow_nonfinite: bool = False,
     card: Any = None,
+    image_format: Any = None,
 ) -> Any:
     """Exports a `GenerationModel` to a TensorFlow SavedModel, for instance for TensorFlow Serving.
 
@@ -100,6 +101,8 @@ def export_saved_model(
             compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store with the other metadata in `assets.extra/keras_attn.json`.
             Defaults to `None`.
+        image_format: `ImageFormat` of the input images, stored with the other metadata.
+            Defaults to `None`.
 
     Returns:
         The `ParityReport` of the comparison with Keras.
@@ -156,7 +159,7 @@ def export_saved_model(
         loaded = tf.saved_model.load(str(partial))
         name = "serving_default" if function.source is None else "ids"
         report = comparison.compare(_runner(loaded, name))
-        metadata = describe(function, source_tokenizer, target_tokenizer, card)
+        metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
         metadata |= describe_card(card, report)
         (partial / METADATA).parent.mkdir()
         (partial / METADATA).write_text(json.dumps(metadata, indent=1), encoding="utf-8")

@@ -18,7 +18,11 @@ LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast")
 
 
 def describe(
-    function: Any, source_tokenizer: Any = None, target_tokenizer: Any = None, card: Any = None
+    function: Any,
+    source_tokenizer: Any = None,
+    target_tokenizer: Any = None,
+    card: Any = None,
+    image_format: Any = None,
 ) -> Any:
     """Returns the metadata of an exported file.
 
@@ -27,21 +31,18 @@ def describe(
         source_tokenizer: `SentencePieceTokenizer` to store in the file, or `None`.
         target_tokenizer: `SentencePieceTokenizer` to store in the file, or `None`.
         card: `ModelCard` with the languages, or `None`.
+        image_format: `ImageFormat` of the images that the model reads, or `None`.
 
     Returns:
         Dict of strings.
+
+    Raises:
+        ValueError: If there is an image format, and the model has no input that fits it.
     """
     target_tokenizer, card = target_tokenizer or source_tokenizer, card or ModelCard()
     settings = {
         "kind": "generation",
-        "inputs": {
-            name: {
-                "kind": input_kind(each),
-                "dtype": each.dtype,
-                "shape": list(function.dimensions[name]),
-            }
-            for name, each in function.inputs.items()
-        },
+        "inputs": _inputs(function, image_format),
         "source": _side(function.source, source_tokenizer, card.source_language),
         "target": _side(function.target, target_tokenizer, card.target_language),
         "search": _search(function),
@@ -83,6 +84,37 @@ def input_kind(tensor: Any) -> str:
         return "ids"
     is_image = len(tensor.shape) == 4 and tensor.shape[-1] in (1, 3, 4)
     return "image" if is_image else "features"
+
+
+def _inputs(function, image_format):
+    """Returns the kinds, dtypes and shapes of the inputs of the encoder."""
+    inputs = {
+        name: {
+            "kind": input_kind(each),
+            "dtype": each.dtype,
+            "shape": list(function.dimensions[name]),
+        }
+        for name, each in function.inputs.items()
+    }
+    if image_format is None:
+        return inputs
+    images = {name: each for name, each in inputs.items() if each["kind"] == "image"}
+    shapes = {name: tuple(each["shape"]) for name, each in inputs.items()}
+    if not images or any(shapes[name][-1] != image_format.num_channels for name in images):
+        raise ValueError(
+            "Expected an image_format only for images of shape (batch, height, width, "
+            f"{image_format.num_channels}), because of channels={image_format.channels!r}. "
+            f"Received: inputs of the shapes {shapes}. Set `channels`, or omit the image_format."
+        )
+    for each in images.values():
+        if "float" not in each["dtype"] and (image_format.scale, image_format.offset) != (1, 0):
+            raise ValueError(
+                "Expected an image_format with scale=1 and offset=0 for images of integers. "
+                f"Received: scale={image_format.scale}, offset={image_format.offset} for "
+                f"dtype={each['dtype']!r}. Declare the keras.Input as float32."
+            )
+        each["image"] = image_format.entries()
+    return inputs
 
 
 def _side(side, tokenizer, language):
