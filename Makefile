@@ -110,7 +110,7 @@ test-slow: .venv/installed
 	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(WORKERS) -m slow
 
 BACKEND_TESTS := $(addprefix tests/,_backend _decoding_state _drop_ins _layer _random _serialization attention \
-		decoders encoders masks models output_layers positions rnn search testing training transformer) \
+		decoders encoders forecasting masks models output_layers positions rnn search testing training transformer) \
 	$(addprefix tests/test_,configurations.py keras_style.py time_distributed.py)
 
 # Compiling small functions takes nearly all the time, so fewer optimizations are faster.

@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from keras_attn import files, training
+from keras_attn import files, forecasting, training
 from keras_attn._layer.quantization import refuse_quantization
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record_attention_scores
@@ -138,6 +138,7 @@ __all__ = [
     "ensemble_model",
     "export",
     "files",
+    "forecasting",
     "masked_language_model",
     "record_attention_scores",
     "rnn_seq2seq",

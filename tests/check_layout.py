@@ -38,6 +38,7 @@ ORDER = (
     "decoders",
     "search",
     "models",
+    "forecasting",
     "testing",
     "text",
     "training",

@@ -10,7 +10,13 @@ import pytest
 import keras_attn
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 
-PACKAGES = ("keras_attn", "keras_attn.text", "keras_attn.training", "keras_attn.visualize")
+PACKAGES = (
+    "keras_attn",
+    "keras_attn.forecasting",
+    "keras_attn.text",
+    "keras_attn.training",
+    "keras_attn.visualize",
+)
 OPTIONAL_PACKAGES = ("keras_attn.export",)
 """Packages that need more than a backend; their docstrings are checked where they load."""
 

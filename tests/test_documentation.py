@@ -79,3 +79,12 @@ def test_the_guide_of_attention():
         keras_attn.rnn_seq2seq(300, 300, units=16, embedding_dim=16)[0], names["decoder"]
     )
     assert trainer.output_shape[-1] == 300
+
+
+@pytest.mark.slow
+def test_the_guide_of_forecasting(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    names = run_blocks("docs/forecasting.md", {})
+    assert names["results"]["attention_scores"].shape == (2, 12, 36)
+    assert Path("forecast.png").exists() and Path("forecaster.keras").exists()

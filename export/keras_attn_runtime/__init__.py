@@ -1,4 +1,4 @@
-"""Translates text with an ONNX file exported by keras_attn, without Keras or TensorFlow."""
+"""Runs ONNX files exported by keras_attn, without Keras or TensorFlow."""
 
 from keras_attn_runtime.cancellation import CancelToken
 from keras_attn_runtime.errors import (
@@ -8,6 +8,7 @@ from keras_attn_runtime.errors import (
     ProviderError,
     SentenceError,
 )
+from keras_attn_runtime.forecaster import Forecaster
 from keras_attn_runtime.image_files import read_image
 from keras_attn_runtime.stepped_model import SteppedModel
 from keras_attn_runtime.streaming_translator import StreamingTranslator
@@ -20,6 +21,7 @@ __all__ = [
     "CancelToken",
     "Cancelled",
     "DeadlineExceeded",
+    "Forecaster",
     "Hypothesis",
     "ModelFileError",
     "ProviderError",

@@ -1,26 +1,17 @@
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
 from keras_attn_runtime.array_types import Arrays, Integers
 from keras_attn_runtime.cancellation import Call
-from keras_attn_runtime.checksum import verify_checksum
 from keras_attn_runtime.errors import ModelFileError, run_failures
-from keras_attn_runtime.file_checksum import (
-    WEIGHTS_KEY,
-    load_unchanged,
-    verify_file_checksum,
-    verify_weights_checksum,
-    weights_of,
-)
 from keras_attn_runtime.file_format import Settings, Side, tokenizer_of
-from keras_attn_runtime.foreign_files import describe_foreign
+from keras_attn_runtime.open_model import open_model
 from keras_attn_runtime.outputs import SearchOutputs, check_outputs
 from keras_attn_runtime.pickled_arguments import PickledArguments
-from keras_attn_runtime.session import Providers, create_session
+from keras_attn_runtime.session import Providers
 from keras_attn_runtime.session_pool import SessionPool
 from keras_attn_runtime.tokenizer import Tokenizer
 
@@ -72,23 +63,16 @@ class ExportedModel(PickledArguments):
         num_threads: int | None = None,
         num_sessions: int = 1,
     ) -> None:
-        given, path = Path(path), _file(Path(path))
-        weights = weights_of(path)
-
-        def load() -> "tuple[list[onnxruntime.InferenceSession], dict[str, str], Settings]":
-            verify_file_checksum(path)
-            sessions = [create_session(path, providers, num_threads) for _ in range(num_sessions)]
-            metadata = _metadata(sessions[0])
-            settings = Settings.from_metadata(metadata, _input_names(sessions[0]))
-            verify_checksum(metadata)
-            verify_weights_checksum(path, metadata)
-            return sessions, metadata, settings
-
-        self._sessions, metadata, self.settings = load_unchanged(load, path, weights)
+        opened = open_model(
+            path,
+            lambda session, metadata: Settings.from_metadata(metadata, _input_names(session)),
+            providers,
+            num_threads,
+            num_sessions,
+        )
+        self._sessions, metadata, self.settings = opened.sessions, opened.metadata, opened.settings
         self._pool = SessionPool(self._sessions)
-        # If a user edited the file and deleted its checksums, the weights have no checksum either.
-        has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
-        self.files = [path, weights] if has_weights else [path]
+        self.files = opened.files
         self.supports_target_prefix = PREFIX in self.settings.search_inputs
         self.is_stochastic = SEEDS in self.settings.search_inputs
         outputs = self._check_signature()
@@ -192,15 +176,6 @@ class ExportedModel(PickledArguments):
         return outputs
 
 
-def _metadata(session: "onnxruntime.InferenceSession") -> dict[str, str]:
-    try:
-        return session.get_modelmeta().custom_metadata_map
-    except UnicodeDecodeError as error:
-        raise ModelFileError(
-            f"The metadata of the file is not text ({error}). The file is damaged; export it again."
-        ) from error
-
-
 def _input_names(session: "onnxruntime.InferenceSession") -> list[str]:
     return [each.name for each in session.get_inputs()]
 
@@ -232,16 +207,3 @@ def _padded(rows: Sequence[Sequence[int]], pad_token_id: int) -> Integers:
     for row, values in zip(ids, rows, strict=True):
         row[: len(values)] = values
     return ids
-
-
-def _file(path: Path) -> Path:
-    """Returns the ONNX file of a path that may be a directory."""
-    if not path.is_dir():
-        return path
-    inside = path / "model.onnx"
-    if inside.is_file():
-        return inside
-    foreign = describe_foreign(path) or "a directory without it. Give an ONNX file."
-    raise IsADirectoryError(
-        f"Expected a file, or a directory with model.onnx. Received: {str(path)!r}, {foreign}"
-    )

@@ -20,6 +20,9 @@ PREFIX = "keras_attn."
 KIND = "generation"
 """The entry "kind" in the settings of files that a `Translator` can run."""
 
+SERIES = "series"
+"""The entry "kind" in the settings of files that a `Forecaster` can run."""
+
 _MISSING = object()
 
 
@@ -131,31 +134,121 @@ class Settings:
         Raises:
             ModelFileError: if the metadata is missing, of an unknown format, or malformed.
         """
-        if f"{PREFIX}format" not in metadata:
+        return _settings(*_entries(metadata, input_names))
+
+
+@dataclass(frozen=True)
+class SeriesSettings:
+    """The metadata of an exported forecaster.
+
+    Attributes:
+        format: int, the format of the file.
+        inputs: dict from the name of each input to its `Input`, without `seeds`.
+        targets, past_covariates, future_covariates: lists of strings, names of the columns of the
+            inputs.
+        time_column: string, name of the column with the times in CSV files, or `None`.
+        horizon: int, number of time steps that the file predicts.
+        min_window: int, smallest number of past time steps.
+        num_paths: int, number of sampled paths of each series.
+        quantiles: list of floats in (0, 1), levels of the quantiles.
+        versions: dict, versions of the libraries that wrote the file.
+    """
+
+    format: int
+    inputs: dict[str, Input]
+    targets: list[str]
+    past_covariates: list[str]
+    future_covariates: list[str]
+    time_column: str | None
+    horizon: int
+    min_window: int
+    num_paths: int
+    quantiles: list[float]
+    versions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def window(self) -> int | None:
+        """int, number of past time steps, or `None` if it may be any number."""
+        size = self.inputs["past_targets"].shape[1]
+        return size if isinstance(size, int) else None
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str]) -> "SeriesSettings":
+        """Reads the metadata of a file.
+
+        Args:
+            metadata: dict of strings, the `metadata_props` of an ONNX file.
+
+        Returns:
+            `SeriesSettings`.
+
+        Raises:
+            ModelFileError: if the metadata is missing, of an unknown format or of another kind, or
+                malformed.
+        """
+        number, entries, _ = _entries(metadata)
+        root = _Reader("", entries)
+        kind = root.get("kind", str)
+        if kind != SERIES:
             raise ModelFileError(
-                "Expected an ONNX file exported by keras_attn. "
-                f"Received: metadata_keys={sorted(metadata)}. "
-                "Export the model with `keras-attn export onnx`."
+                f"Expected a file of the kind {SERIES!r}, which forecasts. Received: "
+                f"kind={kind!r}. Run a file of the kind 'generation' with a Translator."
             )
-        number = metadata[f"{PREFIX}format"]
-        if number not in FORMATS:
-            raise ModelFileError(
-                f"Expected a file of format {' or '.join(FORMATS)}. Received: "
-                f"keras_attn.format={number!r}. Install a newer keras-attn-runtime, such as the "
-                "one that was released with the keras-attn that wrote the file."
-            )
-        try:
-            entries = json.loads(metadata[f"{PREFIX}settings"])
-            card = json.loads(metadata.get(f"{PREFIX}card", "{}"))
-            if not is_object(entries) or not is_object(card):
-                raise TypeError("no JSON objects")
-            if number == "1":
-                entries = _from_format_1(entries, metadata, input_names)
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ModelFileError(
-                f"The settings in the file's metadata cannot be read ({error!r}). Export it again."
-            ) from error
-        return _settings(int(number), entries, card)
+        inputs, series = root.part("inputs"), root.part("series")
+        settings = cls(
+            format=number,
+            inputs={name: _input(inputs.part(name)) for name in inputs.entries},
+            targets=series.strings("targets"),
+            past_covariates=series.strings("past_covariates"),
+            future_covariates=series.strings("future_covariates"),
+            time_column=series.get("time_column", (str, type(None)), None),
+            horizon=series.integer("horizon", least=1),
+            min_window=series.integer("min_window", least=1),
+            num_paths=series.integer("num_paths", least=1),
+            quantiles=series.levels("quantiles"),
+            versions=root.get("versions", dict, {}),
+        )
+        columns = {
+            "past_targets": settings.targets,
+            "past_covariates": settings.past_covariates,
+            "future_covariates": settings.future_covariates,
+        }
+        expected = {name: len(each) for name, each in columns.items() if each}
+        received = {name: each.shape[-1] for name, each in settings.inputs.items()}
+        if received != expected or any(len(each.shape) != 3 for each in settings.inputs.values()):
+            root.refuse("inputs", f"that has the numbers of columns {expected}")
+        return settings
+
+
+def _entries(
+    metadata: Mapping[str, str], input_names: Iterable[str] = ()
+) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """Returns the number of the format, the settings in format 2, and the card."""
+    if f"{PREFIX}format" not in metadata:
+        raise ModelFileError(
+            "Expected an ONNX file exported by keras_attn. "
+            f"Received: metadata_keys={sorted(metadata)}. "
+            "Export the model with `keras-attn export onnx`."
+        )
+    number = metadata[f"{PREFIX}format"]
+    if number not in FORMATS:
+        raise ModelFileError(
+            f"Expected a file of format {' or '.join(FORMATS)}. Received: "
+            f"keras_attn.format={number!r}. Install a newer keras-attn-runtime, such as the "
+            "one that was released with the keras-attn that wrote the file."
+        )
+    try:
+        entries = json.loads(metadata[f"{PREFIX}settings"])
+        card = json.loads(metadata.get(f"{PREFIX}card", "{}"))
+        if not is_object(entries) or not is_object(card):
+            raise TypeError("no JSON objects")
+        if number == "1":
+            entries = _from_format_1(entries, metadata, input_names)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ModelFileError(
+            f"The settings in the file's metadata cannot be read ({error!r}). Export it again."
+        ) from error
+    return int(number), entries, card
 
 
 def tokenizer_of(metadata: Mapping[str, str], side: str) -> str:
@@ -222,9 +315,10 @@ def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Set
     root = _Reader("", entries)
     kind = root.get("kind", str)
     if kind != KIND:
+        advice = "a Forecaster" if kind == SERIES else "ONNX Runtime directly"
         raise ModelFileError(
             f"Expected a file of the kind {KIND!r}, with a search inside. Received: kind={kind!r}. "
-            "Run it with ONNX Runtime directly."
+            f"Run it with {advice}."
         )
     inputs = root.part("inputs")
     search = root.part("search")
@@ -327,6 +421,20 @@ class _Reader:
         if not least <= value <= most:
             self.refuse(name, f"in [{least}, {most}]")
         return value
+
+    def strings(self, name: str) -> list[str]:
+        """Returns a list of strings, empty if it is missing."""
+        values: list[Any] = self.get(name, list, [])
+        if not all(isinstance(each, str) for each in values):
+            self.refuse(name, "that is a list of strings")
+        return values
+
+    def levels(self, name: str) -> list[float]:
+        """Returns a list of numbers in (0, 1)."""
+        values: list[Any] = self.get(name, list)
+        if not all(isinstance(each, float) and 0 < each < 1 for each in values):
+            self.refuse(name, "that is a list of numbers in (0, 1)")
+        return values
 
     def number(self, name: str) -> float:
         """Returns a number in [0, 2**31 - 1]."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
 
 def num_replicas() -> int:
@@ -33,6 +34,23 @@ def sum_over_replicas(tensors: list[Any]) -> list[Any]:
         with tf.device(devices[0]):
             tensors = [tf.identity(tensor) for tensor in tensors]
     return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+
+def global_mean(loss_sum: Any, count: Any) -> Any:
+    """Computes the mean loss of the global batch, for the loss of one replica.
+
+    Args:
+        loss_sum: Scalar tensor, sum of the losses of this replica.
+        count: Float scalar tensor, number of losses of this replica.
+
+    Returns:
+        Scalar tensor: the global mean divided by the number of replicas, with the gradient of this
+        replica's losses. It is 0 if there are no losses.
+    """
+    global_sum, global_count = sum_over_replicas([ops.stop_gradient(loss_sum), count])
+    global_count = ops.maximum(global_count, 1.0)
+    share = loss_sum / global_count
+    return share + ops.stop_gradient(global_sum / global_count / num_replicas() - share)
 
 
 def num_data_replicas(model: keras.Model) -> int:

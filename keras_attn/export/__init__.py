@@ -2,6 +2,7 @@
 
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.formats.export_forecaster_onnx import export_forecaster_onnx
 from keras_attn.export.formats.export_functional_onnx import export_functional_onnx
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
@@ -18,6 +19,7 @@ __all__ = [
     "ImageFormat",
     "ModelCard",
     "ParityReport",
+    "export_forecaster_onnx",
     "export_functional_onnx",
     "export_onnx",
     "export_onnx_steps",

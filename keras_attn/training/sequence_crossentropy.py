@@ -3,7 +3,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn._backend.replicas import num_replicas, sum_over_replicas
+from keras_attn._backend.replicas import global_mean
 from keras_attn._types import Tensor
 from keras_attn.output_layers.projection import projection_operands
 from keras_attn.training.crossentropy_per_token import crossentropy_per_token
@@ -106,7 +106,7 @@ class SequenceCrossentropy(keras.losses.Loss):
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Any:
         labels, _, weights, num_tokens = self._weigh(y_true, sample_weight)
         loss_sum = ops.sum(weighted(self.call(labels, y_pred), weights))
-        return _global_mean(loss_sum, num_tokens)
+        return global_mean(loss_sum, num_tokens)
 
     def from_features(
         self,
@@ -134,7 +134,7 @@ class SequenceCrossentropy(keras.losses.Loss):
         loss_sum, statistics = linear_crossentropy(
             labels, features, kernel, weights, self.label_smoothing, is_real
         )
-        loss = _global_mean(loss_sum, num_tokens)
+        loss = global_mean(loss_sum, num_tokens)
         return loss, TokenStatistics(statistics, kernel.shape[0])
 
     def has_statistics_for(self, metric: keras.metrics.Metric) -> bool:
@@ -166,11 +166,3 @@ class SequenceCrossentropy(keras.losses.Loss):
             "ignore_class": self.ignore_class,
             "fused": self.fused,
         }
-
-
-def _global_mean(loss_sum, num_tokens):
-    """Returns the global mean divided by the number of replicas, with this replica's gradient."""
-    global_sum, global_tokens = sum_over_replicas([ops.stop_gradient(loss_sum), num_tokens])
-    global_tokens = ops.maximum(global_tokens, 1.0)
-    share = loss_sum / global_tokens
-    return share + ops.stop_gradient(global_sum / global_tokens / num_replicas() - share)

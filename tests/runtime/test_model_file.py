@@ -202,7 +202,7 @@ def test_file_replaced_while_loading_is_loaded_again(
             (tmp_path / "new.onnx").replace(path)
         return session
 
-    monkeypatch.setattr("keras_attn_runtime.exported_model.create_session", create_and_replace)
+    monkeypatch.setattr("keras_attn_runtime.open_model.create_session", create_and_replace)
     if replacements == 5 and num_workers == 1:
         with pytest.raises(ModelFileError, match="model.onnx', which was replaced.*5 times"):
             Translator(path, num_workers=num_workers)

@@ -20,8 +20,8 @@ from keras_attn_runtime.translator import Translator
 HELP = "translate standard input, line by line"
 DESCRIPTION = (
     "Translates standard input, one sentence per line, and writes one line to standard output for "
-    "each input line, in the same order. Only \\n ends a line. With --images, writes the name, a tab "
-    "and the caption of each image file of a directory."
+    "each input line, in the same order. Only \\n ends a line. With --images, writes the name, a "
+    "tab and the caption of each image file of a directory."
 )
 
 

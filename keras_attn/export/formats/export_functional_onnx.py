@@ -1,5 +1,6 @@
 import contextlib
 import warnings
+from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
@@ -83,6 +84,36 @@ def export_functional_onnx(
     export_functional_onnx(model, "classifier.onnx", np.array([[5, 6, 7, 2], [8, 9, 2, 0]]))
     ```
     """
+    return write_functional_onnx(
+        model, path, sample_inputs, tolerance, dynamic_sizes, allow_nonfinite
+    )
+
+
+def write_functional_onnx(
+    model: Any,
+    path: str | PathLike[str],
+    sample_inputs: Any,
+    tolerance: float,
+    dynamic_sizes: Any = None,
+    allow_nonfinite: bool = False,
+    describe: Callable[[Any], dict[str, str]] | None = None,
+) -> Any:
+    """Exports a functional model like `export_functional_onnx`, with metadata.
+
+    Args:
+        model: See `export_functional_onnx`.
+        path: See `export_functional_onnx`.
+        sample_inputs: See `export_functional_onnx`.
+        tolerance: See `export_functional_onnx`.
+        dynamic_sizes: See `export_functional_onnx`. Defaults to `None`.
+        allow_nonfinite: See `export_functional_onnx`. Defaults to `False`.
+        describe: Function that returns the metadata of the file, a dict of strings. Its argument is
+            a dict from the name of each input and output to its axes. Defaults to `None`: no
+            metadata.
+
+    Returns:
+        Float, the largest difference.
+    """
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
         raise ValueError(f"Expected a functional Keras model. Received: model={model}.")
@@ -97,7 +128,8 @@ def export_functional_onnx(
         batches, fixed = _expected_batches(function, arrays, dynamic_sizes)
         dimensions = function.dimensions(arrays, batches, fixed)
         converted = convert(trace(function.traceable(), function.signature, model.variables))
-        clean(converted, dimensions, {}, (*PASSES, top_k_of_no_rows))
+        metadata = {} if describe is None else describe(dimensions)
+        clean(converted, dimensions, metadata, (*PASSES, top_k_of_no_rows))
         run = file.write(converted)
         return max(_compare(function, feed, expected, run, tolerance) for feed, expected in batches)
 
@@ -116,7 +148,7 @@ def _expected_batches(function, arrays, dynamic_sizes):
         warnings.warn(
             f"The exported file has the fixed size {sizes.pop()} for {describe_axes(axes)}: "
             f"{reason}. If the model supports other sizes, pass them as `dynamic_sizes`.",
-            stacklevel=3,
+            stacklevel=4,
         )
     fixed = {pair for axes in failures for pair in axes}
     has_free_rows = all(

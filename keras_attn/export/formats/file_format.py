@@ -55,10 +55,42 @@ def describe(
         source_tokenizer is None or target_tokenizer.model != source_tokenizer.model
     ):
         entries[f"{PREFIX}target_tokenizer"] = _base64(target_tokenizer)
-    # A damaged vocabulary can crash SentencePiece, so the runtime verifies this checksum first.
-    content = json.dumps(entries, sort_keys=True).encode()
-    entries[f"{PREFIX}checksum"] = hashlib.sha256(content).hexdigest()
-    return entries
+    return _with_checksum(entries)
+
+
+def describe_series(sampler: Any, names: Any, inputs: Any, dimensions: Any) -> Any:
+    """Returns the metadata of an exported forecaster.
+
+    Args:
+        sampler: `PathSampler`.
+        names: Dict with the lists of strings `targets`, `past_covariates` and `future_covariates`,
+            and `time_column`, a string or `None`.
+        inputs: List of symbolic inputs of the series, without `seeds`.
+        dimensions: Dict from the names of inputs to their axes.
+
+    Returns:
+        Dict of strings.
+    """
+    settings = {
+        "kind": "series",
+        "inputs": {
+            each.name: {
+                "kind": "series",
+                "dtype": each.dtype,
+                "shape": list(dimensions[each.name]),
+            }
+            for each in inputs
+        },
+        "series": {
+            **names,
+            "horizon": sampler.forecaster.horizon,
+            "min_window": max(sampler.forecaster.lags, default=1),
+            "num_paths": sampler.num_paths,
+            "quantiles": sampler.quantiles,
+        },
+        "versions": _versions(),
+    }
+    return _with_checksum({f"{PREFIX}format": FORMAT, f"{PREFIX}settings": _json(settings)})
 
 
 def describe_card(card: Any = None, report: Any = None) -> Any:
@@ -138,6 +170,12 @@ def _search(function):
         "beam_width": function.beam_width,
         "num_hypotheses": function.num_hypotheses,
     }
+
+
+def _with_checksum(entries):
+    # A damaged vocabulary can crash SentencePiece, so the runtime verifies this checksum first.
+    content = json.dumps(entries, sort_keys=True).encode()
+    return {**entries, f"{PREFIX}checksum": hashlib.sha256(content).hexdigest()}
 
 
 def _base64(tokenizer):

@@ -1,0 +1,74 @@
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from keras import ops
+
+from keras_attn._layer.argument_checks import is_finite
+from keras_attn._types import Tensor
+
+SCALINGS = ("mean_abs", "std", "none")
+SMALLEST_RATIO = 1e-4
+"""Smallest standard deviation, relative to the mean absolute value. Below it, a series counts as
+constant, and its scale is the mean absolute value: a tiny scale would make later values huge."""
+
+
+Scaling: TypeAlias = str | Sequence[Sequence[float]]
+"""A name of `SCALINGS`, or fixed numbers: lists of the shift and the scale of each target."""
+
+
+def series_scale(values: Tensor, observed: Tensor, scaling: Scaling) -> tuple[Any, Any]:
+    """Computes the shift and the scale of each series from its observed values.
+
+        "mean_abs"  shift = 0, scale = mean |y|
+        "std"       shift = mean y, scale = standard deviation of y, or mean |y| if y is constant
+        "none"      shift = 0, scale = 1
+        (a, b)      shift = a, scale = b
+
+    A scale of 0 is replaced by 1, for instance that of a series of zeros or without any value.
+
+    Args:
+        values: Float32 tensor of shape `(batch, time, D)`, with 0 for missing values.
+        observed: Float32 tensor of the same shape, 1 for observed and 0 for missing values.
+        scaling: See above.
+
+    Returns:
+        Tuple of shift and scale, float32 of shape `(batch, D)`.
+    """
+    zeros = ops.zeros_like(values[:, 0])  # (B, D)
+    if not isinstance(scaling, str):
+        shift, scale = (ops.convert_to_tensor(each, "float32") for each in scaling)
+        return zeros + shift, zeros + scale
+    if scaling == "none":
+        return zeros, zeros + 1.0
+    count = ops.maximum(ops.sum(observed, axis=1), 1.0)
+    mean_abs = ops.sum(ops.abs(values), axis=1) / count
+    shift, scale = zeros, mean_abs
+    if scaling == "std":
+        shift = ops.sum(values, axis=1) / count
+        squares = ops.square((values - shift[:, None]) * observed)
+        deviation = ops.sqrt(ops.sum(squares, axis=1) / count)
+        scale = ops.where(deviation > SMALLEST_RATIO * mean_abs, deviation, mean_abs)
+    return shift, ops.where(scale > 0.0, scale, 1.0)
+
+
+def checked_scaling(scaling: Any, num_targets: int) -> Scaling:
+    """Returns the argument `scaling` of a forecaster, with lists instead of other sequences.
+
+    Raises:
+        ValueError: If `scaling` is neither one of `SCALINGS` nor two lists of `num_targets` finite
+            numbers, of which the scales are positive.
+    """
+    if isinstance(scaling, str) and scaling in SCALINGS:
+        return scaling
+    is_pair = isinstance(scaling, list | tuple) and len(scaling) == 2
+    pair = scaling if is_pair else ((), ())
+    parts = [list(each) if isinstance(each, list | tuple) else [] for each in pair]
+    if (
+        any(len(part) != num_targets or not all(map(is_finite, part)) for part in parts)
+        or min(parts[1]) <= 0
+    ):
+        raise ValueError(
+            f"Expected scaling to be one of {SCALINGS}, or a tuple of shifts and positive scales "
+            f"with num_targets={num_targets} numbers each. Received: scaling={scaling!r}."
+        )
+    return parts

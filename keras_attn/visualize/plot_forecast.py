@@ -1,0 +1,118 @@
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_attn._types import TensorLike
+
+
+def plot_forecast(
+    past: TensorLike,
+    quantiles: TensorLike,
+    actual: TensorLike | None = None,
+    attention: TensorLike | None = None,
+    levels: Sequence[float] = (0.05, 0.5, 0.95),
+    title: str | None = None,
+    label: str | None = None,
+) -> Any:
+    """Plots the forecast of one series with its intervals, and the attention over the past.
+
+    The upper plot shows the past, the intervals between the first and the last quantile, the second
+    and the second last, and so on, and the quantile in the middle. The lower plot, if there are
+    attention weights, is a heat map: row t shows the weights of step t over the past.
+
+    Args:
+        past: Array-like of shape `(past,)`, the observed values. NaN marks missing values.
+        quantiles: Array-like of shape `(horizon, Q)`, quantiles of the forecast in increasing
+            order: for one target, `results["quantiles"][series, :, target]` of a `PathSampler`.
+        actual: Array-like of shape `(horizon,)`, the true values. Defaults to `None`.
+        attention: Array-like of shape `(horizon, past)`, attention weights. Defaults to `None`.
+        levels: List of Q floats, the levels of the quantiles, for the legend. Defaults to `(0.05,
+            0.5, 0.95)`.
+        title: String, title above the picture. Defaults to `None`.
+        label: String, name of the target with its unit. Defaults to `None`.
+
+    Returns:
+        The `matplotlib.figure.Figure`. Save the picture with `figure.savefig("forecast.png")`.
+
+    Raises:
+        ValueError: If the shapes do not match.
+        ImportError: If Matplotlib is not installed.
+
+    Example:
+
+    >>> figure = plot_forecast([1.0, 2.0, 3.0], [[3.0, 4.0, 5.0]], attention=[[0.1, 0.2, 0.7]])
+    >>> len(figure.axes)  # forecast, attention, color bar
+    3
+    """
+    past, quantiles = np.asarray(past, "float32"), np.asarray(quantiles, "float32")
+    horizon = len(quantiles)
+    shapes = {"past": past.shape, "quantiles": quantiles.shape}
+    fits = past.ndim == 1 and quantiles.shape == (horizon, len(levels))
+    if actual is not None:
+        actual = np.asarray(actual, "float32")
+        shapes["actual"] = actual.shape
+        fits = fits and actual.shape == (horizon,)
+    if attention is not None:
+        attention = np.asarray(attention, "float32")
+        shapes["attention"] = attention.shape
+        fits = fits and attention.shape == (horizon, len(past))
+    if not fits:
+        raise ValueError(
+            f"Expected past (past,), quantiles (horizon, {len(levels)}), actual (horizon,) and "
+            f"attention (horizon, past). Received: {shapes}. Select one series and one target."
+        )
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
+
+    rows = 1 if attention is None else 2
+    figure, axes = plt.subplots(
+        rows,
+        1,
+        figsize=(9, 3 + 2.2 * (rows - 1)),
+        sharex=True,
+        squeeze=False,
+        layout="constrained",
+        height_ratios=[3, 2][:rows],
+    )
+    ax = axes[0, 0]
+    past_steps, future_steps = np.arange(-len(past) + 1, 1), np.arange(1, horizon + 1)
+    ax.plot(past_steps, past, color="black", linewidth=1.2, label="past")
+    count = len(levels)
+    for low in range(count // 2):
+        high = count - 1 - low
+        name = f"{100 * (levels[high] - levels[low]):.0f} % interval"
+        ax.fill_between(
+            future_steps,
+            quantiles[:, low],
+            quantiles[:, high],
+            color="tab:blue",
+            alpha=0.2 + 0.15 * low,
+            linewidth=0,
+            label=name,
+        )
+    middle = count // 2
+    name = "median" if levels[middle] == 0.5 else f"quantile {levels[middle]:g}"
+    ax.plot(future_steps, quantiles[:, middle], color="tab:blue", linewidth=1.5, label=name)
+    if actual is not None:
+        ax.plot(future_steps, actual, color="tab:red", linewidth=1.2, label="true values")
+    ax.axvline(0.5, color="gray", linewidth=0.8, linestyle=":")
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, fontsize=8, frameon=False)
+    if label is not None:
+        ax.set_ylabel(label, parse_math=False)
+    if title is not None:
+        figure.suptitle(title, parse_math=False)
+    if attention is not None:
+        below = axes[1, 0]
+        extent = (past_steps[0] - 0.5, past_steps[-1] + 0.5, horizon + 0.5, 0.5)
+        image = below.imshow(
+            attention, cmap="viridis", aspect="auto", interpolation="nearest", extent=extent
+        )
+        below.set_ylabel("step of the forecast")
+        below.set_title("attention over the past", fontsize=9)
+        figure.colorbar(image, ax=below, label="weight")
+    axes[-1, 0].set_xlabel("time steps after the last known value")
+    axes[-1, 0].set_xlim(past_steps[0] - 0.5, horizon + 0.5)
+    return figure

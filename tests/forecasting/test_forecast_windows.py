@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+from keras_attn.forecasting import forecast_windows
+
+
+def test_windows_are_consecutive_and_end_with_the_series():
+    time = np.arange(10.0)
+    windows = forecast_windows(
+        np.stack([time, -time], axis=-1),
+        window=3,
+        horizon=2,
+        past_covariates=time[:, None] + 100,
+        future_covariates=time[:, None] + 200,
+        stride=2,
+    )
+    past, future = windows["past_targets"], windows["future_targets"]
+    assert past[..., 0].tolist() == [[1, 2, 3], [3, 4, 5], [5, 6, 7]]
+    assert future[..., 0].tolist() == [[4, 5], [6, 7], [8, 9]]
+    np.testing.assert_array_equal(past[..., 1], -past[..., 0])
+    np.testing.assert_array_equal(windows["past_covariates"], past[..., :1] + 100)
+    np.testing.assert_array_equal(windows["future_covariates"], future[..., :1] + 200)
+
+
+def test_windows_of_wrong_series_raise_an_error():
+    with pytest.raises(ValueError, match=r"window \+ horizon = 5 time steps.*\(4, 1\)"):
+        forecast_windows(np.ones((4, 1)), 3, 2)
+    with pytest.raises(ValueError, match="same number of time steps"):
+        forecast_windows(np.ones((6, 1)), 3, 2, past_covariates=np.ones((5, 1)))
+    with pytest.raises(ValueError, match="same number of time steps"):
+        forecast_windows(np.ones(6), 3, 2)

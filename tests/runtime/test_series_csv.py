@@ -1,0 +1,110 @@
+import io
+import json
+
+import numpy as np
+import pytest
+from keras_attn_runtime.file_format import SeriesSettings
+from keras_attn_runtime.series_csv import CsvColumns, read_series, write_forecasts
+
+from tests.runtime.fake_forecaster import settings
+
+
+def settings_of(**arguments):
+    metadata = {"keras_attn.format": "2", "keras_attn.settings": json.dumps(settings(**arguments))}
+    return SeriesSettings.from_metadata(metadata)
+
+
+PLAIN = settings_of(window=2)
+COVARIATES = settings_of(window=2, targets=("a",), past=("c", "d"), future=("d",))
+LONGER = settings_of(window=4, targets=("a",), future=("d",))
+DATES = """date,a,b
+2024-02-27,1,10
+2024-02-28,2,
+2024-02-29,3,30
+"""
+FUTURE = """a,c,d
+0,0,0
+1,2,3
+4,5,6
+,,7
+,,8
+,,9
+"""
+SHOPS = "shop,a,b\nx,1,2\ny,5,6\nx,3,4\ny,7,8\n"
+
+
+def read(text, settings=PLAIN, time=None, series=None):
+    return read_series(io.StringIO(text), settings, CsvColumns(time, series))
+
+
+def test_last_rows_are_the_window_and_empty_cells_are_missing():
+    (series,) = read(DATES, time="date")
+    np.testing.assert_array_equal(series.arrays["past_targets"], [[2, np.nan], [3, 30]])
+    assert [str(time) for time in series.times] == ["2024-03-01", "2024-03-02", "2024-03-03"]
+
+
+def test_all_rows_are_the_past_of_a_model_with_any_window():
+    (series,) = read(DATES, settings_of())
+    assert len(series.arrays["past_targets"]) == 3
+    assert list(series.times) == [1, 2, 3]
+
+
+def test_rows_of_the_future_have_the_future_covariates():
+    (series,) = read(FUTURE, COVARIATES)
+    np.testing.assert_array_equal(series.arrays["past_targets"], [[1], [4]])
+    np.testing.assert_array_equal(series.arrays["past_covariates"], [[2, 3], [5, 6]])
+    np.testing.assert_array_equal(series.arrays["future_covariates"], [[7], [8], [9]])
+
+
+def test_series_are_separated_by_their_names():
+    first, second = read(SHOPS, series="shop")
+    assert (first.name, second.name) == ("x", "y")
+    np.testing.assert_array_equal(first.arrays["past_targets"], [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(second.arrays["past_targets"], [[5, 6], [7, 8]])
+
+
+@pytest.mark.parametrize(
+    "text, arguments, message",
+    [
+        ("a,c\n1,2\n", {}, r"columns \['b'\] in the file. Received: \['a', 'c'\]"),
+        ("a,b\n", {}, "Expected rows"),
+        ("", {}, r"columns \['a', 'b'\]"),
+        ("a,b\n1,2\n", {}, "at least window=2 rows of the past. Received: 1 rows"),
+        ("a,b\n1,2\n3,x\n", {}, "number in column 'b', line 3. Received: 'x'"),
+        ("a,b\n1,2\n3,inf\n", {}, "Received: 'inf'"),
+        ("a,b\n1,2\n3\n,\n,\n", {}, "at least one value of the targets"),
+        (DATES.replace("02-28", "02-26"), {"time": "date"}, "increasing times"),
+        (DATES.replace("02-29", "03-02"), {"time": "date"}, "2024-02-29 after 2024-02-28.*line 4"),
+        (DATES.replace("2024-02-29", "May"), {"time": "date"}, "in line 4. Received: 'May'"),
+        (DATES, {"time": "day"}, r"columns \['day'\]"),
+        (FUTURE, {"settings": LONGER}, "horizon=3 rows with the future covariates. Received: 6"),
+        (FUTURE.replace(",,8", "1,,8"), {"settings": COVARIATES}, "a='1' in line 6"),
+        (FUTURE.replace(",,8", ",,"), {"settings": COVARIATES}, "column 'd', line 6.*empty cell"),
+        (FUTURE.replace("4,5,6", "4,,6"), {"settings": COVARIATES}, "column 'c', line 4"),
+    ],
+)
+def test_wrong_file_raises_an_error(text, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        read(text, **arguments)
+
+
+def test_forecasts_are_written_by_time_and_target():
+    series = read(DATES, time="date")
+    results = {
+        "mean": np.arange(6.0).reshape(1, 3, 2),
+        "quantiles": np.arange(18.0).reshape(1, 3, 2, 3),
+    }
+    file = io.StringIO()
+    write_forecasts(file, series, results, PLAIN, CsvColumns("date"))
+    lines = file.getvalue().splitlines()
+    assert lines[0] == "date,a_mean,a_q0.1,a_q0.5,a_q0.9,b_mean,b_q0.1,b_q0.5,b_q0.9"
+    assert lines[1:3] == ["2024-03-01,0,0,1,2,1,3,4,5", "2024-03-02,2,6,7,8,3,9,10,11"]
+
+
+def test_forecasts_of_several_series_have_a_column_of_names():
+    series = read(SHOPS, series="shop")
+    results = {"mean": np.zeros((2, 3, 2)), "quantiles": np.zeros((2, 3, 2, 3))}
+    file = io.StringIO()
+    write_forecasts(file, series, results, PLAIN, CsvColumns(None, "shop"))
+    rows = [line.split(",")[:2] for line in file.getvalue().splitlines()]
+    assert rows[0] == ["shop", "step"] and rows[1] == ["x", "1"] and rows[6] == ["y", "3"]
