@@ -18,7 +18,9 @@ NAMES = {  # of an argument of `generate`: ours
     "num_return_sequences": "num_hypotheses",
     "min_new_tokens": "min_length",
     "suppress_tokens": "suppressed_token_ids",
+    "early_stopping": "stop",
 }
+STOPS = {True: "collected", False: "heuristic", "never": "exact"}  # by `early_stopping`
 
 
 @pytest.mark.slow
@@ -26,6 +28,8 @@ NAMES = {  # of an argument of `generate`: ours
 def test_search_equals_generate_of_transformers(setting):
     tables, arguments = SETTINGS[setting]
     arguments = {NAMES.get(name, name): value for name, value in arguments.items()}
+    if "stop" in arguments:
+        arguments["stop"] = STOPS[arguments["stop"]]
     search_class = BeamDecoder if "beam_width" in arguments else GreedyDecoder
     search = search_class(
         TableDecoder(),
