@@ -110,6 +110,16 @@ class Settings:
         """List of the names of the inputs that belong to the search."""
         return self.search["inputs"]
 
+    @property
+    def forced_prefix_ids(self) -> list[int]:
+        """List of the ids with which the search begins every hypothesis, before a prefix."""
+        return self.search.get("forced_prefix_ids", [])
+
+    @property
+    def scores_prefix(self) -> bool:
+        """bool, whether the log probabilities of a prefix are part of the score."""
+        return self.search.get("score_prefix", True)
+
     @classmethod
     def from_metadata(
         cls, metadata: Mapping[str, str], input_names: Iterable[str] = ()

@@ -331,8 +331,9 @@ class Translator(PickledArguments):
         Raises:
             SentenceError: if an item is not valid text or too long, a text has no tokens, or the
                 file allows fewer tokens for this text than the target has.
-            ModelFileError: if the file has no tokenizer, does not support `target_prefix` or pads
-                with the end token, or ONNX Runtime fails on one sentence.
+            ModelFileError: if the file has no tokenizer, does not support `target_prefix`, does not
+                score prefixes (`score_prefix=False`) or pads with the end token, or ONNX Runtime
+                fails on one sentence.
             ValueError: if an option is out of its range, or the number of targets is wrong.
         """
         checked, call = self._begin({"max_length": LARGEST_INT32, **options})
@@ -370,7 +371,12 @@ class Translator(PickledArguments):
     def _scores(
         self, pairs: Iterable[Source], skip_unscorable: bool, options: Options, call: Call
     ) -> Iterator[Translation | Unfinished | None]:
-        return scores(pairs, lambda pairs: self._run(pairs, options, call), skip_unscorable)
+        return scores(
+            pairs,
+            lambda pairs: self._run(pairs, options, call),
+            skip_unscorable,
+            self.settings.forced_prefix_ids,
+        )
 
     def _read_pairs(
         self, texts: Iterable[str], targets: Iterable[str], skip_unscorable: bool, call: Call
@@ -378,6 +384,11 @@ class Translator(PickledArguments):
         """Returns the source of each text, with the target and the end token as its prefix."""
         require_bool("skip_unscorable", skip_unscorable)
         self._require_target_prefix()
+        if not self.settings.scores_prefix:
+            raise ModelFileError(
+                "Expected a file whose search scores the tokens of a prefix, because a target is a "
+                "prefix. Received: score_prefix=False. Export it with `--search score_prefix=true`."
+            )
         end, padding = self.settings.target.end_token_id, self.settings.target.pad_token_id
         if end is None or end == padding:
             raise ModelFileError(

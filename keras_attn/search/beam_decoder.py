@@ -131,6 +131,9 @@ class BeamDecoder(Search):
         suppressed_token_ids: Iterable[int] | None = None,
         repetition_penalty: float = 1.0,
         no_repeat_ngram_size: int = 0,
+        forced_prefix_ids: Iterable[int] | None = None,
+        score_prefix: bool = True,
+        force_end_token: bool = False,
         return_alignments: bool = False,
         return_token_log_probs: bool = False,
         **kwargs: Any,
@@ -148,6 +151,9 @@ class BeamDecoder(Search):
             suppressed_token_ids=suppressed_token_ids,
             repetition_penalty=repetition_penalty,
             no_repeat_ngram_size=no_repeat_ngram_size,
+            forced_prefix_ids=forced_prefix_ids,
+            score_prefix=score_prefix,
+            force_end_token=force_end_token,
             return_alignments=return_alignments,
             return_token_log_probs=return_token_log_probs,
             **kwargs,
@@ -253,7 +259,8 @@ class BeamDecoder(Search):
         step, beams = carry["step"], carry["beams"]
         last = ops.reshape(beams["last"], (-1,))  # (B*K,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)
-        candidates = self._find_candidates(step_logits, carry)
+        at_limit = step + 1 >= max_lengths  # (B,)
+        candidates = self._find_candidates(step_logits, carry, at_limit)
         weights = None
         if self._needs_alignments:
             source = ops.shape(state["alignments"])[1]
@@ -261,7 +268,6 @@ class BeamDecoder(Search):
             weights = ops.reshape(state["alignments"], shape)
         histories = extend_histories(beams, candidates, weights, step)
 
-        at_limit = step + 1 >= max_lengths  # (B,)
         is_end = candidates.end_with(self.end_token_id)  # (B, 2K)
         pool, ended = self._collect(
             carry, candidates, histories, is_end, at_limit, max_lengths, length_penalty
@@ -308,7 +314,7 @@ class BeamDecoder(Search):
             open_ids = gather.gather_beams(open_ids, first)  # (B, 1, t)
         return ops.where(carry["done"][:, None], best, open_ids[:, 0])
 
-    def _find_candidates(self, step_logits, carry):
+    def _find_candidates(self, step_logits, carry, at_limit):
         step, beams = carry["step"], carry["beams"]
         vocabulary_size = step_logits.shape[-1]
         finds_dead_ends = self.may_reach_dead_end(vocabulary_size)
@@ -320,6 +326,8 @@ class BeamDecoder(Search):
             self.forced_tokens(carry, step_logits),
             num_groups=self.num_groups,
             diversity_strength=self.diversity_strength,
+            must_end=at_limit[:, None] if self.force_end_token else None,
+            end_token_id=self.end_token_id,
             dead_end_token_id=self.pad_token_id if finds_dead_ends else None,
             with_token_log_probs=self.return_token_log_probs,
         )

@@ -48,6 +48,19 @@ SETTINGS = {
         {"seed": 13, "end_logit": 1.0},
         {"num_beams": 4, "early_stopping": "never", "length_penalty": 1.5},
     ),
+    "beam_forced_end": (
+        {"seed": 14, "end_logit": -2.0},
+        {"num_beams": 4, "num_return_sequences": 4, "forced_eos_token_id": END},
+    ),
+    "beam_forced_end_without_repetition": (
+        {"seed": 15},
+        {"num_beams": 3, "forced_eos_token_id": END, "no_repeat_ngram_size": 2},
+    ),
+    "greedy_forced_end": ({"seed": 16, "end_logit": -2.0}, {"forced_eos_token_id": END}),
+    "beam_forced_first": (
+        {"seed": 17},
+        {"num_beams": 4, "num_return_sequences": 2, "forced_bos_token_id": 5},
+    ),
     "beam_suppressed": (
         {"seed": 10, "vocabulary_size": 11},
         {"num_beams": 4, "num_return_sequences": 4, "suppress_tokens": [0, 1, 5, 6]},
