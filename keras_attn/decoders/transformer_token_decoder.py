@@ -37,6 +37,8 @@ class TransformerTokenDecoder(TokenDecoder):
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         use_output_bias: Bool, whether a bias is added to the logits of the embedding. It requires
             `head=None`. Defaults to `False`.
+        embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BART
+            and mBART. The normalization is of the same type as in the block. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
@@ -58,6 +60,7 @@ class TransformerTokenDecoder(TokenDecoder):
         cache_block_size: int | None = None,
         seed: int | None = None,
         use_output_bias: bool = False,
+        embedding_norm: bool = False,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("autocast", False)  # float ids would be rounded
@@ -67,7 +70,9 @@ class TransformerTokenDecoder(TokenDecoder):
         check_block(block)
         self.check_block(block)
         parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
-        self.stack = TransformerStack(*parts, dropout, seed, dtype=self.dtype_policy, name="stack")
+        self.stack = TransformerStack(
+            *(*parts, dropout, seed, embedding_norm), dtype=self.dtype_policy, name="stack"
+        )
         self.growing_cache = growing_cache
         self.cache_block_size = cache_block_size
 

@@ -49,11 +49,12 @@ DECODERS = {
         }
     ),
     "sinusoidal in halves, post-norm": lambda: decoder(
-        normalize_first=False, stack={"positions": SinusoidalPositions("halves")}
+        normalize_first=False,
+        stack={"positions": SinusoidalPositions("halves", offset=2), "embedding_norm": True},
     ),
     # Without biases: that of the keys changes no weight, so that it has no gradient.
     "learned, gelu": lambda: decoder(
-        activation="gelu", use_bias=False, stack={"positions": LearnedPositions(9)}
+        activation="gelu", use_bias=False, stack={"positions": LearnedPositions(9, offset=1)}
     ),
     "rotary, rms, swiglu, grouped": lambda: decoder(
         num_heads=4,
