@@ -210,7 +210,7 @@ def _tokenizer(
 ) -> Tokenizer | None:
     if side is None or side.tokenizer != "sentencepiece":
         return None
-    tokenizer = Tokenizer(tokenizer_of(metadata, name))
+    tokenizer = Tokenizer(tokenizer_of(metadata, name), side.tokenizer_vocabulary_size)
     if tokenizer.vocabulary_size > side.vocabulary_size:
         raise ModelFileError(
             f"Expected a {name} tokenizer of at most {side.vocabulary_size} pieces, the model's "

@@ -36,6 +36,8 @@ class Side:
         tokenizer: string, the format of the tokenizer in the file: "sentencepiece", "tokenizers" (a
             `tokenizer.json` of Hugging Face), or "none".
         language: string, a BCP 47 tag, or `None`.
+        tokenizer_vocabulary_size: int, ids of pieces of the tokenizer from there on are replaced by
+            its unknown id. `None` if all pieces have ids of the model.
     """
 
     vocabulary_size: int
@@ -47,6 +49,7 @@ class Side:
     max_length: int | None = None
     tokenizer: str = "none"
     language: str | None = None
+    tokenizer_vocabulary_size: int | None = None
 
     @property
     def start(self) -> list[int]:
@@ -271,6 +274,9 @@ def _side(reader: "_Reader") -> Side:
             values[name] = reader.integer(name, 0, size - 1)
     if reader.get("max_length", optional, None) is not None:
         values["max_length"] = reader.integer("max_length", least=1)
+    name = "tokenizer_vocabulary_size"
+    if reader.get(name, optional, None) is not None:
+        values[name] = reader.integer(name, 1, size)
     for name in ("add_start", "add_end"):
         values[name] = reader.get(name, bool, False)
     values["tokenizer"] = reader.get("tokenizer", str, "none")

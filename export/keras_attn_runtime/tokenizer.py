@@ -12,12 +12,14 @@ class Tokenizer:
 
     Args:
         encoded_model: string, the serialized SentencePiece model in base64.
+        vocabulary_size: int, number of ids; the ids of further pieces are replaced by the unknown
+            id. Default: the number of pieces.
 
     Raises:
         ModelFileError: if the model cannot be decoded or loaded.
     """
 
-    def __init__(self, encoded_model: str) -> None:
+    def __init__(self, encoded_model: str, vocabulary_size: int | None = None) -> None:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(base64.b64decode(encoded_model, validate=True))
@@ -26,12 +28,15 @@ class Tokenizer:
                 f"The tokenizer in the file cannot be read ({error}). The file is damaged; export "
                 "it again."
             ) from error
-        self.vocabulary_size = self._processor.get_piece_size()
+        num_pieces = self._processor.get_piece_size()
+        self.vocabulary_size = num_pieces if vocabulary_size is None else vocabulary_size
+        self._has_extra_pieces = self.vocabulary_size < num_pieces
         self.unknown_token_id = self._processor.unk_id()
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without special ids; [] if normalization removes the text."""
-        return self._processor.encode(text)
+        ids = self._processor.encode(text)
+        return self._known(ids) if self._has_extra_pieces else ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """Converts ids to text; control ids are left out."""

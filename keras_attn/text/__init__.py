@@ -1,9 +1,15 @@
 """Tokenizers, corpora and batches of token ids."""
 
+from keras_attn.text.checkpoint_vocabularies import (
+    fairseq_vocabulary,
+    pegasus_vocabulary,
+    t5_vocabulary,
+)
 from keras_attn.text.encoded_sentences import EncodedSentences
 from keras_attn.text.length_bucketed_batches import LengthBucketedBatches
 from keras_attn.text.mask_tokens import mask_tokens
 from keras_attn.text.parallel_corpus import ParallelCorpus
+from keras_attn.text.renumber_pieces import renumber_pieces
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn.text.tokenizer import SpecialTokenIds, Tokenizer
 
@@ -14,5 +20,9 @@ __all__ = [
     "SentencePieceTokenizer",
     "SpecialTokenIds",
     "Tokenizer",
+    "fairseq_vocabulary",
     "mask_tokens",
+    "pegasus_vocabulary",
+    "renumber_pieces",
+    "t5_vocabulary",
 ]

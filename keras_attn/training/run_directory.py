@@ -14,6 +14,7 @@ DESCRIPTION = "run.json"
 MODEL = "model.keras"
 SIDES = ("source", "target")
 IDS = ("pad_token_id", "start_token_id", "end_token_id")
+SIZE = "vocabulary_size"
 
 
 class RunDirectory:
@@ -27,8 +28,8 @@ class RunDirectory:
 
     `run.json` is a JSON object with `format` (1), `kind`, `model` (a file name), `source` and
     `target` (`{"tokenizer": "sentencepiece", "file", "pad_token_id", "start_token_id",
-    "end_token_id"}`, or `{"tokenizer": "none"}`), `files` (names of other files by their purpose)
-    and `card` (see `ModelCard`). `RunDirectory` ignores other keys.
+    "end_token_id", "vocabulary_size"}`, or `{"tokenizer": "none"}`), `files` (names of other files
+    by their purpose) and `card` (see `ModelCard`). `RunDirectory` ignores other keys.
 
     Args:
         path: Path of the directory.
@@ -113,6 +114,8 @@ class RunDirectory:
             if tokenizer is not None:
                 tokenizer.save(path / f"{side}.spm")
                 ids = {name: getattr(tokenizer, name) for name in IDS}
+                if tokenizer.has_extra_pieces:
+                    ids[SIZE] = tokenizer.vocabulary_size
                 description[side] = {"tokenizer": "sentencepiece", "file": f"{side}.spm", **ids}
         description["files"] = dict(files or {})
         description["card"] = {} if card is None else card.entries()
@@ -168,7 +171,8 @@ class RunDirectory:
                 "Expected tokenizer to be one of ('sentencepiece', 'none'). Received: "
                 f"tokenizer={kind!r}."
             )
-        return _string(side["file"]), {name: int(side[name]) for name in IDS}
+        names = (*IDS, SIZE) if SIZE in side else IDS
+        return _string(side["file"]), {name: int(side[name]) for name in names}
 
     def _load_tokenizer(self, arguments):
         if arguments is None:

@@ -14,6 +14,15 @@ def test_special_ids_have_no_text(tokenizer_model):
     assert tokenizer.pieces([0, 1, 2, 3]) == ["<pad>", "<s>", "</s>", "<unk>"]
 
 
+def test_ids_beyond_the_vocabulary_are_unknown(tokenizer_model):
+    encoded = metadata(tokenizer_model)["keras_attn.source_tokenizer"]
+    whole, smaller = Tokenizer(encoded), Tokenizer(encoded, vocabulary_size=20)
+    ids = whole.encode("two dogs run over the field")
+    assert max(ids) >= 20 > min(ids)
+    assert smaller.encode("two dogs run over the field") == [id if id < 20 else 3 for id in ids]
+    assert smaller.vocabulary_size == 20
+
+
 def test_tie_is_broken_as_in_training():
     """Canary: sentencepiece 0.2.2 makes it ". ..", tensorflow_text ".. .", hence the pin."""
     model = sentencepiece_model_pb2.ModelProto()

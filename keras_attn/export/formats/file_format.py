@@ -90,9 +90,16 @@ def _side(side, tokenizer, language):
         return None
     return {
         **dataclasses.asdict(side),
+        **_tokenizer_size(tokenizer),
         "tokenizer": "none" if tokenizer is None else "sentencepiece",
         "language": language,
     }
+
+
+def _tokenizer_size(tokenizer):
+    if not getattr(tokenizer, "has_extra_pieces", False):
+        return {}
+    return {"tokenizer_vocabulary_size": tokenizer.vocabulary_size}
 
 
 def _search(function):
