@@ -6,11 +6,12 @@ that other modules need not distinguish the formats.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.json_values import is_object
+from keras_attn_runtime.languages import Language
 from keras_attn_runtime.options import LARGEST_INT32
 
 FORMATS = ("1", "2")
@@ -38,6 +39,7 @@ class Side:
         language: string, a BCP 47 tag, or `None`.
         tokenizer_vocabulary_size: int, ids of pieces of the tokenizer from there on are replaced by
             its unknown id. `None` if all pieces have ids of the model.
+        languages: dict from names to `Language`s, for a model with several languages on this side.
     """
 
     vocabulary_size: int
@@ -50,6 +52,7 @@ class Side:
     tokenizer: str = "none"
     language: str | None = None
     tokenizer_vocabulary_size: int | None = None
+    languages: dict[str, Language] = field(default_factory=dict)
 
     @property
     def start(self) -> list[int]:
@@ -281,10 +284,22 @@ def _side(reader: "_Reader") -> Side:
         values[name] = reader.get(name, bool, False)
     values["tokenizer"] = reader.get("tokenizer", str, "none")
     values["language"] = reader.get("language", (str, type(None)), None)
+    languages = reader.part("languages") if "languages" in reader.entries else None
+    if languages is not None:
+        values["languages"] = {name: _language(languages.part(name)) for name in languages.entries}
     for part in ("start", "end"):
         if values[f"add_{part}"] and f"{part}_token_id" not in values:
             reader.refuse(f"{part}_token_id", f"that is an id, because of add_{part}")
     return Side(**values)
+
+
+def _language(reader: "_Reader") -> Language:
+    lists = {}
+    for each in fields(Language):
+        lists[each.name] = reader.get(each.name, list, [])
+        if not all(isinstance(id, int) and 0 <= id <= LARGEST_INT32 for id in lists[each.name]):
+            reader.refuse(each.name, "that is a list of ids")
+    return Language(**lists)
 
 
 class _Reader:

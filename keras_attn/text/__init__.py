@@ -6,6 +6,7 @@ from keras_attn.text.checkpoint_vocabularies import (
     t5_vocabulary,
 )
 from keras_attn.text.encoded_sentences import EncodedSentences
+from keras_attn.text.language import Language
 from keras_attn.text.length_bucketed_batches import LengthBucketedBatches
 from keras_attn.text.mask_tokens import mask_tokens
 from keras_attn.text.parallel_corpus import ParallelCorpus
@@ -15,6 +16,7 @@ from keras_attn.text.tokenizer import SpecialTokenIds, Tokenizer
 
 __all__ = [
     "EncodedSentences",
+    "Language",
     "LengthBucketedBatches",
     "ParallelCorpus",
     "SentencePieceTokenizer",

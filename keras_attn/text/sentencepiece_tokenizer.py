@@ -1,15 +1,16 @@
 """SentencePiece tokenizer."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.complete_model import is_complete_model
+from keras_attn.text.language import Language
 from keras_attn.text.tokenizer import SpecialTokenIds
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
 
@@ -40,10 +41,14 @@ class SentencePieceTokenizer:
             Defaults to `None`: the end id of the model.
         vocabulary_size: Positive int, number of ids. `encode` replaces higher ids by the unknown
             id, see `renumber_pieces`. Defaults to `None`: the number of pieces of the model.
+        languages: Dict from names of languages to `Language`s, for a model that translates from or
+            into several languages. `encode` and `decode` ignore it; exported files contain it.
+            Defaults to `None`: no languages.
 
     Attributes:
         model: Bytes of the model. Tokenizers with equal bytes have the same vocabulary.
         vocabulary_size: Int, number of ids.
+        languages: Dict from names of languages to `Language`s.
         has_extra_pieces: Bool, whether the model has more pieces than `vocabulary_size`.
         pad_token_id: Int; 0 for a model created by `train`.
         start_token_id: Int; 1 for a model created by `train`.
@@ -73,6 +78,7 @@ class SentencePieceTokenizer:
         start_token_id: int | None = None,
         end_token_id: int | None = None,
         vocabulary_size: int | None = None,
+        languages: Mapping[str, Language] | None = None,
     ) -> None:
         sentencepiece = _import_sentencepiece()
         self.model = bytes(model)
@@ -100,6 +106,7 @@ class SentencePieceTokenizer:
         self.unknown_token_id = self._processor.unk_id()
         self.pad_token_id = self._special_id("pad", pad_token_id, self._processor.pad_id())
         self.start_token_id = self._special_id("start", start_token_id, self._processor.bos_id())
+        self.languages = dict(languages or {})
         self.end_token_id = self._special_id("end", end_token_id, self._processor.eos_id())
 
     def _special_id(self, name, given, own):
@@ -210,12 +217,12 @@ class SentencePieceTokenizer:
         return cls(model.getvalue())
 
     @classmethod
-    def load(cls, path: str | PathLike, **special_ids: int) -> "SentencePieceTokenizer":
+    def load(cls, path: str | PathLike, **arguments: Any) -> "SentencePieceTokenizer":
         """Reads a model file.
 
         Args:
             path: Path of the file.
-            **special_ids: Special ids, see the arguments of the class.
+            **arguments: Further arguments of the class, such as `pad_token_id`.
 
         Returns:
             A `SentencePieceTokenizer`.
@@ -224,7 +231,7 @@ class SentencePieceTokenizer:
             ValueError: If the file is damaged.
         """
         try:
-            return cls(Path(path).read_bytes(), **special_ids)
+            return cls(Path(path).read_bytes(), **arguments)
         except ValueError as error:
             raise ValueError(f"{error} The file is {str(path)!r}.") from error
 

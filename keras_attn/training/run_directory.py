@@ -14,7 +14,7 @@ DESCRIPTION = "run.json"
 MODEL = "model.keras"
 SIDES = ("source", "target")
 IDS = ("pad_token_id", "start_token_id", "end_token_id")
-SIZE = "vocabulary_size"
+SIZE, LANGUAGES = "vocabulary_size", "languages"
 
 
 class RunDirectory:
@@ -28,8 +28,8 @@ class RunDirectory:
 
     `run.json` is a JSON object with `format` (1), `kind`, `model` (a file name), `source` and
     `target` (`{"tokenizer": "sentencepiece", "file", "pad_token_id", "start_token_id",
-    "end_token_id", "vocabulary_size"}`, or `{"tokenizer": "none"}`), `files` (names of other files
-    by their purpose) and `card` (see `ModelCard`). `RunDirectory` ignores other keys.
+    "end_token_id", "vocabulary_size", "languages"}`, or `{"tokenizer": "none"}`), `files` (names of
+    other files by their purpose) and `card` (see `ModelCard`). `RunDirectory` ignores other keys.
 
     Args:
         path: Path of the directory.
@@ -116,6 +116,10 @@ class RunDirectory:
                 ids = {name: getattr(tokenizer, name) for name in IDS}
                 if tokenizer.has_extra_pieces:
                     ids[SIZE] = tokenizer.vocabulary_size
+                if tokenizer.languages:
+                    ids[LANGUAGES] = {
+                        name: each.entries() for name, each in tokenizer.languages.items()
+                    }
                 description[side] = {"tokenizer": "sentencepiece", "file": f"{side}.spm", **ids}
         description["files"] = dict(files or {})
         description["card"] = {} if card is None else card.entries()
@@ -172,17 +176,20 @@ class RunDirectory:
                 f"tokenizer={kind!r}."
             )
         names = (*IDS, SIZE) if SIZE in side else IDS
-        return _string(side["file"]), {name: int(side[name]) for name in names}
+        arguments = {name: int(side[name]) for name in names}
+        return _string(side["file"]), {**arguments, LANGUAGES: side.get(LANGUAGES, {})}
 
     def _load_tokenizer(self, arguments):
         if arguments is None:
             return None
-        name, ids = arguments
+        name, arguments = arguments
         self._require(name)
         # `import keras_attn` must not load keras_attn.text.
+        from keras_attn.text.language import Language
         from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
-        return SentencePieceTokenizer.load(self.path / name, **ids)
+        languages = {name: Language(**each) for name, each in arguments[LANGUAGES].items()}
+        return SentencePieceTokenizer.load(self.path / name, **{**arguments, LANGUAGES: languages})
 
     def _require(self, name):
         if not (self.path / name).is_file():

@@ -42,7 +42,7 @@ def describe(
             }
             for name, each in function.inputs.items()
         },
-        "source": _side(function.source, source_tokenizer, card.source_language),
+        "source": _source(function.source, source_tokenizer, target_tokenizer, card),
         "target": _side(function.target, target_tokenizer, card.target_language),
         "search": _search(function),
         "versions": _versions(),
@@ -85,15 +85,51 @@ def input_kind(tensor: Any) -> str:
     return "image" if is_image else "features"
 
 
+def _source(side, source_tokenizer, target_tokenizer, card):
+    """Returns the side of the source; ids of languages lower its maximum length."""
+    found = _side(side, source_tokenizer, card.source_language)
+    if found is not None and found["max_length"] is not None:
+        tags = [len(each.source_tag) for each in languages_of(target_tokenizer).values()]
+        own = [
+            len(each.source_start) + len(each.source_end)
+            for each in languages_of(source_tokenizer).values()
+        ]
+        most = max(tags, default=0) + max(own, default=0)
+        found["max_length"] = max(1, found["max_length"] - most)
+    return found
+
+
+def languages_of(tokenizer: Any) -> Any:
+    """Returns the dict of the languages of a tokenizer; empty without a tokenizer."""
+    return getattr(tokenizer, "languages", {})
+
+
+def refuse_languages(*tokenizers: Any) -> None:
+    """Raises a `ValueError` if a tokenizer has languages: a graph of strings cannot select one."""
+    names = sorted({name for each in tokenizers for name in languages_of(each)})
+    if names:
+        raise ValueError(
+            "Expected tokenizers without languages, because a file that reads strings cannot "
+            f"select a language. Received: languages {names[:5]} of {len(names)}. Export with "
+            "`export_onnx`, and translate with keras-attn-runtime."
+        )
+
+
 def _side(side, tokenizer, language):
     if side is None:
         return None
     return {
         **dataclasses.asdict(side),
         **_tokenizer_size(tokenizer),
+        **_languages(tokenizer),
         "tokenizer": "none" if tokenizer is None else "sentencepiece",
         "language": language,
     }
+
+
+def _languages(tokenizer):
+    languages = {name: each.entries() for name, each in languages_of(tokenizer).items()}
+    return {"languages": languages} if languages else {}
 
 
 def _tokenizer_size(tokenizer):
