@@ -151,7 +151,7 @@ class Call:
 
     @contextlib.contextmanager
     def run_options(self) -> "Generator[onnxruntime.RunOptions, None, None]":
-        """Yields `onnxruntime.RunOptions` for one run, which `stop` can then terminate.
+        """Yields `onnxruntime.RunOptions` for one run. `stop` can terminate this run.
 
         ONNX Runtime has no exception type for terminated runs. If a run fails and `is_stopped` is
         true, the run was terminated.

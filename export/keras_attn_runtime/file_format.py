@@ -294,12 +294,7 @@ def _side(reader: "_Reader") -> Side:
 
 
 def _language(reader: "_Reader") -> Language:
-    lists = {}
-    for each in fields(Language):
-        lists[each.name] = reader.get(each.name, list, [])
-        if not all(isinstance(id, int) and 0 <= id <= LARGEST_INT32 for id in lists[each.name]):
-            reader.refuse(each.name, "that is a list of ids")
-    return Language(**lists)
+    return Language(**{each.name: reader.ids(each.name) for each in fields(Language)})
 
 
 class _Reader:
@@ -327,6 +322,13 @@ class _Reader:
     def part(self, name: str) -> "_Reader":
         """Returns the `_Reader` of a nested object."""
         return _Reader(f"{self.place}{name}.", self.get(name, dict))
+
+    def ids(self, name: str) -> list[int]:
+        """Returns a list of ids, by default an empty list."""
+        ids: list[Any] = self.get(name, list, [])
+        if not all(isinstance(each, int) and 0 <= each <= LARGEST_INT32 for each in ids):
+            self.refuse(name, "that is a list of ids")
+        return ids
 
     def integer(self, name: str, least: int, most: int = LARGEST_INT32) -> int:
         """Returns an integer in [least, most]."""

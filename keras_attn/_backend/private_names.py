@@ -226,12 +226,12 @@ def _optimizers():
 
 @contextlib.contextmanager
 def one_walk_for_all_outputs() -> Iterator[None]:
-    """Patches the search of tf2onnx for used nodes. Speed: halves the time of a conversion.
+    """Patches the search of used nodes in tf2onnx, which halves the time of a conversion.
 
-    tf2onnx searches dozens of times, and each search traverses the graph once per output. The body
-    of a loop with hundreds of weights has hundreds of outputs. The patch traverses the graph only
-    once from all outputs, and finds the same nodes. It affects all threads, so only one thread may
-    use this function at a time.
+    tf2onnx searches dozens of times, and each search traverses the graph once per output. A loop
+    passes each weight through its body, so a loop with hundreds of weights has hundreds of outputs.
+    The patch traverses the graph only once from all outputs, and finds the same nodes. It affects
+    all threads, so only one thread may use this function at a time.
     """
     from tf2onnx import graph as tf2onnx_graph
 

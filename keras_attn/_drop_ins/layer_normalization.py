@@ -11,8 +11,11 @@ from keras_attn._types import Tensor
 class LayerNormalization(keras.layers.LayerNormalization):
     """Faster version of `keras.layers.LayerNormalization` on TensorFlow (1.5 times in training).
 
-        y = gamma n + beta                             n = (x - mean x) / sqrt(var x + epsilon)
-        dx = (h - mean h - n mean(h n)) / sqrt(var x + epsilon)                    h = gamma dy
+        n  = (x - mean x) / sqrt(var x + epsilon)
+        y  = gamma n + beta
+        dx = (h - mean h - n mean(h n)) / sqrt(var x + epsilon),    h = gamma dy
+
+    The gradient of the outputs is dy, that of the inputs dx. Means are over the last axis.
 
     Layer normalization was introduced by [Ba et al., 2016](https://arxiv.org/abs/1607.06450). The
     custom gradient dx needs fewer tensors of the size of the inputs than the gradient of Keras.

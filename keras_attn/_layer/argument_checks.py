@@ -176,7 +176,7 @@ def check_second_input(
         layer: Layer, for the error message.
         name: String, name of the call argument.
         value: Value or shape of the argument.
-        alternative: String, sentence of the error message about an alternative without this input.
+        alternative: String, a sentence for the error message: what to do without this input.
             Defaults to `""`.
 
     Returns:

@@ -20,8 +20,8 @@ class LayerTemplate:
     Attributes:
         kept_alive: List of layers that must not be freed. When Keras loads a model, it identifies
             layers by their memory addresses. If a serialized layer were freed, a new layer could
-            get the same address. The list is stored here, because Keras would save it as an
-            attribute of a layer.
+            get the same address. The list is stored here and not in a layer, because Keras would
+            save it with the layer.
     """
 
     def __init__(self, layer: keras.layers.Layer) -> None:
@@ -79,8 +79,8 @@ def restore_objects(config: dict[str, Any], layer: Any) -> dict[str, Any]:
         layer: The layer that was serialized.
 
     Returns:
-        Dict from names to functions and to the classes of the layer and its sublayers, for
-        `custom_objects`.
+        Dict for `custom_objects`: the names and values of the functions, and of the classes of the
+        layer and its sublayers.
     """
     custom_objects = {}
     _restore_objects(config, layer, custom_objects)
@@ -112,7 +112,8 @@ def _restored(value, own, custom_objects):
 def check_template_dtype(owner: keras.layers.Layer, name: str, layer: keras.layers.Layer) -> None:
     """Raises a `ValueError` if a template has an explicit dtype that its copies do not have.
 
-    The copies have the dtype of `owner`. A template without an explicit dtype has the global dtype.
+    The copies have the dtype of `owner`. A template with the global dtype is accepted, because its
+    dtype was probably not set.
 
     Args:
         owner: Layer that creates the copies.

@@ -19,8 +19,8 @@ def blockwise_attention(
     Args:
         heads: Tuple of queries `(batch, heads, target, key_dim)`, keys `(batch, key_value_heads,
             source, key_dim)` and values `(batch, key_value_heads, source, value_dim)`.
-        padding: Boolean tensor of shape `(batch, source)`, the combination of all implicit masks,
-            or `None`.
+        padding: Boolean tensor of shape `(batch, source)`, the logical and of all implicit masks:
+            `True` marks positions that may be attended to. `None`: no padding.
         attention_mask, use_causal_mask, sliding_window, position_bias, return_attention_scores: See
             `MultiHeadAttention`.
 

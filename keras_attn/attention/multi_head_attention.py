@@ -106,8 +106,9 @@ class MultiHeadAttention(AttentionSteps, Layer):
             `(batch, heads or 1, target, source)`; `True` marks positions that may be attended to.
             It is combined with the implicit masks. In Keras, a mask of rank 2 has the shape
             `(target, source)`; pass `mask[None]` instead. Pass an additive float mask (0 and -1e9)
-            as `position_bias` instead: as `attention_mask`, it raises an error, or has the opposite
-            effect in a compiled function, where values cannot be checked. Defaults to `None`.
+            as `position_bias`, not as `attention_mask`, which raises an error. Inside a compiled
+            function, values cannot be checked: there, 0 would mean masked and -1e9 allowed.
+            Defaults to `None`.
         return_attention_scores: Bool, whether to also return the weights. Defaults to `False`.
         training: Bool, whether dropout is active. Defaults to `None`: the value of the calling
             layer, as usual in Keras.

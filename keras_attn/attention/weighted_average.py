@@ -11,7 +11,10 @@ from keras_attn.masks import masked_softmax
 class WeightedAverage(Layer):
     """Average of values, weighted by the softmax of scores.
 
-        c_t = sum_s exp(e_ts) / sum_s' exp(e_ts') m_s      (sums over the unmasked positions)
+        w_ts = exp(e_ts) / sum_s' exp(e_ts')          (s, s': the unmasked positions)
+        c_t  = sum_s w_ts v_s
+
+    The scores are e, the values v, and the contexts c.
 
     A layer that attends in several directions has one `WeightedAverage` for each direction, so that
     `record_attention_scores` stores the weights under different names.

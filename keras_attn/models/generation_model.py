@@ -183,14 +183,14 @@ class GenerationModel(ModelOfParts):
                 data, such as the end token. If the encoder has other inputs, pass an array, or a
                 dict from input names to arrays.
             source_tokenizer: Tokenizer of texts, such as `keras_attn.text.SentencePieceTokenizer`.
-                It must not add special ids, because `generate` adds the start and end tokens of the
-                encoder. Defaults to `None`.
+                It must not add start or end ids, because `generate` adds those that the encoder
+                expects. Defaults to `None`.
             target_tokenizer: Tokenizer that converts the generated ids to texts. Defaults to
                 `source_tokenizer` if the inputs are texts. Otherwise the default is `None`: the
                 results are ids.
-            batch_size: Positive int, number of sources per batch. Each batch contains sources of
-                similar lengths. The samples of a `SamplingDecoder` therefore depend on all sources.
-                Defaults to `32`.
+            batch_size: Positive int, number of sources per batch. Sources of similar lengths are in
+                the same batch, so the batch of a source depends on the other sources. The same
+                applies to the samples of a `SamplingDecoder`. Defaults to `32`.
             return_details: Bool, whether to return objects with the fields of a `Translation` of
                 `keras_attn_runtime`: `text`, `token_ids`, `pieces`, `score`, `log_prob`, `ended`,
                 `alignments`, `token_log_probs`, `hypotheses`, `source_pieces` and `truncated`.

@@ -27,10 +27,9 @@ class SequencePooling(Layer):
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that
             contribute to the mean. It is combined with the implicit mask. Without a mask, all
             positions contribute. Defaults to `None`.
-        mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`.
-            Wrappers of Keras pass this argument.
-        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
-            `encoder_outputs`. Keras passes this argument.
+        mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`,
+            under the name that wrappers such as `TimeDistributed` use.
+        encoder_outputs_mask: The same mask, under the name that Keras uses outside of wrappers.
 
     Returns:
         Tensor of shape `(batch, features)`.

@@ -34,10 +34,9 @@ class StateBridge(Layer):
             mask. Defaults to `None`.
         encoder_state: Nested lists or dicts of tensors of shape `(batch, units)`, the final state
             of the encoder. Defaults to `None`: the encoder has no state.
-        mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`.
-            Wrappers of Keras pass this argument.
-        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
-            `encoder_outputs`. Keras passes this argument.
+        mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`,
+            under the name that wrappers such as `TimeDistributed` use.
+        encoder_outputs_mask: The same mask, under the name that Keras uses outside of wrappers.
 
     Returns:
         Nested lists with the structure of `state_size` and tensors of shape `(batch, size)`.

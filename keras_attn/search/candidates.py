@@ -111,7 +111,7 @@ def find_candidates(
     )
     if must_end is not None:
         # Only candidates of the first half may end, so the second half is not used.
-        unused = ops.full_like(beam_log_probs, 2 * IMPOSSIBLE)
+        unused = ops.zeros_like(beam_log_probs) + 2 * IMPOSSIBLE
         ended = ops.concatenate([beam_log_probs, unused], axis=1)  # (B, 2K)
         log_probs = ops.where(must_end, ended, log_probs)
         parents = ops.where(must_end, np.arange(2 * num_beams, dtype="int32") % num_beams, parents)

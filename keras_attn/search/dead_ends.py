@@ -27,11 +27,11 @@ def find_dead_ends(
 ) -> tuple[Tensor, Tensor]:
     """Finds the dead ends, and the candidates that represent them.
 
-    A group of M beams has 2M candidates, sorted by log probability. If at most M candidates are
-    possible, they are all possible continuations of the group. A beam that is not the parent of a
-    possible candidate is then a dead end. The second half of the candidates is unused in this case,
-    so its m-th candidate represents the m-th beam. If more than M candidates are possible, M
-    hypotheses continue, and dead ends are dropped like beams with low scores.
+    A group of M beams has 2M candidates, sorted by log probability. If at most M of them are
+    possible, the group has no other possible continuations. A beam that is not the parent of a
+    possible candidate is then a dead end. The last M candidates are not needed in this case: the
+    m-th of them represents the m-th beam if this beam is a dead end. If more than M candidates are
+    possible, M hypotheses continue, and dead ends are dropped like beams with low scores.
 
     Args:
         log_probs: Float32 tensor of shape `(batch, 2 * beams)`, log probabilities of the candidates

@@ -75,12 +75,12 @@ def run_search(
             gather_rows(rows, left),
         )
 
-    batch = ops.shape(max_lengths)[0]
-    start = (carry, memory, max_lengths, ops.arange(batch, dtype="int32"))
-    if isinstance(batch, int):
-        # A tensor with a static batch size cannot shrink in the loop, so make the size dynamic.
-        (everyone,) = ops.nonzero(ops.ones((batch,), dtype="bool"))
-        start = keep(*start, ops.cast(everyone, "int32"))
+    # In the loop, `start` loses rows and the results do not. Selecting all rows makes their sizes
+    # independent: TensorFlow cannot change a static size, and OpenVINO 2026.4 assumes that sizes
+    # that are equal before the loop remain equal.
+    (everyone,) = ops.nonzero(ops.ones_like(max_lengths, dtype="bool"))
+    rows = ops.arange(ops.shape(max_lengths)[0], dtype="int32")
+    start = keep(carry, memory, max_lengths, rows, ops.cast(everyone, "int32"))
     return ops.while_loop(some_left, take_steps_and_drop, (*start, carry["hypotheses"]))[-1]
 
 

@@ -80,5 +80,6 @@ def _of_rows(token_ids, step, logits):
 
 def _places(tokens):
     """Returns row and token indices of all tokens, int32 `(rows * steps, 2)`."""
-    rows = ops.zeros_like(tokens) + ops.arange(ops.shape(tokens)[0], dtype="int32")[:, None]
+    rows = ops.arange(ops.shape(tokens)[0], dtype="int32")[:, None]
+    rows = ops.broadcast_to(rows, ops.shape(tokens))
     return ops.reshape(ops.stack([rows, tokens], axis=-1), (-1, 2))

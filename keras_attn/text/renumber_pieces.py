@@ -1,5 +1,6 @@
 """Gives the pieces of a SentencePiece model the ids of another vocabulary."""
 
+import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -146,10 +147,9 @@ def _pieces_by_id(vocabulary, required):
 def import_sentencepiece_protobuf() -> Any:
     """Returns the module `sentencepiece.sentencepiece_model_pb2`."""
     try:
-        from sentencepiece import sentencepiece_model_pb2
+        return importlib.import_module("sentencepiece.sentencepiece_model_pb2")
     except ImportError as error:
         raise ImportError(
             "Expected sentencepiece and protobuf to change a SentencePiece model: "
             "`pip install keras-attn[text] protobuf`."
         ) from error
-    return sentencepiece_model_pb2

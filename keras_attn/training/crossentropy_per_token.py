@@ -25,7 +25,7 @@ def crossentropy_per_token(labels: Tensor, logits: Tensor, label_smoothing: floa
 
     The logits are the largest tensor of a training step, so the function avoids reading them
     repeatedly. In a graph, several losses and metrics share the same softmax and normalizer. The
-    gradient `softmax(x) - target` is implemented directly.
+    gradient, `softmax(x)` minus the smoothed one-hot label, is implemented directly.
 
     Args:
         labels: Int tensor of shape `(...)`, in [0, V). Any other label results in a loss and a

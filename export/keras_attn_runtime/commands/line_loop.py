@@ -34,10 +34,10 @@ def run_lines(
 
     Args:
         arguments: namespace with the arguments of `add_model` and `add_line_arguments`.
-        translate: function `(translator, lines, options, stack)` of a `Translator`, an iterator of
-            lines, a dict of keyword arguments for a method of the translator, and a
-            `contextlib.ExitStack` that closes opened files. It returns an iterator with a
-            `Translation` or `None` for each line.
+        translate: function that is called as `translate(translator, lines, options, stack)`: a
+            `Translator`, an iterator of lines, a dict of keyword arguments for one of its methods,
+            and a `contextlib.ExitStack` for the files that the function opens. It returns an
+            iterator with a `Translation` or `None` for each line.
         format_line: function that converts an item of this iterator to a line without line end.
 
     Returns:

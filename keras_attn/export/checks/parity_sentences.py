@@ -66,7 +66,7 @@ def random_sentences(side: Any, count: Any, seed: int | None = 0) -> Any:
     """Returns sentences of 1 to 16 random ids.
 
     Args:
-        side: `Side`, whose padding and end token are not used.
+        side: `Side` with the vocabulary size. The ids of padding and end are never drawn.
         count: Int, number of sentences.
         seed: Int, random seed.
 

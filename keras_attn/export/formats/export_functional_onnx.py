@@ -103,11 +103,11 @@ def export_functional_onnx(
 
 
 def _expected_batches(function, arrays, dynamic_sizes):
-    """Returns the batches for the comparison: the sample, its first row, and the second sample.
+    """Returns the batches for the comparison: the sample, its first row, and other sizes.
 
     Returns:
         Tuple of a list of pairs (arrays, results of Keras), and a set of pairs (name of an input,
-        axis) for the fixed axes.
+        axis): the axes of fixed size.
     """
     batches = [(arrays, function(*arrays))]
     others, failures = batches_of_other_sizes(function, function.inputs, arrays, dynamic_sizes)

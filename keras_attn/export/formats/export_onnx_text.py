@@ -47,17 +47,23 @@ def export_onnx_text(
     The file contains the model of `export_onnx`, and the tokenizers as operators of
     onnxruntime-extensions. A session must register the operators of that package.
 
-    - Inputs: `text` string `(batch,)`, and these optional inputs of ONNX: `max_length` int32 `()`,
-      `length_penalty` float32 `()`, with `target_prefix=True` `target_prefix` string, and for a
-      search with random sampling `seeds` int32, by default 0. `target_prefix` and `seeds` have
-      either one entry for each text or a single entry for all texts.
-    - Outputs: `translations` string `(batch, hypotheses)`, best first; `scores` and `log_probs`
-      float32 `(batch, hypotheses)`. There are no `token_log_probs`. The hypotheses of a text
-      without tokens are empty.
+    Inputs:
 
-    The file is written only after it passed all checks of `export_onnx` and another comparison: in
-    a process without TensorFlow, the file must return the same texts as the file of `export_onnx`
-    with separate tokenizers.
+    - `text`: string `(batch,)`. The other inputs are optional.
+    - `max_length`: int32 `()`.
+    - `length_penalty`: float32 `()`.
+    - `target_prefix`: string, one for each text or one for all, if `target_prefix=True`.
+    - `seeds`: int32, one for each text or one for all, if the search samples at random. Default: 0.
+
+    Outputs:
+
+    - `translations`: string `(batch, hypotheses)`, best first. The hypotheses of a text without
+      tokens are empty.
+    - `scores` and `log_probs`: float32 `(batch, hypotheses)`. There are no `token_log_probs`.
+
+    The file must pass all checks of `export_onnx` before it is written. In addition, it must return
+    the same texts, in a process without TensorFlow, as the file of `export_onnx` with separate
+    tokenizers.
 
     Args:
         model: `GenerationModel`.
@@ -78,7 +84,7 @@ def export_onnx_text(
         card: `ModelCard` to store in the file. Defaults to `None`.
 
     Returns:
-        The `ParityReport` of the comparison of the model with Keras, without tokenizers.
+        The `ParityReport` of the comparison with Keras on ids, without tokenizers.
 
     Raises:
         ExportError: If a check fails. No file is written, and an existing file is unchanged.
@@ -188,7 +194,7 @@ def _translate(run, batches, source_tokenizer, target_tokenizer, function):
         )
         yield [
             _decode(target_tokenizer, [ids[:length] for ids, length in zip(*row, strict=True)])
-            if sentence or function.goes_on_from_start_token
+            if sentence or function.accepts_empty_texts
             else [""] * len(row[0])
             for sentence, *row in zip(
                 sentences, outputs["token_ids"], outputs["lengths"], strict=True

@@ -245,7 +245,7 @@ def _add_translate(module, function, source_tokenizer, target_tokenizer, max_cha
             for value in others
         ]
         results = module.translate_ids(source_ids, *ids)
-        if not function.goes_on_from_start_token:
+        if not function.accepts_empty_texts:
             has_tokens = module.source_tokenizer.has_tokens(text)  # (B,)
             results = _where(has_tokens, results, target.pad_token_id)
         texts = _decode(module.target_tokenizer, results)
@@ -350,7 +350,7 @@ def _check_texts(function, module, loaded, max_characters, comparison):
     read, _ = _cut(texts, max_characters)
     source_ids = module.source_tokenizer.encode(read)
     expected = _decode(module.target_tokenizer, comparison.keras(source_ids=source_ids, **ids))
-    if not function.goes_on_from_start_token:
+    if not function.accepts_empty_texts:
         expected = tf.where(module.source_tokenizer.has_tokens(read)[:, None], expected, "")
     actual = loaded.signatures["serving_default"](text=texts, **strings)["text"]
     if expected.shape != actual.shape or not bool(tf.reduce_all(expected == actual)):

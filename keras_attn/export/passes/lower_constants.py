@@ -33,10 +33,10 @@ def _lower_into(body, holder, graph):
     """Moves constants of `graph` into `body`, a subgraph of the node `holder` of `graph`."""
     initializers = {tensor.name for tensor in graph.initializer}
     for node in reversed(_constant_nodes(graph, initializers)):
-        if _read_beside(body, holder, graph).isdisjoint(node.output):
+        if _names_that_must_stay(body, holder, graph).isdisjoint(node.output):
             body.node.insert(0, node)
             graph.node.remove(node)
-    read = _read_beside(body, holder, graph)
+    read = _names_that_must_stay(body, holder, graph)
     for tensor in [each for each in graph.initializer if each.name not in read]:
         body.initializer.add().CopyFrom(tensor)  # `append` fails for tensors of 2 GiB or more
         graph.initializer.remove(tensor)
@@ -52,7 +52,7 @@ def _constant_nodes(graph, initializers):
     return nodes
 
 
-def _read_beside(body, holder, graph):
+def _names_that_must_stay(body, holder, graph):
     """Returns the names of values that cannot move into `body`.
 
     A value can move only if it is read by graphs inside of `body` and nowhere else.

@@ -25,7 +25,7 @@ def top_k_of_no_rows(model: "onnx.ModelProto") -> None:
         nodes = []
         for node in graph.node:
             if node.op_type == "TopK" and _may_be_empty(node, symbolic.shapes.get(node.input[0])):
-                nodes += _with_a_row_more(model, node, types[node.input[0]], taken)
+                nodes += _top_k_with_added_row(model, node, types[node.input[0]], taken)
             else:
                 nodes.append(node)
         del graph.node[:]
@@ -41,7 +41,7 @@ def _may_be_empty(node, shape):
     return is_last and any(not isinstance(size, int) or size == 0 for size in shape[:-1])
 
 
-def _with_a_row_more(model, top_k, type_, taken):
+def _top_k_with_added_row(model, top_k, type_, taken):
     """Returns the nodes that replace a `TopK` over the last axis, `(..., T)` to `(..., k)`."""
     from onnx import helper, numpy_helper
     from onnx.helper import make_node

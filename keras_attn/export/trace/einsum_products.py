@@ -14,7 +14,7 @@ from keras_attn._backend.private_names import unique_node_name
 
 
 def _einsum(graph, node, name, args):
-    """Replaces an einsum of one or two tensors.
+    """Replaces an einsum of one or two tensors by sums, a matrix product and a transpose.
 
     Each axis of two tensors has one of these kinds:
 

@@ -61,7 +61,7 @@ class SearchFunction:
         source: `Side` of the source. Its special ids are those of the encoder, or of the source
             tokenizer if the encoder has no such attributes. `None` if the inputs are not ids.
         target: `Side` of the target, with the special ids of the search.
-        goes_on_from_start_token: Bool, whether the model continues a text without tokens, because
+        accepts_empty_texts: Bool, whether the model continues a text without tokens, because
             it is a language model whose prompts begin with a start token.
         weights: List of all `keras.Variable`s that the function reads.
         beam_width: Int, 1 for a `GreedyDecoder`.
@@ -132,7 +132,7 @@ class SearchFunction:
         size = _vocabulary_size("target", search.decoder, target_tokenizer or source_tokenizer)
         self.target = Side(size, *special, add_end=True)  # targets to score end with the end token
         source = self.source
-        self.goes_on_from_start_token = bool(source and source.add_start and not source.add_end)
+        self.accepts_empty_texts = bool(source and source.add_start and not source.add_end)
 
     def __call__(self, *values: Any) -> Any:
         """Runs the model.

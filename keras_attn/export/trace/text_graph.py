@@ -39,7 +39,7 @@ encode (string[batch] text) => (int32[batch, source_length] source_ids, bool[bat
     end = Unsqueeze (end_positions, last)
     count = Sub (end, begin)
     is_not_empty = Greater (count, zero)
-    is_start_enough = Cast <to = 9> (goes_on_from_start_token)
+    is_start_enough = Cast <to = 9> (accepts_empty_texts)
     has_tokens = Or (is_not_empty, is_start_enough)             # something to translate
     counts = Concat <axis = 0> (nothing, count)
     longest = ReduceMax <keepdims = 0> (counts)
@@ -154,7 +154,7 @@ def add_text(
         pad_token_id=[source.pad_token_id],
         start_token_ids=[source.start],
         end_token_id=source.end_token_id if source.add_end else source.pad_token_id,
-        goes_on_from_start_token=function.goes_on_from_start_token,
+        accepts_empty_texts=function.accepts_empty_texts,
     )
     decode = _parse(
         DECODE,
@@ -171,7 +171,7 @@ def add_text(
             pad_token_id=[target.pad_token_id],
             start_token_ids=[[]],
             end_token_id=target.pad_token_id,
-            goes_on_from_start_token=False,
+            accepts_empty_texts=False,
         )
         names = {"text": "target_prefix", "source_ids": "read_prefix", "has_tokens": "has_prefix"}
         rename_values(read, names)

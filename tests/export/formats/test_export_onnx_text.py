@@ -124,7 +124,7 @@ def copying(tmp_path):
         source = SentencePieceTokenizer(train_tokenizer())
         function = SimpleNamespace(
             defaults={"max_length": 100, "length_penalty": 1.0},
-            goes_on_from_start_token=False,
+            accepts_empty_texts=False,
             source=Side(source.vocabulary_size, 0, None, 2, add_end=True),
             target=Side(source.vocabulary_size, 0, 1, 2),
             target_prefix=False,

@@ -1,0 +1,129 @@
+"""Tags each character of a written date as day, month, year, weekday or other text.
+
+This is the aligned kind of many-to-many: one output for each element of the sequence. With --data,
+the example tags the words of your own files, for example with parts of speech.
+"""
+
+import argparse
+import json
+import random
+import string
+from pathlib import Path
+
+import dates
+import keras
+import numpy as np
+
+from keras_attn import RotaryPositions, TransformerEncoder, TransformerEncoderBlock
+from keras_attn.export import export_functional_onnx
+from keras_attn.files import read_lines
+from keras_attn.training import RunDirectory
+
+TAGS = {"day": "D", "ordinal": "D", "month": "M", "year": "Y", "weekday": "W"}
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument(
+    "--data",
+    type=Path,
+    help="folder of {train,test}.{words,tags}, separated by spaces",
+)
+parser.add_argument("--out", type=Path, default=Path("build/tagger"), help="folder of the results")
+parser.add_argument(
+    "--train", type=int, default=6000, help="number of dates (default: %(default)s)"
+)
+parser.add_argument("--epochs", type=int, default=8)
+args = parser.parse_args()
+args.out.mkdir(parents=True, exist_ok=True)
+keras.utils.set_random_seed(1)
+
+
+def generate(split, count):
+    """Returns the characters of written dates, and a tag for each."""
+    rng, tokens, tags = random.Random(split), [], []
+    while len(tokens) < count:
+        date = dates.FIRST_DATE + dates.datetime.timedelta(rng.randrange(36500))
+        if dates.split_of(date) != split:
+            continue
+        language = rng.choice(list(dates.LANGUAGES))
+        template = rng.choice(dates.LANGUAGES[language].formats)
+        text, tag = f"{language}: ", "O" * (len(language) + 2)
+        for literal, field, _, _ in string.Formatter().parse(template):
+            value = dates.write_date(date, language, f"{{{field}}}") if field else ""
+            kind = field.rstrip("02").split("_")[0] if field else ""
+            text += literal + value
+            tag += "O" * len(literal) + TAGS.get(kind, "") * len(value)
+        tokens.append(list(text))
+        tags.append(list(tag))
+    return tokens, tags
+
+
+def read(split):
+    if args.data is None:
+        return generate(split, args.train if split == "train" else 2000)
+    paths = [args.data / f"{split}.{side}" for side in ("words", "tags")]
+    tokens, tags = ([line.split() for line in read_lines(path)] for path in paths)
+    for number, (words, labels) in enumerate(zip(tokens, tags, strict=True), start=1):
+        if len(words) != len(labels):
+            raise SystemExit(
+                f"Expected a tag for each word. Received: {len(words)} words and {len(labels)} "
+                f"tags in line {number} of {paths[0]} and {paths[1]}."
+            )
+    return tokens, tags
+
+
+def ids_of(sequences, vocabulary, unknown):
+    """Returns int32 ids `(N, longest)`, padded with 0."""
+    ids = np.zeros((len(sequences), max(map(len, sequences))), "int32")
+    for row, sequence in zip(ids, sequences, strict=True):
+        row[: len(sequence)] = [vocabulary.get(each, unknown) for each in sequence]
+    return ids
+
+
+(tokens, tags), (test_tokens, test_tags) = read("train"), read("test")
+names = ["", "[UNK]", *sorted({token for sequence in tokens for token in sequence})]
+tag_names = ["", *sorted({tag for sequence in tags for tag in sequence})]
+words, labels = ({name: i for i, name in enumerate(each)} for each in (names, tag_names))
+ids, targets = ids_of(tokens, words, 1), ids_of(tags, labels, 0)
+test_ids, test_targets = ids_of(test_tokens, words, 1), ids_of(test_tags, labels, 0)
+
+embedding = keras.layers.Embedding(len(names), 64)
+block = TransformerEncoderBlock(4, 128, dropout=0.1, rotary=RotaryPositions())
+encoder = TransformerEncoder(block, embedding, num_layers=2, name="encoder")
+inputs = keras.Input((None,), dtype="int32", name="ids")
+logits = keras.layers.Dense(len(tag_names), name="tags")(encoder(inputs)["encoder_outputs"])
+model = keras.Model(inputs, {"tags": logits})
+model.compile(
+    keras.optimizers.Adam(2e-3),
+    keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    weighted_metrics=["accuracy"],
+)
+is_token = (ids != 0).astype("float32")  # padding has the weight 0 in loss and accuracy
+model.fit(
+    ids,
+    {"tags": targets},
+    sample_weight={"tags": is_token},
+    batch_size=64,
+    epochs=args.epochs,
+    verbose=2,
+)
+
+found = model.predict(test_ids, verbose=0)["tags"].argmax(-1)
+is_token = test_ids != 0
+right = (found == test_targets) | ~is_token
+report = {
+    "accuracy": float(right[is_token].mean()),
+    "sequences_without_error": float(right.all(axis=1).mean()),
+    "sequences": len(test_ids),
+}
+for name, entries in (("words", names), ("tags", tag_names)):
+    (args.out / f"{name}.json").write_text(json.dumps(entries, ensure_ascii=False), "utf-8")
+files = {"words": "words.json", "tags": "tags.json"}
+RunDirectory.create(args.out, "tagging", files=files).save_model(model)
+report["largest_onnx_difference"] = export_functional_onnx(
+    model, args.out / "tagger.onnx", test_ids[:100]
+)
+(args.out / "results.json").write_text(json.dumps(report, indent=2))
+shown = test_tokens[0]
+separator = "" if args.data is None else " "
+print(separator.join(shown), separator.join(tag_names[i] for i in found[0, : len(shown)]), sep="\n")
+print(", ".join(f"{name}: {value:.4g}" for name, value in report.items()))
