@@ -464,7 +464,7 @@ class Translator(PickledArguments):
             settings = self.settings.source if side == "source" else self.settings.target
             kind = None if settings is None else settings.tokenizer
             raise ModelFileError(
-                f"Expected a file with a {side} tokenizer of SentencePiece, because of text. "
+                f"Expected a file with a {side} tokenizer, because of text. "
                 f"Received: tokenizer={kind!r}. Export it with {side}_tokenizer=..., or give ids "
                 "to `translate_ids`."
             )

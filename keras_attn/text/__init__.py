@@ -6,6 +6,7 @@ from keras_attn.text.checkpoint_vocabularies import (
     t5_vocabulary,
 )
 from keras_attn.text.encoded_sentences import EncodedSentences
+from keras_attn.text.hugging_face_tokenizer import HuggingFaceTokenizer
 from keras_attn.text.language import Language
 from keras_attn.text.length_bucketed_batches import LengthBucketedBatches
 from keras_attn.text.mask_tokens import mask_tokens
@@ -16,6 +17,7 @@ from keras_attn.text.tokenizer import SpecialTokenIds, Tokenizer
 
 __all__ = [
     "EncodedSentences",
+    "HuggingFaceTokenizer",
     "Language",
     "LengthBucketedBatches",
     "ParallelCorpus",

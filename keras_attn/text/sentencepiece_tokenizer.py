@@ -70,6 +70,12 @@ class SentencePieceTokenizer:
     ```
     """
 
+    format = "sentencepiece"
+    """Name of the format in run directories and exported files."""
+
+    suffix = ".spm"
+    """Suffix of the files that `save` writes."""
+
     def __init__(
         self,
         model: bytes,

@@ -104,8 +104,17 @@ def languages_of(tokenizer: Any) -> Any:
     return getattr(tokenizer, "languages", {})
 
 
-def refuse_languages(*tokenizers: Any) -> None:
-    """Raises a `ValueError` if a tokenizer has languages: a graph of strings cannot select one."""
+def check_text_tokenizers(*tokenizers: Any) -> None:
+    """Raises a `ValueError` if a file that reads strings cannot contain the tokenizers.
+
+    Such a file contains SentencePiece as operators, and cannot select languages.
+    """
+    for each in tokenizers:
+        if each is not None and getattr(each, "format", None) != "sentencepiece":
+            raise ValueError(
+                "Expected SentencePiece tokenizers for a file that reads strings. Received: "
+                f"{type(each).__name__}. Export with `export_onnx`, and use keras-attn-runtime."
+            )
     names = sorted({name for each in tokenizers for name in languages_of(each)})
     if names:
         raise ValueError(
@@ -122,7 +131,7 @@ def _side(side, tokenizer, language):
         **dataclasses.asdict(side),
         **_tokenizer_size(tokenizer),
         **_languages(tokenizer),
-        "tokenizer": "none" if tokenizer is None else "sentencepiece",
+        "tokenizer": "none" if tokenizer is None else tokenizer.format,
         "language": language,
     }
 

@@ -87,8 +87,8 @@ class SearchFunction:
         for tokenizer in (source_tokenizer, target_tokenizer):
             if tokenizer is not None and not isinstance(getattr(tokenizer, "model", None), bytes):
                 raise ValueError(
-                    "Expected a SentencePieceTokenizer, whose vocabulary an export can hold. "
-                    f"Received: {tokenizer!r}."
+                    "Expected a SentencePieceTokenizer or HuggingFaceTokenizer, whose vocabulary "
+                    f"an export can hold. Received: {tokenizer!r}."
                 )
         check_generation_model(model)
         self.inputs = _inputs(model.source)
