@@ -7,12 +7,13 @@ that other modules need not distinguish the formats.
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.image_format import CHANNELS, FILTERS, ImageFormat
 from keras_attn_runtime.json_values import is_list, is_object
+from keras_attn_runtime.languages import Language
 from keras_attn_runtime.options import LARGEST_INT32
 
 FORMATS = ("1", "2")
@@ -41,6 +42,9 @@ class Side:
         tokenizer: string, the format of the tokenizer in the file: "sentencepiece", "tokenizers" (a
             `tokenizer.json` of Hugging Face), or "none".
         language: string, a BCP 47 tag, or `None`.
+        tokenizer_vocabulary_size: int, ids of pieces of the tokenizer from there on are replaced by
+            its unknown id. `None` if all pieces have ids of the model.
+        languages: dict from names to `Language`s, for a model with several languages on this side.
     """
 
     vocabulary_size: int
@@ -52,6 +56,8 @@ class Side:
     max_length: int | None = None
     tokenizer: str = "none"
     language: str | None = None
+    tokenizer_vocabulary_size: int | None = None
+    languages: dict[str, Language] = field(default_factory=dict)
 
     @property
     def start(self) -> list[int]:
@@ -117,6 +123,16 @@ class Settings:
     def search_inputs(self) -> list[str]:
         """List of the names of the inputs that belong to the search."""
         return self.search["inputs"]
+
+    @property
+    def forced_prefix_ids(self) -> list[int]:
+        """List of the ids with which the search begins every hypothesis, before a prefix."""
+        return self.search.get("forced_prefix_ids", [])
+
+    @property
+    def scores_prefix(self) -> bool:
+        """bool, whether the log probabilities of a prefix are part of the score."""
+        return self.search.get("score_prefix", True)
 
     @classmethod
     def from_metadata(
@@ -379,14 +395,24 @@ def _side(reader: "_Reader") -> Side:
             values[name] = reader.integer(name, 0, size - 1)
     if reader.get("max_length", optional, None) is not None:
         values["max_length"] = reader.integer("max_length", least=1)
+    name = "tokenizer_vocabulary_size"
+    if reader.get(name, optional, None) is not None:
+        values[name] = reader.integer(name, 1, size)
     for name in ("add_start", "add_end"):
         values[name] = reader.get(name, bool, False)
     values["tokenizer"] = reader.get("tokenizer", str, "none")
     values["language"] = reader.get("language", (str, type(None)), None)
+    languages = reader.part("languages") if "languages" in reader.entries else None
+    if languages is not None:
+        values["languages"] = {name: _language(languages.part(name)) for name in languages.entries}
     for part in ("start", "end"):
         if values[f"add_{part}"] and f"{part}_token_id" not in values:
             reader.refuse(f"{part}_token_id", f"that is an id, because of add_{part}")
     return Side(**values)
+
+
+def _language(reader: "_Reader") -> Language:
+    return Language(**{each.name: reader.ids(each.name) for each in fields(Language)})
 
 
 class _Reader:
@@ -414,6 +440,13 @@ class _Reader:
     def part(self, name: str) -> "_Reader":
         """Returns the `_Reader` of a nested object."""
         return _Reader(f"{self.place}{name}.", self.get(name, dict))
+
+    def ids(self, name: str) -> list[int]:
+        """Returns a list of ids, by default an empty list."""
+        ids: list[Any] = self.get(name, list, [])
+        if not all(isinstance(each, int) and 0 <= each <= LARGEST_INT32 for each in ids):
+            self.refuse(name, "that is a list of ids")
+        return ids
 
     def integer(self, name: str, least: int, most: int = LARGEST_INT32) -> int:
         """Returns an integer in [least, most]."""

@@ -1,14 +1,26 @@
 import json
+import math
 
+import keras
+import numpy as np
 import onnx
 import pytest
 
-from keras_attn import BeamDecoder, GenerationModel, transformer_seq2seq
+from keras_attn import (
+    BeamDecoder,
+    GenerationModel,
+    TransformerDecoder,
+    TransformerDecoderBlock,
+    TransformerEncoder,
+    TransformerEncoderBlock,
+    transformer_seq2seq,
+)
 from keras_attn.export import export_onnx
 from keras_attn.export.formats.file_format import describe
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.trace.search_function import SearchFunction
 from tests.export.small_graphs import loop_bodies, operators, optimized_operators
+from tests.export.small_translator import session
 
 
 def export(directory, num_layers, cache_block_size=None, **options):
@@ -76,6 +88,33 @@ def test_onnx_runtime_reads_weights_of_4_bits_in_every_product(tmp_path):
     joined = optimized_operators(written, tmp_path)
     assert "DequantizeLinear" not in joined
     assert joined.count("MatMulNBits") == stored.count("DequantizeLinear") >= 4 + 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_export_keeps_an_output_bias_and_one_shared_matrix(tmp_path, precision):
+    embedding = keras.layers.ReversibleEmbedding(300, 8)
+    encoder = TransformerEncoder(TransformerEncoderBlock(2, 16), embedding, num_layers=1)
+    block = TransformerDecoderBlock(2, 16)
+    decoder = TransformerDecoder(block, embedding, num_layers=1, use_output_bias=True)
+    model = GenerationModel(encoder, BeamDecoder(decoder, beam_width=3, max_length=8))
+    bias = np.random.default_rng(0).normal(size=300)
+    bias[2] += 3  # some hypotheses end early
+    decoder.output_bias.assign(bias)
+    path = tmp_path / "model.onnx"
+    report = export_onnx(model, path, precision=precision)
+    assert report.best_equal > (0.5 if precision == "int8" else 0.99)
+    graphs = nested_graphs(onnx.load(path).graph)
+    shapes = [tuple(each.dims) for graph in graphs for each in graph.initializer]
+    # With int8, the embedding stays in float32; only the product uses an int8 copy.
+    expected = 2 if precision == "int8" else 1
+    assert sum(math.prod(shape) == 300 * 8 for shape in shapes) == expected
+    ids = np.array([[5, 6, 7, 2]], "int32")
+    arguments = {"max_length": np.array(8, "int32"), "length_penalty": np.array(1, "float32")}
+    found = session(path).run(["token_ids"], {"source_ids": ids, **arguments})[0]
+    decoder.output_bias.assign(0 * bias)
+    without = np.array(model(ids)["token_ids"])
+    assert found.tolist() != without.tolist()  # the bias has an effect
 
 
 def test_the_file_tells_how_many_positions_the_model_has_learned():

@@ -67,6 +67,8 @@ def test_every_option_reaches_the_translator(monkeypatch):
         "timeout": 50,
         "target-prefix": "<2de>",
         "seed": 3,
+        "from": "en",
+        "to": "de",
     }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     others = ["--format", "jsonl", "--alignments", "--long-lines", "error"]
@@ -86,6 +88,8 @@ def test_every_option_reaches_the_translator(monkeypatch):
         "max_source_characters": 400,
         "target_prefix": "<2de>",
         "seed": 3,
+        "source_language": "en",
+        "target_language": "de",
         "alignments": True,
         "truncate": False,
     }
@@ -220,7 +224,7 @@ def test_hypotheses_and_alignments_that_the_file_lacks(write_model, capsys):
 
 
 def test_text_of_a_file_without_a_target_tokenizer(start_command, write_model):
-    path = write_model(target__tokenizer="tokenizers")
+    path = write_model(target__tokenizer="other")
     status, output, messages = run(start_command, path, text=b"two dogs\n")
     assert (status, output) == (1, b"")
     assert "Expected a file with a target tokenizer" in messages
@@ -401,9 +405,9 @@ def test_typed_lines_are_answered_at_once(start_command, model_path):
 
 
 def test_newline_in_a_translation_adds_no_line(model_path, monkeypatch, capfdbinary, tmp_path):
-    from keras_attn_runtime.tokenizer import Tokenizer
+    from keras_attn_runtime.sentencepiece_tokenizer import SentencePieceTokenizer
 
-    monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: "one\ntwo")
+    monkeypatch.setattr(SentencePieceTokenizer, "decode", lambda self, ids: "one\ntwo")
     (tmp_path / "in.txt").write_bytes(b"two dogs\na tree\n")
     with open(tmp_path / "in.txt") as stdin:
         monkeypatch.setattr("sys.stdin", stdin)

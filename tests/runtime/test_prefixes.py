@@ -144,7 +144,7 @@ def test_a_file_that_pads_with_the_end_token_cannot_score(tokenizer_model, tmp_p
 
 def test_target_texts_need_a_target_tokenizer(tokenizer_model, tmp_path):
     path = tmp_path / "model.onnx"
-    properties = metadata(tokenizer_model, ["prefix_ids"], target__tokenizer="tokenizers")
+    properties = metadata(tokenizer_model, ["prefix_ids"], target__tokenizer="other")
     onnx.save(build_model(properties, prefix=True), path)
     translator = Translator(path, num_threads=1)
     assert translator.translate(["some text"])[0].text is None

@@ -110,7 +110,7 @@ def test_ids_need_no_tokenizer(write_model, translator):
             translate(["two dogs"])
     with pytest.raises(ModelFileError, match="Expected a source tokenizer in the file"):
         Translator(write_model(nothing))
-    other = Translator(write_model(source__tokenizer="tokenizers"))
+    other = Translator(write_model(source__tokenizer="other"))
     with pytest.raises(ModelFileError, match="or give ids to `translate_ids`"):
         other(["two dogs"])
 

@@ -35,6 +35,20 @@ def add_line_arguments(parser: ArgumentParser) -> None:
         help="exponent of the length in the score. Default: the exponent in the file",
     )
     add(
+        "--from",
+        dest="source_language",
+        metavar="LANGUAGE",
+        help="language of the input, for a file with several languages. Default: the language in "
+        "the file",
+    )
+    add(
+        "--to",
+        dest="target_language",
+        metavar="LANGUAGE",
+        help="language of the translations, for a file with several languages. Default: the "
+        "language in the file",
+    )
+    add(
         "--format",
         choices=("text", "jsonl"),
         default="text",

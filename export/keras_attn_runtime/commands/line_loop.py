@@ -133,6 +133,8 @@ def _run(
         "batch_size": arguments.batch_size,
         "window": window,
         "alignments": arguments.alignments,
+        "source_language": arguments.source_language,
+        "target_language": arguments.target_language,
         "timeout": interruption.remaining(),
     }
     if arguments.max_length is not None:

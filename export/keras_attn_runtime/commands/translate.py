@@ -90,7 +90,7 @@ def run(arguments: Namespace) -> int:
         if arguments.format == "text":
             if translation.text is None:
                 raise ModelFileError(
-                    "Expected a file with a target tokenizer (SentencePiece), because of --format "
+                    "Expected a file with a target tokenizer, because of --format "
                     f"text. Received: model={arguments.model!r}. Use --format jsonl, which writes "
                     "ids."
                 )

@@ -9,7 +9,7 @@ from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.export_error import ExportError
-from keras_attn.export.formats.file_format import describe, describe_card
+from keras_attn.export.formats.file_format import check_text_tokenizers, describe, describe_card
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
@@ -125,6 +125,7 @@ def export_saved_model(
     """
     has_texts = source_tokenizer is not None or target_tokenizer is not None
     require("tensorflow", *(["tensorflow_text"] if has_texts else []))
+    check_text_tokenizers(source_tokenizer, target_tokenizer)
     require_utf8(directory)
     import tensorflow as tf
 

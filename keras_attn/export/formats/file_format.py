@@ -43,7 +43,7 @@ def describe(
     settings = {
         "kind": "generation",
         "inputs": _inputs(function, image_format),
-        "source": _side(function.source, source_tokenizer, card.source_language),
+        "source": _source(function.source, source_tokenizer, target_tokenizer, card),
         "target": _side(function.target, target_tokenizer, card.target_language),
         "search": _search(function),
         "versions": _versions(),
@@ -149,14 +149,66 @@ def _inputs(function, image_format):
     return inputs
 
 
+def _source(side, source_tokenizer, target_tokenizer, card):
+    """Returns the side of the source; ids of languages lower its maximum length."""
+    found = _side(side, source_tokenizer, card.source_language)
+    if found is not None and found["max_length"] is not None:
+        tags = [len(each.source_tag) for each in languages_of(target_tokenizer).values()]
+        own = [
+            len(each.source_start) + len(each.source_end)
+            for each in languages_of(source_tokenizer).values()
+        ]
+        most = max(tags, default=0) + max(own, default=0)
+        found["max_length"] = max(1, found["max_length"] - most)
+    return found
+
+
+def languages_of(tokenizer: Any) -> Any:
+    """Returns the dict of the languages of a tokenizer; empty without a tokenizer."""
+    return getattr(tokenizer, "languages", {})
+
+
+def check_text_tokenizers(*tokenizers: Any) -> None:
+    """Raises a `ValueError` if a file that reads strings cannot contain the tokenizers.
+
+    Such a file contains SentencePiece as operators, and cannot select languages.
+    """
+    for each in tokenizers:
+        if each is not None and getattr(each, "format", None) != "sentencepiece":
+            raise ValueError(
+                "Expected SentencePiece tokenizers for a file that reads strings. Received: "
+                f"{type(each).__name__}. Export with `export_onnx`, and use keras-attn-runtime."
+            )
+    names = sorted({name for each in tokenizers for name in languages_of(each)})
+    if names:
+        raise ValueError(
+            "Expected tokenizers without languages, because a file that reads strings cannot "
+            f"select a language. Received: languages {names[:5]} of {len(names)}. Export with "
+            "`export_onnx`, and translate with keras-attn-runtime."
+        )
+
+
 def _side(side, tokenizer, language):
     if side is None:
         return None
     return {
         **dataclasses.asdict(side),
-        "tokenizer": "none" if tokenizer is None else "sentencepiece",
+        **_tokenizer_size(tokenizer),
+        **_languages(tokenizer),
+        "tokenizer": "none" if tokenizer is None else tokenizer.format,
         "language": language,
     }
+
+
+def _languages(tokenizer):
+    languages = {name: each.entries() for name, each in languages_of(tokenizer).items()}
+    return {"languages": languages} if languages else {}
+
+
+def _tokenizer_size(tokenizer):
+    if not getattr(tokenizer, "has_extra_pieces", False):
+        return {}
+    return {"tokenizer_vocabulary_size": tokenizer.vocabulary_size}
 
 
 def _search(function):
